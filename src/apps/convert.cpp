@@ -69,6 +69,13 @@ ConvertReport show_conversion(const ConvertOptions& o, Log& log, bool layout = t
   return report;
 }
 
+// Of a model and an adapter beside it what is likely not meant.
+void warn_of_places(Log& log, const std::string& model, const std::string& adapter) {
+  for (const std::string& line :
+       {older_than_its_run(model), older_than_its_run(adapter), trained_beside_another(adapter, model)})
+    if (!line.empty()) log.warn("{}", line);
+}
+
 struct MergeLoraFlags {
   ConvertOptions options;
   int64_t threads = 0;
@@ -93,8 +100,7 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   o.input = model, o.adapter = adapter;
   check_model_folder(o.input, "--model");
   Log log;
-  for (const std::string& made : {model, adapter})
-    if (const std::string older = older_than_its_run(made); !older.empty()) log.warn("{}", older);
+  warn_of_places(log, model, adapter);
   log.line("merging  {} into {}", o.adapter, o.input);
   const ConvertReport report = show_conversion(o, log, false);
   log.line("saved    {}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)),
@@ -124,9 +130,11 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);
+  refuse_run_without_weights(o.input, "--input");
   if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;
   Log log;
+  warn_of_places(log, o.input, o.adapter);
   const ConvertReport report = show_conversion(o, log);
   if (o.dry_run) print_rows(report);
   log.line("{}{}, {}{}", o.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),
@@ -152,6 +160,7 @@ Command convert_command() {
       {.name = "convert",
        .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
        .example = "ravine convert --input megatron-run --output my-llama --to hf",
+       .alone = true,
        .lasting = true},
       "Data", run_convert);
 }

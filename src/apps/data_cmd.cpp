@@ -59,6 +59,18 @@ int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
   return run_vocabulary(c, config, tokenizer ? tokenizer->size() : 0);
 }
 
+// Of the model that is named; nothing where none is, or its config is of no family that is known: then train says so.
+std::optional<ModelFacts> model_facts(const Config& c) {
+  if (c.model.path.empty() && c.model.config.empty()) return {};
+  const std::string file =
+      c.model.config.empty() ? (std::filesystem::path(c.model.path) / "config.json").string() : c.model.config;
+  try {
+    return make_model(read_json(file), file)->facts();
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
 Json segments_of(const Sample& s) {
   Json list = Json::array();
   for (const auto& x : s.segments) list.push_back({x.begin, x.begin + x.length});
@@ -97,7 +109,11 @@ int run_show(ShowFlags& flags, Config& config) {
   } catch (const UserError&) {  // ids suffice for fixed batch files
     if (needs_tokenizer(dataset_options(config, vocabulary(config, nullptr)))) throw;
   }
-  const DatasetOptions options = dataset_options(config, vocabulary(config, tokenizer.get()));
+  DatasetOptions options = dataset_options(config, vocabulary(config, tokenizer.get()));
+  if (const auto facts = model_facts(config)) {
+    refuse_long_sequences(config, *facts);
+    options.max_positions = facts->max_positions;
+  }
   Datasets opened = open_datasets(options, tokenizer.get());
   for (const std::string& note : opened.notes) say(escaped(note));
   for (const std::string& line : opened.warnings) say("warning: " + escaped(line));

@@ -170,6 +170,7 @@ Command data_index_command() {
        .summary = "the indices and first samples of a data order of Megatron, as files",
        .example =
            "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look",
+       .alone = true,
        .lasting = true},
       "Data", run_index);
 }

@@ -35,6 +35,7 @@ Command data_merge_command() {
       {.name = "data merge",
        .summary = "join .bin/.idx token files into one",
        .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document",
+       .alone = true,
        .lasting = true},
       "Data", run_merge);
 }

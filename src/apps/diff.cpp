@@ -161,7 +161,8 @@ int run_diff(DiffFlags& flags, Config&) {
 Command diff_command() {
   return command<DiffFlags>({.name = "diff",
                              .summary = "compare two checkpoints, model folders or trace files, tensor by tensor",
-                             .example = "ravine diff runs/a/model runs/b/model --only 'model.layers.0.*'"},
+                             .example = "ravine diff runs/a/model runs/b/model --only 'model.layers.0.*'",
+                             .alone = true},
                             "Precision", run_diff);
 }
 

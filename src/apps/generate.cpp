@@ -12,6 +12,7 @@
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
 #include "apps/voices.h"
+#include "base/byte_order_mark.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "files/checksum.h"
@@ -178,6 +179,7 @@ std::string read_stdin(World* world) {
       had += std::fread(text.data() + had, 1, text.size() - had, stdin);
     }
     refuse_unreadable_stdin();
+    drop_byte_order_mark(text);
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();
   }
@@ -355,10 +357,11 @@ std::optional<std::string> read_turn() {
 void converse(const Job& job, size_t voice, ChatPrompt& chat) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
-  while (true) {
+  for (bool first = true;; first = false) {
     if (terminal) std::fputs("You >> ", stderr);
-    const std::optional<std::string> line = read_turn();
+    std::optional<std::string> line = read_turn();
     if (!line) break;
+    if (first) drop_byte_order_mark(*line);
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     if (*line == "/exit" || *line == "/quit") return;
     if (terminal && (*line == "exit" || *line == "quit" || *line == ":q" || *line == ":quit" || *line == "/bye")) return;

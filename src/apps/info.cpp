@@ -14,6 +14,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "data/indexed/indexed_file.h"
+#include "data/source.h"
 #include "files/folder_mark.h"
 #include "files/safetensors.h"
 #include "files/tokenizer_files.h"
@@ -131,6 +132,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     return *j;
   }
   if (!fs::exists(path)) {
+    refuse_unfinished_prefix(path);
     if (const std::string near = near_indexed_prefix(path); !near.empty()) return *describe_data(near, data);
     throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
   }

@@ -15,6 +15,7 @@
 #include "config/load.h"
 #include "files/compressed.h"
 #include "files/fd.h"
+#include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/npy.h"
 #include "files/tensor_set.h"
@@ -84,7 +85,7 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
   }
   const Json base = value("base_model_name_or_path");
   j["to_use_it"] =
-      fmt::format("{} generate --model {} --adapter {}", program_word(),
+      fmt::format("{} generate --model {} --adapter {} --prompt TEXT", program_word(),
                   base.is_string() && base != Json("") ? shell_word(base.get<std::string>()) : "BASE", shell_word(path));
   return j;
 }
@@ -299,6 +300,14 @@ Json describe_json_file(const std::string& path) { return json_file(path); }
 std::optional<Json> describe_folder_kind(const std::string& path) {
   if (const auto adapter = find_adapter(path)) return adapter_folder(path, *adapter);
   if (const std::vector<std::string> files = event_files(path); !files.empty()) return events(path, files);
+  if (const auto mark = read_mark(path); mark && mark->kind == kPreprocessFolder) {
+    Json j{{"kind", "work folder of ravine preprocess"}, {"path", path}};
+    if (const std::string state = path + "/state.json"; fs::exists(state))
+      if (const Json s = read_json(state); s.is_object() && s.contains("records")) j["records"] = s["records"];
+    if (const auto holder = folder_holder(path)) j["running"] = *holder;
+    j["to_use_it"] = "where it has ended, the same ravine preprocess command goes on, and removes the folder at its end";
+    return j;
+  }
   return {};
 }
 

@@ -22,9 +22,10 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
     check_same(world->all(), "program", program_version());
     check_same(world->all(), "options", flags + to_yaml(config));
   }
-  for (const std::string& made : {folder, adapter})
-    if (const std::string older = older_than_its_run(made); !older.empty() && (!world || world->rank() == 0))
-      say(escaped("warning: " + older));
+  if (!world || world->rank() == 0)
+    for (const std::string& line :
+         {older_than_its_run(folder), older_than_its_run(adapter), trained_beside_another(adapter, folder)})
+      if (!line.empty()) say(escaped("warning: " + line));
   const std::unique_ptr<Model> model = open_model(folder);
   if (several) check_same(world->all(), "model", model->config().dump(1));
   Spread spread;

@@ -177,8 +177,10 @@ std::string estimate_text(const PlanFor& plan, const StepEstimate& e) {
   const Rates& r = plan.rates;
   out += fmt::format(
       "\nby what was measured here{}: {:.2f} of {:.0f} GFLOP/s and {:.1f} GB/s of memory for each of {} rank{} that share a machine\n",
-      r.measured ? "" : " (nothing was: usual figures; see `ravine bench machine`)", r.step_share,
-      (plan.types.compute == DType::bf16 ? r.flops_bf16 : r.flops_f32) * 1e-9, r.bytes * 1e-9, r.local, r.local > 1 ? "s" : "");
+      r.measured ? ", once (`ravine bench machine` measures anew)"
+                 : " (nothing was: usual figures; see `ravine bench machine`)",
+      r.step_share, (plan.types.compute == DType::bf16 ? r.flops_bf16 : r.flops_f32) * 1e-9, r.bytes * 1e-9, r.local,
+      r.local > 1 ? "s" : "");
   if (plan.ranks > 1)
     out += r.messages.measured
                ? fmt::format("messages as measured between {} ranks of this machine\n", r.messages.ranks)

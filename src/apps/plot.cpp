@@ -10,14 +10,17 @@
 #include <set>
 
 #include "apps/commands.h"
+#include "apps/info_runs.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
+#include "train/run_folder.h"
 #include "train/run_places.h"
 
 namespace ravine {
@@ -132,6 +135,12 @@ int run_plot(PlotFlags& flags, Config&) {
           std::filesystem::absolute(r).parent_path().lexically_relative(std::filesystem::current_path()).string();
       throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl",
                       fmt::format("name the folder: {}", folder));
+    }
+    if (const std::vector<std::string> inside = is_run(r) ? std::vector<std::string>() : runs_in(r, false); !inside.empty()) {
+      std::string words;
+      for (const std::string& one : inside) words += " " + shell_word(one);
+      throw UserError("a folder of runs, not a run", r, "plot takes the folders of runs, or their metrics.jsonl",
+                      "name them: ravine plot" + words);
     }
     const std::string run = run_meant_by(r);
     runs.push_back(read_run_metrics(run));

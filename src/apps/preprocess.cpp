@@ -136,6 +136,7 @@ Command preprocess_command() {
        .summary = "corpora to .bin/.idx token files",
        .example =
            "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
+       .alone = true,
        .lasting = true,
        .stoppable = true},
       "Data", run_preprocess);

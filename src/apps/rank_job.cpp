@@ -29,6 +29,15 @@ int sharers(const World& world) {
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
+// Launchers of other programs say how many they start, but not how these find each other here.
+void note_other_launchers() {
+  for (const char* variable : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* size = std::getenv(variable); size && std::atoi(size) > 1)
+      return say(escaped(fmt::format(
+          "warning: {}={} is set, and this process is one alone: ranks are started by mpirun -n {} ravine .., or by srun --mpi=pmix",
+          variable, size, std::atoi(size))));
+}
+
 [[noreturn]] void leave(int status) {
   std::fflush(nullptr);
   _exit(status);
@@ -37,7 +46,7 @@ int sharers(const World& world) {
 }  // namespace
 
 RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
-  if (!launched_as_rank()) return;
+  if (!launched_as_rank()) return note_other_launchers();
   world_ = open_world();
   if (world_->size() == 1) return;
   int share = sharers(*world_);

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "base/byte_order_mark.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -37,10 +38,11 @@ void print_line(const std::string& line) {
 
 std::string list_text(const std::vector<int32_t>& ids) { return fmt::format("[{}]", fmt::join(ids, ",")); }
 
-// Calls f(line, "stdin:N") for each line of stdin.
+// Calls f(line, "stdin:N") for each line of stdin, the first without a byte order mark.
 void each_line(const std::function<void(std::string_view, const std::string&)>& f) {
   LineReader lines(std::make_unique<Stdin>(), "stdin");
-  while (auto line = lines.next()) f(*line, fmt::format("stdin:{}", lines.line_number()));
+  while (auto line = lines.next())
+    f(lines.line_number() == 1 ? without_byte_order_mark(*line) : *line, fmt::format("stdin:{}", lines.line_number()));
   if (std::fflush(stdout) != 0) fail("tokenizer: stdout cannot be written");
 }
 
@@ -76,6 +78,7 @@ int run_encode(EncodeFlags& flags, Config&) {
       text.resize(had + (1 << 20));
       had += in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
+    drop_byte_order_mark(text);
     auto ids = tokenizer->encode(text, !flags.no_special);
     write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true,
               may_replace_output(kNpyMark, flags.overwrite));
@@ -245,7 +248,7 @@ std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
     return found;
   }
   std::string source = prompt_template(flags.file);
-  if (source.empty()) check_template_name(flags.file, "--template"), source = read_whole(flags.file, 4 << 20);
+  if (source.empty()) check_template_name(flags.file, "--template"), source = read_template_file(flags.file);
   return std::make_unique<ChatTemplate>(source, flags.file, Json{{"bos_token", flags.bos}, {"eos_token", flags.eos}});
 }
 

@@ -11,6 +11,7 @@
 #include "files/tokenizer_files.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/run_places.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 
@@ -30,7 +31,10 @@ Voices::Voices(const ModelOptions& model, const std::vector<NamedPath>& adapters
     const std::string& place = voice->talk.tokenizer;
     if (!model.tokenizer.empty() || has_tokenizer(place)) {
       std::shared_ptr<const Tokenizer>& tokenizer = opened[place];
-      if (!tokenizer) tokenizer = open_tokenizer(place);
+      if (!tokenizer) {
+        tokenizer = open_tokenizer(place);
+        if (!model.tokenizer.empty()) foreign_ = foreign_tokenizer_trouble(*tokenizer, place, model.path);
+      }
       voice->tokenizer = tokenizer;
     }
     voices_.push_back(std::move(voice));
@@ -38,13 +42,15 @@ Voices::Voices(const ModelOptions& model, const std::vector<NamedPath>& adapters
 }
 
 void Voices::open(const Session& base) {
+  if (!foreign_.empty() && base.ranks().first()) say(escaped("warning: " + foreign_));
   for (const auto& voice : voices_) {
     voice->session = &base;
     if (!voice->name.empty()) {
       sessions_.push_back(std::make_unique<Session>(open_beside(base, voice->adapter)));
       voice->session = sessions_.back().get();
-      if (const std::string older = older_than_its_run(voice->adapter); !older.empty() && base.ranks().first())
-        say(escaped("warning: " + older));
+      if (base.ranks().first())
+        for (const std::string& line : {older_than_its_run(voice->adapter), trained_beside_another(voice->adapter, folder_)})
+          if (!line.empty()) say(escaped("warning: " + line));
     }
     voice->defaults = read_generation_config(voice->talk.generation, voice->session->model->facts());
   }

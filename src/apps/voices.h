@@ -52,7 +52,8 @@ class Voices {
   std::vector<int32_t> encode(size_t voice, const std::string& text);
 
  private:
-  std::string folder_;  // of the model
+  std::string folder_;   // of the model
+  std::string foreign_;  // what is to be said of a tokenizer that is not the model's
   Chat chat_;
   std::vector<std::unique_ptr<Voice>> voices_;      // first the one without a name
   std::vector<std::unique_ptr<Session>> sessions_;  // beside the base's

@@ -57,12 +57,19 @@ std::string bring(const std::string& address) {
                      fmt::format(fmt::runtime(command), shell_word(address)));
 }
 
+std::string in_one_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
 std::string near_name(const fs::path& folder, const std::string& word) {
   std::error_code error;
   std::vector<std::string> names;
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && names.size() < kMostNames;
        it.increment(error))
     names.push_back(it->path().filename().string());
+  for (const std::string& name : names)
+    if (in_one_case(name) == in_one_case(word)) return name;
   if (const std::string near = nearest(word, names); !near.empty()) return near;
   for (const std::string& name : names)  // "book" of "book.txt"
     if (name.starts_with(word + ".") && name.find('.', word.size() + 1) == std::string::npos) return name;

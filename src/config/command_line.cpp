@@ -17,6 +17,7 @@
 #include "config/asked.h"
 #include "config/load.h"
 #include "config/other_names.h"
+#include "config/sources_meant.h"
 
 namespace ravine {
 namespace {
@@ -142,7 +143,9 @@ class Words {
         all.push_back(args_[at_++]);
     }
     if (all.size() == before)
-      wrong(option.key + " has no value", "it needs one or more", fmt::format("write {} A B", option.key));
+      wrong(option.key + " has no value", option.rule.count == 1 ? "it needs one" : "it needs one or more",
+            fmt::format("write {} {}", option.key,
+                        option.rule.count == 1 && !option.rule.metavar.empty() ? option.rule.metavar : "A B"));
     assign_list(option, all);
   }
 
@@ -191,6 +194,13 @@ class Words {
     return "";
   }
 
+  // What stands behind the last word that was read, up to a flag or an option.
+  std::vector<std::string> words_behind() const {
+    std::vector<std::string> words;
+    for (size_t i = at_; i < args_.size() && !is_flag(args_[i]) && !is_setting(args_[i]); ++i) words.push_back(args_[i]);
+    return words;
+  }
+
   // `word` as it was typed, the words behind it are args_[at_] on.
   [[noreturn]] void unknown(const std::string& name, const std::string& word) const {
     std::vector<std::string> names = {"--help"};
@@ -207,9 +217,10 @@ class Words {
     std::string fix;
     if (is_setting(key + "=") && key.find('.') != std::string::npos)
       fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
-    if (fix.empty())
-      fix = other_name_advice(
-          name, [this](const std::string& n) { return is_name(n); }, value, takes_value);
+    const NameThere there = [this](const std::string& n) { return is_name(n); };
+    if (const std::string several = sources_meant(words_behind()); fix.empty() && word == name && !several.empty())
+      if (fix = other_name_advice(name, there, several, takes_value); !fix.starts_with("here it is data.")) fix.clear();
+    if (fix.empty()) fix = other_name_advice(name, there, value, takes_value);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
         fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));
@@ -306,6 +317,9 @@ class Words {
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
     if (std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
+    if (const bool one = is_name("--explain") && after != "=" && !after.starts_with('=');
+        one && !option_named([&](const Option& o) { return o.name() == word || o.section == word; }).empty())
+      return fmt::format("what it means is told by ravine {} --explain {}", spec_.name, word);
     for (const Option& f : flags_)
       if ("--" + f.key == before && f.is_bool() && resolve_scalar(word).kind == YamlNode::Kind::boolean)
         return resolve_scalar(word).boolean ? fmt::format("{} is a switch: leave out '{}'", before, word)

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "config/number_meant.h"
 #include "config/other_names.h"
+#include "config/word_list.h"
 
 namespace ravine {
 namespace {
@@ -190,7 +191,8 @@ class Assignment {
       auto found = std::find_if(fields.begin(), fields.end(), [&key = key](const Option& f) { return f.key == key; });
       if (found == fields.end())
         throw UserError(fmt::format("unknown field '{}' in {}", key.substr(0, 80), option_.name()), place(*value),
-                        "an element is " + pattern(fields), did_you_mean(key, keys, "remove it"));
+                        "an element is " + pattern(fields),
+                        did_you_mean(stands_among(key, " file files name dir folder ") ? "path" : key, keys, "remove it"));
       element(*found).assign(*value, source_);
     }
     for (const Option& field : fields)  // a required field that was not given still has its empty default

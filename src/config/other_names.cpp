@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
 #include "base/shell_word.h"
+#include "config/word_list.h"
 
 namespace ravine {
 namespace {
@@ -85,48 +85,23 @@ constexpr Missing kMissing[] = {
     {"deepspeed_config", "leave it out: parallel.zero=1 to 3 divides what DeepSpeed's stages do"},
     {"fsdp_config", "leave it out: parallel.zero=3 divides weights, gradients and moments"},
     {"zero_allow_untested_optimizer", "leave it out: every optimizer is divided alike"},
+    {"loader", "leave it out: the layout of the input is recognised, --from names it where it is not"},
+    {"tokenizer_type", "leave it out: the tokenizer's files tell"},
+    {"dataset_impl", "leave it out: token files are mapped"},
+    {"distributed_backend", "leave it out: ranks talk through MPI"},
+    {"finetune", "leave it out: model.path begins with the weights of a model, and with nothing else of it"},
+    {"no_load_optim", "leave it out: model.path begins with the weights of a model, and with nothing else of it"},
+    {"no_load_rng", "leave it out: model.path begins with the weights of a model, and with nothing else of it"},
+    {"continue", "leave it out: the same command goes on from the newest checkpoint of its train.output"},
+    {"resume_training", "leave it out: the same command goes on from the newest checkpoint of its train.output"},
+    {"run_mode", "leave it out: the command says what is done"},
+    {"trainer", "leave it out: the command says what is done"},
+    {"use_parallel", "leave it out: ranks are the number behind mpirun -n"},
+    {"auto_trans_ckpt", "leave it out: a checkpoint of any layout goes on in any other"},
+    {"context", "it computes on the CPU: leave it out"},
+    {"callbacks", "leave it out: log.every and checkpoint.every say how often lines and checkpoints come"},
     {"ctx_size", "leave it out: the model's max_position_embeddings is the limit"},
     {"n_ctx", "leave it out: the model's max_position_embeddings is the limit"},
-};
-
-struct OtherCommand {
-  const char* words;  // between blanks
-  const char* advice;
-};
-
-constexpr OtherCommand kOtherCommands[] = {
-    {" finetune fine-tune tune sft instruct ",
-     "use `ravine train model.path=DIR data.train=[FILE]`; `ravine init sft DIR` makes a folder to begin with"},
-    {" pretrain pretraining fit learn resume continue ",
-     "use `ravine train`: a run that was stopped goes on with the same command"},
-    {" lora peft ",
-     "use `ravine train model.path=DIR lora.rank=8 data.train=[FILE]`; `ravine init lora DIR` makes a folder to begin with"},
-    {" qlora ", "use `ravine train model.path=DIR lora.rank=8 lora.base=nf4 data.train=[FILE]`"},
-    {" dpo ipo preference ",
-     "use `ravine train train.objective=dpo model.path=DIR data.train=[FILE]`; `ravine init dpo DIR` makes a folder to begin with"},
-    {" rlhf ppo grpo reward ", "it is not there; `ravine train train.objective=dpo` learns from pairs of answers"},
-    {" serve server api ",
-     "there is no server yet; `ravine generate --model DIR --prompts FILE.jsonl --json` answers many prompts"},
-    {" chat talk conversation repl ",
-     "use `ravine generate --chat --model DIR`: each line is a turn; with --prompt TEXT it answers once"},
-    {" eval evaluate lm_eval benchmark ",
-     "there are no tasks yet; train.valid_every measures the loss on data.valid, `ravine bench` the speed"},
-    {" run infer inference predict complete completions sample prompt ask ", "use `ravine generate --model DIR --prompt TEXT`"},
-    {" quantize quantise gguf ", "there is no quantisation; `ravine convert --to hf --dtype bf16` halves a model in f32"},
-    {" download pull clone fetch ", "nothing is fetched here; `hf download NAME --local-dir DIR` brings a model"},
-    {" launch torchrun mpirun accelerate deepspeed ", "several ranks are `mpirun -n N ravine train ..`"},
-    {" export save merge ",
-     "use `ravine convert --input RUN --output DIR --to hf`; token files are joined by `ravine data merge`"},
-    {" tokenize encode decode ", "use `ravine tokenizer encode` and `ravine tokenizer decode`"},
-    {" prepare prepare-data preprocess_data preprocess_data.py ",
-     "use `ravine preprocess --input FILE --tokenizer DIR --output-prefix PREFIX`"},
-    {" curves tensorboard visualize graph ", "use `ravine plot RUN`; TensorBoard reads RUN/tensorboard"},
-    {" status logs log list ls show describe inspect ", "use `ravine info PATH`; the log of a run is RUN/log.txt"},
-    {" new create setup start quickstart scaffold ", "use `ravine init DIR`"},
-    {" kill cancel abort pause ", "use `ravine stop RUN`"},
-    {" options settings explain ", "use `ravine config --list`, or `ravine config --explain train.steps`"},
-    {" compare ", "use `ravine diff A B`"},
-    {" test selftest doctor verify ", "use `ravine check determinism --config run.yaml`"},
 };
 
 // Transformers' and TRL's arguments, then Megatron's, then llama.cpp's.
@@ -142,6 +117,8 @@ constexpr OtherName kOtherNames[] = {
     {"use_lora", "lora.rank=8, which trains adapters"},
     {"use_peft", "lora.rank=8, which trains adapters"},
     {"lora_r", "lora.rank"},
+    {"lora.r", "lora.rank"},
+    {"lora.target_modules", "lora.targets"},
     {"lora_rank", "lora.rank"},
     {"lora_alpha", "lora.alpha"},
     {"lora_dropout", "lora.dropout"},
@@ -221,7 +198,9 @@ constexpr OtherName kOtherNames[] = {
     {"resume", "checkpoint.resume"},
     {"precision", "precision.compute"},
     {"mixed_precision", "precision.compute"},
+    {"tp", "--tensor"},
     {"tp", "parallel.tensor"},
+    {"pp", "--pipeline"},
     {"pp", "parallel.pipeline"},
     {"dp", "parallel.data"},
     {"zero", "parallel.zero"},
@@ -322,7 +301,46 @@ constexpr OtherName kOtherNames[] = {
     {"dtype", "precision.compute"},
     {"gradient_checkpointing", "train.recompute=full"},
     {"recompute_granularity", "train.recompute"},
+    {"tensor_model_parallel_size", "--tensor"},
     {"tensor_model_parallel_size", "parallel.tensor"},
+    {"target_tensor_parallel_size", "--tensor"},
+    {"target_pipeline_parallel_size", "--pipeline"},
+    {"load_dir", "--input"},
+    {"saver", "--to"},
+    {"tensor_parallel", "--tensor"},
+    {"tensor_parallel", "parallel.tensor"},
+    {"pipeline_parallel", "--pipeline"},
+    {"pipeline_parallel", "parallel.pipeline"},
+    {"num_layers", "model.config, a file config.json with num_hidden_layers"},
+    {"hidden_size", "model.config, a file config.json with hidden_size"},
+    {"ffn_hidden_size", "model.config, a file config.json with intermediate_size"},
+    {"num_attention_heads", "model.config, a file config.json with num_attention_heads"},
+    {"max_position_embeddings", "model.config, a file config.json with max_position_embeddings"},
+    {"vocab_file", "--tokenizer, the folder of the tokenizer's files"},
+    {"vocab_file", "model.tokenizer, the folder of the tokenizer's files"},
+    {"merge_file", "--tokenizer, the folder of the tokenizer's files"},
+    {"merge_file", "model.tokenizer, the folder of the tokenizer's files"},
+    {"lr_warmup_fraction", "schedule.warmup_steps (a number of steps)"},
+    {"lr_decay_iters", "schedule.steps"},
+    {"train_data_path", "data.train"},
+    {"valid_data_path", "data.valid"},
+    {"load_checkpoint", "--model"},
+    {"load_checkpoint", "model.path"},
+    {"train_dataset_dir", "data.train"},
+    {"train_dataset", "data.train, a list of files"},
+    {"eval_dataset", "data.valid, a list of files"},
+    {"runner_config", "train.steps, which counts steps, not epochs, and train.micro_batch for its batch_size"},
+    {"lr_schedule", "schedule.type and schedule.warmup_steps; its learning_rate is optimizer.lr"},
+    {"parallel_config", "parallel.data, parallel.tensor (model_parallel) and parallel.pipeline (pipeline_stage)"},
+    {"recompute_config", "train.recompute"},
+    {"model_config", "model.config, a file config.json"},
+    {"data_parallel", "parallel.data"},
+    {"parallel.data_parallel", "parallel.data"},
+    {"model_parallel", "parallel.tensor"},
+    {"parallel.model_parallel", "parallel.tensor"},
+    {"pipeline_stage", "parallel.pipeline"},
+    {"parallel.pipeline_stage", "parallel.pipeline"},
+    {"micro_batch_num", "train.global_batch (sequences of a step; train.micro_batch of them at a time)"},
     {"tensor_parallel_size", "parallel.tensor"},
     {"pipeline_model_parallel_size", "parallel.pipeline"},
     {"sequence_parallel", "parallel.sequence"},
@@ -373,65 +391,7 @@ constexpr OtherName kOtherNames[] = {
     {"c", "--config"},
 };
 
-struct OtherValue {
-  const char* name;   // of the option here
-  const char* words;  // between blanks, in small letters
-  const char* here;   // its value; empty: the advice is all there is to say
-  const char* advice;
-};
-
-constexpr OtherValue kOtherValues[] = {
-    {"optimizer.type", " adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw_torch_xla adamw_bnb adam_w ", "adamw",
-     ""},
-    {"optimizer.type",
-     " adamw_8bit adamw_bnb_8bit paged_adamw paged_adamw_8bit paged_adamw_32bit rmsprop galore_adamw lomo schedule_free_adamw ",
-     "", "there is no such optimizer: adamw is the default, adafactor, came, cadam and lion keep less"},
-    {"optimizer.type", " fusedadam deepspeedcpuadam cpu_adam fused_adam ", "adamw", ""},
-    {"optimizer.type", " lion_32bit fusedlion ", "lion", ""},
-    {"optimizer.type", " fusedlamb ", "lamb", ""},
-    {"optimizer.type", " onebitadam ", "onebit_adam", ""},
-    {"optimizer.type", " zerooneadam ", "zeroone_adam", ""},
-    {"optimizer.type", " onebitlamb ", "onebit_lamb", ""},
-    {"optimizer.lr", " auto ", "", "write the rate itself, 3e-4 unless given"},
-    {"schedule.type", " constant_with_warmup ", "constant", ""},
-    {"schedule.type", " learningratewiselayer ", "", "leave it out: schedule.lr_scale multiplies the rate of any type"},
-    {"schedule.type", " cosine_with_min_lr cosine_with_warmup warmup_cosine cosine_annealing ", "cosine", ""},
-    {"schedule.type", " linear_with_warmup warmup_linear ", "linear", ""},
-    {"schedule.type", " wsd ", "warmup_stable_decay", ""},
-    {"schedule.type", " inverse-square-root ", "inverse_sqrt", ""},
-    {"schedule.type", " plateau reducelronplateau reduce_on_plateau ", "reduce_lr_on_plateau", ""},
-    {"schedule.type", " cosine_with_min_lr_warmup cosine_warmup ", "cosine_warmup_with_min_lr", ""},
-    {"schedule.type", " greedylr greedy_lr ", "greedy", ""},
-    {"log.tensorboard", " none no ", "false", ""},
-    {"log.tensorboard", " tensorboard ", "true", ""},
-    {"log.tensorboard", " wandb all mlflow comet_ml clearml neptune swanlab codecarbon dvclive trackio azure_ml ", "",
-     "nothing is sent to such services: leave it out; files for TensorBoard are written unless log.tensorboard=false, and RUN/metrics.jsonl has every figure"},
-    {"checkpoint.resume", " true yes ", "",
-     "leave it out: the same command goes on from the newest checkpoint of its train.output"},
-    {"checkpoint.resume", " latest newest last ", "auto", ""},
-    {"checkpoint.resume", " false no ", "none", ""},
-    {"checkpoint.keep", " all ", "0", ""},
-    {"precision.loss_scale", " dynamic ", "0", ""},
-    {"precision.gradients", " bf16 bfloat16 fp16 f16 float16 16 ", "compute", ""},
-    {"precision.compute", " no none ", "f32", ""},
-    {"train.recompute", " selective ", "cheap", ""},
-    {"train.recompute", " no false off 0 ", "none", ""},
-    {"train.recompute", " yes true on 1 block uniform ", "full", ""},
-};
-
-constexpr std::string_view kNo = " false no off 0 none ";
-
-constexpr OtherName kOtherTypes[] = {
-    {"fp32", "f32"},    {"float32", "f32"}, {"float", "f32"},     {"single", "f32"},      {"fp16", "f16"},
-    {"float16", "f16"}, {"half", "f16"},    {"bfloat16", "bf16"}, {"fp64", "f64"},        {"float64", "f64"},
-    {"double", "f64"},  {"32", "f32"},      {"16-mixed", "f16"},  {"bf16-mixed", "bf16"},
-};
-
-// `words` stand between blanks, in small letters.
-bool is_one_of(std::string value, std::string_view words) {
-  std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return !value.empty() && value.find(' ') == std::string::npos && words.find(" " + value + " ") != std::string_view::npos;
-}
+constexpr std::string_view kNo = " false no off 0 none ", kHere = "here it is ";
 
 }  // namespace
 
@@ -446,11 +406,12 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
     const std::string name = here.substr(0, here.find_first_of(" =,"));
     if (!there(name)) continue;
     const bool fixed = here.starts_with(name + "=");
-    if (fixed && is_one_of(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
+    if (fixed && stands_among(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
+    if (value.empty() && name == here)  // a flag alone says yes
+      if (const std::string meant = other_value_advice(name, "yes"); !meant.empty() && !meant.starts_with(kHere)) return meant;
     if (name != here || value.empty()) return "here it is " + here;
-    for (const OtherValue& v : kOtherValues)
-      if (name == v.name && is_one_of(value, v.words))
-        return v.here[0] ? fmt::format("here it is {}={}", name, v.here) : v.advice;
+    if (const std::string meant = other_value_advice(name, value); !meant.empty())
+      return meant.starts_with(kHere) ? fmt::format("{}{}={}", kHere, name, meant.substr(kHere.size())) : meant;
     const std::string type = other_type_name(value), same = type.empty() || !fits || fits(name, value) ? value : type;
     if (fits && !fits(name, same))
       return fmt::format("here it is {}, and '{}' is not among its values: see `ravine config --explain {}`", name, value,
@@ -459,25 +420,6 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
   }
   for (const Missing& m : kMissing)
     if (word == m.word) return m.advice;
-  return "";
-}
-
-std::string other_command_advice(const std::string& word) {
-  for (const OtherCommand& c : kOtherCommands)
-    if (word.find(' ') == std::string::npos && std::string_view(c.words).find(" " + word + " ") != std::string_view::npos)
-      return c.advice;
-  return "";
-}
-
-std::string other_value_advice(const std::string& option, const std::string& value) {
-  for (const OtherValue& v : kOtherValues)
-    if (option == v.name && is_one_of(value, v.words)) return v.here[0] ? std::string("here it is ") + v.here : v.advice;
-  return "";
-}
-
-std::string other_type_name(const std::string& word) {
-  for (const OtherName& n : kOtherTypes)
-    if (word == n.word) return n.here;
   return "";
 }
 

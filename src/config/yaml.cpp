@@ -67,6 +67,9 @@ class Reader {
       if (const LookAlikeLine slip = find_look_alike_line(text_); slip.number > 0)
         throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what,
                         fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
+      else if (const LookAlikeLine dash = find_dash_line(text_); dash.number > 0)
+        throw UserError("not valid YAML", fmt::format("{}:{}", name_, dash.number), dash.what,
+                        fmt::format("write {}", dash.meant.substr(0, 200)));
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
   }
@@ -183,6 +186,7 @@ class Reader {
       bool merge = k.raw.type == YAML_SCALAR_EVENT && k.raw.data.scalar.plain_implicit && key->text == "<<";
       next(v);
       YamlNode::Ptr value = node(v.raw, depth + 1);
+      if (v.raw.type == YAML_SCALAR_EVENT && v.raw.data.scalar.length == 0) refuse_cut_number(k.raw, *key, made);
       add_size(v.raw, made, value->size);
       if (!merge && lines_ && place.contains(key->text))
         refuse(k.raw.start_mark, fmt::format("'{}' a second time", key->text.substr(0, 80)),
@@ -205,6 +209,18 @@ class Reader {
     for (auto list = merged.rbegin(); list != merged.rend(); ++list)
       for (const YamlNode::Ptr& m : *list)
         for (const auto& [key, value] : m->fields) put(key, value, false);
+  }
+
+  // {steps: 1,000}: to YAML the comma ends the value, and what stands behind it is a key without one.
+  void refuse_cut_number(const yaml_event_t& event, const YamlNode& key, const YamlNode& map) {
+    auto is_digits = [](const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string::npos; };
+    if (map.fields.empty() || !is_digits(key.text)) return;
+    const auto& [name, value] = map.fields.back();
+    if (value->kind == YamlNode::Kind::integer && is_digits(value->text))
+      refuse(event.start_mark, fmt::format("{}: {},{}", name.substr(0, 80), value->text.substr(0, 80), key.text.substr(0, 80)),
+             "a comma ends a value here, and numbers have none in them",
+             fmt::format("write {}{}{}", value->text.substr(0, 80), key.text.size() == 3 && value->text != "0" ? "" : ".",
+                         key.text.substr(0, 80)));
   }
 
   yaml_parser_t parser_{};

@@ -2,6 +2,7 @@
 
 #include <cctype>
 
+#include "base/byte_order_mark.h"
 #include "base/look_alike.h"
 #include "base/text.h"
 
@@ -62,11 +63,22 @@ std::pair<std::string, std::string> key_and_value(std::string_view text) {
   return {plain.substr(0, key), plain.substr(value, end - value)};
 }
 
+LookAlikeLine find_dash_line(std::string_view yaml) {
+  int number = 0;
+  for (const std::string& line : split(yaml, '\n')) {
+    ++number;
+    const std::string words = trimmed(bare_part(line));
+    if (words.size() > 1 && words[0] == '-' && words[1] != '-' && words[1] != ' ' && words.find(": ") == std::string::npos)
+      return {number, "a blank stands between the '-' of a list and what it lists", "- " + words.substr(1)};
+  }
+  return {};
+}
+
 LookAlikeLine find_look_alike_line(std::string_view yaml) {
   int number = 0;
   for (const std::string& line : split(yaml, '\n')) {
     ++number;
-    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) continue;
+    if (number == 1 && line.starts_with(kByteOrderMark)) continue;
     if (std::string what = look_alike(bare_part(line)); !what.empty())
       return {number, std::move(what), trimmed(with_plain_colons(line))};
   }

@@ -17,5 +17,7 @@ struct LookAlikeLine {
   std::string meant;  // the line with characters of ASCII
 };
 LookAlikeLine find_look_alike_line(std::string_view yaml);
+// The first line whose list dash has no blank behind it ("-a.txt"), for files that are no YAML; number 0: none.
+LookAlikeLine find_dash_line(std::string_view yaml);
 
 }  // namespace ravine

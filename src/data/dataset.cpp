@@ -152,7 +152,8 @@ class Opening {
           fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
-    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long, o_.vocabulary, held_out_, o_.progress};
+    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long, o_.vocabulary, held_out_, o_.progress,
+                     o_.max_positions};
     const TokensInUse tokens = add_tokens<ChatSamples>(
         g, [&] { return chats_key(g.paths, *tokenizer_, *encoder_, c); },
         [&] { return read_chats(g.paths, *tokenizer_, *encoder_, c); });
@@ -203,8 +204,8 @@ class Opening {
                       fmt::format("data.loss_on={} cannot change them", name(o_.loss_on)),
                       "leave data.loss_on out, or train on the records themselves");
     auto files = std::make_shared<const InstructionFiles>(g.paths, vocabulary_);
-    InstructionChoice c = choose_instructions(
-        *files, {RecordFormat::automatic, o_.sequence_length + 1, o_.too_long, vocabulary_, held_out_, nullptr});
+    InstructionChoice c = choose_instructions(*files, {RecordFormat::automatic, o_.sequence_length + 1, o_.too_long,
+                                                       vocabulary_, held_out_, nullptr, o_.max_positions});
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     auto samples = [&](std::vector<int64_t>& chosen) {
       return std::make_unique<InstructionSamples>(files, std::move(chosen), layout);
@@ -374,6 +375,31 @@ bool needs_tokenizer(const DatasetOptions& o) {
   return false;
 }
 
+namespace {
+
+// Options that say how to read what no source holds.
+void note_idle_options(const DatasetOptions& o, const std::vector<Files>& train, const std::vector<Files>& valid, Datasets& d) {
+  auto holds = [&](std::initializer_list<Files::Kind> kinds) {
+    auto is = [&](const Files& f) { return std::find(kinds.begin(), kinds.end(), f.kind) != kinds.end(); };
+    return std::any_of(train.begin(), train.end(), is) || std::any_of(valid.begin(), valid.end(), is);
+  };
+  auto note = [&](bool asked, bool used, const std::string& option, const char* why) {
+    if (asked && !used) d.warnings.push_back(fmt::format("{} has no effect: {}", option, why));
+  };
+  const DataOptions plain;
+  note(!o.chat_template.empty(), holds({Files::chats, Files::pairs}), "data.chat_template=" + o.chat_template,
+       "no source holds conversations that it would render");
+  note(o.loss_on != plain.loss_on, holds({Files::chats, Files::instructions}), fmt::format("data.loss_on={}", name(o.loss_on)),
+       "no source holds conversations, and of plain text all is learned");
+  note(o.too_long != plain.too_long, holds({Files::chats, Files::pairs, Files::instructions}),
+       fmt::format("data.too_long={}", name(o.too_long)),
+       "no source holds conversations, and plain text goes on in the next sequence");
+  note(o.text_key != plain.text_key, holds({Files::text, Files::chats}), "data.text_key=" + o.text_key,
+       "no source holds records of text");
+}
+
+}  // namespace
+
 Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (o.train.empty())
     throw UserError("no training data", "data.train", "it must name at least one source", "set data.train=[FILE]");
@@ -399,11 +425,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
-  if (const auto chats = [](const Files& f) { return f.kind == Files::chats || f.kind == Files::pairs; };
-      !o.chat_template.empty() && std::none_of(train.begin(), train.end(), chats) &&
-      std::none_of(valid.begin(), valid.end(), chats))
-    d.warnings.push_back(fmt::format("data.chat_template={} has no effect: no source holds conversations that it would render",
-                                     o.chat_template));
+  note_idle_options(o, train, valid, d);
   if (fixed)
     d.train = open_fixed(train, "data.train", o, vocabulary);
   else

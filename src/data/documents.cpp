@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/byte_order_mark.h"
 #include "base/cut_text.h"
 #include "base/error.h"
 #include "base/shell_word.h"
@@ -25,9 +26,9 @@ class TextReader final : public DocumentReader {
   bool next(std::string& text) override {
     fill();
     if (first_) refuse_other_bytes(buffer_, path_);
-    if (first_ && buffer_.starts_with("\xEF\xBB\xBF")) {
-      buffer_.erase(0, 3);
-      offset_ += 3;
+    if (first_ && buffer_.starts_with(kByteOrderMark)) {
+      drop_byte_order_mark(buffer_);
+      offset_ += static_cast<int64_t>(kByteOrderMark.size());
     }
     first_ = false;
     if (buffer_.empty()) return false;

@@ -31,6 +31,9 @@ FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t 
     auto where = fmt::format("{}: {}", path, printable(t.name));
     if (std::find(names.begin(), names.end(), t.name) == names.end()) {
       auto near = nearest(t.name, names);
+      if (is_float(t.dtype) && near.empty())
+        throw UserError("weights, not data", where, fmt::format("a fixed batch file holds ids: {}", fmt::join(names, ", ")),
+                        "name texts, records or token files; a model is model.path, its folder");
       throw UserError("unknown tensor in a fixed batch file", where, fmt::format("it may hold {}", fmt::join(names, ", ")),
                       near.empty() ? "remove it" : fmt::format("did you mean '{}'?", near));
     }

@@ -2,19 +2,34 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/source.h"
 #include "files/atomic.h"
 
 namespace ravine {
 
 namespace {
+
 constexpr int kVersion = 1;
+
+// Of two settings of preprocess (its words in this order, lists of --json-keys with their types behind them).
+std::string what_differs(const std::string& was, const std::string& now) {
+  static constexpr const char* kWords[] = {"tokenizer", "tokenizer",    "--split-by-document", "--strict",
+                                           "--handler", "--append-eod", "--seq-length",        "--template"};
+  const std::vector<std::string> a = split(was, ' '), b = split(now, ' ');
+  for (size_t i = 0; i < std::min({a.size(), b.size(), std::size(kWords)}); ++i)
+    if (a[i] != b[i]) return kWords[i];
+  return "--json-keys, --template or --dtype";
 }
+
+}  // namespace
 
 std::vector<InputFile> list_inputs(const std::vector<std::string>& inputs) {
   std::vector<InputFile> files;
@@ -97,7 +112,7 @@ bool PreprocessState::load(const std::string& folder, const std::string& setting
     refuse("its state.json is damaged");
   }
   if (s.report.records == 0 && !s.written) return false;  // nothing is lost by beginning anew
-  if (s.settings != settings) refuse("it had another tokenizer or other options");
+  if (s.settings != settings) refuse(fmt::format("it had another {}", what_differs(s.settings, settings)));
   if (s.lists.size() != lists || s.file < 0 || s.record < 0 || s.file > static_cast<int64_t>(s.files.size()))
     refuse("its state.json is damaged");
   for (const auto& p : s.lists)

@@ -10,9 +10,12 @@
 
 #include "base/error.h"
 #include "base/missing_path.h"
+#include "base/shell_word.h"
 #include "base/text.h"
+#include "config/sources_meant.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/instruction_files.h"
+#include "files/folder_mark.h"
 #include "files/tokenizer_files.h"
 
 namespace ravine {
@@ -86,7 +89,25 @@ void refuse_half_prefix(const std::string& path) {
       fmt::format("copy it beside {}, or make both again with ravine preprocess", prefix + (bin ? ".bin" : ".idx")));
 }
 
+// Whether a word names data that are there.
+bool is_data(const std::string& word) {
+  std::error_code ec;
+  return fs::exists(word, ec) || is_instruction_prefix(word) || is_indexed_prefix(word);
+}
+
 }  // namespace
+
+void refuse_unfinished_prefix(const std::string& path) {
+  std::error_code ec;
+  for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('_', end - 1)) {
+    const std::string prefix = path.substr(0, end), work = prefix + ".preprocess";
+    if (path.find('/', end) != std::string::npos) return;
+    if (!prefix.ends_with('/') && fs::is_regular_file(work + "/state.json", ec))
+      throw UserError("token files that are not finished", path,
+                      fmt::format("ravine preprocess works on them in {}, or was stopped there", work),
+                      "wait for it; where it has ended, the same ravine preprocess command goes on");
+  }
+}
 
 SourceKind source_kind(const std::string& path) {
   const std::string plain = without_compression(path);
@@ -106,6 +127,11 @@ std::vector<std::string> source_files(const std::string& path) {
   std::error_code ec;
   std::vector<std::string> files;
   if (fs::is_directory(path, ec)) {
+    if (const auto mark = read_mark(path); mark && (mark->kind == kRunFolder || mark->kind == kModelFolder))
+      throw UserError(mark->kind == kRunFolder ? "a run, not data" : "a model, not data", path,
+                      "data are texts, records or token files",
+                      mark->kind == kRunFolder ? "name what it was trained on, as its config.yaml says under data.train"
+                                               : "name the data; the model is model.path");
     for (auto it = fs::recursive_directory_iterator(path, ec); !ec && it != fs::recursive_directory_iterator();
          it.increment(ec))
       if (it->is_regular_file(ec) && is_record_file(it->path())) files.push_back(it->path().string());
@@ -151,6 +177,10 @@ std::vector<std::string> source_files(const std::string& path) {
     throw UserError("no such data", path, rule,
                     fmt::format("several are a list: data.train=[{}], or --input {}", path, fmt::join(split(path, ','), " ")));
   refuse_half_prefix(path);
+  refuse_unfinished_prefix(path);
+  const std::vector<std::string> words = split(path, ' ');
+  if (const std::string list = sources_meant(words); !list.empty() && std::any_of(words.begin(), words.end(), is_data))
+    throw UserError("no such data", path, rule, fmt::format("several are a list with commas: data.train={}", shell_word(list)));
   if (const std::string prefix = near_indexed_prefix(path); !prefix.empty())
     throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx",
                     fmt::format("did you mean '{}'?", prefix));

@@ -21,6 +21,9 @@ SourceKind source_kind(const std::string& path);
 // looked at. Naming nothing is a UserError.
 std::vector<std::string> source_files(const std::string& path);
 
+// Where `path` would be token files that a `preprocess` has not finished: a UserError that says so.
+void refuse_unfinished_prefix(const std::string& path);
+
 // The documents of one file of text or records, in order. Text that is not UTF-8 is a UserError naming file and line. One
 // thread at a time.
 class DocumentReader {

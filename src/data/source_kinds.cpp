@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "data/instruct/chat_records.h"
@@ -34,6 +35,23 @@ Files::Kind kind_of_pairs(const std::string& path) {
     default:
       throw UserError("no file of records", path, "train.objective=dpo learns from records with 'chosen' and 'rejected'",
                       "name a .jsonl, .json, .csv or .parquet file, or set train.objective=causal");
+  }
+}
+
+const char* words_for(Files::Kind kind) {
+  switch (kind) {
+    case Files::chats:
+      return "conversations";
+    case Files::pairs:
+      return "pairs of answers";
+    case Files::indexed:
+      return "token files";
+    case Files::instructions:
+      return "instruction files";
+    case Files::fixed:
+      return "fixed batches";
+    default:
+      return "text";
   }
 }
 
@@ -69,11 +87,14 @@ std::vector<Files> expand(const std::vector<DataSource>& sources, const char* ke
       return o.pairs ? kind_of_pairs(path) : kind_of(path, format_of(s, o), o.text_key);
     };
     f.kind = kind(f.paths[0]);
-    for (const auto& path : f.paths)
-      if (kind(path) != f.kind)
-        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path),
-                        "its files are of several kinds: text, conversations, token files, instruction files, fixed batches",
-                        "name them as sources of their own, or set their format");
+    std::map<Files::Kind, std::string> firsts;
+    for (const auto& path : f.paths) firsts.emplace(kind(path), path);
+    if (firsts.size() > 1) {
+      std::string found;
+      for (const auto& [k, path] : firsts) found += fmt::format("{}{} ({})", found.empty() ? "" : ", ", words_for(k), path);
+      throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path),
+                      "its files are of several kinds: " + found, "name them as sources of their own, or set their format");
+    }
     (f.kind == Files::fixed ? any_fixed : any_other) = true;
   }
   if (any_fixed && any_other)

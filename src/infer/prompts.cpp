@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "base/byte_order_mark.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/read_text.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "data/text_encoding.h"
 
@@ -15,8 +18,9 @@ namespace {
 constexpr int64_t kMostPrompts = int64_t{64} << 20;  // bytes of a file
 
 std::vector<std::string> read_lines(const std::string& path) {
-  const std::string text = read_text(path, kMostPrompts, "the prompts");
+  std::string text = read_text(path, kMostPrompts, "the prompts");
   refuse_other_bytes(text, path);
+  drop_byte_order_mark(text);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -72,6 +76,9 @@ std::vector<PromptText> read_prompt_texts(const std::string& path, const std::st
 
 std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path) {
   const char *rule = "it must be a JSON list of lists of ids", *fix = "for example [[1, 15, 7], [1, 20]]";
+  if (std::error_code error; path.starts_with('[') && !std::filesystem::exists(path, error))
+    throw UserError("ids where a file is named", "--prompt-ids", "it takes the name of a file that holds them",
+                    fmt::format("write them into one: echo {} > ids.json, then --prompt-ids ids.json", shell_word(path)));
   Json all = read_json(path, int64_t{64} << 20);
   if (!all.is_array()) throw UserError("not a list", path, rule, fix);
   std::vector<std::vector<int32_t>> prompts;

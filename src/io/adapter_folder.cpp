@@ -109,11 +109,18 @@ void refuse_adapter(const std::string& folder, const std::string& key) {
       base = shell_word(it->get<std::string>()), of = "the model " + escaped(it->get<std::string>());
   } catch (const UserError&) {  // refused in any case
   }
-  throw UserError(
-      "an adapter, not a model", fmt::format("{}={}", key, folder), fmt::format("a PEFT folder holds changes to {}", of),
-      fmt::format(
-          "give both: --model {0} --adapter {1}; or make one model of them: {2} merge-lora --model {0} --adapter {1} --output MERGED",
-          escaped(base), shell_word(folder), program_word()));
+  const std::string model = escaped(base), own = shell_word(folder),
+                    both = key == "model.path"
+                               ? fmt::format("give both: model.path={} lora.path={} trains it on; or ", model, own)
+                           : key == "--input" ? fmt::format("give both: --input {} --adapter {}; or ", model, own)
+                           : key == "--model"
+                               ? fmt::format("give both, where the command takes an adapter: --model {} --adapter {}; or ",
+                                             model, own)
+                               : "";
+  throw UserError("an adapter, not a model", fmt::format("{}={}", key, folder),
+                  fmt::format("a PEFT folder holds changes to {}", of),
+                  fmt::format("{}make one model of them: {} merge-lora --model {} --adapter {} --output MERGED", both,
+                              program_word(), model, own));
 }
 
 }  // namespace ravine

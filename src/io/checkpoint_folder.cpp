@@ -111,7 +111,8 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
   }
   if (steps.empty()) return {};
   throw UserError(
-      "no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
+      "no checkpoint can be used", dir,
+      steps.size() == 1 ? std::string("the only one is damaged") : fmt::format("all {} are damaged", steps.size()),
       fmt::format("move {}/step_* away and set checkpoint.resume=none to begin anew there, or choose another train.output",
                   dir));
 }

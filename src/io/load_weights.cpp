@@ -21,6 +21,30 @@ struct StoredParam {
   const TensorInfo* info = nullptr;
 };
 
+// The number that the name of a layer's tensor holds; -1: none.
+int64_t layer_number(std::string_view name) {
+  for (const std::string& part : split(name, '.'))
+    if (!part.empty() && part.size() < 6 && part.find_first_not_of("0123456789") == std::string::npos) return std::stoll(part);
+  return -1;
+}
+
+// Of a tensor that no layer of the model has, its layer, and how many layers are known, where layer 0 has such a tensor; else
+// {-1, 0}.
+std::pair<int64_t, int64_t> layers_of(std::string_view name, const std::vector<std::string>& names) {
+  const int64_t number = layer_number(name);
+  if (number < 0) return {-1, 0};
+  const std::string mine = fmt::format(".{}.", number);
+  std::string first(name);
+  first.replace(first.find(mine), mine.size(), ".0.");
+  int64_t layers = 0;
+  bool there = false;
+  for (const std::string& n : names) {
+    there = there || n == first || n.ends_with("." + first);
+    layers = std::max(layers, layer_number(n) + 1);
+  }
+  return there ? std::pair{number, layers} : std::pair<int64_t, int64_t>{-1, 0};
+}
+
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
 std::vector<StoredParam> match(const TensorSource& source) {
   const WeightFiles& all = source.table;
@@ -40,6 +64,10 @@ std::vector<StoredParam> match(const TensorSource& source) {
         if (all.constant(info.name) || all.is_further(info.name)) continue;
         std::vector<std::string> names;
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
+        if (const auto [have, need] = layers_of(info.name, names); have >= need && need > 0)
+          throw UserError("surplus tensor", tensor_at(file->path(), info.name),
+                          fmt::format("{} has {} layers by its config, the file has layer {}", source.whole, need, have),
+                          source.fix);
         const std::string near = nearest(info.name, names);
         throw UserError("surplus tensor", tensor_at(file->path(), info.name),
                         fmt::format("{} ({}) has no parameter of this name", source.whole, source.kind),

@@ -211,8 +211,11 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     if (!lora.targets_whole && t != "all-linear" &&
         std::none_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
       throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where_of("targets"),
-                      "targets are the last parts of names of linear layers, of the embedding or of the head",
-                      targets_meant(t, modules));
+                      lora.from_options
+                          ? "targets are the last parts of names of linear layers, of the embedding or of the head"
+                          : "the adapter stands beside such a module, and belongs to another base",
+                      lora.from_options ? targets_meant(t, modules)
+                                        : "name the model that base_model_name_or_path in its adapter_config.json says");
   ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where_of("rank_pattern"));
   ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
   std::map<std::string, AdapterSpec> chosen;  // by declared name

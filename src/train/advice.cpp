@@ -19,11 +19,13 @@
 #include "data/instruct/instruction_files.h"
 #include "data/instruct/pair_set.h"
 #include "data/source.h"
+#include "data/source_kinds.h"
 #include "files/tokenizer_files.h"
 #include "optim/class_schedules.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/open.h"
+#include "train/run_places.h"
 #include "train/vocabulary.h"
 
 namespace ravine {
@@ -41,7 +43,9 @@ class Advice {
     copied_folder();
     threads();
     attempt([&] { model(); });
+    adapter();
     attempt([&] { tokenizer(); });
+    attempt([&] { foreign_tokenizer(); });
     attempt([&] { files(); });
     for (const DataSource& s : c_.data.train) attempt([&] { source(s); });
     return lines_;
@@ -50,7 +54,8 @@ class Advice {
  private:
   template <class... A>
   void say(fmt::format_string<A...> text, A&&... args) {
-    lines_.push_back(fmt::format(text, std::forward<A>(args)...));
+    std::string line = fmt::format(text, std::forward<A>(args)...);
+    if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(std::move(line));
   }
 
   template <class F>
@@ -95,6 +100,9 @@ class Advice {
     if (t.valid_every > 0 && !valid)
       say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
+    if (t.valid_every == 0 && !valid && t.valid_batches > 0)
+      say("train.valid_batches={} has no effect: nothing is validated without train.valid_every", t.valid_batches);
+    if (c_.optimizer.lr == 0 && !is_class_schedule(s.type)) say("optimizer.lr=0: no weight is changed, and nothing is learned");
     for (int64_t s : c_.data.skip_steps)
       if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
   }
@@ -157,10 +165,16 @@ class Advice {
     vocabulary_ = run_vocabulary(c_, j, 0);
     positions_ = whole("max_position_embeddings");
     if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most * in_a_sequence())
-      say("data.sequence_length={} is above {}the model's max_position_embeddings={}", c_.data.sequence_length,
-          in_a_sequence() == 2 ? "twice " : "", most);
+      say("data.sequence_length={} is above {}the model's max_position_embeddings={}: train refuses it; set data.sequence_length={} or less",
+          c_.data.sequence_length, in_a_sequence() == 2 ? "twice " : "", most, most * in_a_sequence());
     dropout(j, "train.dropout", {"hidden_dropout", "resid_pdrop"});
     dropout(j, "train.attention_dropout", {"attention_dropout", "attn_pdrop"});
+  }
+
+  void adapter() {
+    if (c_.lora.path.empty()) return;
+    for (const std::string& line : {older_than_its_run(c_.lora.path), trained_beside_another(c_.lora.path, c_.model.path)})
+      if (!line.empty()) say("{}", line);
   }
 
   // Dropout is of training: config.json tells what its author trained with, the option what this run does.
@@ -186,8 +200,20 @@ class Advice {
     if (c_.model.path.empty() && vocabulary_ > 2 * tokenizer_->size())
       say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller",
           vocabulary_, tokenizer_->size(), c_.model.config);
-    if (c_.data.append_eos && !tokenizer_->special().eos)
+    if (c_.data.append_eos && !tokenizer_->special().eos && reads_text())
       say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
+  }
+
+  bool reads_text() const {
+    return std::any_of(c_.data.train.begin(), c_.data.train.end(),
+                       [](const DataSource& s) { return !holds_ids(source_files(s.path).at(0)); });
+  }
+
+  // Of a model that brings its own.
+  void foreign_tokenizer() {
+    if (!tokenizer_ || c_.model.tokenizer.empty() || c_.model.path.empty()) return;
+    if (const std::string foreign = foreign_tokenizer_trouble(*tokenizer_, c_.model.tokenizer, c_.model.path); !foreign.empty())
+      say("{}", foreign);
   }
 
   void source(const DataSource& s) {
@@ -214,18 +240,24 @@ class Advice {
       say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",
           path);
     ChatRecords records(file);
-    int64_t n = 0, empty = 0;
+    int64_t n = 0, empty = 0, returns = 0;
+    bool keyed = false;
     std::vector<int64_t> lengths;
     std::optional<ChatFormat> known = chat_format(format);
     for (Record r; n < kRecords && records.next(r); ++n) {
+      returns += r.body.find("\\r\\n") != std::string::npos;
       std::string where = fmt::format("{} record {}", file, r.number);
       Json j = parse_json(r.body, where);
       if (!known) known = detect_chat_format(j);
+      keyed = keyed || j.contains(c_.data.text_key);
       EncodedChat e = encoder.encode(read_conversation(j, known.value_or(ChatFormat::alpaca), where), where);
       lengths.push_back(static_cast<int64_t>(e.ids.size()) - 1);
       empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
     }
     share(path, lengths);
+    if (c_.data.text_key != DataOptions().text_key && !keyed)
+      say("data.text_key={} has no effect on {}: its records are conversations, and have no such key", c_.data.text_key, path);
+    if (10 * returns >= n && returns > 0) say_returns(path, file);
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
 
@@ -290,13 +322,21 @@ class Advice {
       for (size_t at = 0; (at = text.find("\r\n", at)) != std::string::npos; at += 2) ++returns;
       tokens += std::min<int64_t>(static_cast<int64_t>(ids.size()), c_.data.sequence_length);
     }
-    if (source_kind(file) == SourceKind::text && returns > 0 && 2 * returns >= ends)
-      say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too; a copy without: tr -d '\\r' < {} > {}",
-          path, shell_word(file), shell_word(without_returns(file)));
+    if (returns > 0 && 2 * returns >= ends) say_returns(path, file);
     if (c_.data.pack || n == 0) return;
     if (10 * tokens < n * c_.data.sequence_length && c_.train.micro_batch > 1)
       say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path,
           100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
+  }
+
+  void say_returns(const std::string& path, const std::string& file) {
+    const SourceKind kind = source_kind(file);
+    const bool text = kind == SourceKind::text, json = kind == SourceKind::json || kind == SourceKind::jsonl;
+    const std::string how =
+        text || json ? fmt::format("; a copy without: {} {} > {}", text ? "tr -d '\\r' <" : R"(sed 's/\\r\\n/\\n/g')",
+                                   shell_word(file), shell_word(without_returns(file)))
+                     : "; save the table with \\n in its texts";
+    say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too{}", path, how);
   }
 
   static std::string without_returns(const std::string& file) {

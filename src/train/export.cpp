@@ -217,7 +217,7 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                folder.dtype == DType::f32 || (run.lora && !run.config.lora.merge)
                    ? ""
                    : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  const std::string talk = first && run.data.end_token &&
+  const std::string talk = first && !run.data.fingerprint.chat_template.empty() &&
                                    (!folder.chat_template.empty() || load_chat_template(folder.dir) ||
                                     (!run.config.model.path.empty() && load_chat_template(run.config.model.path)))
                                ? "--chat "

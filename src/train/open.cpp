@@ -26,6 +26,28 @@ void refuse_without_model(const Config& c) {
                     "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
 }
 
+namespace {
+
+// log.local_norms names what is trained.
+void refuse_idle_norms(const Config& c, const Model& model) {
+  const std::string& pattern = c.log.local_norms;
+  const auto& params = model.params().params();
+  auto matches = [&](const std::string& p) {
+    return std::find_if(params.begin(), params.end(), [&](const Param& x) { return x.trainable && glob_match(p, x.name); });
+  };
+  if (pattern.empty() || matches(pattern) != params.end()) return;
+  std::string word = pattern;
+  std::erase_if(word, [](char x) { return x == '*' || x == '?'; });
+  const auto meant = matches("*" + word + "*");
+  throw UserError("pattern matches no parameter", fmt::format("log.local_norms='{}'", pattern),
+                  "it must match the whole name of at least one parameter that is trained",
+                  meant == params.end()
+                      ? "a pattern is for example 'model.layers.0.*'; `ravine info` lists the names of a model"
+                      : fmt::format("write '*{}*', which matches {}", word, meant->name));
+}
+
+}  // namespace
+
 std::unique_ptr<Model> open_run_model(const Config& c) {
   refuse_without_model(c);
   if (c.model.path.empty())
@@ -57,6 +79,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
                      .given = given("optimizer.groups")});
   }
   apply_rules(model->params(), rules);
+  refuse_idle_norms(c, *model);
   if (const auto& all = model->params().params();
       std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
     throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze),

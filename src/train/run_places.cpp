@@ -9,9 +9,11 @@
 #include "base/shell_word.h"
 #include "config/load.h"
 #include "files/fd.h"
+#include "files/folder_lock.h"
 #include "files/same_path.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
+#include "io/open_weights.h"
 #include "train/run_folder.h"
 
 namespace ravine {
@@ -43,6 +45,30 @@ Config options_of_run(const fs::path& run) {
   }
 }
 
+bool saved_any(const fs::path& run) { return first_step_to_try((run / "checkpoints").string()).has_value(); }
+
+std::string model_of_checkpoint(const fs::path& run) {
+  return fmt::format("make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
+                     shell_word(run.string()));
+}
+
+// What a run that is going on will leave at its end.
+void refuse_while_it_runs(const fs::path& run, const std::string& where) {
+  std::optional<std::string> holder;
+  try {
+    holder = folder_holder(run.string());
+  } catch (const Error&) {  // no lock of a run
+  }
+  if (!holder) return;
+  const bool checkpoint = saved_any(run) && !options_of_run(run).lora.asked();
+  throw UserError(
+      "a run that is still going on", where,
+      fmt::format("{} writes its {} at the end{}", *holder, exported_name(options_of_run(run)),
+                  saved_any(run) ? "" : ", and has saved no checkpoint yet"),
+      fmt::format("wait for its end (`ravine info {0}` says how far it is), or end it early and saved by `ravine stop {0}`{1}",
+                  shell_word(run.string()), checkpoint ? ", or " + model_of_checkpoint(run) : ""));
+}
+
 // Of the words after `ravine`.
 std::string goes_on(const fs::path& run) { return fmt::format("go on with it by `{}`", command_that_goes_on_in(run.string())); }
 
@@ -70,6 +96,7 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
   if (holds(run / "model", "config.json")) return (run / "model").lexically_normal().string();
   const std::string where = fmt::format("{}={}", key, path);
   if (const Config c = options_of_run(run); c.lora.asked() || holds_adapter(run)) {
+    refuse_while_it_runs(run, where);
     if (!holds_adapter(run))
       throw UserError("a run without a model", where, "it trains an adapter, which is written when the run has come to its end",
                       goes_on(run));
@@ -77,10 +104,9 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
                     fmt::format("make one model of both: `{} merge-lora --model {} --adapter {} --output DIR`", program_word(),
                                 shell_word(c.model.path), shell_word((run / "adapter").lexically_normal().string())));
   }
-  throw UserError(
-      "a run without a model", where, "it is written when the run has come to its end",
-      fmt::format("{}, or make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
-                  goes_on(run), shell_word(run.string())));
+  refuse_while_it_runs(run, where);
+  throw UserError("a run without a model", where, "it is written when the run has come to its end",
+                  goes_on(run) + (saved_any(run) ? ", or " + model_of_checkpoint(run) : ""));
 }
 
 std::string adapter_meant_by(const std::string& path, const std::string& key) {
@@ -89,6 +115,7 @@ std::string adapter_meant_by(const std::string& path, const std::string& key) {
   if (holds_adapter(run)) return (run / "adapter").lexically_normal().string();
   const Config c = options_of_run(run);
   const bool model = holds(run / "model", "config.json");
+  if (c.lora.asked() && !c.lora.merge) refuse_while_it_runs(run, fmt::format("{}={}", key, path));
   throw UserError(
       "a run without an adapter", fmt::format("{}={}", key, path),
       !c.lora.asked()         ? "it trains all weights of its model"
@@ -117,6 +144,13 @@ std::string older_than_its_run(const std::string& made) {
   const fs::path run = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   const bool adapter = folder.filename() == "adapter";
   if ((folder.filename() != "model" && !adapter) || !is_run(run.string())) return "";
+  if (const Config c = options_of_run(run); c.lora.asked() && exported_name(c) != folder.filename()) {
+    const fs::path makes = run / exported_name(c);
+    return fmt::format(
+        "{} is of an earlier end of its run, which now makes {} (lora.merge={}): {}", folder.string(), makes.string(),
+        c.lora.merge,
+        holds(makes, adapter ? "config.json" : "adapter_config.json") ? "name " + shell_word(makes.string()) : goes_on(run));
+  }
   std::ifstream in(run / "exported");
   std::string of;
   in >> of;
@@ -127,6 +161,51 @@ std::string older_than_its_run(const std::string& made) {
                      adapter ? ""
                              : fmt::format("; a model of step {}: `ravine convert --input {} --output DIR --to hf`", *newest,
                                            shell_word(run.string())));
+}
+
+std::string trained_beside_another(const std::string& adapter, const std::string& model) {
+  const auto found = find_adapter(adapter);
+  std::error_code error;
+  if (!found || !fs::is_directory(model, error)) return "";
+  try {
+    const Json config = adapter_config(*found);
+    const auto base = config.find("base_model_name_or_path");
+    if (base == config.end() || !base->is_string()) return "";
+    const std::string named = base->get<std::string>();
+    if (!fs::is_directory(named, error) || same_path(named, model)) return "";
+    const std::string theirs = weights_checksum(named);
+    if (theirs.empty() || theirs == weights_checksum(model)) return "";
+    return fmt::format("{} was trained beside {}, and {} has other weights: what it adds was not learned for them", adapter,
+                       named, model);
+  } catch (const UserError&) {  // whoever opens them says what is wrong
+    return "";
+  }
+}
+
+void refuse_run_without_weights(const std::string& path, const std::string& key) {
+  const std::string owner = is_run(path) ? path : run_that_owns(path);
+  if (owner.empty()) return;
+  const fs::path run = owner;
+  const std::string where = fmt::format("{}={}", key, path);
+  const Config c = options_of_run(run);
+  const bool whole = path == owner, checkpoint = whole || lies_within(path, (run / "checkpoints").string());
+  const std::string made = (run / exported_name(c)).lexically_normal().string();
+  if (whole && !saved_any(run)) {
+    refuse_while_it_runs(run, where);
+    throw UserError("a run without a checkpoint", where, "weights are read from its newest one",
+                    holds(made, "config.json") ? "name its model, " + shell_word(made) : goes_on(run));
+  }
+  if (!checkpoint || !c.lora.asked()) return;
+  if (c.lora.merge && holds(made, "config.json"))
+    throw UserError("a run of an adapter, not of a model", where, "its checkpoints hold the adapter alone",
+                    fmt::format("its model, with the adapter merged into it, is {}", shell_word(made)));
+  refuse_while_it_runs(run, where);
+  throw UserError(
+      "a run of an adapter, not of a model", where, "its checkpoints hold the adapter alone",
+      holds_adapter(run)
+          ? fmt::format("make one model of it and its base: `ravine merge-lora --model {0} --adapter {0} --output DIR`",
+                        shell_word(run.string()))
+          : "let the run come to its end: " + goes_on(run));
 }
 
 std::string command_that_goes_on_in(const std::string& run) {

@@ -30,9 +30,17 @@ MeantModel model_and_adapter_meant_by(const std::string& model, const std::strin
 // UserError that names `key`.
 std::string adapter_meant_by(const std::string& path, const std::string& key);
 
-// Where RUN/model or RUN/adapter is of an earlier end than the run's newest checkpoint: a warning with both steps and the
-// commands; else "".
+// Where RUN/model or RUN/adapter is of an earlier end than the run's newest checkpoint, or the run has come to make the other of
+// the two: a warning with both and the commands; else "".
 std::string older_than_its_run(const std::string& made);
+
+// Where the adapter names a base that is there, and its weights are others than those of `model`: a warning with both; else "".
+// Reads 256 blocks of each file.
+std::string trained_beside_another(const std::string& adapter, const std::string& model);
+
+// A UserError where `path` is a run without a checkpoint, or a run or a checkpoint of one that trains an adapter: no weights of a
+// whole model can be read there. `key`: the flag that gave it.
+void refuse_run_without_weights(const std::string& path, const std::string& key);
 
 // "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another
 // folder.

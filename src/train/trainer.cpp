@@ -138,6 +138,12 @@ void Trainer::step(int64_t step) {
   rates.lr = engine.optimizer().rate(rates.lr);
   const StepResult r = compute(batches, step, rates);
   judge(batches, step, r);
+  if (r.valid == 0 && !told_of_no_labels_) {
+    run_.log.warn(
+        "step {} has no label to learn, so its loss of 0 says nothing and only weight decay changes the weights: look at it by ravine data show --step {}",
+        step, step);
+    told_of_no_labels_ = true;
+  }
   progress_.done = step;
   progress_.tokens += r.tokens;
   StepReport report;

@@ -68,6 +68,7 @@ class Trainer : public RunView {
   std::unique_ptr<Loader> loader_;             // its thread reads the data of run_
   TrafficMeter meter_;                         // of the step under way
   std::optional<StepReport> last_;             // of the last step that this process made
+  bool told_of_no_labels_ = false;             // once is enough
   double peak_flops_ = 0;                      // of all ranks, per second: what sol is a share of
   double step_seconds_ = 0;                    // of a step, as estimated before the first
 };

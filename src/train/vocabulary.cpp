@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/program_name.h"
+#include "files/same_path.h"
 #include "files/tokenizer_files.h"
 #include "io/adapter_weights.h"
 #include "model/vocabulary.h"
@@ -64,6 +65,23 @@ std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
   return rows > 0 && tokenizer_ids > rows
              ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows)
              : "";
+}
+
+std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder) {
+  if (same_path(place, folder) || !fs::is_directory(folder) || !has_tokenizer(folder)) return "";
+  constexpr int64_t kMost = 20;  // one id in so many may have been put to another use
+  try {
+    const auto own = open_tokenizer(folder);
+    const int64_t ids = std::min(own->size(), tokenizer.size());
+    int64_t other = 0;
+    for (int64_t i = 0; i < ids; ++i)
+      other += own->id_to_piece(static_cast<int32_t>(i)) != tokenizer.id_to_piece(static_cast<int32_t>(i));
+    if (other * kMost <= ids) return "";
+    return fmt::format("model.tokenizer={} is not the tokenizer in {}: {} of {} ids have another meaning there", place, folder,
+                       other, ids);
+  } catch (const UserError&) {  // theirs is not needed
+    return "";
+  }
 }
 
 Json new_model_config(const Config& c) {

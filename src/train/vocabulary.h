@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "model/model.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 
@@ -12,6 +13,10 @@ namespace ravine {
 int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
 // What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
+
+// Of a tokenizer opened at `place` for the model in `folder`, which brings its own: a warning where more than one id in twenty
+// stands for another piece; "" where they agree, where one has but more ids than the other, or the folder has none.
+std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder);
 
 // The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
 Json new_model_config(const Config& config);

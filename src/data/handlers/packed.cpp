@@ -32,8 +32,9 @@ std::string where_of(const Record& record) {
 
 void need_eos(const HandlerOptions& o) {
   if (o.append_eod && !o.tokenizer->special().eos)
-    throw UserError("the tokenizer has no end token", "--append-eod", "eos is put behind each document",
-                    "leave --append-eod out");
+    throw UserError(
+        "the tokenizer has no end token", "--append-eod", "eos is put behind each document",
+        "put the tokenizer_config.json that names its eos_token beside the tokenizer's files, or leave --append-eod out");
 }
 
 }  // namespace

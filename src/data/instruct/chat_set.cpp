@@ -171,10 +171,12 @@ std::string reasons(const ChatCounts& c) {
 }
 
 // What would leave a conversation, where none is left.
-std::string what_is_missing(const ChatCounts& c, ChatFormat form) {
-  if (c.longest_left_out > 0)
-    return fmt::format("the longest has {} tokens: set data.sequence_length={}{}", c.longest_left_out, c.longest_left_out - 1,
-                       c.too_long > 0 ? ", or data.too_long=cut" : "");
+std::string what_is_missing(const ChatCounts& c, ChatFormat form, const ChatSetOptions& o) {
+  if (c.longest_left_out > 0) {
+    const std::string advice = c.longer_advice(o.longest - 1, o.positions);
+    if (advice.empty()) return "the model takes no longer ones: shorten them, or choose another model or chat template";
+    return advice + (c.too_long > 0 ? ", or data.too_long=cut" : "");
+  }
   return form == ChatFormat::alpaca     ? "write the answers under 'output': it is empty in all records"
          : form == ChatFormat::sharegpt ? "add the answers: no turn of 'gpt' has text (\"from\": \"gpt\")"
                                         : "add the answers: no message of 'assistant' has text (\"role\": \"assistant\")";
@@ -190,6 +192,13 @@ std::string ChatCounts::text() const {
                               percent(learned, tokens));
   if (cut) s += fmt::format(", {} cut at data.sequence_length", cut);
   return left_out() == 0 ? s : s + fmt::format(", {} left out: {}", left_out(), reasons(*this));
+}
+
+std::string ChatCounts::longer_advice(int64_t had, int64_t positions) const {
+  const int64_t whole = longest_left_out - 1, length = positions > 0 ? std::min(whole, positions) : whole;
+  if (length <= had) return "";
+  return fmt::format("the longest has {} tokens: set data.sequence_length={}{}", longest_left_out, length,
+                     length < whole ? ", the most that the model takes" : "");
 }
 
 std::string ChatCounts::warning() const {
@@ -215,7 +224,7 @@ ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& token
   std::string where = files.empty() ? "data.train" : files[0];
   if (r.all.count() == 0)
     throw UserError("no conversation is left", where, r.counts.records == 0 ? "the file holds no record" : r.counts.text(),
-                    r.counts.records == 0 ? "check the file" : what_is_missing(r.counts, r.format));
+                    r.counts.records == 0 ? "check the file" : what_is_missing(r.counts, r.format, options));
   ChatSet set{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), r.counts, r.format};
   if (options.held_out == 0) {
     set.train = std::move(r.all);

@@ -15,6 +15,7 @@ struct ChatSetOptions {
   int64_t vocabulary = 0;                               // ids must be below it; 0: the tokenizer's size
   double held_out = 0;  // share of the conversations that go to the second store, by a hash of their record alone
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
+  int64_t positions = 0;  // data.sequence_length can be no more, as the model has it; 0: no limit. For what is advised
 };
 
 // Up to this share of conversations may be left out without a warning: stray records that have no answer are usual, one in
@@ -35,6 +36,9 @@ struct ChatCounts {
   // them; else "".
   std::string warning() const;
   std::string text() const;  // "1000 conversations, 212345 tokens (71 % learned), 12 cut, 3 left out: ..."
+  // Where all are left out since they are too long: "the longest has 213 tokens: set data.sequence_length=212", at most
+  // `positions` (0: no limit), if that reaches beyond `had`; "" where no length is known to help.
+  std::string longer_advice(int64_t had, int64_t positions) const;
 };
 
 struct ChatSet {

@@ -180,13 +180,35 @@ namespace {
 
 // Questions and answers under other keys than Alpaca's.
 void refuse_questions(const Json& record, const std::string& where) {
-  static constexpr std::pair<const char*, const char*> kPairs[] = {
-      {"instruction", "output"}, {"instruction", "response"}, {"instruction", "answer"}, {"instruction", "completion"},
-      {"question", "answer"},    {"question", "response"},    {"question", "output"},    {"prompt", "completion"},
-      {"prompt", "response"},    {"prompt", "answer"},        {"prompt", "output"},      {"query", "response"},
-      {"query", "answer"},       {"problem", "solution"},     {"problem", "answer"},     {"user", "assistant"},
-      {"input", "output"},       {"prompt", "chosen"},        {"question", "chosen"},    {"input", "target"},
-      {"source", "target"}};
+  static constexpr std::pair<const char*, const char*> kPairs[] = {{"instruction", "output"},
+                                                                   {"instruction", "response"},
+                                                                   {"instruction", "answer"},
+                                                                   {"instruction", "completion"},
+                                                                   {"question", "answer"},
+                                                                   {"question", "response"},
+                                                                   {"question", "output"},
+                                                                   {"prompt", "completion"},
+                                                                   {"prompt", "response"},
+                                                                   {"prompt", "answer"},
+                                                                   {"prompt", "output"},
+                                                                   {"query", "response"},
+                                                                   {"query", "answer"},
+                                                                   {"problem", "solution"},
+                                                                   {"problem", "answer"},
+                                                                   {"user", "assistant"},
+                                                                   {"input", "output"},
+                                                                   {"prompt", "chosen"},
+                                                                   {"question", "chosen"},
+                                                                   {"input", "target"},
+                                                                   {"source", "target"},
+                                                                   {"指令", "输出"},
+                                                                   {"指令", "回答"},
+                                                                   {"问题", "回答"},
+                                                                   {"问题", "答案"},
+                                                                   {"提问", "回答"},
+                                                                   {"问", "答"},
+                                                                   {"输入", "输出"},
+                                                                   {"用户", "助手"}};
   std::map<std::string, std::string> texts;  // by their keys in small letters
   for (const auto& [key, value] : record.items())
     if (value.is_string()) texts.emplace(in_small_letters(key), key);
@@ -231,6 +253,9 @@ void refuse_turns(const Json& record, const std::string& where) {
         throw UserError(
             fmt::format("'{}' is a text that holds a list", key), where, "it must be the list itself",
             fmt::format("write \"{0}\": [..] without quotes around the list, as json.loads makes it of \"{0}\"", key));
+      if (record.size() == 1)
+        throw UserError(fmt::format("'{}' is a text", key), where, "it is the list of the turns of a conversation",
+                        fmt::format("write {}; plain text stands under 'text'", kMessages));
     }
   const bool has_text = std::any_of(record.begin(), record.end(),
                                     [](const Json& v) { return v.is_string() && v.get_ref<const std::string&>().size() > 40; });

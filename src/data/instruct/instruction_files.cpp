@@ -126,12 +126,18 @@ InstructionFiles::Row InstructionFiles::row(int64_t i, int64_t most) const {
   return r;
 }
 
+void refuse_nothing_learned(const ChatCounts& counts, const std::string& where, const ChatSetOptions& o) {
+  const std::string longer = counts.longer_advice(o.longest - 1, o.positions);
+  throw UserError("no conversation is left", where, counts.text(),
+                  longer.empty() ? "make the files again, with answers that fit the model" : longer);
+}
+
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& o) {
   enum class Fate : uint8_t { kept, cut, too_long, without_answer, answer_behind };
   struct Look {
     uint64_t hash = 0;
     int64_t tokens = 0, learned = 0;
-    int32_t end = -1;  // of a whole conversation: its last label
+    int32_t end = -1;  // its last label, also where it is cut
     Fate fate = Fate::kept;
   };
   std::vector<Look> looks(static_cast<size_t>(files.count()));
@@ -154,8 +160,7 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
         l.fate = Fate::too_long;
       else if (n > o.longest)
         l.fate = l.learned > 0 ? Fate::cut : Fate::answer_behind;
-      else
-        l.end = whole.labels.back();
+      l.end = whole.labels.empty() ? -1 : whole.labels.back();
     }
   });
   InstructionChoice c;
@@ -168,21 +173,22 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
     c.counts.too_long += l.fate == Fate::too_long;
     c.counts.without_answer += l.fate == Fate::without_answer;
     c.counts.answer_behind += l.fate == Fate::answer_behind;
+    if (l.fate == Fate::too_long || l.fate == Fate::answer_behind)
+      c.counts.longest_left_out = std::max(c.counts.longest_left_out, files.length(static_cast<int64_t>(i)));
     if (l.fate > Fate::cut) continue;
     c.train.push_back(static_cast<int64_t>(i));
     hashes.push_back(l.hash);
     c.counts.tokens += l.tokens;
     c.counts.learned += l.learned;
-    if (l.fate == Fate::cut) continue;
     ends_alike = ends_alike && l.end >= 0 && l.end == c.end.value_or(l.end);
     c.end = l.end;
   }
   if (!ends_alike) c.end.reset();
   const std::string where = files.count() > 0 ? files.where(0) : "instruction files";
-  if (c.train.empty())
-    throw UserError("no conversation is left", where, looks.empty() ? "the files hold no sequence" : c.counts.text(),
-                    looks.empty() ? "make them again with ravine preprocess --handler"
-                                  : "raise data.sequence_length, or make the files again");
+  if (looks.empty())
+    throw UserError("no conversation is left", where, "the files hold no sequence",
+                    "make them again with ravine preprocess --handler");
+  if (c.train.empty()) refuse_nothing_learned(c.counts, where, o);
   if (o.held_out > 0) {
     const uint64_t threshold = held_out_threshold(hashes, o.held_out, where);
     std::vector<int64_t> all;

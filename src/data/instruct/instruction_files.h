@@ -53,12 +53,16 @@ class InstructionFiles {
 struct InstructionChoice {
   std::vector<int64_t> train, held_out;  // conversations
   ChatCounts counts;
-  std::optional<int32_t> end;  // the last id of every whole conversation, when that is one and it is learned
+  std::optional<int32_t>
+      end;  // the last id of every conversation chosen, also of one that is cut, when that is one and it is learned
 };
 
 // Looks at everything once. Left out is what has no label that counts, also behind a cut, and with drop_longer what is longer
 // than `longest` tokens. Held out is by a hash of the ids. Nothing left is a UserError.
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& options);
+
+// The UserError of files of which no conversation has a label to learn, with the length that would reach one.
+[[noreturn]] void refuse_nothing_learned(const ChatCounts& counts, const std::string& where, const ChatSetOptions& options);
 
 // The token that a model trained on them ends answers with: the common end, if it is special to the tokenizer (opened at `path`
 // when null and there is one). Otherwise the note says so.

@@ -1,5 +1,6 @@
 #include "data/megatron/instruction_order.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -81,14 +82,25 @@ Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, con
     const auto range =
         SplitString(split).range(part, files->count(), MegatronOrder::of_2023);  // ModelLink has kept that rounding
     if (!range || range->begin >= range->end || samples == 0) return nullptr;
-    const InstructionChoice all = choose_instructions(
-        *files, {RecordFormat::automatic, INT32_MAX, TooLong::cut, vocabulary, 0, nullptr});  // finds every mistake
+    const ChatSetOptions looked{RecordFormat::automatic, o.sequence_length + 1, TooLong::cut, vocabulary, 0, nullptr,
+                                o.max_positions};
+    const InstructionChoice all = choose_instructions(*files, looked);  // finds every mistake
     int64_t cut = 0;
     for (int64_t i = range->begin; i < range->end; ++i) cut += files->length(i) > o.sequence_length + 1;
+    const int64_t rows = range->end - range->begin;
+    const int64_t silent = rows - std::count_if(all.train.begin(), all.train.end(),
+                                                [&](int64_t i) { return i >= range->begin && i < range->end; });
+    if (silent == rows) refuse_nothing_learned(all.counts, files->where(range->begin), looked);
     d.notes.push_back(fmt::format("{} ({}, instruction files): {} of {} conversations, {} cut at data.sequence_length", prefix,
-                                  key, range->end - range->begin, files->count(), cut));
-    if (all.counts.without_answer > 0)
-      d.notes.push_back(fmt::format("{} of all have no answer to learn; this order keeps them", all.counts.without_answer));
+                                  key, rows, files->count(), cut));
+    if (silent > 0)
+      d.notes.push_back(fmt::format("{} of them have no label to learn{}; this order keeps them", silent,
+                                    all.counts.answer_behind > 0 ? ", or have it behind data.sequence_length" : ""));
+    if (static_cast<double>(silent) > kFewLeftOut * static_cast<double>(rows))
+      d.warnings.push_back(
+          fmt::format("{}: {} of {} conversations ({:.0f} %) teach nothing: of all, {}{}", prefix, silent, rows,
+                      100.0 * static_cast<double>(silent) / static_cast<double>(rows), all.counts.text(),
+                      all.counts.answer_behind > 0 ? "; a larger data.sequence_length reaches their answers" : ""));
     if (const InstructionEnd end = instruction_end(all, tokenizer, o.tokenizer_path); !d.end_token) {
       d.end_token = end.token;
       if (!end.note.empty()) d.notes.push_back(end.note);

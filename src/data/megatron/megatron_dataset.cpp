@@ -120,6 +120,9 @@ void refuse_megatron_options(const DatasetOptions& o) {
   if (o.reset_position_ids || o.reset_attention_mask)
     refuse("data.reset_position_ids, data.reset_attention_mask", "set data.document_attention=true, or a Megatron order");
   if (o.eod_mask_loss) refuse("data.eod_mask_loss", "leave it out, or set a Megatron order");
+  if (o.split != DataOptions().split)
+    refuse("data.split",
+           "set data.valid_fraction (0.1 holds out a tenth of texts and conversations) or data.valid, or a Megatron order");
   if (!o.index_cache.empty()) refuse("data.index_cache", "leave it out, or set a Megatron order");
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/byte_order_mark.h"
 #include "base/error.h"
 #include "base/shell_word.h"
 #include "data/records/readers.h"
@@ -9,8 +10,6 @@
 namespace ravine {
 
 namespace {
-
-constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 
 double share(int64_t done, int64_t size) {
   return size > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(size)) : 1.0;
@@ -22,7 +21,7 @@ class LineRecords final : public RecordReader {
       : file_(std::make_shared<const std::string>(path)), lines_(path, o.max_record), size_(size_of_file(path)), json_(json) {}
   bool next(Record& record) override {
     while (auto line = lines_.next()) {
-      if (lines_.line_number() == 1 && line->starts_with(kMark)) line->remove_prefix(kMark.size());
+      if (lines_.line_number() == 1) line = without_byte_order_mark(*line);
       const size_t begin = line->find_first_not_of(" \t\r");
       if (json_ && begin == std::string_view::npos) continue;
       if (json_ && !begun_) refuse_list(line->substr(begin));

@@ -163,7 +163,12 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
          {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
       if (const auto is = argument(*r.file, key); is && *is != want)
         throw UserError("missing rank", r.file->path(),
-                        fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
+                        fmt::format("its arguments say {} = {}, the folder holds {}{}", key, *is, want,
+                                    *is <= want                        ? ""
+                                    : key[0] == 't' && f.pipeline == 1 ? fmt::format(": mp_rank_{:02} is not there", want)
+                                    : key[0] == 'p'                    ? fmt::format(": mp_rank_00_{:03} is not there", want)
+                                                                       : fmt::format(": mp_rank_{:02}_000 is not there", want)),
+                        kComplete);
   }
   if (kind != StateKind::weights)
     for (MegatronRank& r : f.ranks) take_from_optimizer(r, kind);

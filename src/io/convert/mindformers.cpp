@@ -100,7 +100,8 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
     if (out[i].first >= 0 && out[i].first != static_cast<int64_t>(i))
       throw UserError("missing rank", path, fmt::format("rank {} has no file", i), kComplete);
   if (out.empty())
-    throw UserError("no weights", path, "it must hold *.safetensors or *.ckpt, or folders rank_R with them", "check the path");
+    throw UserError("no weights", path, "it must hold *.safetensors or *.ckpt, or folders rank_R with them",
+                    "check the path; a folder of .gguf has no weights that are read: take the one it was made from");
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/byte_order_mark.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "files/compressed.h"
@@ -89,6 +90,12 @@ void check_template_name(const std::string& wanted, const std::string& asked_by)
                   near.empty() ? "use one of them" : "did you mean '" + near + "'?");
 }
 
+std::string read_template_file(const std::string& path) {
+  std::string source = read_whole(path, 4 << 20);
+  drop_byte_order_mark(source);
+  return source;
+}
+
 ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t,
                                const std::string& asked_by) {
   namespace fs = std::filesystem;
@@ -110,7 +117,7 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
   std::string source = prompt_template(wanted), where = "chat template " + wanted;
   if (!named) {
     check_template_name(wanted, asked_by);
-    source = read_whole(wanted, 4 << 20);
+    source = read_template_file(wanted);
     where = wanted;
     tokens["bos_token"] = piece(t, t.special().bos);
   }

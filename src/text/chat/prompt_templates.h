@@ -18,6 +18,9 @@ std::string prompt_template(const std::string& name);
 // messages.
 void check_template_name(const std::string& wanted, const std::string& asked_by);
 
+// The text of a file of Jinja, without a byte order mark.
+std::string read_template_file(const std::string& path);
+
 struct ChosenTemplate {
   std::unique_ptr<ChatTemplate> chat;
   std::string source;  // of a named template or a file, to be kept with the model; empty: the tokenizer's own

@@ -63,6 +63,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::string name = path;
   for (const char* suffix : {".xz", ".gz", ".zst"})
     if (name.ends_with(suffix)) name.erase(name.size() - std::string_view(suffix).size());
+  if (fs::path(path).filename() == "config.json")
+    throw UserError(
+        "a model's config, not a tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one",
+        has_tokenizer(folder_of(path)) ? "name its folder, " + folder_of(path) : "name the folder of the tokenizer");
   refuse_other_file(path, name.ends_with(".json"));
   if (name.ends_with(".json")) return open_tokenizer_json(path);
   return open_sentencepiece_tokenizer(path);

@@ -118,6 +118,14 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
   write_tokenizer(o.output, files, o.overwrite);
 }
 
+// " to 412 or more" of SentencePiece's "Vocabulary size is smaller than required_chars. 300 vs 412. ..".
+std::string needed_pieces(const std::string& status) {
+  const size_t at = status.find(" vs ");
+  if (at == std::string::npos) return "";
+  const std::string number = status.substr(at + 4, status.find_first_not_of("0123456789", at + 4) - at - 4);
+  return number.empty() ? "" : fmt::format(" to {} or more", number);
+}
+
 }  // namespace
 
 TrainedTokenizer train_sentencepiece(const TokenizerTraining& o, TrainingText& text) {
@@ -152,7 +160,8 @@ TrainedTokenizer train_sentencepiece(const TokenizerTraining& o, TrainingText& t
   if (status.ToString().find("required_chars") != std::string::npos)
     throw UserError("vocabulary too small", fmt::format("vocab-size, {}", o.vocabulary),
                     fmt::format("every character of {} needs a piece, beside bytes and special ones", text.name()),
-                    "raise --vocab-size, or lower --character-coverage so that rare characters become bytes");
+                    fmt::format("raise --vocab-size{}, or lower --character-coverage so that rare characters become bytes",
+                                needed_pieces(status.ToString())));
   if (!status.ok())
     throw UserError("the tokenizer cannot be trained", text.name(), status.message(),
                     "change the vocabulary or give more text");

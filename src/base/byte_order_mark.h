@@ -1,0 +1,18 @@
+// U+FEFF as the first character of a file, which programs of Windows put there: no part of the text.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace ravine {
+
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+inline void drop_byte_order_mark(std::string& text) {
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+}
+
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
+}
+
+}  // namespace ravine

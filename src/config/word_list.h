@@ -1,0 +1,16 @@
+// Words in one text, with a blank before and behind each: rows of tables of names.
+#pragma once
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+
+namespace ravine {
+
+// Whether `word`, in small letters or not, is one of `words` (" adamw adam_w ", in small letters).
+inline bool stands_among(std::string word, std::string_view words) {
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return !word.empty() && word.find(' ') == std::string::npos && words.find(" " + word + " ") != std::string_view::npos;
+}
+
+}  // namespace ravine
