@@ -210,15 +210,13 @@ class Words {
     const std::string key = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     std::string plain = key, value;
     std::replace(plain.begin(), plain.end(), '-', '_');
-    if (const size_t equals = word.find('='); equals != std::string::npos)
-      value = word.substr(equals + 1);
-    else if (at_ < args_.size() && !is_flag(args_[at_]) && !is_setting(args_[at_]))
-      value = args_[at_];
+    const std::vector<std::string> behind = word == name ? words_behind() : std::vector{word.substr(name.size() + 1)};
+    if (!behind.empty()) value = behind[0];
     std::string fix;
     if (is_setting(key + "=") && key.find('.') != std::string::npos)
       fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
     const NameThere there = [this](const std::string& n) { return is_name(n); };
-    if (const std::string several = sources_meant(words_behind()); fix.empty() && word == name && !several.empty())
+    if (const std::string several = sources_meant(behind); fix.empty() && !several.empty())
       if (fix = other_name_advice(name, there, several, takes_value); !fix.starts_with("here it is data.")) fix.clear();
     if (fix.empty()) fix = other_name_advice(name, there, value, takes_value);
     if (fix.empty())
@@ -317,8 +315,8 @@ class Words {
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
     if (std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
-    if (const bool one = is_name("--explain") && after != "=" && !after.starts_with('=');
-        one && !option_named([&](const Option& o) { return o.name() == word || o.section == word; }).empty())
+    if (is_name("--explain") && !after.starts_with('=') &&
+        !option_named([&](const Option& o) { return o.name() == word || o.section == word; }).empty())
       return fmt::format("what it means is told by ravine {} --explain {}", spec_.name, word);
     for (const Option& f : flags_)
       if ("--" + f.key == before && f.is_bool() && resolve_scalar(word).kind == YamlNode::Kind::boolean)

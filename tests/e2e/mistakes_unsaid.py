@@ -1,0 +1,264 @@
+"""What people of other programs tried and were not told, or were told wrongly. Rows as in mistakes.py: (name, arguments, words), and perhaps the arguments that the message leads to.
+Then what goes on, but not as meant, and what no longer does: byte order marks, old adapters, other bases, foreign tokenizers, options without effect, steps without a label."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import mistakes as m
+import ravine_run as r
+
+BOM = b"\xef\xbb\xbf"
+QUESTIONS = [{"instruction": f"Say it {i}.", "input": "", "output": f"It is {i}."} for i in range(24)]
+FEW = {"train.steps": 1, "train.threads": 1, "train.global_batch": 4, "schedule.warmup_steps": 0, "checkpoint.every": 0, "log.tensorboard": False}
+
+
+def text_of(seed):
+    return "".join(f"Line {i} of a book about {('ravines', 'kitchens')[seed]} and the number {i * 7919 % 1000}.\n" for i in range(600))
+
+
+def prepare(folder):
+    """A base with a chat template, a run of an adapter beside it, token files of conversations, data with slips. Returns their places."""
+    (folder / "q.json").write_text(json.dumps(QUESTIONS))
+    for seed, name in enumerate(("book", "other")):
+        (folder / f"{name}.txt").write_text(text_of(seed))
+        r.run("tokenizer", "train", "--input", folder / f"{name}.txt", "--output", folder / f"tok_{name}", "--vocab-size", 300, "--special-tokens", "<|im_start|>", "<|im_end|>")
+    config = r.save_config(folder / "config.json", vocab_size=300, max_position_embeddings=256)
+    base = {"model.config": config, "model.tokenizer": folder / "tok_book", "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW}
+    for name, seed in (("base", 1), ("twin", 2)):
+        r.run("train", *r.settings({**base, "train.output": folder / name, "train.seed": seed}))
+    model = folder / "base" / "model"
+    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, **FEW}
+    r.run("train", *r.settings({**tune, "train.output": folder / "tune"}))
+    r.run("preprocess", "--input", folder / "q.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "al")
+    r.run("preprocess", "--input", folder / "book.txt", "--tokenizer", folder / "tok_book", "--output-prefix", folder / "ids")
+    (folder / "half.preprocess").mkdir()
+    (folder / "half.preprocess" / "state.json").write_text(json.dumps({"settings": "1 300 false false text false 0  text:uint16", "version": 1, "files": [], "file": 0, "record": 1, "lists": [[0, 0, 0]],
+                                                                       "records": 5, "left_out": {}, "first": {}, "repaired": 0, "first_repaired": "", "written": False}))
+    fewer = folder / "fewer"
+    shutil.copytree(model, fewer)
+    (fewer / ".ravine").unlink(missing_ok=True)
+    (fewer / "config.json").write_text(json.dumps({**json.loads((model / "config.json").read_text()), "num_hidden_layers": 1}))
+    for name, text in (("comma", "data: {sequence_length: 1,024}\n"), ("decimal", "optimizer: {weight_decay: 0,1}\n"), ("dash", "data:\n  train:\n    -book.txt\n    - q.json\n"),
+                       ("factory", "lora_target: all\n"), ("formers", "run_mode: finetune\nload_checkpoint: x\nlr_schedule: {type: cosine}\nrunner_config: {epochs: 2}\n")):
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "mixed").mkdir()
+    shutil.copy(folder / "book.txt", folder / "mixed" / "a.txt")
+    shutil.copy(folder / "q.json", folder / "mixed" / "b.json")
+    (folder / "word.jsonl").write_text('{"messages": "hi"}\n' * 30)
+    (folder / "chinese.jsonl").write_text('{"指令": "说", "输出": "好"}\n' * 30)
+    (folder / "python.jsonl").write_text("{'instruction': 'a'}\n")
+    shutil.copytree(folder / "base", folder / "begun", ignore=shutil.ignore_patterns("model", "checkpoints", "exported"))
+    r.run("convert", "--input", model, "--output", folder / "mega", "--to", "megatron-mcore", "--tensor", 2)
+    shutil.rmtree(next((folder / "mega").rglob("mp_rank_01")))
+    wide = r.save_config(folder / "qwen.json", model_type="qwen2", vocab_size=300, num_hidden_layers=1)
+    r.run("train", *r.settings({**base, "model.config": wide, "train.output": folder / "qwen"}))
+    return {"dir": folder, "model": model, "adapter": folder / "tune" / "adapter", "tok": folder / "tok_book", "base": " ".join(r.settings({**base, "train.output": folder / "new"})).replace('"', "")}
+
+
+TRAIN = "train {base} "
+TUNE = "train model.path={model} data.train=[{dir}/q.json] data.chat_template=chatml train.output={dir}/new train.steps=1 schedule.warmup_steps=0 "
+MISTAKES = [
+    ("token files whose answers lie behind the cut, under Megatron's order", "train model.path={model} data.train=[{dir}/al] data.order=megatron data.split=100,0,0 data.sequence_length=8 train.output={dir}/new",
+     ["no conversation is left", "24 with the answer behind data.sequence_length", "set data.sequence_length="]),
+    ("the same under the program's own order", "train model.path={model} data.train=[{dir}/al] data.sequence_length=8 train.output={dir}/new", ["no conversation is left", "set data.sequence_length="]),
+    ("a template longer than the model", TUNE + "data.chat_template=vicuna data.sequence_length=16", ["the longest has", "set data.sequence_length=256, the most that the model takes"]),
+    ("a split without Megatron's order", TRAIN + "data.split=90,10", ["data.split", "set data.valid_fraction"], "config data.valid_fraction=0.1"),
+    ("norms of parameters by a part of a name", TRAIN + "log.local_norms=embed", ["log.local_norms='embed'", "write '*embed*'"]),
+    ("a run without a checkpoint to convert", "convert --input {dir}/begun --output {dir}/c --to hf", ["a run without a checkpoint", "ravine train --config {dir}/begun/config.yaml"]),
+    ("an adapter to convert", "convert --input {adapter} --output {dir}/c --to hf", ["an adapter, not a model", "--input {model} --adapter {adapter}"], "convert --input {model} --adapter {adapter} --output {dir}/c --to hf"),
+    ("an adapter to train", "train model.path={adapter} data.train=[{dir}/book.txt] train.output={dir}/new", ["model.path={model} lora.path={adapter}"]),
+    ("an adapter to measure", "bench decode --model {adapter}", ["an adapter, not a model", "merge-lora --model {model} --adapter {adapter}"]),
+    ("a run of an adapter to convert", "convert --input {dir}/tune --output {dir}/c --to hf", ["a run of an adapter, not of a model", "merge-lora --model {dir}/tune --adapter {dir}/tune"], "merge-lora --model {dir}/tune --adapter {dir}/tune --output {dir}/c"),
+    ("a flag of one number without it", "generate --model {model} --prompt x --max-new-tokens", ["it needs one; write --max-new-tokens N"]),
+    ("a list without commas", ["train", "{base}", "data.train=[{dir}/book.txt {dir}/q.json]"], ["several are a list with commas: data.train='[{dir}/book.txt, {dir}/q.json]'"]),
+    ("Megatron's blend as a list", ["train", "{base}", "data.train=[0.3 {dir}/ids_text_document 0.7 {dir}/book.txt]"], ["path: {dir}/ids_text_document, weight: 0.3", "path: {dir}/book.txt, weight: 0.7"]),
+    ("Megatron's blend as a flag", "train {base} --data-path 0.3 a 0.7 b", ["here it is data.train='[", "path: a, weight: 0.3", "path: b, weight: 0.7"]),
+    ("two files behind a flag", "train {base} --data-path a b", ["here it is data.train='[a, b]'"]),
+    ("token files that are not finished", TRAIN + "data.train=[{dir}/half]", ["token files that are not finished", "{dir}/half.preprocess", "the same ravine preprocess command goes on"]),
+    ("their whole name", TRAIN + "data.train=[{dir}/half_text_document]", ["token files that are not finished"]),
+    ("their description", "info {dir}/half", ["token files that are not finished"]),
+    ("an unfinished preprocess with other options", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/half", ["an earlier run cannot be gone on with", "another tokenizer"]),
+    ("more layers in the file than in the config", "generate --model {dir}/fewer --prompt x", ["surplus tensor", "has 1 layers by its config, the file has layer 1", "config.json"]),
+    ("convert --tp", "convert --input {model} --output {dir}/c --to megatron-mcore --tp 2", ["here it is --tensor 2"], "convert --input {model} --output {dir}/c --to megatron-mcore --tensor 2"),
+    ("Megatron's converter", "convert --target-tensor-parallel-size 2 --input {model}", ["here it is --tensor 2"]),
+    ("its loader", "convert --loader llama2 --input {model}", ["the layout of the input is recognised"]),
+    ("its folder", "convert --load-dir {model}", ["here it is --input"]),
+    ("mcore", "convert --input {model} --output {dir}/c --to mcore", ["here it is megatron-mcore"], "convert --input {model} --output {dir}/c --to megatron-mcore"),
+    ("huggingface", "convert --input {model} --output {dir}/c --to huggingface", ["here it is hf"], "convert --input {model} --output {dir}/c --to hf"),
+    ("merge", "merge", ["ravine merge-lora --model BASE", "ravine data merge"]),
+    ("all targets of LLaMA-Factory", TRAIN + "--lora_target all", ["here it is lora.targets=all-linear"]),
+    ("the loss of DPO", "config train.objective=dpo dpo.loss=dpo", ["here it is sigmoid"], "config train.objective=dpo dpo.loss=sigmoid"),
+    ("PEFT's rank", TRAIN + "lora.r=8", ["here it is lora.rank"]),
+    ("PEFT's targets", TRAIN + "lora.target_modules=[q_proj]", ["here it is lora.targets"]),
+    ("a file of MindFormers", "train --config {dir}/formers.yaml", ["run_mode: leave it out", "load_checkpoint: here it is model.path", "lr_schedule: here it is schedule.type", "runner_config: here it is train.steps"]),
+    ("MindFormers' tensor ranks", "config parallel.model_parallel=2", ["here it is parallel.tensor"]),
+    ("Megatron's layers", TRAIN + "--num-layers 2", ["model.config", "num_hidden_layers"]),
+    ("Megatron's vocabulary", TRAIN + "--vocab-file x", ["here it is model.tokenizer"]),
+    ("Megatron's warm-up", TRAIN + "--lr-warmup-fraction 0.1", ["here it is schedule.warmup_steps"]),
+    ("Megatron's finetune", TRAIN + "--finetune", ["leave it out"]),
+    ("resume without a value", TRAIN + "--resume", ["leave it out: the same command goes on"]),
+    ("the type of a tokenizer", "preprocess --tokenizer-type HF --input {dir}/book.txt", ["leave it out: the tokenizer's files tell"]),
+    ("thousands in a file", "config --config {dir}/comma.yaml", ["comma.yaml:1", "sequence_length: 1,024", "write 1024"]),
+    ("a decimal comma in a file", "config --config {dir}/decimal.yaml", ["weight_decay: 0,1", "write 0.1"]),
+    ("a list dash without a blank", "config --config {dir}/dash.yaml", ["dash.yaml:3", "a blank stands between the '-'", "write - book.txt"]),
+    ("a folder of mixed data", TRAIN + "data.train=[{dir}/mixed]", ["its files are of several kinds: text ({dir}/mixed/a.txt), conversations ({dir}/mixed/b.json)"]),
+    ("a run as data", TRAIN + "data.train=[{dir}/base]", ["a run, not data", "config.yaml"]),
+    ("weights as data", TRAIN + "data.train=[{model}/model.safetensors]", ["weights, not data", "model.path"]),
+    ("a model's config as a tokenizer", TRAIN + "model.tokenizer={model}/config.json", ["a model's config, not a tokenizer", "name its folder, {model}"]),
+    ("messages that are a word", TRAIN + "data.train=[{dir}/word.jsonl]", ["'messages' is a text", '"role"']),
+    ("questions under Chinese keys", TRAIN + "data.train=[{dir}/chinese.jsonl]", ["rename '指令' to 'instruction' and '输出' to 'output'"]),
+    ("quotes of Python", TRAIN + "data.train=[{dir}/python.jsonl]", ["double quotes", "json.dumps"]),
+    ("a file under another field", ["train", "{base}", "data.train=[{{file: {dir}/book.txt}}]"], ["unknown field 'file'", "did you mean 'path'?"]),
+    ("a name in other letters", TRAIN + "data.train=[{dir}/BOOK.TXT]", ["did you mean '{dir}/book.txt'?"]),
+    ("a vocabulary that is too small", "tokenizer train --input {dir}/book.txt --output {dir}/t --vocab-size 270", ["vocabulary too small", "raise --vocab-size to ", " or more"]),
+    ("an adapter beside another family", "generate --model {dir}/qwen/model --adapter {adapter} --prompt x", ["belongs to another base", "base_model_name_or_path"]),
+    ("a rank that is not there", "convert --input {dir}/mega --output {dir}/c --to hf", ["missing rank", "mp_rank_01 is not there"]),
+    ("ids on the command line", "generate --model {model} --prompt-ids [[1,2]]", ["ids where a file is named", "ids.json"]),
+    ("options of a section", "config lora", ["ravine config --explain lora"]),
+    ("what an option is", "config optimizer.lr", ["ravine config --explain optimizer.lr"]),
+    ("a folder of runs to plot", "plot {dir}", ["a folder of runs", "{dir}/base"]),
+    ("data for more positions than the model has", "data show model.path={model} data.train=[{dir}/book.txt] data.sequence_length=512", ["max_position_embeddings = 256", "set data.sequence_length=256"]),
+]
+
+
+def test_each_is_told(folder):
+    places = {k: str(v) for k, v in prepare(folder).items()}
+    commands, _ = m.check_mistakes(folder, places, MISTAKES)
+    r.check(len(commands) >= 2, commands)
+    r.check("work folder of ravine preprocess" in r.run("info", folder / "half.preprocess").stdout, "its work folder is known")
+
+
+def test_rows_of_token_files_without_a_label_are_counted(folder):
+    prepare(folder)
+    records = [*QUESTIONS[:16], *({"instruction": "Say it again and again. " * 9, "input": "", "output": "No."} for _ in range(8))]
+    (folder / "long.json").write_text(json.dumps(records))
+    r.run("preprocess", "--input", folder / "long.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "long")
+    words = r.settings({"model.path": folder / "base" / "model", "data.train": [str(folder / "long")], "data.order": "megatron", "data.split": "100,0,0", "data.sequence_length": 160, **FEW, "train.global_batch": 1, "train.steps": 12})
+    said = r.run("train", *words, f"train.output={folder / 'o'}").stderr
+    r.check("8 of them have no label to learn" in said and re.search(r"warning: .*8 of 24 conversations \(33 %\) teach nothing", said), said)
+    empty = [json.loads(line)["step"] for line in (folder / "o" / "metrics.jsonl").read_text().splitlines() if json.loads(line)["loss"] == 0]
+    r.check(empty and said.count(f"step {empty[0]} has no label to learn") == 1 and said.count("has no label to learn") == 1, (empty, said))
+    r.check("--chat" not in said.split("next ")[-1], "no chat template has rendered them")
+
+
+def test_byte_order_marks_are_no_text(folder):
+    model = prepare(folder)["model"]
+    generate = ("generate", "--model", model, "--max-new-tokens", 1, "--json")
+    (folder / "marked.txt").write_bytes(BOM + b"Line 1\r\n")
+    (folder / "plain.txt").write_bytes(b"Line 1\r\n")
+    r.check(r.run(*generate, "--prompts", folder / "marked.txt").stdout == r.run(*generate, "--prompts", folder / "plain.txt").stdout, "--prompts")
+
+    def given(words, text):
+        done = subprocess.run(r.command(*words), input=text, capture_output=True, timeout=r.LIMIT)
+        r.check(done.returncode == 0, done.stderr)
+        return done.stdout
+    for words in ((*generate, "--prompt", "-"), ("tokenizer", "encode", "--tokenizer", model), (*generate[:-1], "--chat", "--template", "chatml")):
+        r.check(given(words, BOM + b"Line 1\n") == given(words, b"Line 1\n"), words)
+    template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    show = ("data", "show", f"model.path={model}", f"data.train=[{folder / 'q.json'}]", "data.sequence_length=64")
+    for name, mark in (("a", ""), ("b", "\ufeff")):
+        (folder / f"{name}.jinja").write_text(mark + template)
+    shown = [r.run(*show, f"data.chat_template={folder / name}.jinja").stdout for name in "ab"]
+    r.check(shown[0] == shown[1] and "<|im_start|>" in shown[0], shown[1])
+    line = json.dumps({"messages": [{"role": "user", "content": "x"}]}) + "\n"
+    rendered = [given(("tokenizer", "render", "--jsonl", "--template", folder / f"{name}.jinja"), line.encode()) for name in "ab"]
+    r.check(rendered[0] == rendered[1], rendered)
+
+
+def test_an_adapter_of_an_earlier_end_and_another_base_are_told(folder):
+    places = prepare(folder)
+    model, adapter, twin = places["model"], places["adapter"], folder / "twin" / "model"
+    ask = ("--prompt", "Line", "--max-new-tokens", 1)
+    said = r.run("generate", "--model", model, "--adapter", adapter, *ask).stderr
+    r.check("warning" not in said, said)
+    shutil.copytree(model, folder / "copy")
+    r.check("warning" not in r.run("generate", "--model", folder / "copy", "--adapter", adapter, *ask).stderr, "a copy of the base has its weights")
+    for words in (("generate", "--model", twin, "--adapter", adapter, *ask), ("generate", "--model", twin, "--adapter", f"a={adapter}", "--use", "a", *ask), ("merge-lora", "--model", twin, "--adapter", adapter, "--output", folder / "m1"),
+                  ("convert", "--input", twin, "--adapter", adapter, "--output", folder / "m2", "--to", "hf"),
+                  ("train", *r.settings({"model.path": twin, "lora.path": adapter, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "train.output": folder / "t", **FEW}))):
+        said = r.run(*words).stderr
+        r.check(f"was trained beside {model}, and {twin} has other weights" in said, (words, said))
+    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, **FEW, "train.output": folder / "tune"}
+    r.run("train", *r.settings({**tune, "lora.merge": True, "train.steps": 2}))
+    said = r.run("generate", "--model", model, "--adapter", folder / "tune", *ask).stderr
+    r.check(f"{adapter} is of an earlier end of its run" in said and f"name {folder / 'tune' / 'model'}" in said, said)
+    r.run("train", *r.settings({**tune, "lora.merge": False, "train.steps": 3}))
+    said = r.run("generate", "--model", folder / "tune" / "model", *ask).stderr
+    r.check("is of an earlier end of its run" in said and f"name {adapter}" in said, said)
+
+
+def test_a_foreign_tokenizer_is_told(folder):
+    model = prepare(folder)["model"]
+    foreign = f"model.tokenizer={folder / 'tok_other'}"
+    words = r.settings({"model.path": model, "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW})
+    said = r.run("config", *words, foreign).stderr
+    r.check(re.search(r"tok_other is not the tokenizer in \S+model: \d+ of 300 ids have another meaning", said), said)
+    said = r.run("generate", "--model", model, foreign, "--prompt", "Line", "--max-new-tokens", 1).stderr
+    r.check("have another meaning there" in said, said)
+    for own in (folder / "tok_book", folder / "tok_book" / "tokenizer.model"):
+        r.check("another meaning" not in r.run("config", *words, f"model.tokenizer={own}").stderr, own)
+
+
+def test_options_without_effect_are_named(folder):
+    model = prepare(folder)["model"]
+    text = {"model.path": model, "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW, "checkpoint.resume": "none"}
+    chats = {**text, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64}
+    for options, more, wanted in ((text, {"data.loss_on": "last"}, "data.loss_on=last has no effect"), (text, {"data.too_long": "drop"}, "data.too_long=drop has no effect"), (chats, {"data.loss_on": "last"}, ""),
+                                  (chats, {"data.text_key": "foo"}, "data.text_key=foo has no effect"), (text, {"train.valid_batches": 4}, "train.valid_batches=4 has no effect"),
+                                  (text, {"optimizer.lr": 0}, "optimizer.lr=0: no weight is changed"), (text, {}, "")):
+        said = r.run("train", *r.settings({**options, **more, "train.output": folder / "o"})).stderr
+        r.check(wanted in said if wanted else "effect" not in said and "optimizer.lr=0" not in said, (more, said))
+        shutil.rmtree(folder / "o")
+
+
+def test_line_ends_in_records_are_told(folder):
+    model = prepare(folder)["model"]
+    (folder / "w.jsonl").write_text("".join(json.dumps({"instruction": f"hi\r\nthere {i}", "output": "yo\r\nyes"}) + "\n" for i in range(30)))
+    words = [f"model.path={model}", f"data.train=[{folder / 'w.jsonl'}]", "data.chat_template=chatml", "data.sequence_length=64"]
+    said = r.run("config", *words).stderr
+    command = re.search(r"(sed .*)$", said, re.M).group(1).replace("\\\\", "\\")
+    subprocess.run(["sh", "-c", command], check=True, cwd=folder)
+    copy = folder / "w.lf.jsonl"
+    r.check(json.loads(copy.read_text().splitlines()[0])["instruction"] == "hi\nthere 0", copy.read_text()[:200])
+    r.check("\\r" not in r.run("config", *words[:1], f"data.train=[{copy}]", *words[2:]).stderr, "the copy")
+
+
+def test_a_run_that_goes_on_is_told_from_one_that_ended(folder):
+    words = r.options(folder, folder / "live", train__steps=1000000, train__global_batch=2, checkpoint__every=0)
+    job = r.start("train", *words)
+    try:
+        for line in job.stdout:
+            if line.startswith("step"):
+                break
+        said = r.run("generate", "--model", folder / "live", "--prompt", "hi", status=2).stderr
+        r.check("a run that is still going on" in said and f"ravine stop {folder / 'live'}" in said and "no checkpoint yet" in said and "train --config" not in said, said)
+        said = r.run("convert", "--input", folder / "live", "--output", folder / "c", "--to", "hf", status=2).stderr
+        r.check("a run that is still going on" in said and "unknown layout" not in said, said)
+    finally:
+        job.terminate()
+        job.communicate(timeout=60)
+
+
+def test_launchers_of_others_are_told(folder):
+    def said(**more):
+        return r.run("train", *r.options(folder, folder / "run", train__steps=1, checkpoint__resume="none", checkpoint__every=0), env={**os.environ, **more}).stderr
+    r.check("WORLD_SIZE=2 is set, and this process is one alone" in said(RANK="0", WORLD_SIZE="2"), "torchrun")
+    shutil.rmtree(folder / "run")
+    r.check("one alone" not in said(), "nothing is set")
+    for words in (("convert", "--input", "x"), ("preprocess", "--input", "x"), ("diff", "x", "y"), ("data", "index", "--prefix", "x"), ("data", "merge", "--input", "x")):
+        told = r.run(*words, status=2, env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}).stderr
+        r.check("run it without mpirun" in told, (words, told))
+
+
+def test_what_is_said_is_said_once_and_works(folder):
+    places = prepare(folder)
+    said = r.run("config", f"model.path={places['model']}", f"data.train=[{folder / 'nofile'}]").stderr
+    r.check(said.count("no such data") == 1, said)
+    use = json.loads(r.run("info", places["adapter"], "--json").stdout)["to_use_it"]
+    r.check(use.endswith(f"generate --model {places['model']} --adapter {places['adapter']} --prompt TEXT"), use)
+
+
+if __name__ == "__main__":
+    r.main(globals())
