@@ -52,7 +52,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
                       "name a file of JSON here");
     constexpr size_t kShown = 300;  // it may quote a string as long as the file
     if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
-    const bool quote = why.find("last read '{'") != std::string::npos && why.find("'{''") != std::string::npos;
+    const bool quote = why.find("'{''") != std::string::npos;
     throw UserError(
         "not valid JSON", where_, quote ? "keys and texts of JSON stand in double quotes" : why,
         quote ? "write {\"key\": \"text\"}, as json.dumps does, not {'key': 'text'}" : "repair or replace the file");

@@ -132,20 +132,19 @@ class Words {
     return args_[at_++];
   }
 
-  // --input A B C, up to the next flag or option; given again, more elements. Of a rule `named` one each time.
+  // --input A B C, up to the next flag or option; given again, more elements. Of a rule `named`, or of one element, one each time.
   void list(const Option& option, const std::string& word, size_t equals) {
     std::vector<std::string>& all = lists_[option.key];
     size_t before = all.size();
-    if (equals != std::string::npos || option.rule.named) {
+    if (equals != std::string::npos || option.rule.named || option.rule.count == 1) {
       all.push_back(value(option.key, word, equals, option.rule.metavar));
     } else {
       while (at_ < args_.size() && !is_flag(args_[at_]) && !(!spec_.sections.empty() && is_setting(args_[at_])))
         all.push_back(args_[at_++]);
     }
+    const bool one = option.rule.count == 1 && !option.rule.metavar.empty();
     if (all.size() == before)
-      wrong(option.key + " has no value", option.rule.count == 1 ? "it needs one" : "it needs one or more",
-            fmt::format("write {} {}", option.key,
-                        option.rule.count == 1 && !option.rule.metavar.empty() ? option.rule.metavar : "A B"));
+      wrong(option.key + " has no value", "it needs one or more", fmt::format("write {} A B", option.key));
     assign_list(option, all);
   }
 
@@ -196,9 +195,8 @@ class Words {
 
   // What stands behind the last word that was read, up to a flag or an option.
   std::vector<std::string> words_behind() const {
-    std::vector<std::string> words;
-    for (size_t i = at_; i < args_.size() && !is_flag(args_[i]) && !is_setting(args_[i]); ++i) words.push_back(args_[i]);
-    return words;
+    const auto begin = args_.begin() + static_cast<std::ptrdiff_t>(at_);
+    return {begin, std::find_if(begin, args_.end(), [](const std::string& w) { return is_flag(w) || is_setting(w); })};
   }
 
   // `word` as it was typed, the words behind it are args_[at_] on.

@@ -2,6 +2,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -66,7 +67,8 @@ std::vector<StoredParam> match(const TensorSource& source) {
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
         if (const auto [have, need] = layers_of(info.name, names); have >= need && need > 0)
           throw UserError("surplus tensor", tensor_at(file->path(), info.name),
-                          fmt::format("{} has {} layers by its config, the file has layer {}", source.whole, need, have),
+                          fmt::format("{} has {} by its config, the file holds layer {}, counted from 0", source.whole,
+                                      counted(need, "layer"), have),
                           source.fix);
         const std::string near = nearest(info.name, names);
         throw UserError("surplus tensor", tensor_at(file->path(), info.name),

@@ -23,24 +23,24 @@ def prepare(folder):
     (folder / "q.json").write_text(json.dumps(QUESTIONS))
     for seed, name in enumerate(("book", "other")):
         (folder / f"{name}.txt").write_text(text_of(seed))
-        r.run("tokenizer", "train", "--input", folder / f"{name}.txt", "--output", folder / f"tok_{name}", "--vocab-size", 300, "--special-tokens", "<|im_start|>", "<|im_end|>")
-    config = r.save_config(folder / "config.json", vocab_size=300, max_position_embeddings=256)
+        r.run("tokenizer", "train", "--input", folder / f"{name}.txt", "--output", folder / f"tok_{name}", "--vocab-size", 400, "--special-tokens", "<|im_start|>", "<|im_end|>")
+    config = r.save_config(folder / "config.json", vocab_size=400, max_position_embeddings=1024)
     base = {"model.config": config, "model.tokenizer": folder / "tok_book", "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW}
     for name, seed in (("base", 1), ("twin", 2)):
         r.run("train", *r.settings({**base, "train.output": folder / name, "train.seed": seed}))
     model = folder / "base" / "model"
-    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, **FEW}
+    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, "lora.targets": ["all-linear"], **FEW}
     r.run("train", *r.settings({**tune, "train.output": folder / "tune"}))
     r.run("preprocess", "--input", folder / "q.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "al")
     r.run("preprocess", "--input", folder / "book.txt", "--tokenizer", folder / "tok_book", "--output-prefix", folder / "ids")
     (folder / "half.preprocess").mkdir()
-    (folder / "half.preprocess" / "state.json").write_text(json.dumps({"settings": "1 300 false false text false 0  text:uint16", "version": 1, "files": [], "file": 0, "record": 1, "lists": [[0, 0, 0]],
+    (folder / "half.preprocess" / "state.json").write_text(json.dumps({"settings": "1 400 false false text false 0  text:uint16", "version": 1, "files": [], "file": 0, "record": 1, "lists": [[0, 0, 0]],
                                                                        "records": 5, "left_out": {}, "first": {}, "repaired": 0, "first_repaired": "", "written": False}))
     fewer = folder / "fewer"
     shutil.copytree(model, fewer)
     (fewer / ".ravine").unlink(missing_ok=True)
     (fewer / "config.json").write_text(json.dumps({**json.loads((model / "config.json").read_text()), "num_hidden_layers": 1}))
-    for name, text in (("comma", "data: {sequence_length: 1,024}\n"), ("decimal", "optimizer: {weight_decay: 0,1}\n"), ("dash", "data:\n  train:\n    -book.txt\n    - q.json\n"),
+    for name, text in (("comma", "data: {sequence_length: 1,024}\n"), ("decimal", "optimizer: {weight_decay: 0,1}\n"), ("dash", "data:\n  train:\n  -book.txt\n  sequence_length: 8\n"),
                        ("factory", "lora_target: all\n"), ("formers", "run_mode: finetune\nload_checkpoint: x\nlr_schedule: {type: cosine}\nrunner_config: {epochs: 2}\n")):
         (folder / f"{name}.yaml").write_text(text)
     (folder / "mixed").mkdir()
@@ -49,10 +49,11 @@ def prepare(folder):
     (folder / "word.jsonl").write_text('{"messages": "hi"}\n' * 30)
     (folder / "chinese.jsonl").write_text('{"指令": "说", "输出": "好"}\n' * 30)
     (folder / "python.jsonl").write_text("{'instruction': 'a'}\n")
-    shutil.copytree(folder / "base", folder / "begun", ignore=shutil.ignore_patterns("model", "checkpoints", "exported"))
+    shutil.copytree(folder / "base", folder / "begun", ignore=shutil.ignore_patterns("model", "checkpoints", "exported", ".ravine"))
+    (folder / "far.json").write_text(json.dumps([{"instruction": "Say it again and again. " * 150, "input": "", "output": "No."}] * 8))
     r.run("convert", "--input", model, "--output", folder / "mega", "--to", "megatron-mcore", "--tensor", 2)
     shutil.rmtree(next((folder / "mega").rglob("mp_rank_01")))
-    wide = r.save_config(folder / "qwen.json", model_type="qwen2", vocab_size=300, num_hidden_layers=1)
+    wide = r.save_config(folder / "qwen.json", model_type="qwen2", vocab_size=400, num_hidden_layers=1)
     r.run("train", *r.settings({**base, "model.config": wide, "train.output": folder / "qwen"}))
     return {"dir": folder, "model": model, "adapter": folder / "tune" / "adapter", "tok": folder / "tok_book", "base": " ".join(r.settings({**base, "train.output": folder / "new"})).replace('"', "")}
 
@@ -63,7 +64,7 @@ MISTAKES = [
     ("token files whose answers lie behind the cut, under Megatron's order", "train model.path={model} data.train=[{dir}/al] data.order=megatron data.split=100,0,0 data.sequence_length=8 train.output={dir}/new",
      ["no conversation is left", "24 with the answer behind data.sequence_length", "set data.sequence_length="]),
     ("the same under the program's own order", "train model.path={model} data.train=[{dir}/al] data.sequence_length=8 train.output={dir}/new", ["no conversation is left", "set data.sequence_length="]),
-    ("a template longer than the model", TUNE + "data.chat_template=vicuna data.sequence_length=16", ["the longest has", "set data.sequence_length=256, the most that the model takes"]),
+    ("a template longer than the model", TUNE + "data.train=[{dir}/far.json] data.sequence_length=16", ["the longest has", "set data.sequence_length=1024, the most that the model takes"]),
     ("a split without Megatron's order", TRAIN + "data.split=90,10", ["data.split", "set data.valid_fraction"], "config data.valid_fraction=0.1"),
     ("norms of parameters by a part of a name", TRAIN + "log.local_norms=embed", ["log.local_norms='embed'", "write '*embed*'"]),
     ("a run without a checkpoint to convert", "convert --input {dir}/begun --output {dir}/c --to hf", ["a run without a checkpoint", "ravine train --config {dir}/begun/config.yaml"]),
@@ -71,7 +72,7 @@ MISTAKES = [
     ("an adapter to train", "train model.path={adapter} data.train=[{dir}/book.txt] train.output={dir}/new", ["model.path={model} lora.path={adapter}"]),
     ("an adapter to measure", "bench decode --model {adapter}", ["an adapter, not a model", "merge-lora --model {model} --adapter {adapter}"]),
     ("a run of an adapter to convert", "convert --input {dir}/tune --output {dir}/c --to hf", ["a run of an adapter, not of a model", "merge-lora --model {dir}/tune --adapter {dir}/tune"], "merge-lora --model {dir}/tune --adapter {dir}/tune --output {dir}/c"),
-    ("a flag of one number without it", "generate --model {model} --prompt x --max-new-tokens", ["it needs one; write --max-new-tokens N"]),
+    ("a flag of one number without it", "generate --model {model} --prompt x --max-new-tokens", ["it needs one; write --max-new-tokens=N"]),
     ("a list without commas", ["train", "{base}", "data.train=[{dir}/book.txt {dir}/q.json]"], ["several are a list with commas: data.train='[{dir}/book.txt, {dir}/q.json]'"]),
     ("Megatron's blend as a list", ["train", "{base}", "data.train=[0.3 {dir}/ids_text_document 0.7 {dir}/book.txt]"], ["path: {dir}/ids_text_document, weight: 0.3", "path: {dir}/book.txt, weight: 0.7"]),
     ("Megatron's blend as a flag", "train {base} --data-path 0.3 a 0.7 b", ["here it is data.train='[", "path: a, weight: 0.3", "path: b, weight: 0.7"]),
@@ -80,7 +81,7 @@ MISTAKES = [
     ("their whole name", TRAIN + "data.train=[{dir}/half_text_document]", ["token files that are not finished"]),
     ("their description", "info {dir}/half", ["token files that are not finished"]),
     ("an unfinished preprocess with other options", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/half", ["an earlier run cannot be gone on with", "another tokenizer"]),
-    ("more layers in the file than in the config", "generate --model {dir}/fewer --prompt x", ["surplus tensor", "has 1 layers by its config, the file has layer 1", "config.json"]),
+    ("more layers in the file than in the config", "generate --model {dir}/fewer --prompt x", ["surplus tensor", "has 1 layer by its config, the file holds layer 1", "config.json"]),
     ("convert --tp", "convert --input {model} --output {dir}/c --to megatron-mcore --tp 2", ["here it is --tensor 2"], "convert --input {model} --output {dir}/c --to megatron-mcore --tensor 2"),
     ("Megatron's converter", "convert --target-tensor-parallel-size 2 --input {model}", ["here it is --tensor 2"]),
     ("its loader", "convert --loader llama2 --input {model}", ["the layout of the input is recognised"]),
@@ -119,7 +120,7 @@ MISTAKES = [
     ("options of a section", "config lora", ["ravine config --explain lora"]),
     ("what an option is", "config optimizer.lr", ["ravine config --explain optimizer.lr"]),
     ("a folder of runs to plot", "plot {dir}", ["a folder of runs", "{dir}/base"]),
-    ("data for more positions than the model has", "data show model.path={model} data.train=[{dir}/book.txt] data.sequence_length=512", ["max_position_embeddings = 256", "set data.sequence_length=256"]),
+    ("data for more positions than the model has", "data show model.path={model} data.train=[{dir}/book.txt] data.sequence_length=2048", ["max_position_embeddings = 1024", "set data.sequence_length=1024"]),
 ]
 
 
@@ -132,10 +133,10 @@ def test_each_is_told(folder):
 
 def test_rows_of_token_files_without_a_label_are_counted(folder):
     prepare(folder)
-    records = [*QUESTIONS[:16], *({"instruction": "Say it again and again. " * 9, "input": "", "output": "No."} for _ in range(8))]
+    records = [*QUESTIONS[:16], *({"instruction": "Say it again and again. " * 80, "input": "", "output": "No."} for _ in range(8))]
     (folder / "long.json").write_text(json.dumps(records))
     r.run("preprocess", "--input", folder / "long.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "long")
-    words = r.settings({"model.path": folder / "base" / "model", "data.train": [str(folder / "long")], "data.order": "megatron", "data.split": "100,0,0", "data.sequence_length": 160, **FEW, "train.global_batch": 1, "train.steps": 12})
+    words = r.settings({"model.path": folder / "base" / "model", "data.train": [str(folder / "long")], "data.order": "megatron", "data.split": "100,0,0", "data.sequence_length": 512, **FEW, "train.global_batch": 1, "train.steps": 12})
     said = r.run("train", *words, f"train.output={folder / 'o'}").stderr
     r.check("8 of them have no label to learn" in said and re.search(r"warning: .*8 of 24 conversations \(33 %\) teach nothing", said), said)
     empty = [json.loads(line)["step"] for line in (folder / "o" / "metrics.jsonl").read_text().splitlines() if json.loads(line)["loss"] == 0]
@@ -180,7 +181,7 @@ def test_an_adapter_of_an_earlier_end_and_another_base_are_told(folder):
                   ("train", *r.settings({"model.path": twin, "lora.path": adapter, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "train.output": folder / "t", **FEW}))):
         said = r.run(*words).stderr
         r.check(f"was trained beside {model}, and {twin} has other weights" in said, (words, said))
-    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, **FEW, "train.output": folder / "tune"}
+    tune = {"model.path": model, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64, "lora.rank": 2, "lora.targets": ["all-linear"], **FEW, "train.output": folder / "tune"}
     r.run("train", *r.settings({**tune, "lora.merge": True, "train.steps": 2}))
     said = r.run("generate", "--model", model, "--adapter", folder / "tune", *ask).stderr
     r.check(f"{adapter} is of an earlier end of its run" in said and f"name {folder / 'tune' / 'model'}" in said, said)
@@ -194,7 +195,7 @@ def test_a_foreign_tokenizer_is_told(folder):
     foreign = f"model.tokenizer={folder / 'tok_other'}"
     words = r.settings({"model.path": model, "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW})
     said = r.run("config", *words, foreign).stderr
-    r.check(re.search(r"tok_other is not the tokenizer in \S+model: \d+ of 300 ids have another meaning", said), said)
+    r.check(re.search(r"tok_other is not the tokenizer in \S+model: \d+ of 400 ids have another meaning", said), said)
     said = r.run("generate", "--model", model, foreign, "--prompt", "Line", "--max-new-tokens", 1).stderr
     r.check("have another meaning there" in said, said)
     for own in (folder / "tok_book", folder / "tok_book" / "tokenizer.model"):

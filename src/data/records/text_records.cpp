@@ -66,7 +66,7 @@ class WholeText final : public RecordReader {
     if (done_) return false;
     done_ = true;
     record.body = read_whole(path_, max_);
-    if (record.body.starts_with(kMark)) record.body.erase(0, kMark.size());
+    if (record.body.starts_with(kByteOrderMark)) record.body.erase(0, kByteOrderMark.size());
     record.plain = true;
     record.file = std::make_shared<const std::string>(path_);
     record.number = 1;
@@ -100,7 +100,7 @@ std::unique_ptr<RecordReader> open_jsonl_records(const std::string& path, const 
 TextWindow::TextWindow(const std::string& path, int64_t max_record)
     : path_(path), source_(open_bytes(path)), max_record_(max_record), size_(size_of_file(path)) {
   more(0);
-  if (buffer_.starts_with(kMark)) at_ = kMark.size();
+  if (buffer_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
 }
 
 bool TextWindow::more(size_t ahead) {
