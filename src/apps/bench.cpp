@@ -251,14 +251,11 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
       j["peak_flops"] = peak;
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else if (decode) {
-    const std::string share =
-        fraction <= 1
-            ? fmt::format("{:.3f} of {:.1f} GB/s", fraction, bandwidth * 1e-9)
-            : fmt::format("more than the {:.1f} GB/s of memory, since the weights lie in caches of the CPU", bandwidth * 1e-9);
+    const char* cached = fraction > 1 ? " (more than memory gives: the weights lie in caches of the CPU)" : "";
     fmt::print(
-        "{:.1f} tokens/s, {}: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
-        s.tokens_per_second, share, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6, s.seconds * 1000, o.steps,
-        memory);
+        "{:.1f} tokens/s, {:.3f} of {:.1f} GB/s{}: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
+        s.tokens_per_second, fraction, bandwidth * 1e-9, cached, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6,
+        s.seconds * 1000, o.steps, memory);
   } else {
     fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms (fastest of {}), memory {:.0f} MiB\n",
                s.tokens_per_second, fraction, peak * 1e-9, s.seconds * 1000, o.steps, memory);

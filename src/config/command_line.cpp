@@ -142,7 +142,6 @@ class Words {
       while (at_ < args_.size() && !is_flag(args_[at_]) && !(!spec_.sections.empty() && is_setting(args_[at_])))
         all.push_back(args_[at_++]);
     }
-    const bool one = option.rule.count == 1 && !option.rule.metavar.empty();
     if (all.size() == before)
       wrong(option.key + " has no value", "it needs one or more", fmt::format("write {} A B", option.key));
     assign_list(option, all);

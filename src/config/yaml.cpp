@@ -63,13 +63,14 @@ class Reader {
       fix = lines_ ? "put values that start with * or & in quotes: ['*.txt']"
                    : "values that start with * or & stand in quotes of YAML, within quotes of the shell: \"['*.txt']\"";
     if (about.find("cannot start any token") != std::string::npos && at_tab()) fix = "indent with blanks: YAML takes no tabs";
-    if (lines_ && in_text)
+    if (lines_ && in_text) {
       if (const LookAlikeLine slip = find_look_alike_line(text_); slip.number > 0)
         throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what,
                         fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
-      else if (const LookAlikeLine dash = find_dash_line(text_); dash.number > 0)
+      if (const LookAlikeLine dash = find_dash_line(text_); dash.number > 0)
         throw UserError("not valid YAML", fmt::format("{}:{}", name_, dash.number), dash.what,
                         fmt::format("write {}", dash.meant.substr(0, 200)));
+    }
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
   }

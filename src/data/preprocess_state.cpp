@@ -19,14 +19,14 @@ namespace {
 
 constexpr int kVersion = 1;
 
-// Of two settings of preprocess (its words in this order, lists of --json-keys with their types behind them).
+// Of two settings of preprocess: its words in this order, then lists with their types (text:uint16).
 std::string what_differs(const std::string& was, const std::string& now) {
   static constexpr const char* kWords[] = {"tokenizer", "tokenizer",    "--split-by-document", "--strict",
                                            "--handler", "--append-eod", "--seq-length",        "--template"};
   const std::vector<std::string> a = split(was, ' '), b = split(now, ' ');
   for (size_t i = 0; i < std::min({a.size(), b.size(), std::size(kWords)}); ++i)
-    if (a[i] != b[i]) return kWords[i];
-  return "--json-keys, --template or --dtype";
+    if (a[i] != b[i] && (a[i] + b[i]).find(':') == std::string::npos) return kWords[i];
+  return "--json-keys or --dtype";
 }
 
 }  // namespace

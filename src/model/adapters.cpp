@@ -207,15 +207,17 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     if (layer < 0 || layer >= base.facts().layers)
       throw UserError(fmt::format("layer {} of {}", layer, base.facts().layers), lora.where_of("layers"), "layers count from 0",
                       fmt::format("name layers below {}", base.facts().layers));
-  for (const std::string& t : lora.targets)
-    if (!lora.targets_whole && t != "all-linear" &&
-        std::none_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
-      throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where_of("targets"),
-                      lora.from_options
-                          ? "targets are the last parts of names of linear layers, of the embedding or of the head"
-                          : "the adapter stands beside such a module, and belongs to another base",
-                      lora.from_options ? targets_meant(t, modules)
-                                        : "name the model that base_model_name_or_path in its adapter_config.json says");
+  for (const std::string& t : lora.targets) {
+    if (lora.targets_whole || t == "all-linear" ||
+        std::any_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
+      continue;
+    const bool of_files = !lora.from_options && t.find('.') != std::string::npos;  // a whole name, as PEFT writes them
+    throw UserError(
+        fmt::format("no module of the model ends in '{}'", t), lora.where_of("targets"),
+        of_files ? "the adapter stands beside such a module, and belongs to another base"
+                 : "targets are the last parts of names of linear layers, of the embedding or of the head",
+        of_files ? "name the model that base_model_name_or_path in its adapter_config.json says" : targets_meant(t, modules));
+  }
   ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where_of("rank_pattern"));
   ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
   std::map<std::string, AdapterSpec> chosen;  // by declared name

@@ -205,8 +205,8 @@ class Advice {
   }
 
   bool reads_text() const {
-    return std::any_of(c_.data.train.begin(), c_.data.train.end(),
-                       [](const DataSource& s) { return !holds_ids(source_files(s.path).at(0)); });
+    return c_.data.train.empty() || std::any_of(c_.data.train.begin(), c_.data.train.end(),
+                                                [](const DataSource& s) { return !holds_ids(source_files(s.path).at(0)); });
   }
 
   // Of a model that brings its own.

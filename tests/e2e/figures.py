@@ -426,7 +426,7 @@ def test_bench_in_words(folder):
     peak()  # measured before the benches read it
     for what, tokens, number in (("train", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms per step \(fastest of 2\), memory \d+ MiB measured, \d+ planned"),
                                  ("prefill", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms \(fastest of 2\), memory \d+ MiB"),
-                                 ("decode", B, r"([\d.]+) of ([\d.]+) GB/s: ([\d.]+) MB of weights \(and ([\d.]+) MB of cache\) in ([\d.]+) ms per step \(median of 2\), memory \d+ MiB")):
+                                 ("decode", B, r"([\d.]+) of ([\d.]+) GB/s(?: \(more [^)]*\))?: ([\d.]+) MB of weights \(and ([\d.]+) MB of cache\) in ([\d.]+) ms per step \(median of 2\), memory \d+ MiB")):
         words = r.run("bench", what, "--model", config, "--sequence-length", T, "--micro-batch", B, "--steps", 2).stdout.splitlines()[-1]
         m = re.fullmatch(r"([\d.]+) tokens/s, " + number, words)
         check(m, words)

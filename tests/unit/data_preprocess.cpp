@@ -153,7 +153,7 @@ TEST(Preprocess, what_cannot_be_gone_on_with_is_named) {
   EXPECT_USER_ERROR(s.run(), where);  // again, from the last save
   s.h.append_eod = true;
   s.o.settings = "other";
-  EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+  EXPECT_USER_ERROR(s.run(), "it had another --");
   s.o.settings = "";
   s.f.write("a.jsonl", corpus(1600));
   EXPECT_USER_ERROR(s.run(), a + " has changed since");
@@ -342,13 +342,13 @@ TEST(Preprocess, files_that_were_begun_stay_as_they_were) {
     Job s;
     stopped(s);
     s.o.type = "int32";
-    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    EXPECT_USER_ERROR(s.run(), "it had another --json-keys or --dtype");
     s.o.type = "";
     s.o.strict = true;
-    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    EXPECT_USER_ERROR(s.run(), "it had another --strict");
     s.o.strict = false;
     s.o.whole_text = true;
-    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    EXPECT_USER_ERROR(s.run(), "it had another --split-by-document");
     s.o.whole_text = false;
     EXPECT_EQ(s.run().documents, 3001);
   }

@@ -266,7 +266,11 @@ TEST_F(Loading, RefusalsNameFileAndTensor) {
   add("model.layers.2.mlp.up_proj.weight", DType::f32, {20, 12});
   write();
   EXPECT_SAYS(refusal(), "surplus tensor (" + path() + ": tensor 'model.layers.2.mlp.up_proj.weight')");
-  EXPECT_SAYS(refusal(), "did you mean 'model.layers.");
+  EXPECT_SAYS(refusal(), "the model has 2 layers by its config, the file holds layer 2");
+  tensors = all;
+  add("model.layers.1.mlp.upp_proj.weight", DType::f32, {20, 12});
+  write();
+  EXPECT_SAYS(refusal(), "did you mean 'model.layers.1.mlp.up_proj.weight'?");
   tensors = all;
   tensors[0].shape = {12, 37};
   write();

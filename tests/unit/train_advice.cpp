@@ -58,8 +58,10 @@ TEST(Advice, OfTheModelAndItsTokenizer) {
   c.data.sequence_length = 32;
   EXPECT_TRUE(likely_mistakes(c).empty());
   c.data.sequence_length = 33;
-  EXPECT_EQ(likely_mistakes(c),
-            std::vector<std::string>{"data.sequence_length=33 is above the model's max_position_embeddings=32"});
+  EXPECT_EQ(
+      likely_mistakes(c),
+      std::vector<std::string>{
+          "data.sequence_length=33 is above the model's max_position_embeddings=32: train refuses it; set data.sequence_length=32 or less"});
   c.data.sequence_length = 32;
   c.model.tokenizer = kTokenizer;
   EXPECT_TRUE(likely_mistakes(c).empty()) << "a new model has a row for each id";
