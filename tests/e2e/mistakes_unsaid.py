@@ -136,6 +136,7 @@ def test_rows_of_token_files_without_a_label_are_counted(folder):
     records = [*QUESTIONS[:16], *({"instruction": "Say it again and again. " * 80, "input": "", "output": "No."} for _ in range(8))]
     (folder / "long.json").write_text(json.dumps(records))
     r.run("preprocess", "--input", folder / "long.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "long")
+    (folder / "base" / "model" / "chat_template.jinja").write_text("{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}")
     words = r.settings({"model.path": folder / "base" / "model", "data.train": [str(folder / "long")], "data.order": "megatron", "data.split": "100,0,0", "data.sequence_length": 512, **FEW, "train.global_batch": 1, "train.steps": 12})
     said = r.run("train", *words, f"train.output={folder / 'o'}").stderr
     r.check("8 of them have no label to learn" in said and re.search(r"warning: .*8 of 24 conversations \(33 %\) teach nothing", said), said)
