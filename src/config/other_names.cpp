@@ -98,7 +98,6 @@ constexpr Missing kMissing[] = {
     {"trainer", "leave it out: the command says what is done"},
     {"use_parallel", "leave it out: ranks are the number behind mpirun -n"},
     {"auto_trans_ckpt", "leave it out: a checkpoint of any layout goes on in any other"},
-    {"context", "it computes on the CPU: leave it out"},
     {"callbacks", "leave it out: log.every and checkpoint.every say how often lines and checkpoints come"},
     {"ctx_size", "leave it out: the model's max_position_embeddings is the limit"},
     {"n_ctx", "leave it out: the model's max_position_embeddings is the limit"},
