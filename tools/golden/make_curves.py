@@ -88,7 +88,7 @@ CASES = {**{name: (name, FAMILY) for name in MODELS},
                              "schedule.warmup_steps": 0, "train.freeze": ["*.v_proj.weight", "*.gate_proj.weight"],
                              "optimizer.groups": [{"match": "*.q_proj.*", "lr_mult": 2.0, "wd_mult": 2.0}]}),
     # Parameters that begin to train later: a layer, one of joined products, a table; requires_grad is switched then.
-    "unfreeze": ("llama", {**FAMILY, "schedule.type": "linear", "schedule.warmup_steps": 2,
+    "unfreeze": ("llama", {**{k: v for k, v in FAMILY.items() if k != "schedule.min_lr_ratio"}, "schedule.type": "linear", "schedule.warmup_steps": 2,
                            "optimizer.groups": [{"match": "*.1.*", "from_step": 4}, {"match": "*.0.self_attn.k_proj.*", "lr_mult": 0.5, "wd_mult": 2.0, "from_step": 3},
                                                 {"match": "model.embed_tokens.*", "lr_mult": 2.0, "wd_mult": 1.0, "from_step": 7}]}),
     "unfreeze_sgd": ("llama", {"optimizer.type": "sgd", "optimizer.lr": 0.05, "optimizer.momentum": 0.8, "optimizer.dampening": 0.3, "optimizer.weight_decay": 0.05,
