@@ -165,14 +165,14 @@ Command check_command() {
                          {.name = "check determinism",
                           .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
                           .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-                          .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule", "precision"},
+                          .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision"},
                           .alone = true},
                          "", run_determinism),
                      command<LayoutsFlags>({.name = "check layouts",
                                             .summary = "a short training on many layouts of ranks: the same bits?",
                                             .example = "mpirun -n 4 ravine check layouts --config run.yaml",
-                                            .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule",
-                                                         "precision", "parallel"}},
+                                            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer",
+                                                         "schedule", "precision", "parallel"}},
                                            "", run_layouts)});
 }
 

@@ -200,8 +200,8 @@ Command plan_command() {
       {.name = "plan",
        .summary = "memory and time of a run, without running it",
        .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
-       .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "checkpoint",
-                    "log", "health", "probe"}},
+       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel",
+                    "checkpoint", "log", "health", "probe"}},
       "Train", run_plan);
 }
 

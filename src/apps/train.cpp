@@ -37,8 +37,8 @@ Command train_command() {
        .summary = "pretraining, continued pretraining and fine-tuning",
        .example =
            "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
-       .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "checkpoint",
-                    "log", "health", "probe"},
+       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel",
+                    "checkpoint", "log", "health", "probe"},
        .lasting = true,
        .stoppable = true},
       "Train", run_train);
