@@ -16,7 +16,9 @@ void each_weight(Ctx& c, std::span<Param* const> weights, F&& f) {
   }
 }
 
+// What is made again in backward has a path of its own: backward calls the same kernels.
 Tensor rows_of_tokens(Ctx& c, const Tensor& x, const Tensor& tokens) {
+  Ctx::Scope scope(c, "to_experts");
   Tensor out = c.empty({tokens.view().count(), x.cols()}, x.dtype());
   c.call(GatherRows{.x = x.view(), .tokens = tokens.view(), .out = out.view()});
   return out;
@@ -98,6 +100,7 @@ Tensor experts_linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, 
 
 Tensor weighted_rows(Ctx& c, const Tensor& x, const Routes& routes) {
   auto forward = [](Ctx& c, const Tensor& x, const Tensor& weights) {
+    Ctx::Scope scope(c, "weighted_rows");
     Tensor out = c.empty({x.rows(), x.cols()}, x.dtype());
     c.call(ScaleRows{.x = x.view(), .scale = weights.view(), .out = out.view()});
     return out;
