@@ -170,7 +170,7 @@ class TraceRun {
       if (routes(i)) out_.declare(choices_name(i), DType::i32, {whole_.rows, whole_.columns, choices()});
     if (!whole_.labels.empty()) out_.declare("loss", to(), {});
     for (size_t i = 0; backward && i < learned_.tensors.size(); ++i)
-      out_.declare(gradient_name(i), to(), learned_.tensors[i].shape);
+      if (learns(learned_.tensors[i])) out_.declare(gradient_name(i), to(), learned_.tensors[i].shape);
   }
 
   void forward() {
@@ -229,6 +229,7 @@ class TraceRun {
     // Named and laid out as in the files that were read.
     for (size_t i = 0; i < learned_.tensors.size(); ++i) {
       const FileTensor& t = learned_.tensors[i];
+      if (!learns(t)) continue;
       Lease lease(whole, *t.params[0]->unit);
       std::vector<TensorView> of;
       for (const Param* p : t.params) of.push_back(whole.master(*p));
@@ -241,6 +242,8 @@ class TraceRun {
   }
 
  private:
+  // Corrections of routers do not.
+  static bool learns(const FileTensor& t) { return t.params[0]->trainable; }
   std::string gradient_name(size_t i) const {
     return "grad." + (session_.adapter.empty() ? session_.stored_names[i] : learned_.tensors[i].name);
   }
