@@ -159,7 +159,10 @@ OPTIONS = {
     "model.vocabulary": Number(-1, 2**30), "model.new_rows": Text(choices=("mean", "normal")), "model.tie": Text(choices=("stored", "tied", "untied")),
     "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
     "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
-    "lora.path": FREE, "lora.merge": Bool(),
+    "lora.path": FREE, "lora.merge": Bool(), "lora.base": Text(choices=("", "bf16", "nf4")),
+    "moe.load_balance": Text(choices=("stored", "none", "aux", "seq_aux")), "moe.aux_loss": Maybe(real(0, 1e6), "stored"), "moe.z_loss": Maybe(real(0, 1e6), "stored"),
+    "moe.capacity_factor": real(0, 1e6, "moe.drop=position"), "moe.drop": Text(choices=("none", "position", "rank", "probs")), "moe.pad_to_capacity": Bool(),
+    "moe.router_dtype": Text(choices=("f32",)), "moe.shared_gate": Text(choices=("stored", "gated", "plain")),
     "data.train": Records(bare=True), "data.valid": Records(bare=True),
     "data.valid_fraction": real(1e-6, 1, zero=True, below=True),
     "data.sequence_length": Number(2, TOKENS), "data.text_key": NAME, "data.format": Text(choices=FORMATS), "data.chat_template": FREE,
@@ -229,6 +232,7 @@ BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.sp
     "max_coeff": "type=lamb min_coeff=0", "min_coeff": "type=lamb max_coeff=1e12", "ns_coefficients ns_steps adjust_lr_fn": "type=muon",
     "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
+BESIDE |= {"moe.drop": ["moe.capacity_factor=2"], "moe.pad_to_capacity": ["moe.capacity_factor=2", "moe.drop=position"]}
 DPO = {option: ["train.objective=dpo"] for option in OPTIONS if option.startswith("dpo.")}
 
 # The same of the arguments of other programs' schedules.
@@ -448,6 +452,9 @@ def test_rules_between_options(folder):
         "model.config": ["model.path=x", "model.config=y"],
         "parallel.stage_layers": ["parallel.split=cost", "parallel.stage_layers=[1, 2]"],
         "precision.recipes": ["precision.recipes={path: x}"],
+        "moe.capacity_factor": ["moe.capacity_factor=2"],
+        "moe.drop": ["moe.drop=position"],
+        "moe.pad_to_capacity": ["moe.pad_to_capacity=true"],
     }
     several([lambda n=name, a=arguments: verdict(call("config", *a), n, False, " ".join(a)) for name, arguments in bad.items()])
     # Adam adds the decay to the gradient, which it scales to one.
