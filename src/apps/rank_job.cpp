@@ -46,7 +46,10 @@ void note_other_launchers() {
 }  // namespace
 
 RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
-  if (!launched_as_rank()) return note_other_launchers();
+  if (!launched_as_rank()) {
+    note_other_launchers();
+    return;
+  }
   world_ = open_world();
   if (world_->size() == 1) return;
   int share = sharers(*world_);
