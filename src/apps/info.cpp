@@ -21,6 +21,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/run_files.h"
 #include "train/run_folder.h"
 #include "train/run_places.h"
 
@@ -108,7 +109,7 @@ Json model_folder(const std::string& path, bool list) {
     if (fs::exists(path + "/config.json"))
       j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
-  if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
+  if (fs::exists(path + "/config.json")) j["config"] = read_run_json(path + "/config.json");
   if (has_tensors(path))
     add_tensors(j, path, list);
   else if (j.contains("config"))

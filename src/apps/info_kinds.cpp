@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "base/cut_text.h"
 #include "base/json_fields.h"
 #include "base/log.h"
 #include "base/program_name.h"
@@ -18,6 +18,7 @@
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/npy.h"
+#include "files/read_head.h"
 #include "files/tensor_set.h"
 #include "files/tensorboard_reader.h"
 #include "io/adapter_folder.h"
@@ -33,6 +34,9 @@ namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
+
+constexpr size_t kHead = 4096;   // bytes of a text file, for its kind
+constexpr size_t kValue = 2000;  // bytes of one value of a file that are shown
 
 std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
 
@@ -59,6 +63,9 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
       if (t.is_string()) ends.insert(t.get<std::string>().substr(t.get<std::string>().rfind('.') + 1));
     if (ends.size() < targets->size()) j["target_modules"] = targets->size(), j["targets"] = ends;
   }
+  for (Json& shown : j)
+    if (std::string text = shown.is_string() ? shown.get<std::string>() : shown.dump(); text.size() > kValue)
+      shown = shown_text(text, kValue);
   if (adapter.config_file.empty()) j["problem"] = "adapter_config.json is missing";
   if (adapter.weights_file.empty()) {
     j["problem"] = "neither adapter_model.safetensors nor adapter_model.bin is there";
@@ -147,10 +154,7 @@ Json options(const std::string& path) {
 
 // A line of metrics.jsonl: whatever the file is called.
 bool begins_with_metrics(const std::string& path) {
-  std::ifstream in(path);
-  std::string line(1 << 16, '\0');
-  in.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(static_cast<size_t>(in.gcount()));
+  std::string line = read_head(path, 1 << 16);
   line = line.substr(0, line.find('\n'));
   if (!line.starts_with("{\"step\":")) return false;
   try {
@@ -247,15 +251,6 @@ Json json_file(const std::string& path) {
   return Json{{"kind", "JSON of no kind that is known here"}, {"path", path}, {"keys", keys}};
 }
 
-// The beginning of a text file, for its kind.
-std::string head(const std::string& path) {
-  std::ifstream in(path);
-  std::string text(4096, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
-}
-
 std::string between_tags(const std::string& text, const std::string& tag) {
   const size_t begin = text.find("<" + tag + ">"), end = text.find("</" + tag + ">");
   return begin == std::string::npos || end == std::string::npos
@@ -337,7 +332,7 @@ std::optional<Json> describe_file_kind(const std::string& path) {
                 {"bytes", fs::file_size(path, error)},
                 {"to_use_it", "data.chat_template in train, --template in generate --chat"}};
   if (file.ends_with(".svg") || file.ends_with(".html")) {
-    const std::string text = head(path);
+    const std::string text = read_head(path, kHead);
     Json j{{"kind", file.ends_with(".svg") ? "picture (SVG)" : "page (HTML)"},
            {"path", path},
            {"bytes", fs::file_size(path, error)}};
@@ -351,7 +346,7 @@ std::optional<Json> describe_file_kind(const std::string& path) {
         {"kind", "note of a run about its model"},
         {"path", path},
         {"run", run},
-        {"says", head(path)},
+        {"says", read_head(path, kHead)},
         {"to_use_it",
          fmt::format("the run knows by it whether its model is that of its last checkpoint; `ravine info {}` is about the run",
                      shell_word(run))}};

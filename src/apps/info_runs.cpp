@@ -7,11 +7,11 @@
 #include "apps/info_tensors.h"
 #include "base/json_fields.h"
 #include "base/shell_word.h"
-#include "config/load.h"
 #include "files/compressed.h"
 #include "files/folder_lock.h"
 #include "files/tokenizer_files.h"
 #include "io/checkpoint.h"
+#include "io/run_files.h"
 #include "train/run_folder.h"
 #include "train/run_places.h"
 
@@ -37,7 +37,7 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
 Json last_metrics(const std::string& run) {
   const std::string file = run + "/metrics.jsonl";
   if (!fs::exists(file)) return {};
-  LineReader lines(file, 1 << 20);
+  LineReader lines(file, kMetricsLine);
   std::string last;
   while (auto line = lines.next())
     if (!line->empty() && line->back() == '}') last = *line;  // a run that is writing may show half a line
@@ -104,7 +104,7 @@ Json describe_run(const std::string& path) {
   const bool adapted = !exported && fs::exists(adapter + "/adapter_config.json");
   bool lora = adapted;
   try {
-    const Config config = load_config(path + "/config.yaml");
+    const Config config = read_run_config(path + "/config.yaml");
     lora = lora || config.lora.asked();
     if (lora) j["base_model"] = config.model.path;
     if (lora) j["adapter_rank"] = config.lora.rank;
@@ -181,7 +181,7 @@ Json describe_runs(const std::string& path, const std::vector<std::string>& runs
 
 Json describe_checkpoint(const std::string& path, bool list) {
   Json j{{"kind", "checkpoint"}, {"path", path}};
-  const Json manifest = read_json(path + "/manifest.json", int64_t{1} << 30);
+  const Json manifest = read_run_json(path + "/manifest.json", int64_t{1} << 30);
   Json scalars = Json::object();
   if (manifest.is_object())
     for (const auto& [key, value] : manifest.items())

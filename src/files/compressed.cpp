@@ -242,6 +242,7 @@ std::optional<std::string_view> LineReader::next() {
     if (newline || (at_end_ && length > 0)) {
       std::string_view text(buffer_.data() + begin_, length);
       begin_ += length + (newline ? 1 : 0);
+      cut_ = newline == nullptr;
       ++line_;
       return text;
     }

@@ -34,6 +34,7 @@ class LineReader {
   explicit LineReader(const std::string& path, int64_t max_line = int64_t{256} << 20);
   // The next line, valid until the next call; nothing at the end. A line of more than max_line bytes is a UserError.
   std::optional<std::string_view> next();
+  bool cut() const { return cut_; }              // whether the last line returned lacked its '\n'
   int64_t line_number() const { return line_; }  // of the last line returned, from 1
   const ByteSource& source() const { return *source_; }
 
@@ -44,7 +45,7 @@ class LineReader {
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // what is read and not yet returned
   int64_t line_ = 0;
-  bool at_end_ = false;
+  bool at_end_ = false, cut_ = false;
 };
 
 }  // namespace ravine

@@ -5,9 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
 #include "files/compressed.h"
+#include "files/read_head.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
 
@@ -56,12 +56,7 @@ std::optional<int64_t> checkpoint_step(const std::string& folder) {
 
 bool manifest_says_checkpoint(const std::string& folder) {
   const fs::path manifest = fs::path(folder) / "manifest.json";
-  std::error_code error;
-  if (!fs::is_regular_file(manifest, error)) return false;
-  std::string head(4096, '\0');
-  std::ifstream in(manifest, std::ios::binary);
-  in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  std::string head = read_head(manifest.string(), 4096);
   std::erase_if(head, [](unsigned char c) { return std::isspace(c) != 0; });
   return head.find(R"("format":"ravine-checkpoint")") != std::string::npos;
 }

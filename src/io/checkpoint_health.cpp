@@ -5,6 +5,7 @@
 
 #include "files/atomic.h"
 #include "io/checkpoint.h"
+#include "io/run_files.h"
 
 namespace ravine {
 namespace {
@@ -15,7 +16,7 @@ std::string health_file(const std::string& checkpoints_dir) {
 
 Json read_verdicts(const std::string& file) {
   if (std::error_code error; !std::filesystem::exists(file, error)) return Json::array();
-  Json list = read_json(file);
+  Json list = read_run_json(file);
   auto wrong = [&](const std::string& what) {
     throw UserError(
         what, file, R"(it must be a list of {"is_health": 0 or 1, "ckpt_name": TEXT})",

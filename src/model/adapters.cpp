@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include <fmt/ranges.h>
 
+#include "base/cut_text.h"
 #include "base/text.h"
 #include "model/decoder.h"
 #include "model/vocabulary.h"
@@ -30,8 +32,13 @@ int64_t layer_of(const std::string& declared) {
 
 bool is_end(const std::string& name, const std::string& end) { return name == end || name.ends_with("." + end); }
 
-bool matches(const std::string& pattern, const std::string& name, const std::string& where) {
-  const Regex regex("^(?:" + pattern + ")$", where);
+// `pattern`, as whole names must match it, behind `begin`. What is wrong with it is said of it as it was written.
+Regex whole_name(const std::string& begin, const std::string& pattern, const std::string& where) {
+  const Regex alone(pattern, where);
+  return {"^(?:" + begin + "(?:" + pattern + "))$", where};
+}
+
+bool matches(const Regex& regex, const std::string& name) {
   RegexScratch scratch;
   scratch.start(name);
   size_t begin = 0, end = 0;
@@ -48,10 +55,7 @@ class ByPattern {
     if (patterns.size() > kMostPatterns)
       throw UserError(fmt::format("{} patterns in {}", patterns.size(), key), where, fmt::format("at most {}", kMostPatterns),
                       "name modules by fewer patterns");
-    for (const auto& [pattern, value] : patterns) {
-      const Regex alone(pattern, where);  // says what is wrong with it as it was written
-      patterns_.push_back({Regex("^(?:(.*\\.)?(" + pattern + "))$", where), pattern, value});
-    }
+    for (const auto& [pattern, value] : patterns) patterns_.push_back({whole_name("(.*\\.)?", pattern, where), pattern, value});
   }
   // Of the first pattern that the module matches, else `otherwise`.
   T of(const std::string& module, T otherwise) {
@@ -198,8 +202,10 @@ std::vector<std::string> family_spelling(const Model& base, const std::vector<st
 
 std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora) {
   const std::vector<Module> modules = modules_of(base);
+  std::optional<Regex> whole;
+  if (lora.targets_whole) whole = whole_name("", lora.targets.at(0), lora.where);
   auto targeted = [&](const Module& m) {
-    if (lora.targets_whole) return matches(lora.targets.at(0), m.file, lora.where);
+    if (whole) return matches(*whole, m.file);
     return std::any_of(lora.targets.begin(), lora.targets.end(),
                        [&](const std::string& t) { return t == "all-linear" ? m.linear : is_end(m.file, t); });
   };
@@ -213,7 +219,7 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
       continue;
     const bool of_files = !lora.from_options && t.find('.') != std::string::npos;  // a whole name, as PEFT writes them
     throw UserError(
-        fmt::format("no module of the model ends in '{}'", t), lora.where_of("targets"),
+        fmt::format("no module of the model ends in '{}'", shown_text(t)), lora.where_of("targets"),
         of_files ? "the adapter stands beside such a module, and belongs to another base"
                  : "targets are the last parts of names of linear layers, of the embedding or of the head",
         of_files ? "name the model that base_model_name_or_path in its adapter_config.json says" : targets_meant(t, modules));
@@ -244,7 +250,7 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
   if (lora.from_options)
     for (const auto& [key, unused] : {std::pair{"rank_pattern", ranks.unused()}, {"alpha_pattern", alphas.unused()}})
       if (!unused.empty())
-        throw UserError(fmt::format("no module with an adapter matches '{}'", unused), lora.where_of(key),
+        throw UserError(fmt::format("no module with an adapter matches '{}'", shown_text(unused)), lora.where_of(key),
                         "a pattern is the end of a module's name, or a regular expression",
                         "remove it, or name a module that lora.targets names");
   if (chosen.empty())

@@ -4,10 +4,11 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "files/compressed.h"
+#include "io/run_files.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -20,18 +21,14 @@ RunMetrics read_run_metrics(const std::string& run) {
   if (!fs::is_regular_file(file))  // before it is opened: the open of a pipe waits for a writer
     throw UserError("no metrics", run, "a run's folder holds metrics.jsonl",
                     "name the folder that train.output named, or its metrics.jsonl");
-  std::ifstream in(file);
-  if (!in) throw UserError("cannot read metrics", file.string(), "it must be readable", "check its permissions");
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    const bool cut = in.eof();  // no newline: a step that was being written
-    const std::string where = fmt::format("{}, line {}", file.string(), number);
+  LineReader lines(file.string(), kMetricsLine);
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}, line {}", file.string(), lines.line_number());
     Json row;
     try {
-      row = parse_json(line, where);
+      row = parse_json(*line, where);
     } catch (const UserError&) {
-      if (cut) break;
+      if (lines.cut()) break;  // a step that was being written
       throw;
     }
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number())

@@ -18,7 +18,8 @@ struct RunMetrics {
 };
 
 // `run`: the folder, or the file itself. A last line that was cut off by a kill is passed over. Errors: UserError for what is
-// no run, holds no step, or has a line that is not an object with a `step`.
+// no run, holds no step, or has a line that is too long or not an object with a `step`; Error where
+// it cannot be read.
 RunMetrics read_run_metrics(const std::string& run);
 
 }  // namespace ravine

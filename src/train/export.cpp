@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "base/counted.h"
@@ -14,6 +13,7 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
+#include "io/run_files.h"
 #include "parallel/whole_units.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
@@ -174,9 +174,7 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
 bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   const Config& config = run.config;
   const int64_t steps = config.train.steps;
-  std::ifstream in(run.path("exported"));
-  std::string of, as;
-  in >> of;
+  const auto [of, as] = read_exported(config.train.output);
   const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done, steps);
   std::error_code error;
   std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
@@ -191,8 +189,7 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
         fmt::format("put {} back, train its steps again by train.steps={}, or move the model away", of, exported_step));
   if (done < steps) return false;
   const bool named = of == checkpoint_name(done);
-  const bool exported = named && (!(in >> std::ws && std::getline(in, as)) ||
-                                  as == export_text(config));  // an older version names the checkpoint only
+  const bool exported = named && (as.empty() || as == export_text(config));
   const std::string trouble = run.ranks.first() && exported ? run.folder->export_trouble() : "";
   const bool all = any(run.ranks.all(), run.ranks.first() && exported && trouble.empty());
   std::string more =

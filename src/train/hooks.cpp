@@ -7,13 +7,14 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 
 #include "base/counted.h"
 #include "files/appended_file.h"
 #include "files/atomic.h"
+#include "files/compressed.h"
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
+#include "io/run_files.h"
 
 namespace ravine {
 
@@ -125,19 +126,20 @@ class Metrics : public Hook {
   void start(RunView& run, int64_t done) override {
     std::string path = run.path("metrics.jsonl"), kept;
     int64_t lost = 0;
-    if (std::ifstream in(path); in) {
-      for (std::string line; std::getline(in, line);) {
-        Json j = Json::parse(line, nullptr, false);  // the last line of a killed run may be half a line
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) {
+      LineReader lines(path, kMetricsLine);
+      while (const auto line = lines.next()) {
+        Json j = Json::parse(*line, nullptr, false);  // the last line of a killed run may be half a line
         if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) continue;
         if (lost > 0 || j["step"].get<int64_t>() > done) {
           lost = std::max(lost, j["step"].get<int64_t>());
           continue;
         }
-        kept += line + "\n";
+        kept.append(*line) += '\n';
       }
-      if (in.bad()) throw_system("read", path, EIO);
-    } else if (std::error_code error; std::filesystem::exists(path, error) || error) {
-      throw_system("read", path, errno);
+    } else if (error) {
+      throw_system("read", path, error.value());
     }
     if (lost > done && done == 0)
       run.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <span>
 #include <sstream>
@@ -16,11 +15,13 @@
 #include "files/checksum.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
+#include "files/read_head.h"
 #include "files/same_path.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_health.h"
 #include "io/huggingface.h"
+#include "io/run_files.h"
 #include "train/stop.h"
 
 namespace fs = std::filesystem;
@@ -117,26 +118,15 @@ bool has_checkpoint(const std::string& folder) {
   return false;
 }
 
-// To be asked before a file is opened: the open of a pipe waits for a writer.
-bool is_plain(const std::string& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
-
 // A config as runs write it: every section, no comment.
 bool is_written_config(const std::string& path) {
-  if (!is_plain(path)) return false;
-  std::ifstream in(path);
-  std::string first, second;
-  return std::getline(in, first) && std::getline(in, second) && first == "model:" && second.starts_with("  path: ");
+  constexpr std::string_view kBegin = "model:\n  path: ";
+  return read_head(path, kBegin.size()) == kBegin;
 }
 
 bool is_metrics(const std::string& path) {
-  if (!is_plain(path)) return false;
-  std::ifstream in(path);
-  std::string line;
-  if (!std::getline(in, line)) return false;
-  const Json j = Json::parse(line, nullptr, false);
+  const std::string head = read_head(path, kMetricsLine);
+  const Json j = Json::parse(head.substr(0, head.find('\n')), nullptr, false);
   return j.is_object() && j.contains("step");
 }
 
@@ -210,7 +200,8 @@ void RunFolder::look(bool whole) {
   std::error_code error;
   if (fs::exists(folder_, error) && !fs::is_directory(folder_, error))
     throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
-  for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
+  for (const char* name :
+       {"config.yaml", "exported", kHealthFile, "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
     if (const auto status = fs::status(path(name), error);
         fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
       throw UserError("no plain file has the name of one", path(name),

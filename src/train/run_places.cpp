@@ -1,19 +1,18 @@
 #include "train/run_places.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/program_name.h"
 #include "base/shell_word.h"
-#include "config/load.h"
 #include "files/fd.h"
 #include "files/folder_lock.h"
 #include "files/same_path.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
+#include "io/run_files.h"
 #include "train/run_folder.h"
 
 namespace ravine {
@@ -39,7 +38,7 @@ bool holds_adapter(const fs::path& run) { return holds(run / "adapter", "adapter
 // What the run's config.yaml says; the defaults where it cannot be read.
 Config options_of_run(const fs::path& run) {
   try {
-    return load_config((run / "config.yaml").string());
+    return read_run_config((run / "config.yaml").string());
   } catch (const Error&) {  // `train` says what is wrong with it
     return {};
   }
@@ -84,7 +83,7 @@ std::string run_meant_by(const std::string& path) {
   if (!is_prepared(path)) return path;
   const std::string config = (fs::path(path) / "run.yaml").lexically_normal().string();
   const fs::path moved = (fs::path(path) / "run").lexically_normal();
-  if (std::string said = load_config(config, {}).train.output; is_run(said) && !is_copy(path, said)) return said;
+  if (std::string said = read_run_config(config).train.output; is_run(said) && !is_copy(path, said)) return said;
   if (is_run(moved.string())) return moved.string();
   throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder, a run makes the model",
                   fmt::format("begin it by `ravine train --config {}`", shell_word(config)));
@@ -151,9 +150,11 @@ std::string older_than_its_run(const std::string& made) {
         c.lora.merge,
         holds(makes, adapter ? "config.json" : "adapter_config.json") ? "name " + shell_word(makes.string()) : goes_on(run));
   }
-  std::ifstream in(run / "exported");
   std::string of;
-  in >> of;
+  try {
+    of = read_exported(run.string()).checkpoint;
+  } catch (const Error&) {  // `train` says what is wrong with it
+  }
   const auto step = checkpoint_step(of), newest = first_step_to_try((run / "checkpoints").string());
   if (!step || !newest || *newest <= *step) return "";
   return fmt::format("{} is of step {}, its run has come to step {}: {} to its end, which writes it anew{}", folder.string(),
@@ -212,7 +213,7 @@ std::string command_that_goes_on_in(const std::string& run) {
   const std::string file = (fs::path(run) / "config.yaml").string();
   std::string other;
   try {
-    if (!same_path(load_config(file).train.output, run)) other = " train.output=" + shell_word(run);
+    if (!same_path(read_run_config(file).train.output, run)) other = " train.output=" + shell_word(run);
   } catch (const Error&) {  // `train` says what is wrong with it
   }
   return fmt::format("ravine train --config {}{}", shell_word(file), other);

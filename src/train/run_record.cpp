@@ -6,19 +6,19 @@
 
 #include <fmt/ranges.h>
 
+#include "base/cut_text.h"
 #include "base/error.h"
 #include "config/yaml.h"
 #include "files/same_path.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
+#include "io/run_files.h"
 #include "model/same_model.h"
 #include "parallel/fit.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
 namespace {
-
-std::string shortened(const std::string& value) { return value.size() > 200 ? value.substr(0, 200) + ".." : value; }
 
 std::string text_in(const Json& object, const char* key) {
   const auto it = object.find(key);
@@ -90,12 +90,13 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
   const Json options = has("options") ? field<Json>(scalars, "options", where) : Json::object();
   for (const auto& [key, value] : options.items()) {
     if (!value.is_string())
-      throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
+      throw UserError(fmt::format("'{}' of the options", shown_text(key)), where, "it must be a text",
+                      "use another checkpoint");
     out.options[key] = value.get<std::string>();
   }
   if (has("optimizer") && out.options["optimizer.type"] != field<std::string>(scalars, "optimizer", where))
-    throw UserError(fmt::format("'optimizer' is {}", shortened(text_in(scalars, "optimizer"))), where,
-                    fmt::format("its options say optimizer.type={}", shortened(out.options["optimizer.type"])),
+    throw UserError(fmt::format("'optimizer' is {}", shown_text(text_in(scalars, "optimizer"))), where,
+                    fmt::format("its options say optimizer.type={}", shown_text(out.options["optimizer.type"])),
                     "use another checkpoint");
   return out;
 }
@@ -105,7 +106,7 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
   if (resume == kResumeNone) return {};
   for (const std::string& from : resume == kResumeNewest ? checkpoints_to_try(checkpoints_dir, takes) : std::vector{resume}) {
     try {
-      const Json manifest = read_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
+      const Json manifest = read_run_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
       const Json& scalars = manifest.at("scalars");
       return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}),
                         scalars, text_in(manifest, "instructions"), "");
@@ -133,7 +134,7 @@ void keep_choices(Config& config, const RunRecord& was, const std::string& backe
                     "set precision.bf16_products=widen to go on here: numbers agree closely from there on, not bit for bit");
 }
 
-std::string OptionChange::text() const { return fmt::format("{}: {}, was {}", name, shortened(now), shortened(was)); }
+std::string OptionChange::text() const { return fmt::format("{}: {}, was {}", name, shown_text(now), shown_text(was)); }
 
 namespace {
 
@@ -197,8 +198,8 @@ void refuse_strangers_in_default(const RunRecord& was, const Config& config) {
       if (before == was.options.end()) return;
       const std::string had = o.is_text() ? plain(before->second) : paths_of_sources(before->second),
                         has = o.is_text() ? plain(o.yaml()) : paths_of_sources(o.yaml());
-      if (!had.empty()) there += fmt::format("{}{}={}", there.empty() ? "" : " ", name, shortened(had));
-      if (!has.empty()) here += fmt::format("{}{}={}", here.empty() ? "" : " ", name, shortened(has));
+      if (!had.empty()) there += fmt::format("{}{}={}", there.empty() ? "" : " ", name, shown_text(had));
+      if (!has.empty()) here += fmt::format("{}{}={}", here.empty() ? "" : " ", name, shown_text(has));
       other = other || (had != has && !(!had.empty() && !has.empty() && o.is_text() && same_path(had, has)));
     }
   if (other)
@@ -219,8 +220,8 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
     if (c.rule != OnResume::fixed || (of_data && config.checkpoint.other_data)) continue;
     const auto source = config.sources.find(c.name);
     if (where.empty()) where = source == config.sources.end() ? "default" : source->second;
-    what.push_back(fmt::format("{} is {}, was {}", c.name, shortened(c.now), shortened(c.was)));
-    back.push_back(fmt::format("{}={}", c.name, shortened(c.was)));
+    what.push_back(fmt::format("{} is {}, was {}", c.name, shown_text(c.now), shown_text(c.was)));
+    back.push_back(fmt::format("{}={}", c.name, shown_text(c.was)));
     data = data && of_data;
   }
   if (what.empty()) return;
@@ -291,18 +292,18 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
       if (key == "vocab_size" && config.model.path.empty() && !config.model.tokenizer.empty() &&
           tokenizer != was.options.end() && tokenizer->second != yaml_text(config.model.tokenizer))
         throw UserError(
-            fmt::format("vocab_size is {}, was {}", shortened(it->dump()), shortened(value.dump())),
+            fmt::format("vocab_size is {}, was {}", shown_text(it->dump()), shown_text(value.dump())),
             fmt::format("model.tokenizer={}", config.model.tokenizer),
             fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint),
             fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
-      refuse(key, shortened(it->dump()), shortened(value.dump()));
+      refuse(key, shown_text(it->dump()), shown_text(value.dump()));
     }
     // What one of the two does not say is what the family takes there: the models tell.
     if (const std::unique_ptr<Model> then = model_of(was.model); then && !same_model(*then, model)) {
       const std::string field = field_that_differs(was.model, model);
       auto said = [&](const Json& config) {
         const auto it = config.find(field);
-        return it == config.end() ? std::string("not given") : shortened(it->dump());
+        return it == config.end() ? std::string("not given") : shown_text(it->dump());
       };
       refuse(field, said(now), said(was.model));
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "config/load.h"
 #include "engine/initial_values.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
@@ -16,6 +15,7 @@
 #include "io/huggingface.h"
 #include "io/manifest.h"
 #include "io/open_weights.h"
+#include "io/run_files.h"
 #include "model/vocabulary.h"
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ std::optional<Config> options_of(const std::string& run, Weights& w) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return {};
   try {
-    return load_config(yaml);
+    return read_run_config(yaml);
   } catch (const UserError& e) {
     w.notes.push_back(fmt::format("the options of the run are not looked at: {}", e.what()));
     return {};
@@ -154,7 +154,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     if (m.scalars.is_object() && m.scalars.contains("model") && m.scalars["model"].is_object())
       w.config = m.scalars["model"], w.config_where = folder + "/manifest.json";
     else if (there)
-      w.config = read_json(w.config_where);
+      w.config = read_run_json(w.config_where);
     else
       throw UserError("no config", folder, "the run's config.yaml must name the model", "give --model-config CONFIG.json");
   }

@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 
+#include "base/cut_text.h"
 #include "base/error.h"
 #include "text/tokenizers/regex_syntax.h"
 
@@ -47,7 +48,7 @@ RegexScratch::~RegexScratch() {
 
 void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 
-Regex::Regex(std::string_view pattern, const std::string& where) : where_(where), shown_(pattern.substr(0, 80)) {
+Regex::Regex(std::string_view pattern, const std::string& where) : where_(where), shown_(cut_text(pattern, 80)) {
   bool counted = false;
   std::string text = translate_regex(pattern, where, &counted);
   std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(pcre2_compile_context_create(nullptr),
@@ -63,8 +64,8 @@ Regex::Regex(std::string_view pattern, const std::string& where) : where_(where)
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | (counted ? 0 : PCRE2_AUTO_CALLOUT),
                     &error, &offset, context.get()));
   if (!code_)
-    throw UserError("wrong regular expression", where, fmt::format("'{}': {} at byte {}", pattern, pcre_message(error), offset),
-                    "correct the file");
+    throw UserError("wrong regular expression", where,
+                    fmt::format("'{}': {} at byte {}", shown_text(pattern), pcre_message(error), offset), "correct the file");
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without it the interpreter runs
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cut_text.h"
 #include "base/error.h"
 #include "text/unicode/unicode_delta.h"
 
@@ -33,7 +34,8 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw UserError("regular expression is not understood", where_, fmt::format("{} in '{}' is not supported", what, p_),
+    throw UserError("regular expression is not understood", where_,
+                    fmt::format("{} in '{}' is not supported", what, shown_text(p_)),
                     "report the tokenizer, or rewrite the expression");
   }
   char peek(size_t ahead = 0) const { return at_ + ahead < p_.size() ? p_[at_ + ahead] : '\0'; }
