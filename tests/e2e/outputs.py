@@ -211,6 +211,8 @@ def test_pipes_in_a_run(folder):
     commands = {"metrics.jsonl": [["plot", out], ["train", *options(folder, out, train__steps=3)]],
                 "checkpoints/latest": [["train", *options(folder, out, train__steps=3)], ["convert", "--input", out, "--output", folder / "hf", "--to", "hf"]],
                 "config.yaml": [["train", *options(folder, out, train__steps=3)]],
+                "exported": [["train", *options(folder, out, train__steps=3)]],
+                "health_ckpts.json": [["train", *options(folder, out, train__steps=3)]],
                 ".lock": [["stop", out], ["train", *options(folder, out, train__steps=3)]]}
     for name, all_of in commands.items():
         path, aside = out / name, folder / "aside"
@@ -223,6 +225,32 @@ def test_pipes_in_a_run(folder):
         path.unlink()
         if aside.exists():
             aside.rename(path)
+    newest = sorted((out / "checkpoints").glob("step_*"))[-1]
+    for path, arguments, status in ((out / "config.yaml", ["info", out], 0), (newest / "manifest.json", ["info", newest], 2),
+                                    (out / "config.yaml", ["convert", "--input", out, "--output", folder / "plain", "--to", "hf"], 0)):
+        path.rename(folder / "aside")
+        os.mkfifo(path)
+        began = time.monotonic()
+        done = subprocess.run(r.command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        check(done.returncode == status and "nothing came through" not in done.stderr, f"{path}: {done.returncode}: {done.stderr}")
+        check(time.monotonic() - began < 9.5, f"{path}: it was waited for")
+        (folder / "aside").rename(path)
+    run("train", *options(folder, out, train__steps=3))
+
+
+def test_huge_files_in_a_run(folder):
+    """A file of a run that is far too large is refused by name, and no more of it is read than its bound."""
+    out = make_run(folder)
+    for name, words, all_of in (("metrics.jsonl", "line is too long", [["plot", out], ["info", out], ["train", *options(folder, out, train__steps=3)]]),
+                                ("exported", "file is too large", [["train", *options(folder, out, train__steps=3)]])):
+        path, aside = out / name, folder / "aside"
+        path.rename(aside)
+        path.touch()
+        os.truncate(path, 20 << 30)
+        for arguments in all_of:
+            refused([words, name], *arguments)
+        path.unlink()
+        aside.rename(path)
     run("train", *options(folder, out, train__steps=3))
 
 

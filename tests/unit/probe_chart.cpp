@@ -168,6 +168,8 @@ TEST(RunMetrics, AreColumnsOfRows) {
   }
   spill(f / "book/metrics.jsonl", "{\"step\":1}\n{\"lo\n{\"step\":2}\n");
   EXPECT_NE(message_of<UserError>([&] { read_run_metrics(f / "book"); }).find("metrics.jsonl, line 2"), std::string::npos);
+  spill(f / "book/metrics.jsonl", "{\"step\":1}\n{\"step\":2,\"note\":\"" + std::string(20 << 20, 'a') + "\"}\n{\"step\":3}\n");
+  EXPECT_NE(message_of<UserError>([&] { read_run_metrics(f / "book"); }).find("line is too long"), std::string::npos);
 }
 
 }  // namespace

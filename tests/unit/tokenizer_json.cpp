@@ -237,6 +237,8 @@ TEST(TokenizerJson, what_is_not_known_is_refused_by_name) {
     j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
   };
   has([&](Json& j) { split(j, "("); }, "wrong regular expression (golden.json: pre_tokenizer.pattern.Regex)");
+  const std::string pattern = std::string(5000, 'a') + "(", shown = "'" + std::string(200, 'a') + "..': ";
+  has([&](Json& j) { split(j, pattern.c_str()); }, shown.c_str());
   has([&](Json& j) { split(j, "[a&&b]"); }, "&& in a class");
   has([&](Json& j) { split(j, "\\p{Klingon}"); }, "the property 'Klingon'");
   has(
