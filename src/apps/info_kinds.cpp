@@ -35,8 +35,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr size_t kHead = 4096;   // bytes of a text file, for its kind
-constexpr size_t kValue = 2000;  // bytes of one value of a file that are shown
+constexpr size_t kBeginning = 4096;   // bytes of a text file, for its kind
+constexpr size_t kValueShown = 2000;  // bytes of one value of a file that are shown
 
 std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
 
@@ -64,8 +64,8 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
     if (ends.size() < targets->size()) j["target_modules"] = targets->size(), j["targets"] = ends;
   }
   for (Json& shown : j)
-    if (std::string text = shown.is_string() ? shown.get<std::string>() : shown.dump(); text.size() > kValue)
-      shown = shown_text(text, kValue);
+    if (std::string text = shown.is_string() ? shown.get<std::string>() : shown.dump(); text.size() > kValueShown)
+      shown = shown_text(text, kValueShown);
   if (adapter.config_file.empty()) j["problem"] = "adapter_config.json is missing";
   if (adapter.weights_file.empty()) {
     j["problem"] = "neither adapter_model.safetensors nor adapter_model.bin is there";
@@ -332,7 +332,7 @@ std::optional<Json> describe_file_kind(const std::string& path) {
                 {"bytes", fs::file_size(path, error)},
                 {"to_use_it", "data.chat_template in train, --template in generate --chat"}};
   if (file.ends_with(".svg") || file.ends_with(".html")) {
-    const std::string text = read_head(path, kHead);
+    const std::string text = read_head(path, kBeginning);
     Json j{{"kind", file.ends_with(".svg") ? "picture (SVG)" : "page (HTML)"},
            {"path", path},
            {"bytes", fs::file_size(path, error)}};
@@ -346,7 +346,7 @@ std::optional<Json> describe_file_kind(const std::string& path) {
         {"kind", "note of a run about its model"},
         {"path", path},
         {"run", run},
-        {"says", read_head(path, kHead)},
+        {"says", read_head(path, kBeginning)},
         {"to_use_it",
          fmt::format("the run knows by it whether its model is that of its last checkpoint; `ravine info {}` is about the run",
                      shell_word(run))}};
