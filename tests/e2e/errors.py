@@ -186,8 +186,8 @@ def test_experts(folder):
         refused(folder, words, options(folder, model__config=r.save_config(folder / "bad.json", **{**moe, **fields})))
     for more, words in (({"moe__capacity_factor": 0.2, "moe__drop": "position"}, ("moe.capacity_factor", "0.25 or more")), ({"moe__capacity_factor": 1.5}, ("moe.drop",)),
                         ({"moe__drop": "probs"}, ("moe.capacity_factor",)), ({"moe__pad_to_capacity": True}, ("capacity",)), ({"moe__shared_gate": "gated"}, ("no shared expert",)),
-                        ({"lora__rank": 2, "lora__targets": ["w1"]}, ("w1",))):
-        refused(folder, words, options(folder, model__config=sparse, **more))
+                        ({"model__config": None, "model__path": folder / "moe" / "model", "lora__rank": 2, "lora__targets": ["w1"]}, ("w1",))):
+        refused(folder, words, options(folder, **{"model__config": sparse, **more}))
     refused(folder, ("moe.aux_loss", "llama"), options(folder, moe__aux_loss=0.1))
     refused(folder, ("tensor", "model.layers.0"), options(folder, model__config=None, model__path=dense / "model"))
     for axis in ("tensor", "pipeline"):

@@ -279,7 +279,7 @@ TEST(Config, EveryOptionIsDeclaredWhole) {
 TEST(Config, ErrorsNamePlaceRuleAndFix) {
   const std::pair<const char*, const char*> cases[] = {
       {"trian: {steps: 1}",
-       "unknown section 'trian' (run.yaml:1): sections are model, lora, data, train, dpo, optimizer, schedule, precision, "
+       "unknown section 'trian' (run.yaml:1): sections are model, lora, moe, data, train, dpo, optimizer, schedule, precision, "
        "parallel, checkpoint, log, health, probe; did you mean 'train'?"},
       {"train:\n  stpes: 1",
        "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
