@@ -280,7 +280,8 @@ void add_model_config(Json& j, const Json& config, const std::string& where) {
   try {
     const auto model = make_model(config, where);
     j["parameters"] = model->params().count();
-    if (const int64_t active = model->params().active_count(); active < model->params().count()) j["active_parameters"] = active;
+    if (const int64_t active = model->params().active_count(); active < model->params().count())
+      j["active_parameters"] = active;
     if (const DecoderSpec* spec = model->decoder()) {
       const CacheWidths row = cache_widths(spec->attention, 1);
       j["cache_numbers_per_token"] = model->facts().layers * (row.keys + row.values);

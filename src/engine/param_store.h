@@ -33,7 +33,7 @@ enum class ValueStorage : uint8_t {
   master,           // in the master's type alone, which kernels read
   master_and_copy,  // products read a copy of 16 bits
   copy,             // 16 bits alone: nothing updates it, and products alone read it
-  packed,           // blocks of 4 bits with their scales (kernels/nf4.h): each parameter in bytes of its own, on every rank whole
+  packed,  // blocks of 4 bits with their scales (kernels/nf4.h): each parameter in bytes of its own, on every rank whole
 };
 
 // One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle

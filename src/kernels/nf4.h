@@ -39,7 +39,7 @@ Nf4View nf4_box(const Shape& whole, const Shape& shape, const std::vector<int64_
 // Whether no block of the whole lies partly outside of such a box.
 bool nf4_fits(const Nf4View& box);
 
-const std::array<float, 16>& nf4_values();        // rising
+const std::array<float, 16>& nf4_values();         // rising
 const std::array<float, 256>& nf4_scale_values();  // of codes of scales, rising: bitsandbytes' create_dynamic_map()
 
 // Host work. Makes the blocks of the box out of the whole matrix; the same bits for any number of threads. False where a value of

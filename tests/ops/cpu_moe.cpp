@@ -28,7 +28,9 @@ void check_grouped(DType t, DType out_type, const Load& load, bool trans_a, bool
   GroupedMatmul g;
   g.offsets = c.integers(DType::i32, offsets);
   g.a = c.input(1, t, {rows, trans_a ? out : in}, 6);
-  g.b = trans_a ? c.input(2, t, {rows, in}, 2) : trans_b ? c.input(2, t, {experts, out, in}) : c.input(2, t, {experts, in, out});
+  g.b = trans_a   ? c.input(2, t, {rows, in}, 2)
+        : trans_b ? c.input(2, t, {experts, out, in})
+                  : c.input(2, t, {experts, in, out});
   const Shape shape = trans_a ? Shape{experts, out, in} : Shape{rows, out};
   const int64_t gap = trans_a ? 0 : 3;
   g.out = accumulate ? c.input(3, out_type, shape, gap) : c.output(out_type, shape, gap);
@@ -71,15 +73,23 @@ TEST(CpuMoe, WorkspaceOfAllRowsIsEnoughForAnyLoad) {
   auto meta = [](const Shape& s) { return view_of(nullptr, DType::f32, s); };
   for (auto [out, in] : {std::pair<int64_t, int64_t>{4096, 4000}, {300, 5000}, {128, 64}})
     for (int64_t rows : {1, 40, 1024, 3000}) {
-      GroupedMatmul w{.a = meta({rows, out}), .b = meta({rows, in}), .offsets = meta({3}), .out = meta({2, out, in}), .trans_a = true};
-      GroupedMatmul y{.a = meta({rows, in}), .b = meta({2, out, in}), .offsets = meta({3}), .out = meta({rows, out}), .trans_b = true};
+      GroupedMatmul w{
+          .a = meta({rows, out}), .b = meta({rows, in}), .offsets = meta({3}), .out = meta({2, out, in}), .trans_a = true};
+      GroupedMatmul y{
+          .a = meta({rows, in}), .b = meta({2, out, in}), .offsets = meta({3}), .out = meta({rows, out}), .trans_b = true};
       for (int64_t n = 1; n <= rows; ++n) {
         if (n <= 1024)
-          ASSERT_LE(product.workspace({.a = meta({n, out}), .b = meta({n, in}), .bias = {}, .out = meta({out, in}), .trans_a = true,
-                                       .tokens_reduced = true}, 3),
+          ASSERT_LE(product.workspace({.a = meta({n, out}),
+                                       .b = meta({n, in}),
+                                       .bias = {},
+                                       .out = meta({out, in}),
+                                       .trans_a = true,
+                                       .tokens_reduced = true},
+                                      3),
                     grouped.workspace(w, 3))
               << n << " of " << rows << " rows of a gradient " << out << " x " << in;
-        ASSERT_LE(product.workspace({.a = meta({n, in}), .b = meta({out, in}), .bias = {}, .out = meta({n, out}), .trans_b = true}, 3),
+        ASSERT_LE(product.workspace(
+                      {.a = meta({n, in}), .b = meta({out, in}), .bias = {}, .out = meta({n, out}), .trans_b = true}, 3),
                   grouped.workspace(y, 3))
             << n << " of " << rows << " rows times " << out << " x " << in;
       }
@@ -186,10 +196,13 @@ TEST(CpuMoe, ChoicesAreThoseOfRef) {
         for (int threads : {1, 2, 3}) {
           ThreadCount scope(threads);
           Choice got(r, tokens, DType::f32, cpu_kernels(), ties);
-          for (auto [what, x, y] : {std::tuple{"chosen", &got.a.chosen, &want.a.chosen}, {"slots", &got.a.slots, &want.a.slots},
-                                    {"tokens", &got.a.tokens, &want.a.tokens}, {"offsets", &got.a.offsets, &want.a.offsets},
+          for (auto [what, x, y] : {std::tuple{"chosen", &got.a.chosen, &want.a.chosen},
+                                    {"slots", &got.a.slots, &want.a.slots},
+                                    {"tokens", &got.a.tokens, &want.a.tokens},
+                                    {"offsets", &got.a.offsets, &want.a.offsets},
                                     {"claims", &got.a.claims, &want.a.claims}})
-            EXPECT_EQ(values(*x), values(*y)) << what << ", " << tokens << " tokens, experts " << r.experts << " drop " << name(r.drop);
+            EXPECT_EQ(values(*x), values(*y))
+                << what << ", " << tokens << " tokens, experts " << r.experts << " drop " << name(r.drop);
           const auto w = values(got.a.weights), v = values(want.a.weights);
           for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(w[i], v[i], gamma32(1) * std::fabs(v[i]));  // double, rounded once
           got.c.expect_intact();
@@ -217,7 +230,8 @@ TEST(CpuMoe, RowsAreAPermutation) {
       }
     EXPECT_EQ(served, std::count_if(at.begin(), at.end(), [](double t) { return t >= 0; }));
     for (int64_t e = 0; e < r.experts; ++e) {
-      const auto begin = static_cast<size_t>(offsets[static_cast<size_t>(e)]), end = static_cast<size_t>(offsets[static_cast<size_t>(e) + 1]);
+      const auto begin = static_cast<size_t>(offsets[static_cast<size_t>(e)]),
+                 end = static_cast<size_t>(offsets[static_cast<size_t>(e) + 1]);
       EXPECT_LE(static_cast<int64_t>(end - begin), capacity);
       for (size_t row = begin + 1; row < end; ++row)
         if (at[row] >= 0) EXPECT_LT(at[row - 1], at[row]);
@@ -226,15 +240,25 @@ TEST(CpuMoe, RowsAreAPermutation) {
 }
 
 RouterSums sums_of(Choice& x, DType) {
-  return {.logits = x.logits, .chosen = x.a.chosen, .groups = x.groups, .scores = x.c.output(DType::f64, {2, x.routing.experts}),
-          .counts = x.c.output(DType::f64, {2, x.routing.experts}), .z = x.c.output(DType::f64, {1}), .routing = x.routing};
+  return {.logits = x.logits,
+          .chosen = x.a.chosen,
+          .groups = x.groups,
+          .scores = x.c.output(DType::f64, {2, x.routing.experts}),
+          .counts = x.c.output(DType::f64, {2, x.routing.experts}),
+          .z = x.c.output(DType::f64, {1}),
+          .routing = x.routing};
 }
 
 RouterBackward backward_of(Choice& x, DType wide) {
-  return {.logits = x.logits, .chosen = x.a.chosen, .slots = x.a.slots, .groups = x.groups,
+  return {.logits = x.logits,
+          .chosen = x.a.chosen,
+          .slots = x.a.slots,
+          .groups = x.groups,
           .dweights = x.c.input(5, wide, {x.a.weights.rows(), 1}),
           .slopes = x.c.input(6, DType::f64, {2, x.routing.experts}, 0, 0.1),
-          .dlogits = x.c.output(wide, {x.tokens, x.routing.experts}), .z_slope = 0.03, .routing = x.routing};
+          .dlogits = x.c.output(wide, {x.tokens, x.routing.experts}),
+          .z_slope = 0.03,
+          .routing = x.routing};
 }
 
 // cpu sums in double as ref does, in another order; what it stores as f32 is rounded once.

@@ -128,7 +128,9 @@ TEST(MoeRouting, ThirteenRecordedCases) {
           const auto first = static_cast<size_t>(t * r.top_k);
           const double w = got.weight(got.slots[i], type);
           if (older && got.slots[first] < 0) continue;
-          const double want = c.at("weights").at(static_cast<size_t>(t)).at(older ? static_cast<size_t>(got.chosen[i]) : static_cast<size_t>(j));
+          const double want = c.at("weights")
+                                  .at(static_cast<size_t>(t))
+                                  .at(older ? static_cast<size_t>(got.chosen[i]) : static_cast<size_t>(j));
           EXPECT_NEAR(older && kept > 0 ? w / kept : w, want, bound * r.scaling) << label << " token " << t << " choice " << j;
           if (!older) EXPECT_EQ(got.chosen[i], c.at("experts").at(static_cast<size_t>(t)).at(static_cast<size_t>(j))) << label;
         }
@@ -154,8 +156,10 @@ TEST(MoeRouting, Losses) {
         loss = 0;
         for (int64_t g = 0; g < groups; ++g) {
           const auto at = g * size;
-          const double p = std::accumulate(got.load.scores.begin() + at, got.load.scores.begin() + at + size, 0.0) / (tokens * static_cast<double>(size)),
-                       f = std::accumulate(got.load.counts.begin() + at, got.load.counts.begin() + at + size, 0.0) / (k * tokens * static_cast<double>(size));
+          const double p = std::accumulate(got.load.scores.begin() + at, got.load.scores.begin() + at + size, 0.0) /
+                           (tokens * static_cast<double>(size)),
+                       f = std::accumulate(got.load.counts.begin() + at, got.load.counts.begin() + at + size, 0.0) /
+                           (k * tokens * static_cast<double>(size));
           loss += e * e * f * p / static_cast<double>(groups);
         }
       }
@@ -168,7 +172,8 @@ TEST(MoeRouting, Losses) {
 
 // Both losses are 1 (times k, times the layers) where all experts have the same; derivatives are those of differences.
 TEST(MoeRouting, BalanceLosses) {
-  RouterLoad even{.experts = 4, .top_k = 2, .claims = {}, .scores = {3, 3, 3, 3, 1.5, 1.5, 1.5, 1.5}, .counts = {6, 6, 6, 6, 3, 3, 3, 3}};
+  RouterLoad even{
+      .experts = 4, .top_k = 2, .claims = {}, .scores = {3, 3, 3, 3, 1.5, 1.5, 1.5, 1.5}, .counts = {6, 6, 6, 6, 3, 3, 3, 3}};
   RouterLoads layers{{1, even}, {3, even}};
   EXPECT_NEAR(pooled_balance(layers), 2, 1e-14);
   EXPECT_NEAR(grouped_balance(layers), 2, 1e-14);
