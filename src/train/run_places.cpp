@@ -191,7 +191,8 @@ void refuse_run_without_weights(const std::string& path, const std::string& key)
   const Config c = options_of_run(run);
   const bool whole = path == owner, checkpoint = whole || lies_within(path, (run / "checkpoints").string());
   const std::string made = (run / exported_name(c)).lexically_normal().string();
-  if (whole && !saved_any(run)) {
+  const bool trained_adapter = c.lora.asked() && !c.lora.merge && holds_adapter(run);
+  if (whole && !trained_adapter && !saved_any(run)) {
     refuse_while_it_runs(run, where);
     throw UserError("a run without a checkpoint", where, "weights are read from its newest one",
                     holds(made, "config.json") ? "name its model, " + shell_word(made) : goes_on(run));
@@ -202,7 +203,7 @@ void refuse_run_without_weights(const std::string& path, const std::string& key)
                     fmt::format("its model, with the adapter merged into it, is {}", shell_word(made)));
   refuse_while_it_runs(run, where);
   throw UserError(
-      "a run of an adapter, not of a model", where, "its checkpoints hold the adapter alone",
+      "a run of an adapter, not of a model", where, "it trains the adapter alone",
       holds_adapter(run)
           ? fmt::format("make one model of it and its base: `ravine merge-lora --model {0} --adapter {0} --output DIR`",
                         shell_word(run.string()))

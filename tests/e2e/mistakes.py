@@ -249,7 +249,7 @@ def start(words, folder):
 def proposed(said):
     """The whole commands of a message: in backticks, or up to its end. Examples, names of commands alone, and those with places to be filled in (DIR, ..), are left out."""
     commands = re.findall(r"`(ravine [^`]+)`", said) + re.findall(r"(?:(?<!for example): |write )((?:echo .* \| )?ravine [^`;)]+)$", said)
-    return [c for c in commands if not re.search(r"\b[A-Z]{2,}\b|\.\.(?:$| )", c) and not re.fullmatch(r"ravine [a-z]+( [a-z]+)?", c)]
+    return [c for c in commands if not re.search(r"\b[A-Z]{2,}\b|\.\.(?:$| )", c) and not re.fullmatch(r"ravine [a-z]+(-[a-z]+)*( [a-z]+)?", c)]
 
 
 def test_every_mistake_is_told_what_to_do(folder):
