@@ -68,8 +68,9 @@ TEST(CpuMoe, GroupedProductsByDot) {
 
 // What is planned for all rows of one expert holds for every other load: fewer rows can ask a product for more memory.
 TEST(CpuMoe, WorkspaceOfAllRowsIsEnoughForAnyLoad) {
-  const Kernel<GroupedMatmul>& grouped = cpu_kernels().of<GroupedMatmul>();
-  const Kernel<Matmul>& product = cpu_kernels().of<Matmul>();
+  const Kernels kernels = cpu_kernels();
+  const Kernel<GroupedMatmul>& grouped = kernels.of<GroupedMatmul>();
+  const Kernel<Matmul>& product = kernels.of<Matmul>();
   auto meta = [](const Shape& s) { return view_of(nullptr, DType::f32, s); };
   for (auto [out, in] : {std::pair<int64_t, int64_t>{4096, 4000}, {300, 5000}, {128, 64}})
     for (int64_t rows : {1, 40, 1024, 3000}) {
