@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
+#include "files/fd.h"
 #include "files/folder_mark.h"
-#include "files/mapped_file.h"
 #include "files/tensor_set.h"
 
 namespace fs = std::filesystem;
@@ -144,18 +144,22 @@ std::string weights_checksum(const std::string& model_folder) {
   const std::vector<std::string> files = weight_files(model_folder);
   if (files.empty()) return "";
   Checksum sum;
+  std::vector<std::byte> part;
   for (const std::string& path : files) {
-    const MappedFile file(path);
-    const std::span<const std::byte> bytes = file.bytes();
-    const auto size = static_cast<int64_t>(bytes.size());
+    int64_t size = 0;
+    const Fd file = open_to_read(path, &size);
     sum.update(std::as_bytes(std::span(&size, 1)));
+    auto add = [&](int64_t offset, int64_t bytes) {  // read, not mapped: a touched page would bring its neighbours into memory
+      part.resize(static_cast<size_t>(bytes));
+      read_all_at(*file, offset, part, path);
+      sum.update(part);
+    };
     if (size <= kBlock * kBlocks) {
-      sum.update(bytes);
+      add(0, size);
       continue;
     }
-    for (int64_t i = 0; i < kBlocks; ++i)
-      sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
-    sum.update(bytes.last(kBlock));
+    for (int64_t i = 0; i < kBlocks; ++i) add((size - kBlock) / (kBlocks - 1) * i, kBlock);
+    add(size - kBlock, kBlock);
   }
   return checksum_text(sum.value());
 }
