@@ -100,7 +100,7 @@ MISTAKES = [
     ("the kind behind the name", "init talk sft --data {dir}/q.json", ["the kind stands first: ravine init sft talk"]),
     ("init finetune", "init finetune {dir}/none", ["did you mean 'sft'?"]),
     ("init LoRA", "init LoRA {dir}/none", ["did you mean 'lora'?"]),
-    ("init dpo", "init dpo {dir}/none", ["ravine train train.objective=dpo"]),
+    ("init DPO", "init DPO {dir}/none", ["did you mean 'dpo'?"]),
     ("a speaker that is none", "init sft {dir}/none --data {dir}/user.json", ["unknown speaker 'User:'"]),
     ("questions alone", "init sft {dir}/none --data {dir}/unanswered.json", ["no answers to learn", "assistant"]),
     ("empty answers", "init sft {dir}/none --data {dir}/empty.json", ["no answers to learn", "'output'"]),
