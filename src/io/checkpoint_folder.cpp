@@ -65,8 +65,7 @@ bool is_checkpoint(const std::string& folder) {
   std::error_code error;
   const fs::path path = fs::absolute(folder, error).lexically_normal(),
                  name = path.has_filename() ? path.filename() : path.parent_path().filename();
-  return (checkpoint_step(name.string()) && fs::is_regular_file(path / "manifest.json", error)) ||
-         manifest_says_checkpoint(folder);
+  return (checkpoint_step(name.string()) && fs::exists(path / "manifest.json", error)) || manifest_says_checkpoint(folder);
 }
 
 bool holds_checkpoints(const std::string& folder) {
