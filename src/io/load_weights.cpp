@@ -1,5 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "base/counted.h"
@@ -22,28 +25,38 @@ struct StoredParam {
   const TensorInfo* info = nullptr;
 };
 
-// The number that the name of a layer's tensor holds; -1: none.
-int64_t layer_number(std::string_view name) {
-  for (const std::string& part : split(name, '.'))
-    if (!part.empty() && part.size() < 6 && part.find_first_not_of("0123456789") == std::string::npos) return std::stoll(part);
-  return -1;
-}
-
-// Of a tensor that no layer of the model has, its layer, and how many layers are known, where layer 0 has such a tensor; else
-// {-1, 0}.
-std::pair<int64_t, int64_t> layers_of(std::string_view name, const std::vector<std::string>& names) {
-  const int64_t number = layer_number(name);
-  if (number < 0) return {-1, 0};
-  const std::string mine = fmt::format(".{}.", number);
-  std::string first(name);
-  first.replace(first.find(mine), mine.size(), ".0.");
-  int64_t layers = 0;
-  bool there = false;
-  for (const std::string& n : names) {
-    there = there || n == first || n.ends_with("." + first);
-    layers = std::max(layers, layer_number(n) + 1);
+// The name of a layer's tensor, less the number of its layer, which it holds between dots: the first number there; -1: none.
+struct LayerName {
+  explicit LayerName(std::string_view name) {
+    for (size_t at = name.find('.'); at != name.npos; at = name.find('.', at + 1)) {
+      const std::string_view part = name.substr(at + 1, name.find('.', at + 1) - at - 1);
+      if (part.empty() || part.size() > 5 || part.find_first_not_of("0123456789") != part.npos) continue;
+      layer = std::stoll(std::string(part));
+      before = name.substr(0, at);
+      behind = name.substr(at + 1 + part.size());
+      return;
+    }
   }
-  return there ? std::pair{number, layers} : std::pair<int64_t, int64_t>{-1, 0};
+  bool is_of_same_kind(const LayerName& other) const {  // the other may hold a prefix more
+    return layer >= 0 && other.layer >= 0 && behind == other.behind &&
+           (before == other.before || other.before.ends_with("." + std::string(before)));
+  }
+  int64_t layer = -1;
+  std::string_view before, behind;
+};
+
+// What a table says of the layers that have such a tensor; "" where none has, or this very layer.
+std::string layers_with(const LayerName& wanted, const std::vector<std::string>& names) {
+  std::set<int64_t> all, layers;
+  for (const std::string& n : names) {
+    const LayerName known(n);
+    if (known.layer >= 0) all.insert(known.layer);
+    if (wanted.is_of_same_kind(known)) layers.insert(known.layer);
+  }
+  if (layers.empty() || layers.contains(wanted.layer)) return "";
+  const auto count = static_cast<int64_t>(layers.size());
+  if (layers == all && *layers.begin() == 0 && *layers.rbegin() == count - 1) return counted(count, "layer");
+  return fmt::format("it in layer{} {}", count == 1 ? "" : "s", fmt::join(layers, ", "));
 }
 
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
@@ -65,11 +78,12 @@ std::vector<StoredParam> match(const TensorSource& source) {
         if (all.constant(info.name) || all.is_further(info.name)) continue;
         std::vector<std::string> names;
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
-        if (const auto [have, need] = layers_of(info.name, names); have >= need && need > 0)
-          throw UserError("surplus tensor", tensor_at(file->path(), info.name),
-                          fmt::format("{} has {} by its config, the file holds layer {}, counted from 0", source.whole,
-                                      counted(need, "layer"), have),
-                          source.fix);
+        const LayerName layer(info.name);
+        if (const std::string those = layers_with(layer, names); !those.empty())
+          throw UserError(
+              "surplus tensor", tensor_at(file->path(), info.name),
+              fmt::format("{} has {} by its config, the file holds layer {}, counted from 0", source.whole, those, layer.layer),
+              source.fix);
         const std::string near = nearest(info.name, names);
         throw UserError("surplus tensor", tensor_at(file->path(), info.name),
                         fmt::format("{} ({}) has no parameter of this name", source.whole, source.kind),

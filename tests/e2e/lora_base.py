@@ -118,13 +118,14 @@ def test_resumes_and_recompute_change_no_bit(folder):
 def test_layouts(folder):
     if not shutil.which("mpirun"):
         raise r.Skipped("no mpirun")
-    train(folder, "one", parallel__sum_leaves=2, train__threads=1)
+    alike = {"train__micro_batch": 1, "parallel__sum_leaves": 2, "train__threads": 1}
+    train(folder, "one", **alike)
     one = r.metrics(folder / "one")
     for name, more in {"zero0": {}, "zero3": {"parallel__zero": 3, "parallel__zero_threshold": 1}, "stages": {"parallel__pipeline": 2}}.items():
-        train(folder, name, ranks=2, parallel__sum_leaves=2, train__threads=1, **more)
+        train(folder, name, ranks=2, **alike, **more)
         check(r.metrics(folder / name) == one, f"{name}: {r.metrics(folder / name)}\n{one}")
         check(adapter(folder, name) == adapter(folder, "one"), f"{name}: adapters")
-    train(folder, "tensor", ranks=2, parallel__tensor=2, parallel__sum_leaves=2, train__threads=1)
+    train(folder, "tensor", ranks=2, parallel__tensor=2, **alike)
     for step, row in r.metrics(folder / "tensor").items():
         check(abs(row["loss"] - one[step]["loss"]) < 1e-5 * one[step]["loss"], f"tensor: {row} {one[step]}")
 

@@ -268,6 +268,10 @@ TEST_F(Loading, RefusalsNameFileAndTensor) {
   EXPECT_SAYS(refusal(), "surplus tensor (" + path() + ": tensor 'model.layers.2.mlp.up_proj.weight')");
   EXPECT_SAYS(refusal(), "the model has 2 layers by its config, the file holds layer 2");
   tensors = all;
+  add("model.layers.02.mlp.up_proj.weight", DType::f32, {20, 12});  // no program writes it so
+  write();
+  EXPECT_SAYS(refusal(), "the model has 2 layers by its config, the file holds layer 2");
+  tensors = all;
   add("model.layers.1.mlp.upp_proj.weight", DType::f32, {20, 12});
   write();
   EXPECT_SAYS(refusal(), "did you mean 'model.layers.1.mlp.up_proj.weight'?");
