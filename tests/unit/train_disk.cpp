@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "config/load.h"
 #include "files/disk_space.h"
 #include "tests/unit/train_help.h"
 #include "train/disk_needs.h"
