@@ -136,13 +136,13 @@ int run_plot(PlotFlags& flags, Config&) {
       throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl",
                       fmt::format("name the folder: {}", folder));
     }
-    if (const std::vector<std::string> inside = is_run(r) ? std::vector<std::string>() : runs_in(r, false); !inside.empty()) {
+    const std::string run = run_meant_by(r);
+    if (const auto inside = run != r || is_run(r) ? std::vector<std::string>() : runs_in(r, false); !inside.empty()) {
       std::string words;
       for (const std::string& one : inside) words += " " + shell_word(one);
       throw UserError("a folder of runs, not a run", r, "plot takes the folders of runs, or their metrics.jsonl",
                       "name them: ravine plot" + words);
     }
-    const std::string run = run_meant_by(r);
     runs.push_back(read_run_metrics(run));
     if (run != r) runs.back().name = std::filesystem::absolute(std::filesystem::path(r) / "").parent_path().filename().string();
     runs.back().name = escaped(runs.back().name);  // it reaches a terminal
