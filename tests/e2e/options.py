@@ -86,9 +86,9 @@ class Maybe(Kind):
 
 
 class Text(Kind):
-    def __init__(self, filled=False, choices=(), most=4096):
+    def __init__(self, filled=False, choices=(), most=4096, example=""):
         self.filled, self.choices, self.most = filled, choices, most
-        self.bounds = [c for c in choices if c]
+        self.bounds = [c for c in (*choices, example) if c]
 
     def takes(self, kind, value):
         if kind in ("list", "map") or (kind == "real" and not math.isfinite(value)):
@@ -210,7 +210,7 @@ OPTIONS = {
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
-    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": FREE, "probe.inject": Records(),
+    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "probe.inject": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 
