@@ -392,7 +392,7 @@ Asked read_asked(World* world, const GenerateFlags& flags, const Config& config,
     asked.voices.assign(asked.prompts.size(), asked.others);
   } else if (!flags.prompts.empty()) {
     for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key))
-      add(p.text, p.adapter.empty() ? asked.others : voices.find(p.adapter, p.where));
+      add(p.text, p.adapter.empty() ? asked.others : voices.find(p.adapter, fmt::format("{}:{}", flags.prompts, p.line)));
   } else if (!flags.prompt.empty()) {
     add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, asked.others);
   }

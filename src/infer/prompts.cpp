@@ -63,13 +63,13 @@ std::vector<PromptText> read_prompt_texts(const std::string& path, const std::st
   for (size_t i = 0; i < lines.size(); ++i) {
     std::string where = fmt::format("{}:{}", path, i + 1);
     if (!json) {
-      texts.push_back({std::move(lines[i]), "", std::move(where)});
+      texts.push_back({.text = std::move(lines[i]), .adapter = {}, .line = static_cast<int64_t>(i) + 1});
       continue;
     }
     if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
     const Json line = parse_json(lines[i], where);
     std::string text = text_of(line, text_key, where), adapter = adapter_of(line, where);
-    texts.push_back({std::move(text), std::move(adapter), std::move(where)});
+    texts.push_back({.text = std::move(text), .adapter = std::move(adapter), .line = static_cast<int64_t>(i) + 1});
   }
   return texts;
 }

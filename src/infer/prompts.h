@@ -9,7 +9,7 @@ namespace ravine {
 struct PromptText {
   std::string text;
   std::string adapter;  // the name under "adapter"; "": none
-  std::string where;    // FILE:LINE, for messages
+  int64_t line = 0;     // of the file, from 1
 };
 
 // FILE.txt: one per line, empty lines too. FILE.jsonl: objects with a text under "prompt", else under `text_key`, and perhaps

@@ -42,7 +42,7 @@ TEST(Prompts, NamesOfAdapters) {
   ASSERT_EQ(read.size(), 3u);
   EXPECT_EQ(read[0].adapter, "poet");
   EXPECT_EQ(read[1].adapter + read[2].adapter, "");
-  EXPECT_EQ(read[1].where, f / "a.jsonl" + ":3");
+  EXPECT_EQ(read[1].line, 3);
   for (const char* adapter : {"3", "\"\"", "[\"poet\"]", "true"}) {
     spill(f / "bad.jsonl", fmt::format("{{\"text\": \"x\"}}\n{{\"text\": \"x\", \"adapter\": {}}}\n", adapter));
     EXPECT_NE(message_of<UserError>([&] { read_prompt_texts(f / "bad.jsonl", "text"); }).find("bad.jsonl:2"), std::string::npos)

@@ -217,7 +217,8 @@ TEST(Accumulation, SecondMicroBatchAdds) {
 
 TEST(Frozen, ParametersGetNoGradient) {
   Tiny run(DType::f64, false, Recompute::cheap, 0);
-  apply_rules(run.model->params(), {{"model.layers.0.*", 1, 1, true}, {"model.layers.1.self_attn.q_proj.weight", 1, 1, true}});
+  apply_rules(run.model->params(), {{.match = "model.layers.0.*", .freeze = true},
+                                    {.match = "model.layers.1.self_attn.q_proj.weight", .freeze = true}});
   FlatStore store(run.model->params(), run.types, DeviceKind::cpu);
   initialise(run.model->params(), store, 7);
   Ctx::Setup s;

@@ -106,7 +106,7 @@ TEST(ModelConfigs, WhatWouldChangeTheNumbersIsRefused) {
       {"llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "whole heads"},
       {"aquila", {{"head_dim", 3}}, "head_dim"},
       {"deepseek_v3-experts", {{"num_experts_per_tok", 5}}, "2 groups of 2 experts hold fewer"},
-      {"deepseek_v3-experts", {{"n_group", 6}}, "a group needs two experts"},
+      {"deepseek_v3-experts", {{"n_group", 6}}, "2 groups of 1 experts hold fewer"},
       {"deepseek_v3-experts", {{"n_group", 4}}, "do not divide"},
       {"deepseek_v3-experts", {{"topk_method", "greedy"}}, "noaux_tc"},
       {"deepseek_v3-experts", {{"scoring_func", "softmax"}}, "sigmoid"},

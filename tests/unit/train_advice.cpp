@@ -265,7 +265,8 @@ TEST(Advice, OfLinesAsWindowsWritesThem) {
   EXPECT_TRUE(likely_mistakes(c).empty()) << likely_mistakes(c)[0];
   spill(f / "a.jsonl", Json{{"text", "a\r\nb\r\n"}}.dump() + "\n");
   c.data.train = {{f / "a.jsonl"}};
-  EXPECT_TRUE(likely_mistakes(c).empty()) << "what stands in a record was put there";
+  ASSERT_EQ(likely_mistakes(c).size(), 1U) << "those inside records are told too";
+  EXPECT_NE(likely_mistakes(c)[0].find(f / "a.jsonl"), std::string::npos) << likely_mistakes(c)[0];
 }
 
 TEST(Advice, OfVocabulariesAndEnds) {

@@ -178,11 +178,13 @@ TEST_F(Estimate, GradientsCountAsWideAsTheyAre) {
   config.parallel.sum_leaves = 0, config.parallel.data = 2, config.parallel.zero = 0;
   memory.messages.ranks = 2;  // half of the sum is added here, the other half there; messages take no time
   memory.messages.all_to_all = memory.messages.all_gather = memory.messages.send = {{1e15, 0}};
-  EXPECT_NEAR(estimate(memory, wide).data - estimate(memory, narrow).data, matrices / 2 * 3 * 2, kSmall);
+  auto parted = [](double elements) { return std::ceil(elements / 2 / 1024) * 1024 * 2; };  // shards of 1024 (engine/flat.h)
+  const double exchanged = parted(kVocabulary * kHidden) + kLayers * parted(4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth);
+  EXPECT_NEAR(estimate(memory, wide).data - estimate(memory, narrow).data, exchanged / 2 * 3 * 2, kSmall);
   memory.bytes = kFast;
   memory.messages.all_to_all = {{1, 0}, {1e15, 1e15 - 1}};  // a second for each byte
   const double sent = estimate(memory, wide).data - estimate(memory, narrow).data;
-  EXPECT_NEAR(sent, matrices / 2 * 2, 1e-3 * sent + 16 * kBuffers);
+  EXPECT_NEAR(sent, exchanged / 2 * 2, 1e-3 * sent + 16 * kBuffers);
 }
 
 // One FLOP a second: products are all that counts.
