@@ -17,22 +17,25 @@ namespace {
 
 constexpr int64_t kMostPrompts = int64_t{64} << 20;  // bytes of a file
 
-std::vector<std::string> read_lines(const std::string& path) {
+// Calls f(line, number) for each line, numbers from 1; `count` is told first how many there may be.
+template <class Count, class F>
+void each_line(const std::string& path, const Count& count, const F& f) {
   std::string text = read_text(path, kMostPrompts, "the prompts");
   refuse_other_bytes(text, path);
   drop_byte_order_mark(text);
-  std::vector<std::string> lines;
+  count(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
+  int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     at = end + 1;
+    ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (find_invalid_utf8(line) != std::string::npos)
-      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
+      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, number), "prompts must be UTF-8",
                       encoding_advice(text, path));
-    lines.push_back(std::move(line));
+    f(std::move(line), number);
   }
-  return lines;
 }
 
 std::string text_of(const Json& line, const std::string& text_key, const std::string& where) {
@@ -58,19 +61,20 @@ std::vector<PromptText> read_prompt_texts(const std::string& path, const std::st
   if (!json && !path.ends_with(".txt"))
     throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl",
                     "name such a file; lists of ids are --prompt-ids FILE.json");
-  std::vector<std::string> lines = read_lines(path);
   std::vector<PromptText> texts;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::string where = fmt::format("{}:{}", path, i + 1);
-    if (!json) {
-      texts.push_back({.text = std::move(lines[i]), .adapter = {}, .line = static_cast<int64_t>(i) + 1});
-      continue;
-    }
-    if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
-    const Json line = parse_json(lines[i], where);
-    std::string text = text_of(line, text_key, where), adapter = adapter_of(line, where);
-    texts.push_back({.text = std::move(text), .adapter = std::move(adapter), .line = static_cast<int64_t>(i) + 1});
-  }
+  each_line(
+      path, [&](size_t most) { texts.reserve(most); },
+      [&](std::string&& words, int64_t number) {
+        if (!json) {
+          texts.push_back({.text = std::move(words), .adapter = {}, .line = number});
+          return;
+        }
+        if (words.find_first_not_of(" \t") == std::string::npos) return;
+        const std::string where = fmt::format("{}:{}", path, number);
+        const Json line = parse_json(words, where);
+        std::string text = text_of(line, text_key, where), adapter = adapter_of(line, where);
+        texts.push_back({.text = std::move(text), .adapter = std::move(adapter), .line = number});
+      });
   return texts;
 }
 
