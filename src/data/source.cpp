@@ -102,7 +102,9 @@ void refuse_unfinished_prefix(const std::string& path) {
   for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('_', end - 1)) {
     const std::string prefix = path.substr(0, end), work = prefix + ".preprocess";
     if (path.find('/', end) != std::string::npos) return;
-    if (!prefix.ends_with('/') && fs::is_regular_file(work + "/state.json", ec))
+    if (prefix.ends_with('/')) continue;
+    const auto mark = read_mark(work);  // there before anything is saved
+    if ((mark && mark->kind == kPreprocessFolder) || fs::is_regular_file(work + "/state.json", ec))
       throw UserError("token files that are not finished", path,
                       fmt::format("ravine preprocess works on them in {}, or was stopped there", work),
                       "wait for it; where it has ended, the same ravine preprocess command goes on");

@@ -33,7 +33,9 @@ def prepare(folder):
     r.run("train", *r.settings({**tune, "train.output": folder / "tune"}))
     r.run("preprocess", "--input", folder / "q.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "al")
     r.run("preprocess", "--input", folder / "book.txt", "--tokenizer", folder / "tok_book", "--output-prefix", folder / "ids")
-    (folder / "half.preprocess").mkdir()
+    for name in ("half", "begun_ids"):  # stopped later and earlier: before its first save a work folder has its mark alone
+        (folder / f"{name}.preprocess").mkdir()
+        (folder / f"{name}.preprocess" / ".ravine").write_text(json.dumps({"format": "ravine-folder", "version": 1, "run": "0" * 32, "files": {}, "kind": "preprocess"}))
     (folder / "half.preprocess" / "state.json").write_text(json.dumps({"settings": "1 400 false false text false 0  text:uint16", "version": 1, "files": [], "file": 0, "record": 1, "lists": [[0, 0, 0]],
                                                                        "records": 5, "left_out": {}, "first": {}, "repaired": 0, "first_repaired": "", "written": False}))
     fewer = folder / "fewer"
@@ -80,6 +82,7 @@ MISTAKES = [
     ("token files that are not finished", TRAIN + "data.train=[{dir}/half]", ["token files that are not finished", "{dir}/half.preprocess", "the same ravine preprocess command goes on"]),
     ("their whole name", TRAIN + "data.train=[{dir}/half_text_document]", ["token files that are not finished"]),
     ("their description", "info {dir}/half", ["token files that are not finished"]),
+    ("token files that are hardly begun", TRAIN + "data.train=[{dir}/begun_ids]", ["token files that are not finished", "{dir}/begun_ids.preprocess"]),
     ("an unfinished preprocess with other options", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/half", ["an earlier run cannot be gone on with", "another tokenizer"]),
     ("more layers in the file than in the config", "generate --model {dir}/fewer --prompt x", ["surplus tensor", "has 1 layer by its config, the file holds layer 1", "config.json"]),
     ("convert --tp", "convert --input {model} --output {dir}/c --to megatron-mcore --tp 2", ["here it is --tensor 2"], "convert --input {model} --output {dir}/c --to megatron-mcore --tensor 2"),
