@@ -130,7 +130,8 @@ def test_what_is_refused_is_named(folder):
     refused(broken(folder, {"r": "4"}), '"r"', file)
     weights = str(folder / "adapter" / "adapter_model.safetensors")
     refused(broken(folder, {"layers_to_transform": [0]}), f"{weights}: tensor 'base_model.model.model.layers.1.", "has 1 layer by its config, the file holds layer 1", "adapter_config.json")
-    refused(broken(folder, {"layers_to_transform": [1]}), f"{weights}: tensor 'base_model.model.model.layers.0.", "has it in layer 1 by its config, the file holds layer 0", "adapter_config.json")
+    refused(broken(folder, {"layers_to_transform": [1]}, "llama"), f"{weights}: tensor 'base_model.model.model.layers.0.", "has it in layer 1 by its config, the file holds layer 0", "adapter_config.json",
+            base=GOLDEN / "llama" / "base")
     refused(broken(folder, {"layers_to_transform": [7]}), "layer 7 of 2", file)
     refused(broken(folder, {"rank_pattern": {"(": 1}}), file)
     refused(GOLDEN / "layers" / "adapter", "lora_", "shape", base=other_base(folder))
