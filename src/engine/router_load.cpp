@@ -57,7 +57,8 @@ std::vector<double> pooled_slopes(const RouterLoads& layers, int64_t layer) {
 
 double grouped_balance(const RouterLoads& layers) {
   double all = 0;
-  for (const auto& [layer, l] : layers) {
+  for (const auto& [layer, load] : layers) {
+    const RouterLoad& l = load;
     double sum = 0;
     const double groups = each_group(l, [&](int64_t g, double tokens) {
       const auto scores = l.scores.begin() + g * l.experts;
