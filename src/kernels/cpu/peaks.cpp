@@ -52,12 +52,10 @@ const char* instruction_set() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
-#include "device/device.h"
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu_id.h"
@@ -108,22 +106,15 @@ double dot_peak() {
   return 1024.0 * kRounds * threads / t;
 }
 
-// Given back whole: what a heap keeps of sizes like these would count as part of the process that goes on.
-Storage filled(int64_t count, float value) {
-  Storage s(DeviceKind::cpu, count * static_cast<int64_t>(sizeof(float)));
-  std::fill_n(reinterpret_cast<float*>(s.data()), count, value);
-  return s;
-}
-
 double matmul_peak(DType type, Bf16Products products) {
   constexpr int64_t kSizes[][3] = {{1024, 1024, 768}, {1024, 768, 2048}, {2048, 2048, 1024}};
   double best = 0;
   for (auto [m, n, k] : kSizes) {
-    const Storage a = filled(m * k, 0.5f), b = filled(n * k, 0.25f), out = filled(m * n, 0.0f);
+    std::vector<float> a(m * k, 0.5f), b(n * k, 0.25f), out(m * n);
     const Matmul x{
         view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
     const Kernel<Matmul> entry = cpu_matmul(products);
-    const Storage workspace(DeviceKind::cpu, entry.workspace(x, thread_count()));
+    std::vector<char> workspace(entry.workspace(x, thread_count()));
     best = std::max(best, x.flops() / best_time(0.06, [&] { entry.run(x, workspace.data()); }));
   }
   return best;
