@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "config/command_line.h"
+#include "kernels/backend.h"
 
 namespace ravine {
 
@@ -82,11 +83,11 @@ Command command_on_table(CommandSpec spec, std::string group, std::vector<Comman
 // Flags of every command that computes: `CommonFlags common;` in the flags and `common.each(v);` in their `each`. The frame
 // itself applies --threads.
 struct CommonFlags {
-  std::string backend = "cpu";
+  Backend backend = Backend::cpu;
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
-    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)", one_of({"cpu", "ref"}));
+    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
 };

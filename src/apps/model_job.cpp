@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use,
+Session open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
                        const std::string& flags, const std::string& adapter) {
   check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;

@@ -11,7 +11,7 @@ namespace ravine {
 // Opens it as config.parallel and config.precision say. world: the ranks, which must outlive the session; null: alone. Ranks
 // that were started with another program, other options (`flags` too: those of the command, line by line) or another model are
 // refused; so is a mesh that does not fit, with the nearest that do. All ranks call it.
-Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use,
+Session open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
                        const std::string& flags, const std::string& adapter = "");
 
 // "data 2 x tensor 2, weights 1.0 MiB on each (2 threads)": what the ranks of a session are. All ranks call it.

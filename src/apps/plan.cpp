@@ -11,6 +11,7 @@
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "kernels/backend.h"
+#include "parallel/schedule_picture.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/open.h"

@@ -12,7 +12,7 @@ namespace ravine {
 struct PlanFor {
   Model& model;
   const Config& config;
-  std::string backend;
+  Backend backend;
   Types types;
   Kernels kernels;
   int ranks = 1;

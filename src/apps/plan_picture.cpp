@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "parallel/schedule_picture.h"
 #include "probe/chart.h"
 
 namespace ravine {

@@ -33,13 +33,12 @@ class World {
   // group. `name` is for messages: the axis.
   virtual std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) = 0;
 
-  int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
   const WaitState& waits() const { return waits_; }
 
  protected:
-  int local_rank_ = 0, local_size_ = 1;
+  int local_size_ = 1;
   std::string host_;
   WaitState waits_;
 };

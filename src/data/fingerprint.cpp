@@ -8,23 +8,29 @@
 #include "base/error.h"
 #include "data/source.h"
 #include "files/checksum.h"
-#include "files/mapped_file.h"
+#include "files/fd.h"
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kWhole = int64_t{64} << 20, kBlock = 4096, kBlocks = 1024;
+constexpr int64_t kWhole = int64_t{64} << 20, kPiece = int64_t{1} << 20, kBlock = 4096, kBlocks = 1024;
 
 void add_file(Checksum& sum, const std::string& path, bool whole) {
-  MappedFile file(path);
-  std::span<const std::byte> bytes = file.bytes();
-  int64_t size = static_cast<int64_t>(bytes.size());
+  int64_t size = 0;
+  const Fd file = open_to_read(path, &size);
   sum.update(std::as_bytes(std::span(&size, 1)));
-  if (whole || size <= kWhole) return sum.update(bytes);
-  for (int64_t i = 0; i < kBlocks; ++i) {
-    int64_t at = (size - kBlock) / (kBlocks - 1) * i;
-    sum.update(bytes.subspan(static_cast<size_t>(i + 1 == kBlocks ? size - kBlock : at), static_cast<size_t>(kBlock)));
+  std::vector<std::byte> part;
+  auto add = [&](int64_t at, int64_t bytes) {  // read, not mapped: a touched page would bring its neighbours into memory
+    part.resize(static_cast<size_t>(bytes));
+    read_all_at(*file, at, part, path);
+    sum.update(part);
+  };
+  if (whole || size <= kWhole) {
+    for (int64_t at = 0; at < size; at += kPiece) add(at, std::min(kPiece, size - at));
+    return;
   }
+  for (int64_t i = 0; i + 1 < kBlocks; ++i) add((size - kBlock) / (kBlocks - 1) * i, kBlock);
+  add(size - kBlock, kBlock);
 }
 
 std::string checksum_of_source(const std::string& path) {

@@ -30,11 +30,9 @@ Ctx::Setup Session::setup(Arena& arena) const {
 
 namespace {
 
-Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products, const Spread& spread,
+Session declare(const std::string& path, DType compute, Backend backend, Bf16Products products, const Spread& spread,
                 const std::string& adapter = "", std::optional<BaseStorage> base = {}) {
-  if (compute == DType::f64 && backend != "ref")
-    throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
-                    "add --backend ref");
+  check_computes(backend, compute);
   Session s;
   s.folder = path;
   s.kernels = backend_kernels(backend, products);
@@ -86,7 +84,7 @@ void settle(Session& s, const Kernels& kernels) {
 
 }  // namespace
 
-Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products,
+Session open_session(const std::string& folder, DType compute, Backend backend, OpenFor use, Bf16Products products,
                      const Spread& spread, const std::string& adapter, std::optional<BaseStorage> base) {
   check_model_folder(folder, "--model");
   if (base && adapter.empty())
@@ -139,7 +137,7 @@ Session open_beside(const Session& base, const std::string& adapter) {
   return s;
 }
 
-Session open_random_session(const std::string& config, DType compute, const std::string& backend, Bf16Products products) {
+Session open_random_session(const std::string& config, DType compute, Backend backend, Bf16Products products) {
   Session s = declare(config, compute, backend, products, {});
   InferenceStore& store = hold_for_running(s);
   // Host work, once: one run of normal numbers again and again: drawing each would take longer than the measurement.

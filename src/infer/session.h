@@ -50,7 +50,7 @@ enum class OpenFor : uint8_t { running, gradients };
 // the model fits their mesh is the caller's to see to (parallel/fit.h). With an adapter of PEFT its matrices stand beside the
 // weights (model/adapters.h), and for gradients the weights are frozen; `base` says how these are kept (lora.base), and is a
 // UserError without an adapter.
-Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running,
+Session open_session(const std::string& folder, DType compute, Backend backend, OpenFor use = OpenFor::running,
                      Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "",
                      std::optional<BaseStorage> base = {});
 
@@ -60,7 +60,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
 Session open_beside(const Session& base, const std::string& adapter);
 
 // As above for speed only: CONFIG.json or a folder that holds one; weights are drawn at random, for running.
-Session open_random_session(const std::string& config, DType compute, const std::string& backend,
+Session open_random_session(const std::string& config, DType compute, Backend backend,
                             Bf16Products products = Bf16Products::widen);
 
 }  // namespace ravine

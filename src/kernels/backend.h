@@ -1,11 +1,16 @@
 #pragma once
-#include <string>
-
+#include "config/choice.h"
 #include "kernels/kernels.h"
 
 namespace ravine {
 
-// The table that --backend names: "cpu" or "ref"; another backend is a UserError. `products` is for cpu.
-Kernels backend_kernels(const std::string& backend, Bf16Products products = Bf16Products::widen);
+// Who computes: the fast kernels of this CPU, or plain loops with sums in f64, the judge.
+enum class Backend : uint8_t { cpu, ref };
+constexpr auto names_of(Backend) { return std::to_array<ValueName<Backend>>({{Backend::cpu, "cpu"}, {Backend::ref, "ref"}}); }
+
+Kernels backend_kernels(Backend backend, Bf16Products products = Bf16Products::widen);  // `products` is for cpu
+
+// A UserError if the backend does not compute in `type`: f64 is ref's.
+void check_computes(Backend backend, DType type);
 
 }  // namespace ravine

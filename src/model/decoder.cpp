@@ -136,7 +136,7 @@ class Decoder : public Model {
     facts_ = std::move(facts);
     const AttentionSpec& a = spec_.attention;
     facts_.hidden = a.hidden, facts_.heads = a.heads, facts_.kv_heads = a.kv_heads, facts_.head_size = a.head_size;
-    facts_.value_size = a.value_size > 0 ? a.value_size : a.head_size, facts_.window = a.window;
+    facts_.value_size = a.value_size > 0 ? a.value_size : a.head_size;
     if (spec_.rope) table_ = std::make_unique<RopeTable>(*spec_.rope);
     params_.adapter_of = spec_.adapter_of;
     add_embedding();

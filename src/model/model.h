@@ -24,8 +24,8 @@ struct Block {
 // Figures that plans, logs and caches need; the same for every family.
 struct ModelFacts {
   std::string family;
-  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, value_size = 0, vocabulary = 0, max_positions = 0,
-          window = 0;  // value_size: of a head of values, which may be another than that of keys
+  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, value_size = 0, vocabulary = 0, max_positions = 0;
+  // value_size: of a head of values, which may be another than that of keys
   std::vector<int64_t> eos;
   int64_t bos = -1, pad = -1;
 };

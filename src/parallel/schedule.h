@@ -1,7 +1,6 @@
 // Pipeline schedules as pure functions: what each stage does, in which order. Nothing here runs anything.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace ravine {
@@ -35,11 +34,6 @@ PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vect
 
 // The most micro batches whose activations a stage holds at once, counted in chunks.
 int activations_held(const std::vector<PipelineTask>& schedule);
-
-// A chart: one line per stage; letters and digits as in `F3`: forward of micro batch 3.
-std::string pipeline_chart(const PipelineTimes& times);
-std::string pipeline_svg(const PipelineTimes& times);
-double pipeline_svg_height(const PipelineTimes& times);  // in pixels; its width is 1280
 
 // Layers to stages: `parts` runs of consecutive layers with sums of `cost` as even as can be (least largest sum; ties: earlier
 // parts take more). Returns the number of layers of each part; every part gets at least one if there are enough.

@@ -2,10 +2,12 @@
 
 #include <numeric>
 
+#include "parallel/fit.h"
+
 namespace ravine {
 
 std::vector<BlockRange> split_model(const Model& model, int parts, const std::vector<int64_t>& list) {
-  int64_t layers = static_cast<int64_t>(model.blocks().size()) - 2;
+  const int64_t layers = layers_of(model);
   require(layers >= 0, "stage: a model has an embedding and a head");
   std::vector<int64_t> counts = list;
   if (counts.empty() && parts == 1) counts = {layers};

@@ -50,7 +50,7 @@ class ThreadCount {
 
 class Check {
  public:
-  Check(const Config& config, const std::string& backend, const DeterminismOptions& options)
+  Check(const Config& config, Backend backend, const DeterminismOptions& options)
       : config_(config),
         backend_(backend),
         options_(options),
@@ -153,7 +153,7 @@ class Check {
   }
 
   const Config& config_;
-  const std::string& backend_;
+  Backend backend_;
   const DeterminismOptions& options_;
   Arithmetic arithmetic_;
   Types types_;
@@ -182,8 +182,7 @@ DeterminismCase compare_runs(const std::string& name, const RunBits& a, const Ru
   return c;
 }
 
-std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend,
-                                               const DeterminismOptions& options,
+std::vector<DeterminismCase> check_determinism(const Config& config, Backend backend, const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done) {
   Check check(config, backend, options);
   const Way first{.name = "as configured", .threads = thread_count(), .recompute = config.train.recompute};

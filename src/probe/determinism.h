@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "kernels/backend.h"
 #include "probe/op_hashes.h"
 
 namespace ravine {
@@ -41,8 +42,7 @@ DeterminismCase compare_runs(const std::string& name, const RunBits& a, const Ru
 // Runs all cases; the first one, which the others are compared with, is `config` as it stands. `done` is called after each
 // case. Without data.train the tokens are random. Trains nothing that is kept. Memory: one run at a time. The thread count is
 // as before in the end.
-std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend,
-                                               const DeterminismOptions& options,
+std::vector<DeterminismCase> check_determinism(const Config& config, Backend backend, const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done);
 
 // Fused ops whose unfused definition is promised to give the same bits; for the others (attention, loss_head) sums run in other

@@ -86,7 +86,7 @@ struct LayoutTrace {
 
 class LayoutCheck {
  public:
-  LayoutCheck(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options)
+  LayoutCheck(const Config& config, Backend backend, World* world, const LayoutsOptions& options)
       : config_(config),
         backend_(backend),
         options_(options),
@@ -191,7 +191,7 @@ class LayoutCheck {
 
  private:
   Config config_;
-  const std::string& backend_;
+  Backend backend_;
   const LayoutsOptions& options_;
   Arithmetic arithmetic_;
   Types types_;
@@ -241,8 +241,8 @@ LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const Layo
 
 }  // namespace
 
-std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world,
-                                        const LayoutsOptions& options, const std::function<void(const LayoutResult&)>& done) {
+std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, World* world, const LayoutsOptions& options,
+                                        const std::function<void(const LayoutResult&)>& done) {
   LayoutCheck check(config, backend, world, options);
   int ranks = world ? world->size() : 1, me = world ? world->rank() : 0;
   LayoutTrace one;

@@ -8,6 +8,7 @@
 
 #include "comm/ranks.h"
 #include "config/config.h"
+#include "kernels/backend.h"
 
 namespace ravine {
 
@@ -36,7 +37,7 @@ struct LayoutResult {
 // All ranks of the world call it (null: one process alone, which has little to compare); cases use the first ranks and the
 // others wait. The batch is eight micro batches, eight leaves. Results are those of rank 0, which gets `done` after each case.
 // Without data.train the tokens are random. Layouts that the model does not fit are left out.
-std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world,
-                                        const LayoutsOptions& options, const std::function<void(const LayoutResult&)>& done);
+std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, World* world, const LayoutsOptions& options,
+                                        const std::function<void(const LayoutResult&)>& done);
 
 }  // namespace ravine

@@ -139,7 +139,7 @@ ReplayInput read_replay_input(const std::string& path, int rank, int ranks) {
   return input;
 }
 
-std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Config& config, const std::string& backend,
+std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Config& config, Backend backend,
                                            const Ranks& ranks) {
   OptimizerOptions options = config.optimizer;
   if (!config.sources.contains("optimizer.clip_norm")) options.clip_norm = 0;

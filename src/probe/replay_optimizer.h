@@ -8,6 +8,7 @@
 #include "base/shape.h"
 #include "comm/ranks.h"
 #include "config/config.h"
+#include "kernels/backend.h"
 
 namespace ravine {
 
@@ -39,7 +40,6 @@ struct ReplayTensor {
 // last. On rank 0, others get nothing. In f32, or f64 if that is what is computed in. Ranks are data ranks: a rule gets the
 // mean of their gradients. No schedule.steps: its length is that of train.steps if given, else the number of steps in the file.
 // No clipping unless optimizer.clip_norm is given. A matrix whose name holds "embed" is a table.
-std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Config& config, const std::string& backend,
-                                           const Ranks& ranks);
+std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Config& config, Backend backend, const Ranks& ranks);
 
 }  // namespace ravine

@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string& backend, const CpuArithmetic& cpu) {
+Arithmetic choose_arithmetic(const PrecisionOptions& options, Backend backend, const CpuArithmetic& cpu) {
   Arithmetic out;
-  const bool own = backend == "cpu";
+  const bool own = backend == Backend::cpu;
   if (!options.compute) {
     const bool bf16 = own && cpu.bf16_faster && options.bf16_products != Bf16Products::widen;
     out.compute = bf16 ? DType::bf16 : DType::f32;
@@ -16,9 +16,7 @@ Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string&
   } else {
     out.compute = *options.compute;
   }
-  if (out.compute == DType::f64 && backend != "ref")
-    throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
-                    "add --backend ref");
+  check_computes(backend, out.compute);
   if (!own || options.bf16_products == Bf16Products::widen) return out;
   if (!options.bf16_products) {
     if (out.compute != DType::bf16) return out;

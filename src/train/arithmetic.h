@@ -5,6 +5,7 @@
 
 #include "comm/group.h"
 #include "config/config.h"
+#include "kernels/backend.h"
 #include "kernels/cpu_id.h"
 
 namespace ravine {
@@ -15,7 +16,7 @@ struct Arithmetic {
   std::string why;                              // of what auto chose; empty: nothing was left to choose
 };
 // A pure function of its arguments. A UserError for f64 on cpu, and for dot where `cpu` lacks the instruction.
-Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string& backend, const CpuArithmetic& cpu);
+Arithmetic choose_arithmetic(const PrecisionOptions& options, Backend backend, const CpuArithmetic& cpu);
 
 // What the CPUs of all ranks are good at, the same on every rank. All ranks call it.
 CpuArithmetic common_arithmetic(const Group& all);

@@ -53,7 +53,7 @@ bool layout_fits(const Config& c, int ranks, const Model& model) {
 
 }  // namespace
 
-Decision decide(Model& model, const Config& asked, const std::string& backend, int ranks, int64_t columns, int64_t have) {
+Decision decide(Model& model, const Config& asked, Backend backend, int ranks, int64_t columns, int64_t have) {
   Decision out;
   Config c = asked;
   c.train.micro_batch = 1;
@@ -86,7 +86,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
                   fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros)))
         return true;
     }
-    if (c.precision.compute != DType::f32 || backend != "cpu") return false;
+    if (c.precision.compute != DType::f32 || backend != Backend::cpu) return false;
     c.precision.compute = DType::bf16;
     return attempt("precision.compute=bf16", "activations halve; other rounding");
   };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "train/layout.h"
 #include "train/step.h"
 
@@ -26,8 +27,7 @@ struct Decision {
   const DecisionStep* choice() const;
   std::vector<std::string> settings() const;  // of the choice, where they differ from what was asked for at the beginning
 };
-Decision decide(Model& model, const Config& config, const std::string& backend, int ranks, int64_t columns,
-                int64_t bytes_per_rank);
+Decision decide(Model& model, const Config& config, Backend backend, int ranks, int64_t columns, int64_t bytes_per_rank);
 
 // A step of the ranks of the first, second and last stage, planned: bytes that the one that needs most needs, and what the one
 // that sends most sends. The program itself counts as it was at the first call.

@@ -72,7 +72,7 @@ DType export_type(const std::string& model_path) {
 
 // Works out precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had
 // them, else by the CPUs of all ranks. From here on the config holds what was chosen.
-RunChoices make_choices(OpenedRun& run, const std::optional<RunRecord>& was, const std::string& backend) {
+RunChoices make_choices(OpenedRun& run, const std::optional<RunRecord>& was, Backend backend) {
   Config& config = run.config;
   PrecisionOptions& p = config.precision;
   const PrecisionOptions given = p;
@@ -81,8 +81,9 @@ RunChoices make_choices(OpenedRun& run, const std::optional<RunRecord>& was, con
   const bool kept = p.compute != given.compute || p.bf16_products != given.bf16_products;
   const Arithmetic chosen = choose_arithmetic(p, backend, cpu);
   p.compute = chosen.compute;
-  if (chosen.compute == DType::bf16 && backend == "cpu") p.bf16_products = chosen.products;
+  if (chosen.compute == DType::bf16 && backend == Backend::cpu) p.bf16_products = chosen.products;
   RunChoices out;
+  out.backend = backend;
   out.types = Types::of(chosen.compute, p.gradients);
   if (kept || !chosen.why.empty())
     out.why = fmt::format("{}{}: {}", name(chosen.compute),
@@ -139,7 +140,7 @@ void refuse_without_memory(const OpenedRun& run) {
     what = fmt::format("the run needs {} of memory{}", text(m.total()),
                        run.ranks.size() > 1 ? fmt::format(" on rank {}", run.ranks.rank()) : "");
     bool fixed = !run.data.tokenizer;  // the length of fixed batches is not ours to choose
-    Variants variants(run.config, run.chosen.kernels.backend, run.chosen.types, *run.engine, !fixed);
+    Variants variants(run.config, run.chosen.backend, run.chosen.types, *run.engine, !fixed);
     for (const Variant& v : variants.that_fit(have - kSpare, 3))
       fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
     if (fix.empty()) {
@@ -157,8 +158,7 @@ void refuse_without_memory(const OpenedRun& run) {
 
 }  // namespace
 
-OpenedRun::OpenedRun(Config given, const std::string& backend, Log& to, World* job)
-    : config(std::move(given)), log(to), world(job) {
+OpenedRun::OpenedRun(Config given, Backend backend, Log& to, World* job) : config(std::move(given)), log(to), world(job) {
   const std::optional<RunRecord> was = look_at_folder(*this);
   open_model(*this, was);
   chosen = make_choices(*this, was, backend);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "comm/ranks.h"
 #include "config/config.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 #include "model/adapters.h"
 #include "train/disk_needs.h"
 #include "train/layout.h"
@@ -21,6 +21,7 @@ namespace ravine {
 // What the run computes with and what is written down of its options, once auto has chosen.
 struct RunChoices {
   Types types;
+  Backend backend = Backend::cpu;
   Kernels kernels;
   std::string why;  // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
   // Both without the layers of each stage that parallel.split came to.
@@ -35,7 +36,7 @@ struct OpenedRun {
   // written but, on several ranks, the folder with the tokens that the first makes for all. What is wrong with the bytes of a
   // checkpoint is not found here. world: the ranks of this job, which must outlive it; null: alone. All ranks make theirs at
   // the same time.
-  OpenedRun(Config config, const std::string& backend, Log& log, World* world);
+  OpenedRun(Config config, Backend backend, Log& log, World* world);
   OpenedRun(const OpenedRun&) = delete;
   OpenedRun& operator=(const OpenedRun&) = delete;
 

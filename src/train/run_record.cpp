@@ -116,7 +116,7 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
   return {};
 }
 
-void keep_choices(Config& config, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu) {
+void keep_choices(Config& config, const RunRecord& was, Backend backend, const CpuArithmetic& cpu) {
   PrecisionOptions& options = config.precision;
   auto keep = [&]<class E>(std::optional<E>& value, const char* key, std::initializer_list<E> known) {
     const auto it = was.options.find(key);
@@ -126,7 +126,7 @@ void keep_choices(Config& config, const RunRecord& was, const std::string& backe
   };
   keep(config.checkpoint.model_dtype, "checkpoint.model_dtype", {DType::f32, DType::bf16, DType::f16});
   keep(options.compute, "precision.compute", {DType::f32, DType::bf16, DType::f16, DType::f64});
-  if (options.compute != DType::bf16 || options.bf16_products || backend != "cpu") return;
+  if (options.compute != DType::bf16 || options.bf16_products || backend != Backend::cpu) return;
   keep(options.bf16_products, "precision.bf16_products", {Bf16Products::dot, Bf16Products::widen});
   if (options.bf16_products == Bf16Products::dot && !cpu.bf16_dot)
     throw UserError(fmt::format("{} was made with bf16 dot products", was.checkpoint), "precision.bf16_products",

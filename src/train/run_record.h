@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
+#include "kernels/backend.h"
 #include "kernels/cpu_id.h"
 #include "model/model.h"
 
@@ -45,7 +46,7 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
 
 // precision.compute, precision.bf16_products and checkpoint.model_dtype become what the checkpoint's run had where they say
 // auto. A UserError where `cpu` cannot (the cpu backend only).
-void keep_choices(Config& config, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu);
+void keep_choices(Config& config, const RunRecord& was, Backend backend, const CpuArithmetic& cpu);
 
 struct OptionChange {
   std::string name, was, now;

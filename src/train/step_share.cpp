@@ -17,7 +17,7 @@ double measure_step_share(const MachinePeaks& peaks) {
   Config config;
   config.train.micro_batch = config.train.global_batch = kRows;
   const Types types = Types::of(DType::f32);
-  const Kernels kernels = backend_kernels("cpu");
+  const Kernels kernels = backend_kernels(Backend::cpu);
   Rates rates;
   rates.flops_f32 = peaks.f32_product, rates.flops_bf16 = peaks.bf16_product, rates.bytes = peaks.copy_bytes,
   rates.step_share = 1;

@@ -15,7 +15,7 @@
 
 namespace ravine {
 
-Trainer::Trainer(Config config, const std::string& backend, Log& log, World* world)
+Trainer::Trainer(Config config, Backend backend, Log& log, World* world)
     : run_(std::move(config), backend, log, world), progress_(run_) {
   if (!run_.config.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config.probe.inject);
 }

@@ -22,7 +22,7 @@ class Trainer : public RunView {
  public:
   // Opens what the run is made of (train/opened_run.h says what is found wrong here). What is wrong with the bytes of a
   // checkpoint is found by run(), which takes the folder first.
-  Trainer(Config config, const std::string& backend, Log& log, World* world = nullptr);
+  Trainer(Config config, Backend backend, Log& log, World* world = nullptr);
 
   // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and
   // op, with train.find_nan) when the loss is no longer finite. Once.

@@ -25,7 +25,7 @@ std::string Variant::text() const {
   return fmt::format("{} ({}, {:.2f} x the time)", fmt::join(changes, " "), human_bytes(static_cast<double>(bytes)), time);
 }
 
-Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
+Variants::Variants(const Config& config, Backend backend, const Types& types, StepEngine& engine, bool shorten)
     : config_(config),
       backend_(backend),
       compute_(types.compute),
@@ -40,7 +40,7 @@ Variants::Variants(const Config& config, const std::string& backend, const Types
   for (const Recompute r : {Recompute::none, Recompute::cheap, Recompute::full})
     if (r == config.train.recompute || !recomputes_.empty()) recomputes_.push_back(r);
   computes_ = {compute_};
-  if (compute_ == DType::f32 && backend == "cpu") computes_.push_back(DType::bf16);
+  if (compute_ == DType::f32 && backend == Backend::cpu) computes_.push_back(DType::bf16);
   for (int64_t rows = shape_.rows; rows > 0; rows = micros_.back() / 2) {
     while (shape_.rows % rows != 0) --rows;  // more micro batches by a whole factor: pipelines and leaves go on to divide them
     micros_.push_back(rows);
@@ -128,7 +128,7 @@ std::vector<Variant> Variants::neighbours() {
   if (micros_.size() > 1) out.push_back(plan(config_.train.recompute, compute_, micros_[1], shape_.columns));
   if (global % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1)
     out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
-  if (backend_ == "cpu" && (compute_ == DType::f32 || compute_ == DType::bf16))
+  if (backend_ == Backend::cpu && (compute_ == DType::f32 || compute_ == DType::bf16))
     out.push_back(
         plan(config_.train.recompute, compute_ == DType::f32 ? DType::bf16 : DType::f32, shape_.rows, shape_.columns));
   return out;

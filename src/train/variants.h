@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "train/step.h"
 
 namespace ravine {
@@ -19,7 +20,7 @@ struct Variant {
 class Variants {
  public:
   // `engine` is the planned run. shorten: whether the length of the sequences is ours to choose (not with fixed batch files).
-  Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten);
+  Variants(const Config& config, Backend backend, const Types& types, StepEngine& engine, bool shorten);
 
   // The cheapest ways, fastest first, shorter sequences last, at most `count`, to need no more than `bytes`. None of them does
   // more than it must: a milder one of the same kind would not fit.
@@ -40,7 +41,7 @@ class Variants {
   }
 
   Config config_;
-  std::string backend_;
+  Backend backend_;
   DType compute_;
   Model& model_;
   StepShape shape_;

@@ -254,7 +254,7 @@ TEST(Generate, RecordedModels) {
     Json gen = read_json(folder + "/gen.json");
     Prompts prompts;
     for (const Json& p : gen.at("prompts")) prompts.push_back(p.at("prompt").get<std::vector<int32_t>>());
-    for (const char* backend : {"cpu", "ref"}) {
+    for (const Backend backend : {Backend::cpu, Backend::ref}) {
       Session s = open_session(folder, DType::f32, backend);
       GenerateOptions o;
       o.max_new_tokens = gen.at("max_new_tokens");
@@ -262,7 +262,7 @@ TEST(Generate, RecordedModels) {
       std::vector<Generated> got = generate(s, prompts, o);
       for (size_t i = 0; i < got.size(); ++i)
         EXPECT_EQ(got[i].ids, gen.at("prompts").at(i).at("greedy").get<std::vector<int32_t>>())
-            << folder << ", prompt " << i << ", " << backend;
+            << folder << ", prompt " << i << ", " << name(backend);
     }
   }
   EXPECT_GE(models, 4);

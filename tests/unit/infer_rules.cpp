@@ -381,7 +381,7 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
       {"num_key_value_heads", 2}, {"intermediate_size", 192}, {"vocab_size", 700},      {"max_position_embeddings", 64},
       {"initializer_range", 0.4}, {"attention_bias", true}};
   spill(dir / "config.json", config.dump());
-  Session s = open_random_session(dir / "config.json", DType::f32, "cpu");
+  Session s = open_random_session(dir / "config.json", DType::f32, Backend::cpu);
   SpeedOptions o;
   o.batch = 3, o.length = 10, o.steps = 4;
   int begun = 0;

@@ -60,7 +60,8 @@ TEST(OneBit, PaddingIsThatOfDeepSpeed) {
 }
 
 TEST(OneBit, TheMeanOfTwoCompressions) {
-  for (const auto& [type, backend] : {std::pair{DType::f64, "ref"}, {DType::f32, "ref"}, {DType::f32, "cpu"}})
+  for (const auto& [type, backend] :
+       {std::pair{DType::f64, Backend::ref}, {DType::f32, Backend::ref}, {DType::f32, Backend::cpu}})
     for (int ranks : {1, 2, 3, 4})
       for (int64_t count : {1, 17, 300}) {
         const Kernels kernels = backend_kernels(backend);

@@ -1,5 +1,5 @@
 // Pipeline schedules: every task once, no circle, the bubble and the memory that the papers give.
-#include "parallel/schedule.h"
+#include "parallel/schedule_picture.h"
 
 #include <gtest/gtest.h>
 

@@ -30,7 +30,7 @@ TEST(RunFolder, ARunThatCameWhileOneWaitedIsNotRunOver) {
   TinyRunFolder run;
   RunFolder waits(run.config);
   {
-    Trainer t(run.config, "cpu", run.log);
+    Trainer t(run.config, Backend::cpu, run.log);
     t.run();  // without checkpoints: a model is all that it leaves
   }
   EXPECT_NE(message_of<UserError>([&] { waits.hold(); }).find("holds a finished model"), std::string::npos);
@@ -103,7 +103,7 @@ TEST(RunFolder, AStopThatWasLeftIsDroppedOnceAndOneThatComesLaterCounts) {
 TEST(RunRecord, TheGlanceTakesWhatAResumeWouldTake) {
   TinyRunFolder run;
   run.config.checkpoint.every = 2;
-  Trainer(run.config, "cpu", run.log).run();
+  Trainer(run.config, Backend::cpu, run.log).run();
   const std::string folder = run.config.train.output + "/checkpoints";
   ASSERT_EQ(glance_at_checkpoint(folder, "auto")->checkpoint, "step_000004");
   fs::remove(folder + "/latest");

@@ -46,7 +46,7 @@ TEST(Arithmetic, FollowsTheKindOfCpu) {
   for (const CpuArithmetic& c : {of("", 0, 0, true), of("AuthenticAMD", 27, 0, true), of("HygonGenuine", 25, 17, true),
                                  of("GenuineIntel", 19, 1, true)}) {
     EXPECT_TRUE(c.bf16_dot && !c.bf16_faster && c.products == Bf16Products::widen) << c.why;
-    EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), "cpu", c).products, Bf16Products::dot);
+    EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, c).products, Bf16Products::dot);
   }
   for (const CpuArithmetic& c : {kZen4, kZen3, kXeon, of("", 0, 0, true)}) EXPECT_FALSE(c.why.empty());
 }
@@ -55,12 +55,12 @@ TEST(Arithmetic, ThisCpuIsTheSameEveryTime) {
   const CpuId first = cpu_id();
   EXPECT_EQ(first.vendor.size(), 12u);
   EXPECT_GT(first.family, 0);
-  const Arithmetic chosen = choose_arithmetic(asked(std::nullopt), "cpu", cpu_arithmetic(cpu_id()));
+  const Arithmetic chosen = choose_arithmetic(asked(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
   for (int i = 0; i < 200; ++i) {
     const CpuId again = cpu_id();
     ASSERT_TRUE(again.vendor == first.vendor && again.family == first.family && again.model == first.model &&
                 again.bf16_dot == first.bf16_dot);
-    const Arithmetic a = choose_arithmetic(asked(std::nullopt), "cpu", cpu_arithmetic(cpu_id()));
+    const Arithmetic a = choose_arithmetic(asked(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
     ASSERT_TRUE(a.compute == chosen.compute && a.products == chosen.products);
   }
 }
@@ -69,22 +69,28 @@ TEST(Arithmetic, OptionsDecideAndAutoFollows) {
   auto is = [](const Arithmetic& a, DType compute, Bf16Products products) {
     return a.compute == compute && a.products == products;
   };
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), "cpu", kZen4), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), "cpu", kXeon), DType::f32, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), "ref", kZen4), DType::f32, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt, Bf16Products::widen), "cpu", kZen4), DType::f32, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), "cpu", kZen4), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), "cpu", kXeon), DType::bf16, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16, Bf16Products::widen), "cpu", kZen4), DType::bf16, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), "cpu", kXeon), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::f32), "cpu", kZen4), DType::f32, Bf16Products::widen))
+  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::cpu, kXeon), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::ref, kZen4), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(
+      is(choose_arithmetic(asked(std::nullopt, Bf16Products::widen), Backend::cpu, kZen4), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), Backend::cpu, kXeon), DType::bf16, Bf16Products::widen));
+  EXPECT_TRUE(
+      is(choose_arithmetic(asked(DType::bf16, Bf16Products::widen), Backend::cpu, kZen4), DType::bf16, Bf16Products::widen));
+  EXPECT_TRUE(
+      is(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kXeon), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(asked(DType::f32), Backend::cpu, kZen4), DType::f32, Bf16Products::widen))
       << "auto is no choice in f32";
-  EXPECT_NE(
-      error_of([] { choose_arithmetic(asked(DType::bf16, Bf16Products::dot), "cpu", kZen3); }).find("no bf16 dot product"),
-      std::string::npos);
-  EXPECT_NE(error_of([] { choose_arithmetic(asked(DType::f64), "cpu", kZen4); }).find("--backend ref"), std::string::npos);
-  EXPECT_EQ(choose_arithmetic(asked(std::nullopt), "cpu", kZen4).why, kZen4.why);
-  EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), "cpu", kZen4).why, "") << "nothing was left to choose";
+  EXPECT_NE(error_of([] {
+              choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kZen3);
+            }).find("no bf16 dot product"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { choose_arithmetic(asked(DType::f64), Backend::cpu, kZen4); }).find("--backend ref"),
+            std::string::npos);
+  EXPECT_EQ(choose_arithmetic(asked(std::nullopt), Backend::cpu, kZen4).why, kZen4.why);
+  EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kZen4).why, "")
+      << "nothing was left to choose";
 }
 
 RunRecord made_with(std::optional<DType> compute, std::optional<Bf16Products> products) {
@@ -94,7 +100,7 @@ RunRecord made_with(std::optional<DType> compute, std::optional<Bf16Products> pr
 }
 
 TEST(Resume, KeepsWhatAutoHadChosen) {
-  auto kept = [](PrecisionOptions p, const RunRecord& was, const CpuArithmetic& cpu, const std::string& backend = "cpu") {
+  auto kept = [](PrecisionOptions p, const RunRecord& was, const CpuArithmetic& cpu, Backend backend = Backend::cpu) {
     Config c;
     c.precision = p;
     keep_choices(c, was, backend, cpu);
@@ -110,7 +116,7 @@ TEST(Resume, KeepsWhatAutoHadChosen) {
       << refused;
   EXPECT_NE(refused.find("set precision.bf16_products=widen"), std::string::npos) << refused;
   EXPECT_EQ(kept(asked(DType::bf16, Bf16Products::widen), made_with(DType::bf16, Bf16Products::dot), kZen3), "bf16 widen");
-  EXPECT_EQ(kept(asked(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kZen3, "ref"), "bf16 auto");
+  EXPECT_EQ(kept(asked(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kZen3, Backend::ref), "bf16 auto");
   // Older checkpoints say it by their instructions; some say nothing.
   EXPECT_EQ(kept(asked(std::nullopt),
                  run_record("s", 1, Json{{"compute", "bf16"}}, "avx512 with bf16 dot products", "manifest"), kXeon),

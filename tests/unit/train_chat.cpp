@@ -38,7 +38,7 @@ std::shared_ptr<ChatStore> store() {
 }
 
 struct Trial {
-  Trial(bool pack, int64_t micro_batch, const std::string& backend, DType type)
+  Trial(bool pack, int64_t micro_batch, Backend backend, DType type)
       : model(make_model(config(), "test")), types(Types::of(type)) {
     std::vector<MixedStream> streams;
     streams.push_back({"chats", 1, std::make_unique<ChatSamples>(store(), ChatLayout{kColumns, pack, 0})});
@@ -94,7 +94,7 @@ struct Ends {
   StepResult step;
   std::vector<double> weights;
   Ends(bool pack, int64_t micro_batch, bool alone, DType type)
-      : trial(pack, micro_batch, type == DType::f64 ? "ref" : "cpu", type),
+      : trial(pack, micro_batch, type == DType::f64 ? Backend::ref : Backend::cpu, type),
         step(trial.step(alone)),
         weights(weights_of(trial)) {}
 };

@@ -61,7 +61,7 @@ int64_t tensor_bytes(const std::string& folder) {
 
 TEST(SavedBytes, AreThoseOfTheFiles) {
   TinyRunFolder base;
-  Trainer(base.config, "cpu", base.log).run();
+  Trainer(base.config, Backend::cpu, base.log).run();
   struct Case {
     const char* what;
     std::vector<Setting> settings;
@@ -96,10 +96,10 @@ TEST(SavedBytes, AreThoseOfTheFiles) {
     if (!k.new_weights) c.model.config.clear(), c.model.path = base.folder / "run/model";
     SavedBytes said;
     {
-      const OpenedRun run(c, "cpu", tiny.log, nullptr);
+      const OpenedRun run(c, Backend::cpu, tiny.log, nullptr);
       said = run.bytes;
     }
-    Trainer(c, "cpu", tiny.log).run();
+    Trainer(c, Backend::cpu, tiny.log).run();
     EXPECT_EQ(said.model, tensor_bytes(run_path(c, exported_name(c)))) << k.what;
     EXPECT_EQ(said.checkpoint, tensor_bytes(run_path(c, "checkpoints/step_000004"))) << k.what;
     EXPECT_GT(said.model, 0) << k.what;

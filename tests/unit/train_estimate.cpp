@@ -194,7 +194,7 @@ TEST_F(Estimate, BlocksCostTheirProducts) {
   const double tokens = 2 * kColumns;
   config.train.micro_batch = 2;
   auto costs_of = [&](const Types& types) {
-    return block_costs(*model, config, types, backend_kernels("cpu"), kColumns, slow);
+    return block_costs(*model, config, types, backend_kernels(Backend::cpu), kColumns, slow);
   };
   const BlockCosts c = costs_of(Types::of(DType::f32));
   ASSERT_EQ(c.forward.size(), static_cast<size_t>(kLayers + 2));
@@ -227,7 +227,7 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
   std::unique_ptr<Model> model = make_model(shape(), "test");
   Config config;
   config.train.global_batch = 12;
-  const Decision none = decide(*model, config, "cpu", 2, kColumns, 1);
+  const Decision none = decide(*model, config, Backend::cpu, 2, kColumns, 1);
   EXPECT_TRUE(none.settings().empty());
   std::vector<std::string> whys;
   for (const DecisionStep& s : none.steps) whys.push_back(s.setting + ": " + s.why);
@@ -238,15 +238,15 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
                                       "parallel.zero=2: gradients too; 7 x the parameters are sent per step instead of 2 x",
                                       "parallel.zero=3: weights too, gathered around each layer; 18 x the parameters are sent",
                                       "precision.compute=bf16: activations halve; other rounding"}));
-  const Decision all = decide(*model, config, "cpu", 2, kColumns, int64_t{1} << 50);
+  const Decision all = decide(*model, config, Backend::cpu, 2, kColumns, int64_t{1} << 50);
   EXPECT_EQ(all.settings(),
             (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2",
                                       fmt::format("precision.compute={}", name_or(config.precision.compute, kAuto))}))
       << "of 12 sequences on 2 ranks: 2 at a time, 4 do not divide";
-  EXPECT_EQ(decide(*model, config, "cpu", 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4)
+  EXPECT_EQ(decide(*model, config, Backend::cpu, 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4)
       << "8 do not divide 12";
   std::vector<std::string> alone;
-  for (const DecisionStep& s : decide(*model, config, "ref", 1, kColumns, 1).steps) alone.push_back(s.setting);
+  for (const DecisionStep& s : decide(*model, config, Backend::ref, 1, kColumns, 1).steps) alone.push_back(s.setting);
   EXPECT_EQ(alone, (std::vector<std::string>{"train.micro_batch=1", "train.recompute=full"}))
       << "one rank divides nothing, and ref has no faster type";
 }
@@ -254,7 +254,7 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
 // Beside the plan as it is: each way to recompute, fewer and more rows where they divide, the other type.
 TEST(Neighbours, AreThoseThatTheRunCouldTake) {
   std::unique_ptr<Model> model = make_model(shape(), "test");
-  auto neighbours = [&](Recompute recompute, DType compute, int64_t rows, int64_t micros, const std::string& backend = "cpu") {
+  auto neighbours = [&](Recompute recompute, DType compute, int64_t rows, int64_t micros, Backend backend = Backend::cpu) {
     Config c;
     c.train.recompute = recompute, c.precision.compute = compute, c.train.micro_batch = rows,
     c.train.global_batch = rows * micros;
@@ -272,7 +272,7 @@ TEST(Neighbours, AreThoseThatTheRunCouldTake) {
   EXPECT_EQ(neighbours(Recompute::full, DType::bf16, 9, 3),
             (Texts{"", "train.recompute=none", "train.recompute=cheap", "train.micro_batch=3", "precision.compute=f32"}))
       << "4 do not divide 9, 18 not 27";
-  EXPECT_EQ(neighbours(Recompute::none, DType::f32, 1, 2, "ref"),
+  EXPECT_EQ(neighbours(Recompute::none, DType::f32, 1, 2, Backend::ref),
             (Texts{"", "train.recompute=cheap", "train.recompute=full", "train.micro_batch=2"}));
 }
 

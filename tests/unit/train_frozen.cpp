@@ -29,8 +29,9 @@ struct Engine {
     for (Param& p : model->params().params()) p.trainable = !frozen(p);
     config.parallel.zero = zero;
     config.parallel.zero_threshold = 1;
-    engine = std::make_unique<StepEngine>(*model, config, Types::of(compute), backend_kernels("cpu", Bf16Products::widen),
-                                          StepShape{.rows = 1, .columns = kWidth}, nullptr, &ranks);
+    engine =
+        std::make_unique<StepEngine>(*model, config, Types::of(compute), backend_kernels(Backend::cpu, Bf16Products::widen),
+                                     StepShape{.rows = 1, .columns = kWidth}, nullptr, &ranks);
   }
   Config config;
   std::unique_ptr<Model> model;

@@ -15,7 +15,7 @@ TEST(Trainer, CallsHooksInOrder) {
   run.config.checkpoint.every = 3;
   run.config.checkpoint.keep = 0;
   run.config.optimizer.lr = 0.01;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.run();
   std::vector<Json> rows = run.metrics();
   ASSERT_EQ(rows.size(), 4u);
@@ -43,7 +43,7 @@ TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
   run.config.train.micro_batch = 2;
   run.config.optimizer.lr = 0.05;
   run.config.train.dropout = 0.2;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.run();
   ExactSum sum;
   int64_t count = 0;
@@ -78,7 +78,7 @@ TEST(Trainer, ASkippedStepTeachesNothingAndTheRateWaits) {
   run.config.schedule.steps = 10;
   run.config.data.skip_steps = {2};
   run.config.train.valid_every = 0;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.run();
   std::vector<Json> rows = run.metrics();
   ASSERT_EQ(rows.size(), 4u);
@@ -97,21 +97,21 @@ TEST(Trainer, ValidationTakesAsManyMicroBatchesAsItIsTold) {
   run.config.train.micro_batch = 2;
   run.config.train.valid_batches = 1;
   run.config.optimizer.lr = 0.05;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.run();
   const double two = t.validate()->loss;
   TinyRunFolder all;
   all.save("valid.safetensors", 2, 2);  // the same two rows, and no other
   all.config.train.micro_batch = 2;
   all.config.optimizer.lr = 0.05;
-  Trainer u(all.config, "cpu", all.log);
+  Trainer u(all.config, Backend::cpu, all.log);
   u.run();
   EXPECT_EQ(two, u.validate()->loss);
 }
 
 TEST(Trainer, WithZeroWeightsEveryTokenIsAsLikelyAsAnyOther) {
   TinyRunFolder run;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.engine().allocate();
   EXPECT_NEAR(t.validate()->loss, std::log(static_cast<double>(kVocabulary)), 8 * epsilon(DType::f32))
       << "only labels that count do";
@@ -120,7 +120,7 @@ TEST(Trainer, WithZeroWeightsEveryTokenIsAsLikelyAsAnyOther) {
 TEST(Trainer, WithoutValidationDataThereIsNoLoss) {
   TinyRunFolder run;
   run.config.data.valid.clear();
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   EXPECT_FALSE(t.validate().has_value());
 }
 
@@ -141,7 +141,7 @@ class Neighbours : public World {
 // "this process has 12.5 GiB at most" of the refusal of a run that fits nowhere.
 double allowed(TinyRunFolder& run, int ranks_of_host) {
   Neighbours world(ranks_of_host);
-  std::string text = message_of<UserError>([&] { Trainer t(run.config, "cpu", run.log, &world); });
+  std::string text = message_of<UserError>([&] { Trainer t(run.config, Backend::cpu, run.log, &world); });
   std::smatch m;
   if (!std::regex_search(text, m, std::regex(R"(this process has ([0-9.]+) ([KMGT]?i?B))"))) {
     ADD_FAILURE() << text;

@@ -102,7 +102,7 @@ TEST(State, ComesBackUnderItsNames) {
   TinyRunFolder run;
   run.config.checkpoint.every = 4;
   run.config.optimizer.lr = 0.05;
-  Trainer t(run.config, "cpu", run.log);
+  Trainer t(run.config, Backend::cpu, run.log);
   t.run();
   const CheckpointReader saved(run.config.train.output + "/checkpoints/step_000004", true);
   size_t weights = 0, m = 0, v = 0;
@@ -115,7 +115,7 @@ TEST(State, ComesBackUnderItsNames) {
             std::string::npos);
   TinyRunFolder other;
   other.config.train.seed = 99;
-  Trainer u(other.config, "cpu", other.log);
+  Trainer u(other.config, Backend::cpu, other.log);
   u.engine().allocate();
   restore(u.engine(), saved);
   EXPECT_EQ(u.engine().optimizer().steps(), 4);

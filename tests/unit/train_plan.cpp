@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 const std::string kConfigs = RAVINE_SOURCE_DIR "/configs/";
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-Kernels cpu() { return backend_kernels("cpu", Bf16Products::widen); }
+Kernels cpu() { return backend_kernels(Backend::cpu, Bf16Products::widen); }
 
 Rates usual(int local = 1) {
   Rates r;
@@ -139,7 +139,7 @@ struct Small : testing::Test {
     c.model.config = kConfigs + "llama-demo.json";
     model = open_run_model(c);
   }
-  Decision decided(int64_t bytes, int ranks = 4) { return decide(*model, c, "cpu", ranks, 128, bytes); }
+  Decision decided(int64_t bytes, int ranks = 4) { return decide(*model, c, Backend::cpu, ranks, 128, bytes); }
 };
 
 TEST_F(Small, DecisionsTakeTheCheapestThatFits) {

@@ -138,7 +138,7 @@ TEST(Resume, TheTypeOfTheExportedModelIsKept) {
   const RunRecord r = run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here");
   auto kept = [](Config c, const RunRecord& record) {
     c.precision.compute = DType::f32;
-    keep_choices(c, record, "cpu", {});
+    keep_choices(c, record, Backend::cpu, {});
     return c.checkpoint.model_dtype;
   };
   Config now;

@@ -16,7 +16,7 @@ std::string run_once(TinyRunFolder& run) {
   const std::string log = run.config.train.output + "/log.txt";
   std::error_code none;
   fs::remove(log, none);
-  Trainer(run.config, "cpu", run.log).run();
+  Trainer(run.config, Backend::cpu, run.log).run();
   return slurp(log);
 }
 

@@ -113,7 +113,7 @@ TEST(LocalNorms, AreOfEachParameterAndTheEmbeddingIsThatOfWords) {
   config.health.embedding_norm = 1e9;
   config.train.global_batch = 2, config.train.micro_batch = 2;
   config.optimizer.clip_norm = 0;
-  StepEngine engine(*model, config, Types::of(DType::f64), backend_kernels("ref"), {.rows = 2, .columns = kWidth});
+  StepEngine engine(*model, config, Types::of(DType::f64), backend_kernels(Backend::ref), {.rows = 2, .columns = kWidth});
   engine.allocate();
   initialise(model->params(), engine.store(), 1);
   EXPECT_EQ(gather_local_norms(engine, "*").size(),

@@ -21,7 +21,7 @@ struct Engine {
     config.train.loss_average = average;
     config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = config.optimizer.weight_decay = config.optimizer.clip_norm = 0;
-    engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels("ref"),
+    engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels(Backend::ref),
                                           StepShape{2, kWidth, micro_batches, true});
     engine->allocate();
     begin_weights(*engine, config);

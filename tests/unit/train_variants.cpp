@@ -23,9 +23,9 @@ struct Planned {
   Planned() : model(make_model(shape_of_model(4), "test")) {
     config.train.recompute = Recompute::none;
     config.train.global_batch = 16;
-    engine = std::make_unique<StepEngine>(*model, config, types, backend_kernels("cpu"), StepShape{8, 256, 2, false});
+    engine = std::make_unique<StepEngine>(*model, config, types, backend_kernels(Backend::cpu), StepShape{8, 256, 2, false});
   }
-  Variants variants(bool shorten) { return Variants(config, "cpu", types, *engine, shorten); }
+  Variants variants(bool shorten) { return Variants(config, Backend::cpu, types, *engine, shorten); }
   // The plan of a run with these settings, made anew.
   int64_t plan(const Variant& v) {
     Config c = config;
@@ -45,7 +45,7 @@ struct Planned {
         ADD_FAILURE() << change;
     }
     EXPECT_EQ(shape.rows * shape.micro_batches, 16) << v.text() << ": another global batch";
-    return StepEngine(*model, c, t, backend_kernels("cpu"), shape).memory().total();
+    return StepEngine(*model, c, t, backend_kernels(Backend::cpu), shape).memory().total();
   }
   Config config;
   Types types = Types::of(DType::f32);
@@ -122,7 +122,7 @@ TEST(Variants, AValidationIsNoWorkOfAStep) {
   Planned p;
   auto seconds = [&](bool validation) {
     WorkCount work;
-    StepEngine engine(*p.model, p.config, p.types, backend_kernels("cpu"),
+    StepEngine engine(*p.model, p.config, p.types, backend_kernels(Backend::cpu),
                       {.rows = 8, .columns = 256, .micro_batches = 2, .validation = validation}, &work);
     return work.seconds(1e9, 1e9, 2);
   };

@@ -206,7 +206,6 @@ class MpiWorld final : public World {
     all_ = std::make_unique<MpiGroup>(MPI_COMM_WORLD, "world", waits_);
     host_ = host_name();
     std::vector<std::string> hosts = gather_texts(*all_, host_);
-    local_rank_ = static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank(), host_));
     local_size_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_));
   }
   ~MpiWorld() override {
