@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/log.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/copy_file.h"
@@ -122,7 +123,7 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
 
 void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, WeightSource& store) {
   const auto shards = split_shards(model, options.dtype, options.shard_bytes);
-  int64_t total = 0;
+  int64_t total = 0, beyond = 0;
   std::map<std::string, std::string> places;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file =
@@ -133,8 +134,11 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
       places[e.name()] = file;
       total += e.bytes;
     }
-    write_tensors(folder + "/" + file, tensors, options.dtype, store);
+    beyond += write_tensors(folder + "/" + file, tensors, options.dtype, store);
   }
+  if (beyond > 0)
+    say(fmt::format("warning: {}: {} beyond f16 (65504), infinite in the file: export as bf16 or f32 (checkpoint.model_dtype)",
+                    options.dir, beyond == 1 ? "1 weight is" : fmt::format("{} weights are", beyond)));
   if (shards.size() == 1) return;
   Json index;
   index["metadata"] = {{"total_parameters", total / size_of(options.dtype)}, {"total_size", total}};

@@ -1,6 +1,8 @@
 #include "io/write_tensors.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "base/parallel.h"
 #include "files/convert.h"
@@ -13,8 +15,18 @@ namespace {
 constexpr int64_t kPiece = int64_t{4} << 20;  // elements converted at a time
 constexpr int64_t kChunk = int64_t{64} << 10;
 
-void write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype, WeightSource& store,
-                  std::vector<std::byte>& scratch) {
+int64_t infinities(const std::byte* halves, int64_t count) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, halves + 2 * i, 2);
+    n += (bits & 0x7fff) == 0x7c00;
+  }
+  return n;
+}
+
+int64_t write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype, WeightSource& store,
+                     std::vector<std::byte>& scratch) {
   Lease lease(store, *t.params[0]->unit);
   std::vector<TensorView> of;
   for (const Param* p : t.params) {
@@ -24,8 +36,9 @@ void write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype, W
   }
   if (of.size() == 1 && of[0].dtype == dtype && !t.transposed && !t.of_stack()) {
     writer.write(t.name, {static_cast<const std::byte*>(of[0].data), static_cast<size_t>(t.shape.count() * size_of(dtype))});
-    return;
+    return 0;
   }
+  std::atomic<int64_t> beyond = 0;
   for (const FileRange& large : file_ranges(t, kPiece)) {
     scratch.resize(static_cast<size_t>(large.count * size_of(dtype)));
     FileTensor part;  // only its shape is asked for the cuts
@@ -33,21 +46,26 @@ void write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype, W
     const std::vector<FileRange> small = file_ranges(part, kChunk);
     parallel_for(static_cast<int64_t>(small.size()), [&](int64_t i) {
       const FileRange& r = small[static_cast<size_t>(i)];
-      gather(t, {large.begin + r.begin, r.count}, dtype, scratch.data() + r.begin * size_of(dtype), of);
+      std::byte* to = scratch.data() + r.begin * size_of(dtype);
+      gather(t, {large.begin + r.begin, r.count}, dtype, to, of);
+      if (dtype == DType::f16) beyond += infinities(to, r.count);
     });
     writer.write(t.name, scratch);
   }
+  return beyond;
 }
 
 }  // namespace
 
-void write_tensors(const std::string& path, std::vector<const FileTensor*> tensors, DType dtype, WeightSource& store) {
+int64_t write_tensors(const std::string& path, std::vector<const FileTensor*> tensors, DType dtype, WeightSource& store) {
   std::sort(tensors.begin(), tensors.end(), [](const FileTensor* a, const FileTensor* b) { return a->name < b->name; });
   SafetensorsWriter writer(path, {{{"format", "pt"}}});
   for (const FileTensor* t : tensors) writer.declare(t->name, dtype, t->shape);
   std::vector<std::byte> scratch;
-  for (const FileTensor* t : tensors) write_tensor(writer, *t, dtype, store, scratch);
+  int64_t beyond = 0;
+  for (const FileTensor* t : tensors) beyond += write_tensor(writer, *t, dtype, store, scratch);
   writer.commit();
+  return beyond;
 }
 
 }  // namespace ravine

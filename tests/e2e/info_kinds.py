@@ -174,6 +174,12 @@ def test_type_of_exports(folder):
                                       (3, "bf16", {"checkpoint.model_dtype": "bf16"}, "BF16")):
         r.run("train", f"model.path={folder / f'source-{wanted}'}", *r.settings({**asked, **given, "train.steps": steps}))
         r.check({t[0] for t in r.load_tensors(folder / "asked" / "model").values()} == {key}, f"step {steps}: what was asked for holds until something else is")
+    wide = folder / "source-f32" / "model.safetensors"
+    header, body = r.load_raw(wide)
+    at = header["model.embed_tokens.weight"]["data_offsets"][0]
+    r.save_raw(wide, header, body[:at] + struct.pack("<f", 1e5) + body[at + 4:])
+    said = r.run("train", f"model.path={wide.parent}", *r.settings({**asked, "train.output": str(folder / "wide"), "train.steps": 1, "checkpoint.model_dtype": "f16"})).stderr
+    r.check("1 weight is beyond f16 (65504), infinite in the file: export as bf16 or f32 (checkpoint.model_dtype)" in said, said)
 
 
 if __name__ == "__main__":
