@@ -78,13 +78,14 @@ void warn_of_places(Log& log, const std::string& model, const std::string& adapt
 
 struct MergeLoraFlags {
   ConvertOptions options;
+  std::vector<std::string> adapters;
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
     ConvertOptions& o = options;
     v("model", o.input, "base model, a Hugging Face folder; of a run that trained an adapter its base",
       required() & metavar("DIR") & reads_folder());
-    v("adapter", o.adapter, "LoRA adapter of PEFT, or OUTPUT/adapter of a run", required() & metavar("DIR") & reads_folder());
+    v("adapter", adapters, "LoRA adapter of PEFT, or OUTPUT/adapter of a run", required() & metavar("DIR") & reads_folder());
     v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
@@ -96,6 +97,10 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   ConvertOptions& o = flags.options;
   o.to = ConvertTarget::hf, o.from = WeightLayout::hf;
   o.missing_tokenizer_files = missing_tokenizer_files;
+  if (flags.adapters.size() > 1)
+    throw UserError(fmt::format("{} adapters", flags.adapters.size()), "--adapter", "one is merged at a time",
+                    fmt::format("merge {} first, and the next into the model that this writes", shell_word(flags.adapters[0])));
+  o.adapter = flags.adapters.at(0);
   const auto [model, adapter] = model_and_adapter_meant_by(o.input, o.adapter);
   o.input = model, o.adapter = adapter;
   check_model_folder(o.input, "--model");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <unordered_set>
 
 #include "apps/commands.h"
 #include "apps/init_data.h"
@@ -32,6 +33,7 @@
 #include "text/tokenizers/open_tokenizer.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "text/training/trainer.h"
+#include "text/unicode/utf8.h"
 #include "train/open.h"
 #include "train/vocabulary.h"
 
@@ -136,6 +138,19 @@ struct BaseModel {
   int64_t positions = INT64_MAX;
   std::string chat_template = "chatml";
 };
+
+// Pieces for a small model: each character needs one, beside bytes and special ones, and half a thousand are for words.
+int64_t vocabulary_for(TrainingText& text) {
+  constexpr int64_t kLeast = 1024, kBytes = 256, kWords = 512;
+  std::unordered_set<char32_t> characters;
+  for (std::string document; text.next(document);)
+    for (std::string_view rest = document; !rest.empty();) {
+      const int length = utf8_head(rest);
+      if (length > 1) characters.insert(utf8_value(rest, length));
+      rest.remove_prefix(static_cast<size_t>(std::max(length, 1)));
+    }
+  return std::max(kLeast, kBytes + kWords + static_cast<int64_t>(characters.size()));
+}
 
 // A model folder with the initial weights of a run.
 void save_new_model(const Json& shape, const std::string& tokenizer, const std::string& dir) {
@@ -289,7 +304,8 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       training.add_dummy_prefix = false;  // what stands behind a token of the template gets no blank that nobody wrote
     }
     training.output = (building / "tokenizer").string();
-    training.vocabulary = 1024;
+    SourceTexts counted_text({learned}, flags.text_key);
+    training.vocabulary = vocabulary_for(counted_text);
     SourceTexts text({learned}, flags.text_key);
     const TrainedTokenizer tokenizer = train_tokenizer(training, text);
     if (std::error_code error; chats) fs::remove(learned, error);

@@ -78,6 +78,11 @@ void check_init_data(const std::string& data, const InitRequest& request) {
     Record first;
     if (ChatRecords(files[0]).next(first)) refuse_chat_slip(first.json(), first.where());
   }
+  if (sft && kind != SourceKind::text)
+    if (Record first; ChatRecords(files[0]).next(first))
+      if (const Json record = first.json(); record.contains("chosen") && record.contains("rejected"))
+        throw UserError("pairs of answers, not conversations", first.where(), request.kind + " takes conversations",
+                        "write " + again("dpo"));
   if (!chats && !sft) {  // a wrong key is said before anything is made
     std::string text;
     open_documents(files[0], request.text_key, "--text-key")->next(text);

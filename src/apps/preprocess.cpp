@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "data/handlers/all_handlers.h"
 #include "data/instruct/conversation.h"
@@ -91,6 +92,10 @@ int run_preprocess(PreprocessFlags& f, Config&) {
     h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
   PreprocessOptions o = f.options;
+  if (o.output_prefix.ends_with('/'))
+    throw UserError(fmt::format("--output-prefix is '{}'", o.output_prefix), "preprocess",
+                    "files are named PREFIX_KEY_document, so behind the folder stands the beginning of a name",
+                    fmt::format("write --output-prefix {}", shell_word(o.output_prefix + "text")));
   std::vector<std::string> outputs{o.output_prefix + ".preprocess"};
   for (const auto& list : handler->lists())
     for (const char* end : {".bin", ".idx"})
@@ -113,7 +118,8 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   Log& log = bar.log();
   if (r.resumed_at > 0) log.line("went on behind {} that an earlier run had done", counted(r.resumed_at, "record"));
   if (r.repaired > 0)
-    log.warn("{} had bad UTF-8, replaced by U+FFFD (first: {})", counted(r.repaired, "record"), r.first_repaired);
+    log.warn("{} of {} had bad UTF-8, replaced by U+FFFD (first: {}); --strict names how to convert the file", r.repaired,
+             counted(r.records, "record"), r.first_repaired);
   for (const auto& [why, count] : r.left_out)
     log.warn("left out: {} {} (first: {})", counted(count, "time"), why, r.first[why]);
   log.line("{} of {} in {}", counted(r.records, "record"), counted(r.files, "file"), human_time(bar.elapsed()));
@@ -125,6 +131,9 @@ int run_preprocess(PreprocessFlags& f, Config&) {
     fmt::print("{}: {}, {}, {} ({})\n", escaped(prefix), counted(file.documents(), "document"),
                counted(file.sequences(), "sequence"), counted(file.tokens(), "token"), name(file.type()));
   }
+  if (r.tokens == 0)
+    log.warn("no token was written, and training refuses such files: check --input{}, then run it again with --restart",
+             r.left_out.empty() ? "" : " and what was left out");
   return 0;
 }
 

@@ -216,6 +216,7 @@ class Words {
     if (const std::string several = sources_meant(behind); fix.empty() && !several.empty())
       if (fix = other_name_advice(name, there, several, takes_value); !fix.starts_with("here it is data.")) fix.clear();
     if (fix.empty()) fix = other_name_advice(name, there, value, takes_value);
+    if (fix.empty() && !name.starts_with("--") && is_name("--" + key)) fix = fmt::format("did you mean '--{}'?", key);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
         fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));

@@ -191,8 +191,9 @@ class Opening {
 
   void indexed(const Files& g) {
     if (held_out_ > 0)
-      throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole",
-                      "name a validation prefix in data.valid, or use data.order=megatron with data.split");
+      throw UserError(
+          "nothing to hold out", "data.valid_fraction", "token files are taken whole",
+          "set data.valid_fraction=0; then data.valid may name a validation prefix, or data.order=megatron cut them by data.split");
     PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
     add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
   }
@@ -424,7 +425,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   double held_out = valid.empty() ? o.valid_fraction : 0;
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
-                    "name validation files in data.valid");
+                    "set data.valid_fraction=0; then data.valid may name validation files");
   note_idle_options(o, train, valid, d);
   if (fixed)
     d.train = open_fixed(train, "data.train", o, vocabulary);

@@ -364,8 +364,12 @@ class Job {
         if (o_.strict)
           throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)),
                           "with --strict nothing is repaired", encoding_advice(r.body, *r.file));
-        r.body = lossy_utf8(r.body);
         b.repaired.push_back(i);
+        if (constexpr size_t kFew = 64; b.repaired.size() >= kFew && b.repaired.size() == i + 1)
+          throw UserError("text is not UTF-8", r.where(),
+                          fmt::format("neither are the {} records before it, and U+FFFD in place of words teaches nothing", i),
+                          encoding_advice(r.body, *r.file));
+        r.body = lossy_utf8(r.body);
       }
       h.lists.resize(lists_.size());
       for (TokenDocument& d : h.lists) d.ids.clear(), d.lengths.clear();

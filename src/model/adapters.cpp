@@ -92,6 +92,7 @@ struct Module {
   bool table = false;                                     // the embedding
   bool head = false;                                      // the output product
   bool copy = false;                                      // it has the weights of another
+  bool expert = false;                                    // one of a stack
   bool takes() const { return linear || table || head; }  // an adapter
 };
 
@@ -102,17 +103,31 @@ std::vector<Module> modules_of(const Model& model) {
       for (const Param* p : t.params)
         out.push_back({module_of(p->name), module_of(t.name),
                        p->use == Use::matrix && p->shape.rank() == 2 && layer_of(p->name) >= 0, p->name == kEmbedding,
-                       p->name == kHead && p->use == Use::matrix});
+                       p->name == kHead && p->use == Use::matrix, false, p->shape.rank() == 3});
   if (is_tied(model)) out.push_back({module_of(kHead), module_of(model.files().copies.at(0)), false, false, true, true});
   return out;
 }
 
-// The last parts of the names of modules: of those that take an adapter, or of all.
+// The last parts of the names of modules: of those that take an adapter, or of all. Where one that takes none has the same last
+// part, the last two.
 std::vector<std::string> ends_of(const std::vector<Module>& modules, bool targets) {
   std::set<std::string> ends;
-  for (const Module& m : modules)
-    if (targets ? m.takes() : !m.copy) ends.insert(m.file.substr(m.file.rfind('.') + 1));
+  for (const Module& m : modules) {
+    if (targets ? !m.takes() : m.copy) continue;
+    size_t dot = m.file.rfind('.');
+    const std::string last = m.file.substr(dot + 1);
+    if (targets && dot != std::string::npos && dot > 0 &&
+        std::any_of(modules.begin(), modules.end(), [&](const Module& n) { return !n.takes() && is_end(n.file, last); }))
+      dot = m.file.rfind('.', dot - 1);
+    ends.insert(m.file.substr(dot + 1));
+  }
   return {ends.begin(), ends.end()};
+}
+
+// Why a module gets no adapter.
+std::string untaken(const Module& m) {
+  return m.expert ? "experts take no adapters"
+                  : "adapters stand beside the linear layers of attention and MLP, the embedding and the head";
 }
 
 // What to write instead of a word that no module's name ends in.
@@ -230,12 +245,19 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
   for (const Module& m : modules) {
     if (!targeted(m)) continue;
     if (!m.takes())
-      throw UserError(fmt::format("a target that is no linear layer: {}", m.file), lora.where_of("targets"),
-                      "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
+      throw UserError(fmt::format("a target that {}: {}", m.expert ? "is an expert" : "is no linear layer", m.file),
+                      lora.where_of("targets"), untaken(m),
                       fmt::format("choose among {}, or all-linear; lora.save trains other modules whole",
                                   fmt::join(ends_of(modules, true), ", ")));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
       continue;
+    if (std::any_of(lora.save.begin(), lora.save.end(), [&](const std::string& word) { return m.file.ends_with(word); }))
+      throw UserError(
+          fmt::format("{} gets an adapter and is trained whole", m.file), lora.where_of("save"),
+          "a module has one or the other",
+          lora.from_options
+              ? "leave it out of lora.save, or name in lora.targets the modules that get an adapter, without it"
+              : "PEFT trains such a module whole and forgets its adapter: take it out of target_modules, and its lora_A and lora_B out of the file");
     const int64_t rank = ranks.of(m.file, lora.rank);
     const double alpha = alphas.of(m.file, lora.alpha);
     if (rank < 1)

@@ -15,7 +15,8 @@ std::vector<std::string> usual_targets(const Model& base) {
   std::set<std::string> ends;
   for (const FileTensor& t : base.files().tensors)
     for (const Param* p : t.params)
-      if (p->name.ends_with(".q_proj.weight") || p->name.ends_with(".v_proj.weight")) {
+      if (p->name.ends_with(".q_proj.weight") || p->name.ends_with(".v_proj.weight") || p->name.ends_with(".q_b_proj.weight") ||
+          p->name.ends_with(".kv_b_proj.weight")) {
         const std::string module = t.name.substr(0, t.name.rfind('.'));
         ends.insert(module.substr(module.rfind('.') + 1));
       }
@@ -125,9 +126,10 @@ std::string adapter_text(const LoraSettings& lora, const Model& model) {
   for (const FileTensor& t : adapter_files(model).tensors) bytes += 4 * t.shape.count();
   std::string targets;
   for (const std::string& t : lora.targets) targets += (targets.empty() ? "" : ", ") + t;
-  return fmt::format("rank {}, {} {:g} on {}{}: {} of {} parameters are trained, {} in a file", lora.rank,
+  return fmt::format("rank {}, {} {:g} on {}{}{}: {} of {} parameters are trained, {} in a file", lora.rank,
                      lora.rslora ? "rank-stabilised, alpha" : "alpha", lora.alpha, targets,
                      lora.layers.empty() ? "" : fmt::format(" of layers {}", fmt::join(lora.layers, ", ")),
+                     lora.save.empty() ? "" : fmt::format(", {} whole", fmt::join(lora.save, ", ")),
                      human_count(static_cast<double>(trained)), human_count(static_cast<double>(all)),
                      human_bytes(static_cast<double>(bytes)));
 }

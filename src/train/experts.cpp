@@ -34,7 +34,7 @@ void refuse_for_dense(const Model& model, const Config& c) {
   if (option == asked.end()) return;
   throw UserError(fmt::format("{} of a model without experts", *option), given_at(c, *option),
                   fmt::format("the {} family has an MLP in every layer", model.facts().family),
-                  "leave it out, or use a model with experts (mixtral, qwen2_moe, qwen3_moe)");
+                  "leave it out, or use a model with experts (mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3)");
 }
 
 // What the options make of the experts of a family.
@@ -44,6 +44,11 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
   if (o.load_balance != LoadBalance::stored) m.losses.balance = o.load_balance;
   if (o.aux_loss) m.losses.balance_coef = *o.aux_loss;
   if (o.z_loss) m.losses.z_coef = *o.z_loss;
+  if (o.aux_loss.value_or(0) > 0 && m.losses.balance == LoadBalance::none)
+    throw UserError(fmt::format("moe.aux_loss is {}, and no such loss is on", *o.aux_loss), given_at(c, "moe.aux_loss"),
+                    o.load_balance == LoadBalance::none ? "moe.load_balance=none has no loss"
+                                                        : fmt::format("config.json of this {} model asks for none", family),
+                    "set moe.load_balance=aux or seq_aux, or leave it out");
   m.routing.capacity_factor = o.capacity_factor, m.routing.drop = o.drop, m.routing.pad_to_capacity = o.pad_to_capacity;
   if (o.drop != Drop::none && o.capacity_factor * static_cast<double>(m.routing.experts) < 1)
     throw UserError(fmt::format("moe.capacity_factor is {}", o.capacity_factor), given_at(c, "moe.capacity_factor"),

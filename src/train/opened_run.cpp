@@ -3,6 +3,8 @@
 #include <filesystem>
 
 #include "base/version.h"
+#include "device/device.h"
+#include "device/limits.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
@@ -151,7 +153,9 @@ void refuse_without_memory(const OpenedRun& run) {
     }
   }
   std::vector<std::string> whats = gather_texts(run.ranks.all(), what), fixes = gather_texts(run.ranks.all(), fix),
-                           limits = gather_texts(run.ranks.all(), "this process has " + text(have) + " at most");
+                           limits = gather_texts(run.ranks.all(),
+                                                 "this process has " + text(have) + " at most" +
+                                                     (process_room() < available_memory() ? " (ulimit -v or -d)" : ""));
   for (size_t r = 0; r < whats.size(); ++r)
     if (!whats[r].empty()) throw UserError(whats[r], "memory plan", limits[r], fixes[r]);
 }

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "base/shell_word.h"
 #include "config/load.h"
 #include "data/source.h"
 #include "files/atomic.h"
@@ -21,6 +22,7 @@
 #include "io/checkpoint.h"
 #include "io/checkpoint_health.h"
 #include "io/huggingface.h"
+#include "io/open_weights.h"
 #include "io/run_files.h"
 #include "train/stop.h"
 
@@ -218,7 +220,16 @@ void RunFolder::look(bool whole) {
                         : fmt::format("train.output is a folder of `ravine {}`", mark->kind),
                     folder_, "a run writes into a folder that is new, or its own", "choose another train.output");
   mark_ = mark.value_or(FolderMark{});
-  if (!mark && !is_run_without_mark(folder_))
+  const bool begun = mark || is_run_without_mark(folder_);
+  if (!begun && fs::exists(path("config.json"), error) && !weight_files(folder_).empty())
+    throw UserError("train.output holds a model", folder_, "a run writes into a folder that is new, or its own",
+                    "choose another train.output");
+  if (!begun && fs::exists(path("run.yaml"), error) &&
+      (fs::exists(path("tokenizer"), error) || fs::exists(path("base"), error)))
+    throw UserError("train.output is a folder of `ravine init`", folder_,
+                    "what stands for its run, and for its model, would be two things",
+                    fmt::format("set train.output={}, where its run.yaml has it, or another one", shell_word(path("run"))));
+  if (!begun)
     for (const char* name : kNames) {
       const bool lock =
           name == std::string_view(".lock");  // a run that was killed before it had its mark; the lock knows its own
@@ -246,6 +257,10 @@ void RunFolder::refuse_other_run() const {
     return;
   }
   if (is_checkpoint_name(resume_)) {
+    if (const std::string own = path("checkpoints/" + resume_); !fs::exists(resume_, error))
+      throw UserError("no such checkpoint", "checkpoint.resume=" + resume_,
+                      "it names the folder of a checkpoint, or is auto or none",
+                      fs::is_directory(own, error) ? fmt::format("did you mean {}?", own) : "check the path");
     if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
     throw UserError(
         fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)),

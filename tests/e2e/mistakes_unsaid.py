@@ -50,6 +50,9 @@ def prepare(folder):
     shutil.copy(folder / "q.json", folder / "mixed" / "b.json")
     (folder / "word.jsonl").write_text('{"messages": "hi"}\n' * 30)
     (folder / "chinese.jsonl").write_text('{"指令": "说", "输出": "好"}\n' * 30)
+    (folder / "gbk.txt").write_bytes("\n".join(f"第{i}行，这是一段中文文字。" for i in range(100)).encode("gbk"))
+    (folder / "pairs.json").write_text(json.dumps([{"prompt": "Who?", "chosen": "I.", "rejected": "You."}] * 8))
+    r.run("init", "pretrain", folder / "first")
     (folder / "python.jsonl").write_text("{'instruction': 'a'}\n")
     shutil.copytree(folder / "base", folder / "begun", ignore=shutil.ignore_patterns("model", "checkpoints", "exported", ".ravine"))
     (folder / "far.json").write_text(json.dumps([{"instruction": "Say it again and again. " * 150, "input": "", "output": "No."}] * 8))
@@ -124,6 +127,26 @@ MISTAKES = [
     ("what an option is", "config optimizer.lr", ["ravine config --explain optimizer.lr"]),
     ("a folder of runs to plot", "plot {dir}", ["a folder of runs", "{dir}/base"]),
     ("data for more positions than the model has", "data show model.path={model} data.train=[{dir}/book.txt] data.sequence_length=2048", ["max_position_embeddings = 1024", "set data.sequence_length=1024"]),
+    ("a module with an adapter and trained whole", TUNE + "lora.rank=2 lora.targets=[q_proj,v_proj] lora.save=[q_proj]", ["q_proj gets an adapter and is trained whole", "leave it out of lora.save"]),
+    ("two adapters to merge", "merge-lora --model {model} --adapter {adapter} --adapter {dir}/tune --output {dir}/c", ["2 adapters", "one is merged at a time"]),
+    ("a prefix without a name", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/pp/", ["behind the folder stands the beginning of a name", "write --output-prefix {dir}/pp/text"]),
+    ("text that is not UTF-8 to preprocess", "preprocess --input {dir}/gbk.txt --tokenizer {tok} --output-prefix {dir}/gbk", ["text is not UTF-8", "gbk.txt:64", "the 63 records before it", "likely GBK", "iconv"]),
+    ("pairs of answers for sft", "init sft {dir}/pairs --data {dir}/pairs.json", ["pairs of answers, not conversations", "ravine init dpo {dir}/pairs"]),
+    ("a model's folder as output", TRAIN + "train.output={dir}/fewer", ["train.output holds a model"]),
+    ("a folder of init as output", TRAIN + "train.output={dir}/first", ["train.output is a folder of `ravine init`", "set train.output={dir}/first/run"]),
+    ("a checkpoint by its name alone", TRAIN + "train.output={dir}/tune checkpoint.resume=step_000009", ["no such checkpoint", "checkpoint.resume=step_000009"]),
+    ("token files and a share held out", TRAIN + "data.train=[{dir}/ids] data.valid_fraction=0.05", ["token files are taken whole", "set data.valid_fraction=0"], TRAIN + "data.train=[{dir}/ids] data.valid_fraction=0"),
+    ("4 bits of LLaMA-Factory", TRAIN + "--quantization_bit 4", ["lora.base=nf4 keeps the base in 4 bits"]),
+    ("4 bits by another name", TUNE + "lora.rank=2 lora.base=4bit", ["here it is nf4"]),
+    ("DoRA", TUNE + "lora.rank=2 lora.use_dora=true", ["there is no DoRA here"]),
+    ("biases of PEFT", TUNE + "lora.rank=2 lora.bias=none", ["biases are not trained beside adapters"]),
+    ("a config with one dash", "train -config {dir}/comma.yaml", ["did you mean '--config'?"]),
+    ("a new output of Transformers", TRAIN + "--overwrite_output_dir", ["remove what the earlier run has left there"]),
+    ("Megatron's experts", TRAIN + "--num-experts 8", ["config.json says it"]),
+    ("Megatron's choices", TRAIN + "--moe-router-topk 2", ["num_experts_per_tok"]),
+    ("Megatron's loss of load", TRAIN + "--moe-aux-loss-coeff 0.01", ["here it is moe.aux_loss"]),
+    ("Megatron's rounds of validation", TRAIN + "--eval-iters 3", ["here it is train.valid_batches"]),
+    ("too few characters", "tokenizer train --input {dir}/book.txt --output {dir}/t --character-coverage 0.9", ["0.98"]),
 ]
 
 

@@ -301,7 +301,7 @@ FLAGS = {
     "tokenizer info": {"tokenizer": FREE, **JSON},
     "tokenizer train": {"input": ListOf(FREE), "output": NAME, "vocab-size": Number(1, 2**24), "type": Text(choices=("bpe", "unigram", "byte-bpe")),
                         "pattern": Text(choices=("gpt2", "llama3", "qwen2")), "min-frequency": Number(1, 2**31 - 1),
-                        "normalization": Text(choices=("identity", "nmt_nfkc")), "character-coverage": real(1e-6, 1), "byte-fallback": Bool(),
+                        "normalization": Text(choices=("identity", "nmt_nfkc")), "character-coverage": real(0.98, 1), "byte-fallback": Bool(),
                         "split-digits": Bool(), "add-dummy-prefix": Bool(), "symbols": ListOf(FREE), "special-tokens": ListOf(FREE), "text-key": NAME, "max-bytes": Number(1, 10**15), "overwrite": Bool(),
                         **THREADS},
     "tokenizer render": {"tokenizer": FREE, "template": FREE, "bos-token": FREE, "eos-token": FREE, "jsonl": Bool()},

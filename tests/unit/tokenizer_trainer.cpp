@@ -255,7 +255,7 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   wrong([](auto& t) { t.type = "byte-bpe", t.pattern = "gpt9"; }, "gpt2, llama3 or qwen2");
   wrong([](auto& t) { t.type = "byte-bpe", t.vocabulary = 256; }, "257 to");
   wrong([](auto& t) { t.normalization = "nfd"; }, "identity or nmt_nfkc");
-  wrong([](auto& t) { t.character_coverage = 0; }, "0 < share <= 1");
+  wrong([](auto& t) { t.character_coverage = 0; }, "0.98 <= share <= 1");
   wrong([](auto& t) { t.symbols = {""}; }, "symbols");
   wrong([](auto& t) { t.input = {}; }, "name at least one text file");
   wrong([&](auto& t) { t.input = {f.write("empty.txt", "\n\n")}; }, "no text in the data");

@@ -29,8 +29,8 @@ void check(const TokenizerTraining& o) {
   if (bytes && o.min_frequency < 1) wrong("min-frequency", fmt::format("at least 1, got {}", o.min_frequency));
   if (o.normalization != "identity" && o.normalization != "nmt_nfkc")
     wrong("normalization", fmt::format("identity or nmt_nfkc, got '{}'", o.normalization));
-  if (!(o.character_coverage > 0 && o.character_coverage <= 1))
-    wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
+  if (!(o.character_coverage >= 0.98 && o.character_coverage <= 1))  // SentencePiece's own bounds
+    wrong("character-coverage", fmt::format("0.98 <= share <= 1, got {}", o.character_coverage));
   int64_t least =
       (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size() + o.special.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
