@@ -59,7 +59,7 @@ std::string layout_text(const Json& layout) {
     return it != layout.end() && it->is_number_integer() ? it->get<int64_t>() : otherwise;
   };
   std::string text;
-  for (const char* axis : {"data", "tensor", "pipeline"})
+  for (const char* axis : {"data", "tensor", "expert", "pipeline"})
     if (const int64_t n = number(axis, 1); n != 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis, n);
   if (text.empty()) text = "one rank";
   if (const int64_t n = number("virtual", 1); n > 1 && number("pipeline", 1) > 1) text += fmt::format(" of {} parts each", n);

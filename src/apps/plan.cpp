@@ -148,7 +148,8 @@ int run_plan(PlanFlags& flags, Config& config) {
                             {"total", memories[stage].total()},
                             {"sent_data", sent[stage].data},
                             {"sent_tensor", sent[stage].tensor},
-                            {"sent_pipeline", sent[stage].pipeline}});
+                            {"sent_pipeline", sent[stage].pipeline},
+                            {"sent_expert", sent[stage].expert}});
     for (const Variant& v : others) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
@@ -160,7 +161,7 @@ int run_plan(PlanFlags& flags, Config& config) {
              human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
              counted(shape.micro_batches, "micro batch"), name(compute), name(config.train.recompute));
   if (const std::string text = experts_text(*model); !text.empty())
-    fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns));
+    fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns, layout.mesh.expert));
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
@@ -177,10 +178,13 @@ int run_plan(PlanFlags& flags, Config& config) {
              "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
   for (size_t stage = 0; ranks > 1 && stage < memories.size(); ++stage)
     fmt::print(
-        "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n",
+        "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks{}\n",
         stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(memories[stage].total())),
         static_cast<double>(sent[stage].data) * 1e-6, static_cast<double>(sent[stage].tensor) * 1e-6,
-        static_cast<double>(sent[stage].pipeline) * 1e-6);
+        static_cast<double>(sent[stage].pipeline) * 1e-6,
+        layout.mesh.expert > 1
+            ? fmt::format(", {:.1f} over expert ranks at even load", static_cast<double>(sent[stage].expert) * 1e-6)
+            : "");
   auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
   fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n",
              flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),

@@ -59,6 +59,7 @@ std::string reason(const std::vector<PlannedLayout>& all, int64_t have) {
 
 StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout) {
   c.parallel.data = layout.mesh.data, c.parallel.tensor = layout.mesh.tensor, c.parallel.pipeline = layout.mesh.pipeline;
+  c.parallel.expert = layout.mesh.expert;
   if (c.parallel.split == StageSplit::cost && layout.mesh.pipeline > 1 && c.parallel.stage_layers.empty())
     c.parallel.stage_layers = layers_by_cost(plan.model, c, plan.types, plan.kernels, plan.columns);
   return estimate_step(plan.model, c, layout, plan.types, plan.columns, plan.rates,
@@ -74,6 +75,7 @@ int print_layouts(const PlanFor& plan) {
         c.parallel.data = mesh.data;
         c.parallel.tensor = mesh.tensor;
         c.parallel.pipeline = mesh.pipeline;
+        c.parallel.expert = mesh.expert;
         c.parallel.zero = zero;
         c.train.recompute = recompute;
         if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size()))
@@ -98,6 +100,7 @@ int print_layouts(const PlanFor& plan) {
       list.push_back({{"data", l.layout.mesh.data},
                       {"tensor", l.layout.mesh.tensor},
                       {"pipeline", l.layout.mesh.pipeline},
+                      {"expert", l.layout.mesh.expert},
                       {"zero", l.config.parallel.zero},
                       {"recompute", name(l.config.train.recompute)},
                       {"leaves", l.layout.sum_leaves},
@@ -106,6 +109,7 @@ int print_layouts(const PlanFor& plan) {
                       {"sent_data", l.sent.data},
                       {"sent_tensor", l.sent.tensor},
                       {"sent_pipeline", l.sent.pipeline},
+                      {"sent_expert", l.sent.expert},
                       {"bubble", l.time.bubble},
                       {"step", estimate_json(l.time)}});
     }

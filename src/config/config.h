@@ -449,7 +449,7 @@ struct PrecisionOptions {
 };
 
 struct ParallelOptions {
-  int64_t data = 0, tensor = 1, pipeline = 1;
+  int64_t data = 0, tensor = 1, pipeline = 1, expert = 1;
   bool sequence = false;
   int64_t zero = 0, sum_leaves = 0, virtual_stages = 1;
   StageSplit split = StageSplit::even;
@@ -462,6 +462,9 @@ struct ParallelOptions {
     v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, kMostRanks) & may_change());
     v("tensor", tensor, "tensor-parallel ranks", between(1, kMostRanks) & other_bits());
     v("pipeline", pipeline, "pipeline stages", between(1, kMostRanks) & may_change());
+    v("expert", expert,
+      "expert-parallel ranks: so many neighbours among the data ranks divide the experts of a layer; tokens go to the ranks of their experts and back",
+      between(1, kMostRanks) & may_change());
     v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", other_bits());
     v("zero", zero,
       "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",

@@ -165,6 +165,9 @@ void check_type(const Config& c, const Asked& asked) {
                  "data ranks send moments in place of gradients, so each keeps all of them, as in DeepSpeed");
   if (one_bit)
     refuse_ranks("parallel.tensor", c.parallel.tensor, 1, "moments are compressed whole, and tensor ranks have parts of them");
+  if (one_bit)
+    refuse_ranks("parallel.expert", c.parallel.expert, 1,
+                 "data ranks send moments of all parameters to each other, and expert ranks have some of the experts");
   for (size_t i = 0; one_bit && i < o.groups.size(); ++i)
     if (o.groups[i].from_step > 1)
       conflict(c,

@@ -91,6 +91,9 @@ class Ctx {
     if (phase_ != Phase::recompute) sides_.add_router(micro_, layer, std::move(load));
   }
   const RouterLoads& routers() const { return sides_.routers(micro_); }  // of this micro batch, of the layers run so far
+  // Of all layers of this micro batch together, those of other stages too.
+  RouterPool router_pool() const { return sides_.pool(micro_); }
+  void set_router_pool(RouterPool pool) { sides_.set_pool(micro_, std::move(pool)); }
   // The exact sum of a vector of f64; on meta none.
   void side(Side side, const TensorView& values);
   // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().

@@ -86,21 +86,26 @@ int replicas_of(const Param& p, int size) {
   return 1;
 }
 
-Shape local_shape(const Param& p, int size) {
+Shape local_shape(const Param& p, const Mesh& mesh) {
   Shape s = p.shape;
-  for (const Cut& cut : p.cuts)
-    if (cut.axis == Axis::tensor) s[cut.dim] = ceil_div(s[cut.dim], parts_of(cut, size));
+  for (const Cut& cut : p.cuts) s[cut.dim] = ceil_div(s[cut.dim], parts_of(cut, mesh.size(cut.axis)));
   return s;
 }
 
-std::vector<int64_t> local_begin(const Param& p, int rank, int size) {
+Shape local_shape(const Param& p, int tensor_size) { return local_shape(p, Mesh{.tensor = tensor_size}); }
+
+std::vector<int64_t> local_begin(const Param& p, const Coordinates& at, const Mesh& mesh) {
   std::vector<int64_t> begin(static_cast<size_t>(p.shape.rank()), 0);
   for (const Cut& cut : p.cuts) {
-    if (cut.axis != Axis::tensor) continue;
-    int parts = parts_of(cut, size);
-    begin[static_cast<size_t>(cut.dim)] = ceil_div(p.shape[cut.dim], parts) * (static_cast<int64_t>(rank) * parts / size);
+    const int size = mesh.size(cut.axis), parts = parts_of(cut, size);
+    begin[static_cast<size_t>(cut.dim)] =
+        ceil_div(p.shape[cut.dim], parts) * (static_cast<int64_t>(at.along(cut.axis, mesh)) * parts / size);
   }
   return begin;
+}
+
+std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size) {
+  return local_begin(p, {.tensor = tensor_rank}, Mesh{.tensor = tensor_size});
 }
 
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
@@ -141,8 +146,8 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
             if (p.tied) continue;
             bucket.spans.push_back({.param = &p,
                                     .begin = bucket.count,
-                                    .shape = local_shape(p, size),
-                                    .origin = local_begin(p, rank, size),
+                                    .shape = local_shape(p, sharding.mesh),
+                                    .origin = local_begin(p, sharding.at, sharding.mesh),
                                     .replica = cut && !is_primary(p, rank, size)});
             bucket.count += bucket.spans.back().shape.count();
           }

@@ -17,10 +17,12 @@ struct Sharding {
   bool first_answers = false;  // the first rank of a group for all of it: others may hold other values
 };
 
-// The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or
-// fewer and larger parts where the cut says so.
+// The shape of what a rank of the mesh holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded),
+// or fewer and larger parts where the cut says so. Of tensor ranks alone: by their number.
+Shape local_shape(const Param& p, const Mesh& mesh);
 Shape local_shape(const Param& p, int tensor_size);
 // Where it begins in the parameter, per dim.
+std::vector<int64_t> local_begin(const Param& p, const Coordinates& at, const Mesh& mesh);
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
 // Buckets of the units, in their order: within a unit by (way in which frozen values are kept, trainable, read as a matrix, cut

@@ -113,6 +113,13 @@ class GradStore {
   virtual void close_grads(Ctx& c, const Unit&) = 0;
   // Where to put the gradient. First writer of a step: accumulate = false, overwrite; later ones add. Absent view if frozen.
   virtual TensorView add_to_grad(const Param& p, bool& accumulate) = 0;
+  // Of a parameter that tokens of several ranks meet (experts on ranks) each of these has a gradient of its own, so that they
+  // are summed in the order in which data ranks are. add_to_grad gave `first`, that of the tokens of rank 0 of the group; this
+  // is that of those of rank `source`, to be written likewise.
+  virtual TensorView grad_of_source(const Param&, const TensorView& first, int source) {
+    require(source == 0, "gradients of tokens of other ranks, and no experts are divided");
+    return first;
+  }
   virtual bool has_grad(const Param& p) const = 0;  // somebody wrote it this step
 
   // After the last micro batch: clears gradients that nobody wrote, adds those of tied places.

@@ -6,22 +6,6 @@
 namespace ravine {
 namespace {
 
-// Sums over groups and layers, by expert.
-struct Pool {
-  explicit Pool(const RouterLoads& layers) {
-    for (const auto& [layer, l] : layers) {
-      scores.resize(static_cast<size_t>(l.experts)), counts.resize(scores.size());
-      for (size_t i = 0; i < l.scores.size(); ++i) {
-        scores[i % scores.size()] += l.scores[i];
-        counts[i % counts.size()] += l.counts[i];
-      }
-      tokens += l.tokens();
-    }
-  }
-  std::vector<double> scores, counts;
-  double tokens = 0;
-};
-
 // f(group, tokens) for groups that have some; gives their number.
 template <class F>
 double each_group(const RouterLoad& l, F&& f) {
@@ -40,16 +24,29 @@ double RouterLoad::tokens(int64_t group) const {
 
 double RouterLoad::tokens() const { return std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(top_k); }
 
-double pooled_balance(const RouterLoads& layers) {
-  const Pool p(layers);
+void RouterPool::add(const RouterLoad& l) {
+  scores.resize(static_cast<size_t>(l.experts)), counts.resize(scores.size());
+  for (size_t i = 0; i < l.scores.size(); ++i) {
+    scores[i % scores.size()] += l.scores[i];
+    counts[i % counts.size()] += l.counts[i];
+  }
+  tokens += l.tokens();
+}
+
+RouterPool pool_of(const RouterLoads& layers) {
+  RouterPool pool;
+  for (const auto& [layer, load] : layers) pool.add(load);
+  return pool;
+}
+
+double pooled_balance(const RouterPool& p) {
   if (p.tokens == 0) return 0;
   const double sum = std::inner_product(p.scores.begin(), p.scores.end(), p.counts.begin(), 0.0);
   return static_cast<double>(p.scores.size()) * sum / (p.tokens * p.tokens);
 }
 
-std::vector<double> pooled_slopes(const RouterLoads& layers, int64_t layer) {
-  const Pool p(layers);
-  std::vector<double> out(layers.at(layer).scores.size());
+std::vector<double> pooled_slopes(const RouterPool& p, const RouterLoad& layer) {
+  std::vector<double> out(layer.scores.size());
   for (size_t i = 0; p.tokens > 0 && i < out.size(); ++i)
     out[i] = static_cast<double>(p.counts.size()) * p.counts[i % p.counts.size()] / (p.tokens * p.tokens);
   return out;

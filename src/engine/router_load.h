@@ -22,9 +22,18 @@ struct RouterLoad {
 // Those of all layers of a micro batch, by number of the layer.
 using RouterLoads = std::map<int64_t, RouterLoad>;
 
+// What the loss that pools all layers is made of: their sums by expert, in the order of the layers. Stages of a pipeline hand it
+// on (parallel/stage.h).
+struct RouterPool {
+  std::vector<double> scores, counts;
+  double tokens = 0;
+  void add(const RouterLoad& load);
+};
+RouterPool pool_of(const RouterLoads& layers);
+
 // E sum_e f_e P_e over the tokens of all layers together (Fedus et al. 2021; load_balancing_loss_func of Transformers): f_e the
 // choices of expert e per token, P_e its mean score. k where all are even. 0 where there are no tokens.
-double pooled_balance(const RouterLoads& layers);
+double pooled_balance(const RouterPool& pool);
 // The sum over layers of the mean over groups of E / k sum_e f_e P_e within a group (DeepSeek-V2, 2024): 1 per layer where all
 // are even.
 double grouped_balance(const RouterLoads& layers);
@@ -32,7 +41,7 @@ double grouped_balance(const RouterLoads& layers);
 double z_loss(const RouterLoads& layers);
 
 // Derivatives of these by the scores of a layer's tokens, by group and expert.
-std::vector<double> pooled_slopes(const RouterLoads& layers, int64_t layer);
+std::vector<double> pooled_slopes(const RouterPool& pool, const RouterLoad& layer);
 std::vector<double> grouped_slopes(const RouterLoads& layers, int64_t layer);
 
 }  // namespace ravine

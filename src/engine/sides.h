@@ -37,11 +37,18 @@ class Sides {
     const auto it = routers_.find(micro);
     return it == routers_.end() ? none : it->second;
   }
-  void clear() { sums_.clear(), routers_.clear(); }
+  // What routers of all layers did with it together. Unless a stage says otherwise (set_pool) the layers that were here are all.
+  RouterPool pool(int64_t micro) const {
+    const auto it = pools_.find(micro);
+    return it == pools_.end() ? pool_of(routers(micro)) : it->second;
+  }
+  void set_pool(int64_t micro, RouterPool pool) { pools_[micro] = std::move(pool); }
+  void clear() { sums_.clear(), routers_.clear(), pools_.clear(); }
 
  private:
   std::map<std::pair<int64_t, Side>, ExactSum> sums_;
   std::map<int64_t, RouterLoads> routers_;
+  std::map<int64_t, RouterPool> pools_;
 };
 
 }  // namespace ravine

@@ -196,15 +196,21 @@ class TraceRun {
     }
     const int last = ranks_.mesh().pipeline - 1;
     gather_rows("logits", logits, to(), facts_.vocabulary, last, false);
-    for (size_t i = 0; i <= static_cast<size_t>(facts_.layers); ++i) {
+    auto stage_of = [&](size_t block) {
       int stage = last;
-      for (size_t p = 0; i < static_cast<size_t>(facts_.layers) && p < session_.parts.size(); ++p)
-        if (i >= session_.parts[p].begin && i < session_.parts[p].end) stage = static_cast<int>(p) % ranks_.mesh().pipeline;
+      for (size_t p = 0; p < session_.parts.size(); ++p)
+        if (block >= session_.parts[p].begin && block < session_.parts[p].end)
+          stage = static_cast<int>(p) % ranks_.mesh().pipeline;
+      return stage;
+    };
+    for (size_t i = 0; i <= static_cast<size_t>(facts_.layers); ++i) {
+      const int stage = i < static_cast<size_t>(facts_.layers) ? stage_of(i) : last;
       gather_rows(fmt::format("hidden.{}", i), hidden_.states[i], to(), facts_.hidden, stage, true);
       hidden_.states.erase(i);
     }
     for (int64_t i = 0; i < facts_.layers; ++i)
-      if (routes(i)) gather_rows(choices_name(i), routers.chosen[i], DType::i32, choices(), last, false);
+      if (routes(i))
+        gather_rows(choices_name(i), routers.chosen[i], DType::i32, choices(), stage_of(static_cast<size_t>(i) + 1), false);
   }
 
   void loss(bool backward) {
@@ -220,7 +226,7 @@ class TraceRun {
       stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
     stage_.drain();
     double loss = sum(ranks_.all(), c.sides().total(Side::loss)).value() * batch_.grad_scale;
-    if (model_.decoder() && model_.decoder()->moe) loss += router_loss(model_.decoder()->moe->losses, c.sides().routers(0));
+    if (model_.decoder() && model_.decoder()->moe) loss += losses_of_routers(model_.decoder()->moe->losses, c.sides());
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
     if (!backward) return;
     store_.finish_grads(c);
@@ -242,6 +248,16 @@ class TraceRun {
   }
 
  private:
+  // Of all stages; one that pools layers is on the last.
+  double losses_of_routers(const RouterLosses& losses, const Sides& sides) const {
+    ExactSum sum_here;
+    if (!losses.pools())
+      sum_here.add(router_loss(losses, sides.routers(0)));
+    else
+      sum_here.add(losses.z_coef * z_loss(sides.routers(0)) +
+                   (ranks_.last_stage() ? losses.balance_coef * pooled_balance(sides.pool(0)) : 0));
+    return sum(ranks_.along(Axis::pipeline), sum_here).value();
+  }
   // Corrections of routers do not.
   static bool learns(const FileTensor& t) { return t.params[0]->trainable; }
   std::string gradient_name(size_t i) const {

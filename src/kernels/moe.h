@@ -107,6 +107,7 @@ struct GroupedMatmul {
   static constexpr const char* name = "grouped_matmul";
   TensorView a, b, offsets, out;
   bool trans_a = false, trans_b = false, accumulate = false;
+  int64_t most_rows = 0;  // that a has in any call of this place: its workspace is for so many; 0: those that it has
   int64_t experts() const { return offsets.count() - 1; }
   template <class F>
   void each(F&& f) const {

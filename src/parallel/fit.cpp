@@ -19,10 +19,22 @@ std::string tensor_fault(const Model& model, int tensor) {
     return fmt::format("the {} key/value heads must be a multiple of it, or divide it", f.kv_heads);
   for (const Param& p : model.params().params())
     for (const Cut& cut : p.cuts) {
+      if (cut.axis != Axis::tensor) continue;
       int parts = cut.most_parts > 0 ? std::min(cut.most_parts, tensor) : tensor;
       if (p.shape[cut.dim] % parts != 0 && p.shape[cut.dim] != f.vocabulary)
         return fmt::format("dim {} of '{}', {}, must be a multiple of it", cut.dim, p.name, p.shape[cut.dim]);
     }
+  return "";
+}
+
+// Why its experts cannot be divided over so many ranks; "" if they can.
+std::string expert_fault(const Model& model, const Mesh& m, bool running) {
+  const DecoderSpec* spec = model.decoder();
+  if (!spec || !spec->moe) return "the model has no experts";
+  if (running) return "experts are divided over data ranks in training; running divides weights over tensor ranks and stages";
+  if (const int64_t experts = spec->moe->routing.experts; experts % m.expert != 0)
+    return fmt::format("the {} experts of a layer must be a multiple of it", experts);
+  if (m.data % m.expert != 0) return fmt::format("the {} must be a multiple of it", counted(m.data, "data rank"));
   return "";
 }
 
@@ -31,11 +43,9 @@ std::string tensor_fault(const Model& model, int tensor) {
 std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
   if (std::string rule = tensor_fault(model, m.tensor); !rule.empty())
     return MeshFault{fmt::format("parallel.tensor={}", m.tensor), "parallel.tensor", rule};
-  if (model.decoder() && model.decoder()->moe && (m.tensor > 1 || m.pipeline > 1))
-    return MeshFault{
-        m.tensor > 1 ? fmt::format("parallel.tensor={}", m.tensor) : fmt::format("parallel.pipeline={}", m.pipeline),
-        m.tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
-        "a model with experts runs on one rank, or on data ranks: experts are not cut over tensor ranks or stages yet"};
+  if (m.expert > 1)
+    if (std::string rule = expert_fault(model, m, micro_batches == 0); !rule.empty())
+      return MeshFault{fmt::format("parallel.expert={}", m.expert), "parallel.expert", rule};
   if (m.pipeline > 1 && m.pipeline * o.virtual_stages > layers_of(model))
     return MeshFault{fmt::format("{} stages of {}", m.pipeline, counted(o.virtual_stages, "part")), "parallel.pipeline",
                      fmt::format("every part needs one of the model's {} layers", layers_of(model))};
@@ -51,12 +61,24 @@ std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, con
   return {};
 }
 
+namespace {
+
+// As many as are asked for, or where these do not fit the next smaller number that does.
+int expert_ranks_near(const ParallelOptions& o, const Model& model, int data) {
+  for (int n = narrow_option<int>(o.expert, "parallel.expert"); n > 1; --n)
+    if (expert_fault(model, {.data = data, .expert = n}, false).empty()) return n;
+  return 1;
+}
+
+}  // namespace
+
 std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
   std::vector<Mesh> good;
   for (int p = 1; p <= ranks; ++p)
     for (int t = 1; t <= ranks / p; ++t)
       if (ranks % (p * t) == 0)
-        if (Mesh m{.pipeline = p, .data = ranks / p / t, .tensor = t}; !mesh_fault(m, o, model, micro_batches))
+        if (Mesh m{.pipeline = p, .data = ranks / p / t, .tensor = t, .expert = expert_ranks_near(o, model, ranks / p / t)};
+            !mesh_fault(m, o, model, micro_batches))
           good.push_back(m);
   return good;
 }
@@ -64,8 +86,9 @@ std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& o, const Model& mo
 int64_t layers_of(const Model& model) { return static_cast<int64_t>(model.blocks().size()) - 2; }
 
 std::string spelled(const Mesh& m) {
-  return fmt::format("parallel.data={}{}{}", m.data, m.tensor > 1 ? fmt::format(" parallel.tensor={}", m.tensor) : "",
-                     m.pipeline > 1 ? fmt::format(" parallel.pipeline={}", m.pipeline) : "");
+  return fmt::format("parallel.data={}{}{}{}", m.data, m.tensor > 1 ? fmt::format(" parallel.tensor={}", m.tensor) : "",
+                     m.pipeline > 1 ? fmt::format(" parallel.pipeline={}", m.pipeline) : "",
+                     m.expert > 1 ? fmt::format(" parallel.expert={}", m.expert) : "");
 }
 
 namespace {
@@ -73,7 +96,8 @@ namespace {
 // What to set, whatever was set before: a part that was asked for and is given up is named too.
 std::string to_set(const Mesh& m, const Mesh& asked) {
   std::string text = fmt::format("parallel.data={}", m.data);
-  for (const auto& [axis, key] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline")})
+  for (const auto& [axis, key] :
+       {std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline"), std::pair(Axis::expert, "expert")})
     if (m.size(axis) > 1 || asked.size(axis) > 1) text += fmt::format(" parallel.{}={}", key, m.size(axis));
   return text;
 }
@@ -83,7 +107,7 @@ std::string to_set(const Mesh& m, const Mesh& asked) {
 std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of) {
   auto far = [&](const Mesh& m) {
     double sum = 0;
-    for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor})
+    for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor, Axis::expert})
       sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
     return sum;
   };
@@ -101,7 +125,8 @@ Mesh mesh_of(const ParallelOptions& o, int ranks, const Model& model, int64_t mi
   const int64_t others = o.pipeline * o.tensor;
   const Mesh asked{.pipeline = narrow_option<int>(o.pipeline, "parallel.pipeline"),
                    .data = narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"),
-                   .tensor = narrow_option<int>(o.tensor, "parallel.tensor")};
+                   .tensor = narrow_option<int>(o.tensor, "parallel.tensor"),
+                   .expert = narrow_option<int>(o.expert, "parallel.expert")};
   const int64_t wanted = asked.data * others;
   if (ranks == 1 && wanted > 1)
     throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel",

@@ -17,13 +17,14 @@ struct MeshFault {
   std::string what, where, rule;
 };
 
-// Of parallel.*, the number of virtual stages counts. micro_batches: of a step, over all data ranks; 0: there is no batch to
+// Of parallel.*, the numbers of virtual stages and of expert ranks count. micro_batches: of a step, over all data ranks; 0: there is no batch to
 // divide (running). A vocabulary that does not divide is padded; of key/value heads there may be fewer than tensor ranks, then
 // neighbours share one.
 std::optional<MeshFault> mesh_fault(const Mesh& mesh, const ParallelOptions& options, const Model& model,
                                     int64_t micro_batches = 0);
 
-// All meshes of so many ranks that have no fault: by pipeline stages, then tensor ranks.
+// All meshes of so many ranks that have no fault: by pipeline stages, then tensor ranks; expert ranks as asked for, or as many of
+// them as fit.
 std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& options, const Model& model, int64_t micro_batches = 0);
 
 // The mesh that parallel.* means for so many ranks: data (0: the remaining ones), tensor, pipeline. One that does not fit is a

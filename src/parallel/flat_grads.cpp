@@ -21,6 +21,7 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     for (const Bucket::Span& s : bucket.spans) targets_[s.param->index] = {.wanted = true, .accumulator = accumulators_.size()};
     Accumulator& a = accumulators_.emplace_back();
     a.bucket = b;
+    a.sources = bucket.group == Axis::expert_data ? table_->sharding.mesh.expert : 1;
     a.unit = b < table_->borrowed
                  ? bucket.unit
                  : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
@@ -44,7 +45,7 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
 void FlatGrads::open_grads(Ctx& c, const Unit& unit) {
   for (Accumulator& a : accumulators_) {
     if (a.unit != &unit || a.leaf) continue;
-    a.leaf = empty(c, a, bucket_of(a).count);
+    a.leaf = empty(c, a, a.sources * bucket_of(a).count);
     if (a.tied)
       targets_[a.tied->index].written = false;
     else
@@ -63,11 +64,18 @@ TensorView FlatGrads::add_to_grad(const Param& p, bool& accumulate) {
   return slice(a.leaf, at.begin, at.shape);
 }
 
+TensorView FlatGrads::grad_of_source(const Param& p, const TensorView& first, int source) {
+  const Accumulator& a = accumulators_[targets_[p.index].accumulator];
+  require(source < a.sources, "store: '{}' meets tokens of {} ranks, not of rank {}", p.name, a.sources, source);
+  return slice(a.leaf, source * bucket_of(a).count + table_->at(p).begin, first.shape);
+}
+
 // Padding, what nobody wrote and what is frozen become zero, so that sums over leaves and ranks are of numbers.
 void FlatGrads::clear_unwritten(Ctx& c, Accumulator& a) {
   const Bucket& bucket = bucket_of(a);
   auto clear = [&](int64_t begin, int64_t end) {
-    if (begin < end) c.call(Fill{slice(a.leaf, begin, {end - begin}), 0});
+    for (int64_t s = 0; begin < end && s < a.sources; ++s)
+      c.call(Fill{slice(a.leaf, s * bucket.count + begin, {end - begin}), 0});
   };
   int64_t end = 0;
   for (const Bucket::Span& s : bucket.spans) {
@@ -77,6 +85,19 @@ void FlatGrads::clear_unwritten(Ctx& c, Accumulator& a) {
     end = s.begin + s.shape.count();
   }
   clear(end, bucket.count);
+}
+
+// The sum over sources, neighbours first, as over the ranks of a group (engine/ops/collectives.h).
+Tensor FlatGrads::join_sources(Ctx& c, const Accumulator& a, Tensor sums) const {
+  if (a.sources == 1) return sums;
+  const int64_t count = bucket_of(a).count;
+  Tensor out = empty(c, a, count);
+  for (int64_t stride = 1; stride < a.sources; stride *= 2)
+    for (int64_t i = 0; i + stride < a.sources; i += 2 * stride) {
+      const TensorView to = slice(sums, i * count, {count}), other = slice(sums, (i + stride) * count, {count});
+      c.call(Add{to, other, 2 * stride >= a.sources ? out.view() : to});
+    }
+  return out;
 }
 
 void FlatGrads::end_leaf_of(Ctx& c, Accumulator& a) {
@@ -93,7 +114,7 @@ void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
     if (reduces_early(a.bucket)) {
       const Group& group = table_->group(a.bucket);
       clear_unwritten(c, a);
-      Tensor all = std::exchange(a.leaf, {});
+      Tensor all = join_sources(c, a, std::exchange(a.leaf, {}));
       if (bucket_of(a).divided()) {
         Tensor shard = empty(c, a, bucket_of(a).shard);
         Reduction r = Reduction::scatter(c, group, all.view(), shard.view());
@@ -145,8 +166,10 @@ bool FlatGrads::sum_leaves(Ctx& c, Accumulator& a) {
   if (a.sum) return true;
   if (a.leaf) end_leaf_of(c, a);
   if (a.leaf_sum) a.leaves.add(c, std::exchange(a.leaf_sum, {}));
-  a.sum = a.leaves.total(c);
-  if (!a.sum) return false;
+  Tensor total = a.leaves.total(c);
+  if (!total) return false;
+  // Where every micro batch is reduced, sources were joined before.
+  a.sum = reduces_early(a.bucket) ? std::move(total) : join_sources(c, a, std::move(total));
   if (table_->sequence && !bucket_of(a).cut) all_reduce(c, table_->ranks->along(Axis::tensor), a.sum.view());
   return true;
 }
@@ -271,10 +294,13 @@ std::vector<const Param*> FlatGrads::grads_in(const TensorView& v) const {
   for (const Accumulator& a : accumulators_) {
     const int64_t shard = bucket_of(a).owned.begin;
     std::vector<const Param*> found;
-    auto look = [&](const Tensor& t, int64_t first) {
-      if (t) find_params(bucket_of(a), t.view().data, t.view().bytes(), t.dtype(), first, v, found);
+    auto look_at = [&](const TensorView& t, int64_t first) {
+      find_params(bucket_of(a), t.data, t.bytes(), t.dtype, first, v, found);
     };
-    look(a.leaf, 0);
+    auto look = [&](const Tensor& t, int64_t first) {
+      if (t) look_at(t.view(), first);
+    };
+    for (int64_t s = 0; a.leaf && s < a.sources; ++s) look_at(slice(a.leaf, s * bucket_of(a).count, {bucket_of(a).count}), 0);
     look(a.leaf_sum, shard);
     look(a.sum, reduces_early(a.bucket) ? shard : 0);
     if (a.tied && !found.empty()) found = {a.tied};

@@ -11,6 +11,10 @@
 // of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
 // on ranks, as long as those of a rank are a power of two.
 //
+// Experts that data ranks divide (parallel.expert) meet tokens of several of these at once. Gradients of the tokens of each are
+// added up by themselves, side by side in the accumulator, and joined by the lowest levels of the same tree; what remains goes
+// over the ranks that have the same experts. So memory of these gradients is that of experts that are not divided.
+//
 // Gradients of 16 bits (precision.gradients) are rounded by whatever adds to them: a kernel, once per micro batch (the loss
 // head once per chunk of tokens), and each sum of two.
 #pragma once
@@ -48,6 +52,7 @@ class FlatGrads : public GradStore {
   void open_grads(Ctx& c, const Unit& unit) override;
   void close_grads(Ctx& c, const Unit& unit) override;
   TensorView add_to_grad(const Param& p, bool& accumulate) override;
+  TensorView grad_of_source(const Param& p, const TensorView& first, int source) override;
   bool has_grad(const Param& p) const override { return targets_[p.index].ever; }
   void finish_grads(Ctx& c) override;
   void end_step() override;
@@ -66,7 +71,8 @@ class FlatGrads : public GradStore {
     size_t bucket = 0;
     const Param* tied = nullptr;  // null: the bucket's own
     const Unit* unit = nullptr;   // whose backward adds to it; null: of an owner on another stage, which nobody writes to
-    Tensor leaf;                  // of the leaf under way: the whole bucket
+    int64_t sources = 1;          // ranks whose tokens its parameters meet
+    Tensor leaf;                  // of the leaf under way: the whole bucket, for each source
     Tensor leaf_sum;              // of the leaf under way where every micro batch is reduced: this rank's shard
     LeafSums leaves;
     bool reduced = false;  // over the group, or on its way
@@ -93,6 +99,7 @@ class FlatGrads : public GradStore {
     return c.empty({count}, bucket_of(a).grad_type, kind);
   }
   void clear_unwritten(Ctx& c, Accumulator& a);
+  Tensor join_sources(Ctx& c, const Accumulator& a, Tensor sums) const;
   void end_leaf_of(Ctx& c, Accumulator& a);
   bool sum_leaves(Ctx& c, Accumulator& a);
   void reduce(Ctx& c, Accumulator& a);

@@ -189,7 +189,8 @@ std::vector<const Param*> FlatWeights::params_in(const TensorView& v) const {
 bool FlatWeights::all_resident() const {
   for (size_t b = 0; b < memory_.size(); ++b)
     if (table_->buckets[b].storage != ValueStorage::packed && resident(b).count < table_->buckets[b].count) return false;
-  return table_->sharding.mesh.tensor == 1 && table_->sharding.mesh.pipeline == 1;
+  const Mesh& mesh = table_->sharding.mesh;
+  return mesh.tensor == 1 && mesh.pipeline == 1 && mesh.expert == 1;
 }
 
 int64_t FlatWeights::weight_bytes() const {

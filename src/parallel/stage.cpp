@@ -1,7 +1,10 @@
 #include "parallel/stage.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
+#include "model/decoder.h"
 #include "parallel/fit.h"
 
 namespace ravine {
@@ -54,15 +57,57 @@ Tensor Stage::receive(Ctx& c, const Group& group, int from) {
   return t;
 }
 
+bool Stage::pools(Ctx& c) const {
+  const DecoderSpec* spec = model_.decoder();
+  return parts_.size() > 1 && spec && spec->moe && spec->moe->losses.pools() && !c.batch().labels.absent();
+}
+
+// Host work: scores and counts of each expert, and the tokens, as f64.
+void Stage::send_pool(Ctx& c, Message& slot, const RouterPool& pool, const Group& group, int to) {
+  const int64_t experts = model_.decoder()->moe->routing.experts;
+  Tensor t = c.empty({2 * experts + 1}, DType::f64);
+  if (auto* values = t.view().as<double>()) {
+    std::fill_n(values, 2 * experts + 1, 0.0);
+    std::copy(pool.scores.begin(), pool.scores.end(), values);
+    std::copy(pool.counts.begin(), pool.counts.end(), values + experts);
+    values[2 * experts] = pool.tokens;
+  }
+  send(slot, std::move(t), group, to);
+}
+
+RouterPool Stage::receive_pool(Ctx& c, const Group& group, int from) {
+  const int64_t experts = model_.decoder()->moe->routing.experts;
+  const Tensor t = c.empty({2 * experts + 1}, DType::f64);
+  group.receive(t.view().data, t.view().bytes(), from).wait();
+  RouterPool pool;
+  if (const auto* values = t.view().as<double>()) {
+    pool.scores.assign(values, values + experts), pool.counts.assign(values + experts, values + 2 * experts);
+    pool.tokens = values[2 * experts];
+  }
+  return pool;
+}
+
+// Blocks begin with the embedding, layers behind it.
+void Stage::add_layers(Ctx& c, int chunk, RouterPool& pool) const {
+  const BlockRange& blocks = parts_[static_cast<size_t>(part(chunk))];
+  const auto begin = static_cast<int64_t>(blocks.begin) - 1,
+             end = last(chunk) ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(blocks.end) - 1;
+  for (const auto& [layer, load] : c.routers())
+    if (layer >= begin && layer < end) pool.add(load);
+}
+
 Stage::Micro Stage::forward(Ctx& c, int chunk, bool training) {
   Micro m;
   Flow flow;
+  RouterPool pool;
   if (!first(chunk)) {
     flow.x = receive(c, ranks_.along(Axis::pipeline), stage_of(part(chunk) - 1));
+    if (pools(c)) pool = receive_pool(c, ranks_.along(Axis::pipeline), stage_of(part(chunk) - 1));
     m.in = flow.x.ref();
   }
   const BlockRange& blocks = parts_[static_cast<size_t>(part(chunk))];
   flow = model_.forward(c, blocks.begin, blocks.end, std::move(flow));
+  if (pools(c)) add_layers(c, chunk, pool);
   if (!last(chunk)) {
     m.out_x = flow.x.ref();
     Tensor sum = std::move(flow.x);
@@ -74,6 +119,9 @@ Stage::Micro Stage::forward(Ctx& c, int chunk, bool training) {
       flow.branch = Tensor();
     }
     send(ahead_, std::move(sum), ranks_.along(Axis::pipeline), stage_of(part(chunk) + 1));
+    if (pools(c)) send_pool(c, pool_ahead_, pool, ranks_.along(Axis::pipeline), stage_of(part(chunk) + 1));
+  } else if (pools(c)) {
+    c.set_router_pool(std::move(pool));
   }
   if (training) m.state = c.suspend();
   return m;
@@ -83,6 +131,7 @@ void Stage::backward(Ctx& c, int chunk, Micro m) {
   c.resume(std::move(m.state));
   if (!last(chunk)) {
     Tensor d = receive(c, ranks_.back(), stage_of(part(chunk) + 1));
+    if (pools(c)) c.set_router_pool(receive_pool(c, ranks_.back(), stage_of(part(chunk) + 1)));
     if (m.out_branch.id) {
       Tensor branch = d;
       if (m.out_branch.dtype != d.dtype()) {
@@ -96,10 +145,11 @@ void Stage::backward(Ctx& c, int chunk, Micro m) {
   if (first(chunk)) return c.backward();
   c.backward({m.in});
   send(back_, c.grads().take(m.in), ranks_.back(), stage_of(part(chunk) - 1));
+  if (pools(c)) send_pool(c, pool_back_, c.router_pool(), ranks_.back(), stage_of(part(chunk) - 1));
 }
 
 void Stage::drain() {
-  for (Message* m : {&ahead_, &back_}) {
+  for (Message* m : {&ahead_, &back_, &pool_ahead_, &pool_back_}) {
     m->pending.wait();
     m->tensor = Tensor();
   }

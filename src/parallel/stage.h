@@ -3,6 +3,10 @@
 //
 // Between stages goes one tensor, x + branch in the type of the residual stream, and back its gradient: what the fused add and
 // norm of a block computes from both is the same bit for bit.
+//
+// Where a loss pools what routers of all layers did (engine/router_load.h), the sums of the layers so far go ahead behind the
+// stream, and those of all layers come back behind its gradient: the last part has them before the first backward of a micro
+// batch begins, so every schedule has the loss of the whole model.
 #pragma once
 #include <memory>
 #include <vector>
@@ -53,11 +57,15 @@ class Stage {
   int stage_of(int part) const { return part % ranks_.mesh().pipeline; }
   void send(Message& slot, Tensor t, const Group& group, int to);
   Tensor receive(Ctx& c, const Group& group, int from);
+  bool pools(Ctx& c) const;
+  void send_pool(Ctx& c, Message& slot, const RouterPool& pool, const Group& group, int to);
+  RouterPool receive_pool(Ctx& c, const Group& group, int from);
+  void add_layers(Ctx& c, int chunk, RouterPool& pool) const;
 
   Model& model_;
   const Ranks& ranks_;
   std::vector<BlockRange> parts_;
-  Message ahead_, back_;
+  Message ahead_, back_, pool_ahead_, pool_back_;
 };
 
 }  // namespace ravine

@@ -114,6 +114,7 @@ class LayoutCheck {
     config.parallel.data = c.mesh.data;
     config.parallel.tensor = c.mesh.tensor;
     config.parallel.pipeline = c.mesh.pipeline;
+    config.parallel.expert = c.mesh.expert;
     config.parallel.virtual_stages = c.virtual_stages;
     config.parallel.sequence = c.sequence;
     config.parallel.zero = c.zero;
@@ -216,6 +217,15 @@ std::vector<Case> cases_for(int ranks) {
   add({1, 2, 2}, 1);
   add({2, 1, 2}, 0, 1, true);
   add({2, 2, 2}, 1);
+  // Of models with experts.
+  auto add_experts = [&](int pipeline, int data, int tensor, int expert, int64_t zero) {
+    add({.pipeline = pipeline, .data = data, .tensor = tensor, .expert = expert}, zero);
+  };
+  for (int64_t zero : {0, 1, 2, 3}) add_experts(1, 2, 1, 2, zero);
+  for (int64_t zero : {0, 3}) add_experts(1, 4, 1, 2, zero);
+  add_experts(1, 4, 1, 4, 1);
+  add_experts(2, 2, 1, 2, 0);
+  add_experts(1, 2, 2, 2, 1);
   return out;
 }
 
@@ -270,7 +280,9 @@ std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, W
         if (done) done(results.back());
       }
     } else {  // one group for the few, one per axis, and one more back over the pipeline
-      int groups = 1 + (way.mesh.pipeline > 1 ? 2 : 0) + (way.mesh.data > 1) + (way.mesh.tensor > 1);
+      const Mesh& m = way.mesh;
+      const int groups =
+          1 + (m.pipeline > 1 ? 2 : 0) + (m.data > 1) + (m.tensor > 1) + (m.expert > 1) + (m.expert > 1 && m.data > m.expert);
       for (int i = 0; i < groups; ++i) world->group({me}, "idle");
     }
     world->all().barrier();

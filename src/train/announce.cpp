@@ -60,7 +60,10 @@ void announce_ranks(const OpenedRun& run) {
                                                                   size_text(m.optimizer), size_text(m.arena.total)));
   const Communication& sent = run.engine->communication();
   std::string mine;
-  for (auto [axis, bytes] : {std::pair{Axis::data, sent.data}, {Axis::tensor, sent.tensor}, {Axis::pipeline, sent.pipeline}})
+  for (auto [axis, bytes] : {std::pair{Axis::data, sent.data},
+                             {Axis::tensor, sent.tensor},
+                             {Axis::pipeline, sent.pipeline},
+                             {Axis::expert, sent.expert}})
     if (run.ranks.mesh().size(axis) > 1)
       mine += fmt::format("{}{:.1f} MB per step over {} ranks", mine.empty() ? "" : ", ", 1e-6 * static_cast<double>(bytes),
                           name(axis));
@@ -88,6 +91,7 @@ double estimated_step(const OpenedRun& run) {
   Config c = run.config;
   const Mesh& mesh = run.layout.mesh;
   c.parallel.data = mesh.data, c.parallel.tensor = mesh.tensor, c.parallel.pipeline = mesh.pipeline;
+  c.parallel.expert = mesh.expert;
   const BlockCosts costs = block_costs(*run.model, c, types, run.chosen.kernels, columns, rates);
   return estimate_step(*run.model, c, run.layout, types, columns, rates, costs).seconds;
 }

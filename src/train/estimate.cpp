@@ -82,7 +82,7 @@ Rates known_rates(int local) {
 BlockCosts block_costs(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns,
                        const Rates& rates) {
   Config c = config;
-  c.parallel.data = c.parallel.pipeline = c.parallel.virtual_stages = 1;
+  c.parallel.data = c.parallel.pipeline = c.parallel.expert = c.parallel.virtual_stages = 1;
   c.parallel.zero = 0;
   c.parallel.stage_layers.clear();
   BlockWork work(model, types, rates);
@@ -117,12 +117,12 @@ namespace {
 void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& layout, const Types& types, const Rates& rates,
                const std::vector<Unit*>& units) {
   const Mesh& m = layout.mesh;
-  int r = m.data;
   double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)),
          micros = static_cast<double>(layout.micro_batches);
   const Sharding sharding{.mesh = m, .at = {}, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
   for (const Bucket& b : flat_buckets(model.params(), units, sharding, types)) {
     const bool divided = b.divided();
+    const int r = m.size(b.group);
     const double count = static_cast<double>(b.count), shard = count / r, owned = static_cast<double>(b.owned.count),
                  grad = static_cast<double>(size_of(b.grad_type));
     auto memory = [&](double elements, double bytes) { return kCall + elements * bytes / rates.bytes; };

@@ -64,12 +64,22 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
   return m;
 }
 
-// Sums over data ranks of as many numbers on each.
+// Sums over the ranks of a group of as many numbers on each.
 std::vector<int64_t> total(const Group& group, const std::vector<int64_t>& mine) {
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size())), sum(mine.size());
   group.all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size() * sizeof(int64_t))).wait();
   for (size_t i = 0; i < all.size(); ++i) sum[i % mine.size()] += all[i];
   return sum;
+}
+
+// The loss of balance of a micro batch, of the layers that are here: layer by layer, so that the sum does not depend on who has
+// which. One that pools all layers is on the last stage.
+void add_balance(const RouterLosses& losses, const Sides& sides, int64_t micro, bool last_stage, ExactSum& to) {
+  if (losses.pools()) {
+    if (last_stage) to.add(pooled_balance(sides.pool(micro)));
+    return;
+  }
+  for (const auto& layer : sides.routers(micro)) to.add(balance_loss(losses, {layer}));
 }
 
 }  // namespace
@@ -92,7 +102,7 @@ RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& mi
   const MoeSpec* spec = experts_of(model);
   if (!spec) return r;
   r.layers = sparse_layers(model);
-  const Group& data = ranks.along(Axis::data);
+  const Group &data = ranks.along(Axis::data), &stages = ranks.along(Axis::pipeline);
   // Of each layer the choices of each expert, and how many were served.
   const auto experts = static_cast<size_t>(spec->routing.experts), cells = experts + 1;
   std::vector<int64_t> counts(r.layers.size() * cells);
@@ -100,17 +110,19 @@ RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& mi
   for (const MicroBatch& m : micros) {
     const RouterLoads& loads = sides.routers(m.index);
     if (loads.empty() || loads.begin()->second.claims.empty()) continue;  // on meta nothing is counted
-    balance.add(balance_loss(spec->losses, loads)), z.add(z_loss(loads));
+    add_balance(spec->losses, sides, m.index, ranks.last_stage(), balance);
+    for (const auto& layer : loads) z.add(z_loss({layer}));
     for (size_t i = 0; i < r.layers.size(); ++i) {
-      const RouterLoad& load = loads.at(r.layers[i]);
-      for (size_t e = 0; e < experts; ++e) counts[i * cells + e] += load.claims[e];
-      counts[i * cells + experts] += load.taken;
+      const auto load = loads.find(r.layers[i]);
+      if (load == loads.end()) continue;  // on another stage
+      for (size_t e = 0; e < experts; ++e) counts[i * cells + e] += load->second.claims[e];
+      counts[i * cells + experts] += load->second.taken;
     }
   }
   const double all = static_cast<double>(micros.size()) * data.size();
-  if (const double value = sum(data, balance).value() / all; spec->losses.balances()) r.balance = value;
-  if (const double value = sum(data, z).value() / all; spec->losses.z_coef != 0) r.z = value;
-  counts = total(data, counts);
+  if (const double value = sum(stages, sum(data, balance)).value() / all; spec->losses.balances()) r.balance = value;
+  if (const double value = sum(stages, sum(data, z)).value() / all; spec->losses.z_coef != 0) r.z = value;
+  counts = total(stages, total(data, counts));
   for (size_t i = 0; i < r.layers.size(); ++i) {
     const auto begin = counts.begin() + static_cast<std::ptrdiff_t>(i * cells),
                end = begin + static_cast<std::ptrdiff_t>(experts);
@@ -131,11 +143,15 @@ std::string experts_text(const Model& model) {
                      human_count(static_cast<double>(model.params().count())));
 }
 
-std::string expert_rows_text(const Model& model, int64_t tokens) {
+std::string expert_rows_text(const Model& model, int64_t tokens, int expert_ranks) {
   const MoeSpec* spec = experts_of(model);
   if (!spec) return "";
   const Routing& r = spec->routing;
-  const std::string rows = counted(routed_rows(r, tokens), "row");
+  const int64_t of_one = r.drop == Drop::none
+                             ? routed_rows(r, tokens)
+                             : std::min(routed_rows(r, tokens), r.experts / expert_ranks * expert_capacity(r, tokens));
+  const std::string rows =
+      counted(expert_ranks * of_one, "row") + (expert_ranks > 1 ? fmt::format(" from {} ranks", expert_ranks) : "");
   if (r.drop == Drop::none)
     return fmt::format("experts are planned for {}: every choice of every token of a micro batch, whichever experts they go to",
                        rows);

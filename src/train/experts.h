@@ -17,7 +17,7 @@ namespace ravine {
 // less than its even share of one choice, and where a gate of a shared expert is asked for that is not there.
 std::unique_ptr<Model> with_experts(std::unique_ptr<Model> model, const Config& config);
 
-// What routers did in a step, over all its micro batches and data ranks.
+// What routers did in a step, over all its micro batches, data ranks and stages.
 struct RouterReport {
   std::optional<double> balance, z;  // losses before their coefficients, means over micro batches; where they count
   std::vector<int64_t> layers;       // those with experts; of each
@@ -29,7 +29,7 @@ RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& mi
 
 // "8 experts in 4 of 6 layers, 2 of them per token; 12.9M of 46.7M parameters are active"; "" of a model without.
 std::string experts_text(const Model& model);
-// How many rows experts are planned for: "" of a model without.
-std::string expert_rows_text(const Model& model, int64_t tokens);
+// How many rows experts are planned for, with so many ranks that divide them: "" of a model without.
+std::string expert_rows_text(const Model& model, int64_t tokens, int expert_ranks = 1);
 
 }  // namespace ravine

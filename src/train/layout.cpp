@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/narrow_option.h"
+#include "optim/make_update_rule.h"
 #include "parallel/fit.h"
 
 namespace ravine {
@@ -23,6 +24,11 @@ bool takes_turns(const ParallelOptions& parallel) { return parallel.zero >= 2; }
 RunLayout run_layout(const Config& c, int ranks, const Model& model, std::optional<int64_t> checkpoint_leaves) {
   const int64_t micros = micro_batches_of(c);
   const Mesh mesh = mesh_of(c.parallel, ranks, model, micros);
+  if (mesh.expert > 1 && make_update_rule(c.optimizer)->sees() >= Whole::tensor)
+    throw UserError(fmt::format("parallel.expert is {}, optimizer.type {}", mesh.expert, name(c.optimizer.type)),
+                    "parallel.expert, optimizer.type",
+                    "it takes norms of whole tensors, and all experts of a layer are one, of which each rank has a part",
+                    "set parallel.expert=1, or another optimizer.type");
   RunLayout out;
   out.mesh = mesh;
   out.micro_batches = micros / mesh.data;

@@ -75,6 +75,7 @@ std::vector<std::string> mesh_lines(const Config& c, const RunLayout& layout, co
   groups(Axis::tensor, "ranks that share each layer");
   groups(Axis::data, c.parallel.zero > 0 ? "ranks that add their gradients and divide what ZeRO divides"
                                          : "ranks that add their gradients");
+  groups(Axis::expert, "ranks that divide the experts");
   return out;
 }
 

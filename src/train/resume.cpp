@@ -37,6 +37,7 @@ TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
   s.scalars["layout"] = {{"data", layout.mesh.data},
                          {"tensor", layout.mesh.tensor},
                          {"pipeline", layout.mesh.pipeline},
+                         {"expert", layout.mesh.expert},
                          {"zero", config.parallel.zero},
                          {"sequence", config.parallel.sequence},
                          {"virtual", config.parallel.virtual_stages},

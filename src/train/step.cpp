@@ -187,9 +187,10 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
 
 Communication communication_of(const Ranks& ranks) {
   auto of = [](const Group& g) { return g.traffic().bytes; };
-  return {.data = of(ranks.along(Axis::data)),
+  return {.data = of(ranks.along(Axis::data)) + (ranks.mesh().expert > 1 ? of(ranks.along(Axis::expert_data)) : 0),
           .tensor = of(ranks.along(Axis::tensor)),
-          .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back())};
+          .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back()),
+          .expert = of(ranks.along(Axis::expert))};
 }
 
 StepEngine::~StepEngine() = default;

@@ -41,15 +41,16 @@ struct RunMemory {
   int64_t total() const { return base + batches + weights + optimizer + arena.total; }
 };
 
-// Bytes that a rank hands to others in a step, by axis, as its groups count them (comm/group.h).
+// Bytes that a rank hands to others in a step, by axis, as its groups count them (comm/group.h). data: also what ranks with the
+// same experts hand each other. expert: rows for the experts of other ranks; of a plan at even load (engine/ops/expert_ranks.h).
 struct Communication {
-  int64_t data = 0, tensor = 0, pipeline = 0;
-  int64_t all() const { return data + tensor + pipeline; }
+  int64_t data = 0, tensor = 0, pipeline = 0, expert = 0;
+  int64_t all() const { return data + tensor + pipeline + expert; }
   friend Communication operator+(const Communication& a, const Communication& b) {
-    return {a.data + b.data, a.tensor + b.tensor, a.pipeline + b.pipeline};
+    return {a.data + b.data, a.tensor + b.tensor, a.pipeline + b.pipeline, a.expert + b.expert};
   }
   friend Communication operator-(const Communication& a, const Communication& b) {
-    return {a.data - b.data, a.tensor - b.tensor, a.pipeline - b.pipeline};
+    return {a.data - b.data, a.tensor - b.tensor, a.pipeline - b.pipeline, a.expert - b.expert};
   }
 };
 Communication communication_of(const Ranks& ranks);  // all that was handed over so far

@@ -1,6 +1,7 @@
 #include "train/traffic.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace ravine {
 
@@ -14,7 +15,9 @@ TrafficMeter::Counts TrafficMeter::counts(const Ranks& ranks) {
   add(1, ranks.along(Axis::tensor));
   add(2, ranks.along(Axis::pipeline));
   add(2, ranks.back());
-  add(3, ranks.all());
+  add(3, ranks.along(Axis::expert));
+  if (ranks.mesh().expert > 1) add(0, ranks.along(Axis::expert_data));
+  add(4, ranks.all());
   return now;
 }
 
@@ -38,8 +41,9 @@ StepTraffic TrafficMeter::end(const Ranks& ranks, double seconds) {
   }
   std::vector<Wire> all(static_cast<size_t>(ranks.size()));
   ranks.all().all_gather(&mine, all.data(), sizeof mine).wait();
-  const char* names[] = {"data", "tensor", "pipeline", "all"};
-  bool there[] = {ranks.mesh().data > 1, ranks.mesh().tensor > 1, ranks.mesh().pipeline > 1, true};
+  const Mesh& mesh = ranks.mesh();
+  const char* names[] = {"data", "tensor", "pipeline", "expert", "all"};
+  bool there[] = {mesh.data > 1, mesh.tensor > 1, mesh.pipeline > 1, mesh.expert > 1, true};
   for (size_t k = 0; k < kKinds; ++k) {
     if (!there[k]) continue;
     StepTraffic::Part part{names[k], 0, 0};
@@ -50,7 +54,7 @@ StepTraffic TrafficMeter::end(const Ranks& ranks, double seconds) {
     out.parts.push_back(part);
   }
   std::vector<double> waits;
-  for (const Wire& w : all) waits.push_back((w.seconds[0] + w.seconds[1] + w.seconds[2] + w.seconds[3]) / w.step);
+  for (const Wire& w : all) waits.push_back(std::accumulate(w.seconds.begin(), w.seconds.end(), 0.0) / w.step);
   auto [least, most] = std::minmax_element(waits.begin(), waits.end());
   out.wait = *most;
   out.wait_least = *least;

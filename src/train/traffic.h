@@ -11,7 +11,7 @@ namespace ravine {
 
 struct StepTraffic {
   struct Part {
-    std::string axis;    // "data", "tensor", "pipeline"; "all": agreements of all ranks on losses, norms and stops
+    std::string axis;    // "data", "tensor", "pipeline", "expert"; "all": agreements of all ranks on losses, norms and stops
     double mb = 0;       // sent by the rank that sent most, MB
     double seconds = 0;  // waited for it, mean over ranks
   };
@@ -29,7 +29,7 @@ class TrafficMeter {
   StepTraffic end(const Ranks& ranks, double seconds);
 
  private:
-  static constexpr size_t kKinds = 4;  // data, tensor, pipeline, all
+  static constexpr size_t kKinds = 5;  // data, tensor, pipeline, expert, all
   using Counts = std::array<Traffic, kKinds>;
   static Counts counts(const Ranks& ranks);
   Counts before_;

@@ -174,7 +174,7 @@ def test_config(folder):
 
 
 def test_experts(folder):
-    """Experts that do not fit, options of experts without any, layouts that are not there."""
+    """Experts that do not fit, options of experts without any, expert ranks that do not divide."""
     moe = {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
     sparse = r.save_config(folder / "moe.json", **moe)
     r.run("train", *options(folder, model__config=sparse, train__output=folder / "moe", checkpoint__every=0))
@@ -190,9 +190,12 @@ def test_experts(folder):
         refused(folder, words, options(folder, **{"model__config": sparse, **more}))
     refused(folder, ("moe.aux_loss", "llama"), options(folder, moe__aux_loss=0.1))
     refused(folder, ("tensor", "model.layers.0"), options(folder, model__config=None, model__path=dense / "model"))
-    for axis in ("tensor", "pipeline"):
-        done = r.run("plan", *options(folder, model__config=sparse, **{f"parallel__{axis}": 2}), status=2)
-        r.check(f"parallel.{axis}" in done.stderr and "experts" in done.stderr, done.stderr)
+    for ranks, more, words in ((8, {"expert": 8}, "the 4 experts of a layer must be a multiple of it; use parallel.data=8 parallel.expert=4"),
+                               (2, {"expert": 4}, "the 2 data ranks must be a multiple of it; use parallel.data=2 parallel.expert=2")):
+        done = r.run("plan", "--ranks", ranks, *options(folder, model__config=sparse, train__global_batch=8, **{f"parallel__{k}": v for k, v in more.items()}), status=2)
+        r.check(words in done.stderr, done.stderr)
+    done = r.run("plan", "--ranks", 2, *options(folder, train__global_batch=8, parallel__expert=2), status=2)
+    r.check("the model has no experts; use parallel.data=2 parallel.expert=1" in done.stderr, done.stderr)
 
 
 def test_data(folder):

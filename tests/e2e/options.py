@@ -204,7 +204,7 @@ OPTIONS = {
     "precision.scale_initial": real(1e-30, 1e30), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
     "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 1e30, "precision.scale_initial=1e30"), "precision.scale_consecutive_hysteresis": Bool(),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
-    "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.sequence": Bool(),
+    "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.expert": Number(1, RANKS), "parallel.sequence": Bool(),
     "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
     "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "parallel.zero_threshold": Number(0, 10**12),
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,

@@ -150,7 +150,7 @@ TEST(MoeRouting, Losses) {
     double want = 0;
     for (size_t i = 0; i < config.at("aux_loss_types").size(); ++i) {
       const std::string kind = config.at("aux_loss_types").at(i);
-      double loss = pooled_balance(loads) / k;
+      double loss = pooled_balance(pool_of(loads)) / k;
       if (kind != "expert") {  // one group of all experts (comm, of one rank), or groups of expert_group_size
         const int64_t groups = kind == "device" ? config.at("expert_group_size").get<int64_t>() : 1, size = r.experts / groups;
         loss = 0;
@@ -175,10 +175,14 @@ TEST(MoeRouting, BalanceLosses) {
   RouterLoad even{
       .experts = 4, .top_k = 2, .claims = {}, .scores = {3, 3, 3, 3, 1.5, 1.5, 1.5, 1.5}, .counts = {6, 6, 6, 6, 3, 3, 3, 3}};
   RouterLoads layers{{1, even}, {3, even}};
-  EXPECT_NEAR(pooled_balance(layers), 2, 1e-14);
+  EXPECT_NEAR(pooled_balance(pool_of(layers)), 2, 1e-14);
   EXPECT_NEAR(grouped_balance(layers), 2, 1e-14);
   layers[3].scores = {5, 4, 2, 1, 0.5, 0.5, 3, 2}, layers[3].counts = {12, 0, 11, 1, 6, 6, 0, 0};
-  for (auto [value, slopes] : {std::pair{&pooled_balance, &pooled_slopes}, {&grouped_balance, &grouped_slopes}})
+  auto pooled = [](const RouterLoads& all) { return pooled_balance(pool_of(all)); };
+  auto slopes_of_pool = [](const RouterLoads& all, int64_t layer) { return pooled_slopes(pool_of(all), all.at(layer)); };
+  using Value = double (*)(const RouterLoads&);
+  using Slopes = std::vector<double> (*)(const RouterLoads&, int64_t);
+  for (auto [value, slopes] : {std::pair<Value, Slopes>{pooled, slopes_of_pool}, {&grouped_balance, &grouped_slopes}})
     for (int64_t layer : {1, 3}) {
       const std::vector<double> d = slopes(layers, layer);
       for (size_t i = 0; i < d.size(); ++i) {

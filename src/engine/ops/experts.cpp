@@ -16,6 +16,19 @@ void each_weight(Ctx& c, std::span<Param* const> weights, F&& f) {
   }
 }
 
+// f(source, first row, rows, offsets of its experts) for each rank that rows came from.
+template <class F>
+void each_source(const TensorView& offsets, const std::vector<int64_t>& sources, int64_t rows, F&& f) {
+  if (sources.empty()) return f(0, int64_t{0}, rows, offsets);
+  int64_t begin = 0;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    TensorView of = offsets.row_range(static_cast<int64_t>(s), 1);
+    of.shape = {of.cols()};
+    f(static_cast<int>(s), begin, sources[s], of);
+    begin += sources[s];
+  }
+}
+
 // What is made again in backward has a path of its own: backward calls the same kernels.
 Tensor rows_of_tokens(Ctx& c, const Tensor& x, const Tensor& tokens) {
   Ctx::Scope scope(c, "to_experts");
@@ -59,39 +72,50 @@ Tensor experts_linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, 
   each_weight(c, weights, [&](Param& p, int64_t, int64_t out) { outs += out, trains = trains || p.trainable; });
   Tensor y = c.empty({x.rows(), outs}, c.types().compute);
   each_weight(c, weights, [&](Param& p, int64_t begin, int64_t out) {
-    c.call(GroupedMatmul{.a = x.view(),
-                         .b = c.store().value(p),
-                         .offsets = routes.offsets.view(),
-                         .out = y.view().columns(begin, out),
-                         .trans_b = true});
+    each_source(routes.offsets.view(), routes.sources, x.rows(), [&](int, int64_t row, int64_t rows, const TensorView& of) {
+      c.call(GroupedMatmul{.a = x.view().row_range(row, rows),
+                           .b = c.store().value(p),
+                           .offsets = of,
+                           .out = y.view().columns(begin, out).row_range(row, rows),
+                           .trans_b = true,
+                           .most_rows = routes.most_of_source});
+    });
   });
   if (!c.recording()) return y;
   const Saved offsets = c.save(routes.offsets), saved = trains ? c.save(x) : Saved();
-  BackwardFn dx = [weights, offsets, xr = x.ref(), yr = y.ref()](Ctx& c) {
+  const std::vector<int64_t>& sources = routes.sources;
+  const int64_t most = routes.most_of_source;
+  BackwardFn dx = [weights, offsets, sources, most, xr = x.ref(), yr = y.ref()](Ctx& c) {
     const Tensor dy = c.grads().get(yr), of = offsets.get(c);
     Tensor dx = c.empty(xr.shape, weights.size() > 1 ? c.types().stat : xr.dtype);
     each_weight(c, weights, [&](Param& p, int64_t begin, int64_t out) {
-      c.call(GroupedMatmul{.a = dy.view().columns(begin, out),
-                           .b = c.store().value(p),
-                           .offsets = of.view(),
-                           .out = dx.view(),
-                           .accumulate = begin > 0});
+      each_source(of.view(), sources, dy.rows(), [&](int, int64_t row, int64_t rows, const TensorView& of) {
+        c.call(GroupedMatmul{.a = dy.view().columns(begin, out).row_range(row, rows),
+                             .b = c.store().value(p),
+                             .offsets = of,
+                             .out = dx.view().row_range(row, rows),
+                             .accumulate = begin > 0,
+                             .most_rows = most});
+      });
     });
     require(!c.grads().has(xr), "experts_linear: its rows must be used by it only");
     c.grads().put(xr, std::move(dx));
   };
-  BackwardFn dw = [weights, offsets, saved, yr = y.ref()](Ctx& c) {
+  BackwardFn dw = [weights, offsets, sources, most, saved, yr = y.ref()](Ctx& c) {
     const Tensor dy = c.grads().get(yr), of = offsets.get(c), x = saved.get(c);
     each_weight(c, weights, [&](Param& p, int64_t begin, int64_t out) {
       bool accumulate = false;
       const TensorView g = c.grad_store().add_to_grad(p, accumulate);
       if (g.absent()) return;
-      c.call(GroupedMatmul{.a = dy.view().columns(begin, out),
-                           .b = x.view(),
-                           .offsets = of.view(),
-                           .out = g,
-                           .trans_a = true,
-                           .accumulate = accumulate});
+      each_source(of.view(), sources, dy.rows(), [&](int source, int64_t row, int64_t rows, const TensorView& of) {
+        c.call(GroupedMatmul{.a = dy.view().columns(begin, out).row_range(row, rows),
+                             .b = x.view().row_range(row, rows),
+                             .offsets = of,
+                             .out = c.grad_store().grad_of_source(p, g, source),
+                             .trans_a = true,
+                             .accumulate = accumulate,
+                             .most_rows = most});
+      });
     });
   };
   c.record("experts_linear", {y.ref()}, std::move(dx), trains ? std::move(dw) : BackwardFn());

@@ -51,13 +51,16 @@ RouterLoad load_of(const Routing& r, const TensorView& claims, const TensorView&
   return load;
 }
 
+// Losses of routers count once: tensor ranks sum the gradients of logits, of which the first one adds those.
+bool adds_losses(Ctx& c) { return c.group(Axis::tensor).rank() == 0; }
+
 // Host work: derivatives by scores that the balance loss asks for. On meta without data.
 Tensor balance_slopes(Ctx& c, const RouterLosses& losses, int64_t layer, const Shape& shape) {
   Tensor slopes = c.empty(shape, DType::f64);
   double* to = slopes.view().as<double>();
   if (!to) return slopes;
-  const std::vector<double> values =
-      losses.balance == LoadBalance::aux ? pooled_slopes(c.routers(), layer) : grouped_slopes(c.routers(), layer);
+  const std::vector<double> values = losses.balance == LoadBalance::aux ? pooled_slopes(c.router_pool(), c.routers().at(layer))
+                                                                        : grouped_slopes(c.routers(), layer);
   const double scale = losses.balance_coef * c.batch().micro_scale;
   std::transform(values.begin(), values.end(), to, [scale](double x) { return scale * x; });
   return slopes;
@@ -72,7 +75,7 @@ double z_slope(Ctx& c, const RouterLosses& losses, int64_t layer) {
 }  // namespace
 
 double balance_loss(const RouterLosses& losses, const RouterLoads& loads) {
-  return losses.balance == LoadBalance::aux       ? pooled_balance(loads)
+  return losses.balance == LoadBalance::aux       ? pooled_balance(pool_of(loads))
          : losses.balance == LoadBalance::seq_aux ? grouped_balance(loads)
                                                   : 0;
 }
@@ -152,7 +155,8 @@ Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routin
              bool accumulate = false;
              const Tensor dlogits = c.grads().add_to(lr, accumulate);
              require(!accumulate, "route: its logits must be used by it only");
-             const Tensor slopes = losses.balances() ? balance_slopes(c, losses, layer, cells) : Tensor();
+             const bool adds = adds_losses(c);
+             const Tensor slopes = adds && losses.balances() ? balance_slopes(c, losses, layer, cells) : Tensor();
              c.call(RouterBackward{.logits = logits.get(c).view(),
                                    .chosen = chosen.get(c).view(),
                                    .slots = slots.get(c).view(),
@@ -160,7 +164,7 @@ Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routin
                                    .dweights = c.grads().get(wr).view(),
                                    .slopes = slopes.view(),
                                    .dlogits = dlogits.view(),
-                                   .z_slope = z_slope(c, losses, layer),
+                                   .z_slope = adds ? z_slope(c, losses, layer) : 0,
                                    .routing = routing});
            });
   return r;

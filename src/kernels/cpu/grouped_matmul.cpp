@@ -70,7 +70,7 @@ void run_grouped(const GroupedMatmul& g, void* workspace) {
 template <Bf16Products kProducts>
 int64_t grouped_workspace(const GroupedMatmul& g, int threads) {
   static const Kernel<Matmul> product = cpu_matmul(kProducts);
-  const int64_t rows = g.a.rows(), most = g.trans_a ? std::min(rows, kChunk) : rows;
+  const int64_t rows = std::max(g.a.rows(), g.most_rows), most = g.trans_a ? std::min(rows, kChunk) : rows;
   int64_t bytes = 0;
   auto ask = [&](int64_t count) { bytes = std::max(bytes, product.workspace(of_expert(g, 0, 0, count), threads)); };
   ask(most);

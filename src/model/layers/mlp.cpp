@@ -29,12 +29,17 @@ Mlp::Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, con
 
 Tensor Mlp::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "mlp");
-  Tensor up = up_(c, tp_enter(c, x));
+  return tp_exit(c, part(c, tp_enter(c, x)));
+}
+
+Tensor Mlp::part(Ctx& c, Tensor x) const {
+  Tensor up = up_(c, x);
+  x = Tensor();
   Tensor inner = act_ == Act::swiglu       ? swiglu(c, up)
                  : act_ == Act::geglu_tanh ? geglu(c, up)
                                            : gelu(c, up, act_ == Act::gelu ? GeluForm::exact : GeluForm::tanh);
   up = Tensor();
-  return tp_exit(c, down_(c, inner));
+  return down_(c, inner);
 }
 
 }  // namespace ravine

@@ -24,6 +24,8 @@ class Mlp {
   // Declares <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
   Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
+  // Between tp_enter and tp_exit, of which the caller takes care: what this tensor rank adds.
+  Tensor part(Ctx& c, Tensor x) const;
 
  private:
   Act act_;

@@ -1,8 +1,10 @@
 #include "model/layers/moe.h"
 
 #include "engine/ops/add.h"
+#include "engine/ops/expert_ranks.h"
 #include "engine/ops/experts.h"
 #include "engine/ops/swiglu.h"
+#include "engine/ops/tensor_parallel.h"
 
 namespace ravine {
 
@@ -34,14 +36,17 @@ Moe::Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int6
     p->trainable = false;
     correction_ = p;
   }
-  auto stack = [&](const char* part, int64_t out, int64_t in, double std) {
+  // wide: the dim that is the width of an expert.
+  auto stack = [&](const char* part, int64_t out, int64_t in, int wide, double std) {
     return set.add(unit, {.name = fmt::format("{}.experts.{}.weight", name, part),
                           .shape = {r.experts, out, in},
+                          .cuts = {{0, Axis::expert}, {wide, Axis::tensor}},
                           .init = {Init::normal, std},
-                          .active = active});
+                          .active = active,
+                          .group = Axis::expert_data});
   };
-  up_ = {stack("gate_proj", spec_.width, hidden, spec_.init_std), stack("up_proj", spec_.width, hidden, spec_.init_std)};
-  down_ = {stack("down_proj", hidden, spec_.width, spec_.out_init_std)};
+  up_ = {stack("gate_proj", spec_.width, hidden, 1, spec_.init_std), stack("up_proj", spec_.width, hidden, 1, spec_.init_std)};
+  down_ = {stack("down_proj", hidden, spec_.width, 2, spec_.out_init_std)};
   if (spec_.shared.width > 0) shared_.emplace(set, unit, name + "." + spec_.shared_name, hidden, spec_.shared);
   if (spec_.shared_gate)
     shared_gate_ = set.add(unit, {.name = name + ".shared_expert_gate.weight",
@@ -50,21 +55,32 @@ Moe::Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int6
                                   .use = Use::wide_matrix});
 }
 
+// What the router and the gate give is the same on all tensor ranks, each of which has a part of every expert: so these stand
+// before tp_enter, behind which gradients of x are parts of a sum.
 Tensor Moe::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "mlp");
-  const Routes routes = route(c, wide_linear(c, x, *router_), correction_, spec_.routing, spec_.losses, layer_);
-  Tensor rows = to_experts(c, x, routes);
-  Tensor inner = experts_linear(c, rows, up_, routes);
+  const Tensor logits = tp_enter(c, wide_linear(c, x, *router_));
+  const Routes routes = route(c, logits, correction_, spec_.routing, spec_.losses, layer_);
+  const Tensor gate = shared_gate_ ? tp_enter(c, wide_linear(c, x, *shared_gate_)) : Tensor();
+  Tensor all = tp_enter(c, x);
+  const ExpertRanks ranks(c, routes, spec_.routing);
+  Tensor rows = ranks.to_owners(c, to_experts(c, all, routes));
+  if (!shared_) all = Tensor();
+  Tensor inner = experts_linear(c, rows, up_, ranks.here());
   rows = Tensor();
   inner = swiglu(c, inner);
-  inner = weighted_rows(c, inner, routes);  // the product behind it is linear: weights may come first
-  rows = experts_linear(c, inner, down_, routes);
+  inner = weighted_rows(c, inner, ranks.here());  // the product behind it is linear: weights may come first
+  rows = experts_linear(c, inner, down_, ranks.here());
   inner = Tensor();
-  Tensor out = from_experts(c, rows, routes);
+  Tensor out = from_experts(c, ranks.from_owners(c, std::move(rows)), routes);
   rows = Tensor();
-  if (!shared_) return out;
-  const Tensor beside = (*shared_)(c, x);
-  return shared_gate_ ? gated_sum(c, std::move(out), beside, wide_linear(c, x, *shared_gate_)) : add(c, std::move(out), beside);
+  if (!shared_) return tp_exit(c, std::move(out));
+  Tensor beside;
+  {
+    Ctx::Scope shared(c, "mlp");
+    beside = shared_->part(c, std::move(all));
+  }
+  return tp_exit(c, shared_gate_ ? gated_sum(c, std::move(out), beside, gate) : add(c, std::move(out), beside));
 }
 
 }  // namespace ravine

@@ -1,5 +1,6 @@
 // A mixture of experts in place of an MLP (Shazeer et al. 2017): a router sends each token to a few of many gated MLPs and adds
-// what they give, by weight; a shared MLP may see every token beside them. On one tensor rank only (parallel/fit.h).
+// what they give, by weight; a shared MLP may see every token beside them. Tensor ranks cut the width of every expert, expert
+// ranks have some of the experts each.
 #pragma once
 #include <optional>
 
