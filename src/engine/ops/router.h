@@ -22,7 +22,8 @@ struct Routes {
   Tensor slots, tokens, offsets;  // i32 [N,k], [R], [E+1]
   Tensor weights;                 // [R,1], in the type of statistics
   // Of rows that came from other ranks (ops/expert_ranks.h): how many from each, one rank's behind the other's, and the most
-  // that one sends. `offsets` are then [S,E/S+1], from the first row of each; there are neither slots nor tokens. Empty: the rows are this rank's own.
+  // that one sends. `offsets` are then [S,E/S+1], from the first row of each; there are neither slots nor tokens. Empty: the
+  // rows are this rank's own.
   std::vector<int64_t> sources{};
   int64_t most_of_source = 0;
 };
@@ -30,8 +31,9 @@ struct Routes {
 // x W^T in the type of statistics, from masters, whatever the type of compute: logits of a router [N,E], of a gate [N,1].
 Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight);
 
-// Chooses by logits, of which tensor ranks have the same and sum the gradients. Of a batch with labels what the router did goes sideways under `layer` (Ctx::side), and its losses join
-// the gradient of the logits: of pooled ones, when all layers have run. correction: null where the routing has none.
+// Chooses by logits, which are the same on all tensor ranks and whose gradients these sum. Of a batch with labels what the router
+// did goes sideways under `layer` (Ctx::side), and its losses join the gradient of the logits: of pooled ones, when all layers
+// have run. correction: null where the routing has none.
 Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routing& routing, const RouterLosses& losses,
              int64_t layer);
 
