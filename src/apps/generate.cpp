@@ -43,7 +43,7 @@ struct GenerateFlags {
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
     v("adapter", adapter,
-      "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run; several beside one base have names, by which prompts ask for them",
+      "LoRA adapter of PEFT or ModelLink beside the model's weights, or OUTPUT/adapter of a run; several beside one base have names, by which prompts ask for them",
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("use", use, "the adapter of prompts that ask for none", filled() & metavar("NAME"));
     v("prompt", prompt, "text to go on from; -: all of stdin; several are --prompts", filled() & at_most_bytes(kMostPrompt));
@@ -250,10 +250,10 @@ struct Asked {
   Prompts prompts;
   std::vector<size_t> voices;
   size_t others = 0;  // of prompts that ask for none, and of a conversation
-  // Those that this voice answers, of prompts [begin, end).
-  std::vector<size_t> of(size_t voice, size_t begin, size_t end) const {
+  // Those that this voice answers.
+  std::vector<size_t> of(size_t voice) const {
     std::vector<size_t> out;
-    for (size_t i = begin; i < end; ++i)
+    for (size_t i = 0; i < voices.size(); ++i)
       if (voices[i] == voice) out.push_back(i);
     return out;
   }
@@ -281,18 +281,34 @@ bool stopped_anywhere(const Session& session, bool mine) {
   return shares_prompts(session) ? mine : any(session.ranks().along(Axis::data), mine);
 }
 
+// Whose prompts may be answered in one batch with those of this voice: by number, that of the base where it shares batches.
+size_t batch_of(const Job& job, size_t voice) {
+  const Session& s = *job.voices[voice].session;
+  return s.base && !s.beside ? voice : 0;
+}
+
+BeamOptions beams_for(const Job& job, const Voice& voice) {
+  BeamOptions beams = job.beams;
+  beams.length_penalty = job.flags.length_penalty.empty() ? voice.defaults.length_penalty : job.flags.length_penalty[0];
+  beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : voice.defaults.early_stopping;
+  return beams;
+}
+
 // Answers the prompts on stdout, and returns what this rank has found.
 std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where) {
   const Session& session = job.session;
   const Ranks& ranks = session.ranks();
   const size_t count = asked.prompts.size();
-  std::vector<GenerateOptions> options;  // by voice
+  std::vector<Speaker> speakers;  // by voice
+  std::vector<BeamOptions> beams;
   for (size_t v = 0; v < job.voices.size(); ++v) {
-    const std::vector<size_t> all = asked.of(v, 0, count);
+    const std::vector<size_t> all = asked.of(v);
     const Prompts prompts = asked.take(all);
-    options.push_back(options_for(job, job.voices[v], prompts));
-    options[v].numbers.assign(all.begin(), all.end());
-    check_prompts(prompts, job.voices[v].session->model->facts(), options[v], where);
+    GenerateOptions options = options_for(job, job.voices[v], prompts);
+    options.numbers.assign(all.begin(), all.end());
+    check_prompts(prompts, job.voices[v].session->model->facts(), options, where);
+    speakers.push_back({job.voices[v].session, std::move(options)});
+    beams.push_back(beams_for(job, job.voices[v]));
   }
 
   StopSignals signals;
@@ -302,27 +318,24 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
     output.answers(i, job.voices[asked.voices[i]].name, job.voices[asked.voices[i]].tokenizer.get());
   std::vector<Generated> results(end - begin);
   bool stopped = false;
-  // A voice at a time, in the order in which prompts ask for them.
+  // Voices that share batches together, any other by itself, in the order in which prompts ask for them.
   for (size_t first = begin; first < end; ++first) {
-    const size_t v = asked.voices[first];
-    const std::vector<size_t> mine = asked.of(v, begin, end);
+    const size_t batch = batch_of(job, asked.voices[first]);
+    std::vector<size_t> mine, of;  // prompts, and who answers each
+    for (size_t i = begin; i < end; ++i)
+      if (batch_of(job, asked.voices[i]) == batch) mine.push_back(i), of.push_back(asked.voices[i]);
     if (mine.front() != first) continue;
     if (first > begin && stopped_anywhere(session, stopped)) break;
-    options[v].numbers.assign(mine.begin(), mine.end());
+    for (Speaker& s : speakers) s.options.numbers.assign(mine.begin(), mine.end());
     GenerateEvents events;
     events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
     if (ranks.first()) {  // whose prompts are the first ones
       events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id), true; };
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
     }
-    const Session& speaker = *job.voices[v].session;
-    BeamOptions beams = job.beams;
-    const GenerationDefaults& defaults = job.voices[v].defaults;
-    beams.length_penalty = job.flags.length_penalty.empty() ? defaults.length_penalty : job.flags.length_penalty[0];
-    beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
-    std::vector<Generated> found =
-        job.flags.beams.empty() ? generate(speaker, asked.take(mine), options[v], events, where)
-                                : generate_beams(speaker, asked.take(mine), options[v], beams, job.num_return, events, where);
+    std::vector<Generated> found = job.flags.beams.empty()
+                                       ? generate(speakers, of, asked.take(mine), events, where)
+                                       : generate_beams(speakers, beams, of, asked.take(mine), job.num_return, events, where);
     for (size_t i = 0; i < mine.size(); ++i) results[mine[i] - begin] = std::move(found[i]);
   }
   if (shares_prompts(session)) {  // what other data ranks have found; all of them ask, those without a prompt too
@@ -419,13 +432,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
   if (conversation) voices.chat(asked.others);
-  if (config.lora.base && voices.size() > 1)
-    throw UserError("lora.base beside adapters with names", "lora.base",
-                    "what they share is kept in the type that is computed in",
-                    "give one adapter, without a name, or leave out lora.base");
   for (size_t v = 1; v < voices.size(); ++v)
-    if (!conversation && asked.of(v, 0, asked.prompts.size()).empty())
-      log.warn("no prompt asks for the adapter '{}'", voices[v].name);
+    if (!conversation && asked.of(v).empty()) log.warn("no prompt asks for the adapter '{}'", voices[v].name);
   session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags),
                            voices[0].adapter);
   voices.open(session);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapters.h"
 #include "kernels/kernels.h"
 
 namespace ravine {
@@ -45,6 +46,7 @@ struct Batch {
   uint32_t step = 0;
   int64_t micro = 0;  // place in the step, over all data ranks, from 0
   KvCache* cache = nullptr;
+  std::vector<AdapterRows> adapters;            // by begin; other rows go through the model alone
   const SequenceLoss* sequence_loss = nullptr;  // null: the sum over labels
   int64_t length(size_t segment) const { return lengths.empty() ? segments[segment].k_count : lengths[segment]; }
 };

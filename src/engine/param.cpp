@@ -61,4 +61,19 @@ int64_t ParamSet::matrix_count() const {
   return n;
 }
 
+const LoraAdapters& AdapterSet::add(const Param& weight, LoraAdapters adapters) {
+  return layers_[weight.name] = std::move(adapters);
+}
+
+const LoraAdapters* AdapterSet::beside(const Param& weight) const {
+  const auto at = layers_.find(weight.name);
+  return at == layers_.end() ? nullptr : &at->second;
+}
+
+size_t AdapterSet::parameters() const {
+  size_t n = 0;
+  for (const auto& [weight, adapters] : layers_) n += adapters.a.size() + adapters.ups.size();
+  return n;
+}
+
 }  // namespace ravine

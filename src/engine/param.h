@@ -11,6 +11,7 @@
 
 #include "base/shape.h"
 #include "comm/mesh.h"
+#include "engine/adapters.h"
 
 namespace ravine {
 
@@ -94,6 +95,9 @@ class ParamSet {
   Param* find(const std::string& name);
   // Asked by linear layers as they are declared, with the name of a module; empty: none has an adapter.
   std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
+  // What they made of the answers.
+  AdapterSet& adapters() { return adapters_; }
+  const AdapterSet& adapters() const { return adapters_; }
 
   int64_t count() const;         // elements of all parameters, tied ones once
   int64_t matrix_count() const;  // elements that a token meets in matrix products (a tied table counts: it is the head)
@@ -104,6 +108,7 @@ class ParamSet {
   std::deque<Param> params_;
   std::unordered_map<std::string, size_t> declared_;  // by name, as they were declared
   int next_join_ = 1;
+  AdapterSet adapters_;
 };
 
 }  // namespace ravine

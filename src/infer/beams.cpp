@@ -4,6 +4,7 @@
 #include <list>
 
 #include "infer/kv_cache.h"
+#include "infer/speakers.h"
 #include "infer/team.h"
 
 namespace ravine {
@@ -24,21 +25,23 @@ struct ActiveSearch {
 
 class BeamRun {
  public:
-  BeamRun(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams,
+  BeamRun(const Speakers& speakers, std::span<const BeamOptions> beams, const Prompts& prompts, const GenerateOptions& shared,
           int64_t num_return, const GenerateEvents& events)
-      : session_(session),
+      : speakers_(speakers),
+        session_(speakers.session()),
         prompts_(prompts),
-        o_(o),
+        shared_(shared),
         beams_(beams),
+        width_(beams[0].beams),
         num_return_(num_return),
         events_(events),
         results_(prompts.size()),
         ctx_(setup()),
-        team_(session, ctx_),
-        cache_(team_.layers(), team_.cache_widths(), session.types.compute,
-               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())) * beams.beams, session.spread.local) {
+        team_(session_, ctx_),
+        cache_(team_.layers(), team_.cache_widths(), session_.types.compute,
+               std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())) * width_, session_.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
-    for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
+    for (size_t i = 0; i < prompts.size(); ++i) longest_ = std::max(longest_, length_limit(prompts[i], speakers.options(i)));
   }
 
   std::vector<Generated> all() {
@@ -62,27 +65,34 @@ class BeamRun {
   const ModelFacts& facts() const { return session_.model->facts(); }
   Ctx::Setup setup() {
     Ctx::Setup s = session_.setup(arena_);
-    s.recipe = o_.recipe;
-    if (o_.observer) s.observers.push_back(o_.observer);
+    s.recipe = shared_.recipe;
+    if (shared_.observer) s.observers.push_back(shared_.observer);
     return s;
   }
 
   bool admit() {
-    for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
+    for (; static_cast<int64_t>(free_.size()) >= width_ && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
+      const GenerateOptions& o = speakers_.options(next_);
       ActiveSearch a{
-          next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
+          next_,
+          BeamSearch(beams_[speakers_.at(next_)], o, prompt, length_limit(prompt, o), o.number(next_), facts().vocabulary),
+          {},
+          {}};
       a.slots.push_back(free_.back()), free_.pop_back();
-      for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
+      for (int64_t i = 1; i < width_; ++i) a.spare.push_back(free_.back()), free_.pop_back();
       results_[next_].begun = true;
       active_.push_back(std::move(a));
     }
+    if (speakers_.several())  // rows of one speaker lie together
+      active_.sort(
+          [&](const ActiveSearch& a, const ActiveSearch& b) { return speakers_.at(a.prompt) < speakers_.at(b.prompt); });
     return !active_.empty();
   }
 
   // One pass of the model: the next piece of prompts that are being read, one token of every live beam of the others.
   void forward() {
-    int64_t budget = o_.step_tokens, room = 0, rows = 0;
+    int64_t budget = shared_.step_tokens, room = 0, rows = 0;
     for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
       const auto beams = static_cast<int64_t>(a.slots.size());
@@ -106,7 +116,9 @@ class BeamRun {
     for (const ActiveSearch& a : active_) {
       if (a.take == 0) continue;
       for (size_t beam = 0; beam < a.slots.size(); ++beam) {
-        cache_.extend(a.slots[beam], static_cast<int64_t>(ids_.size()), a.take);
+        const auto row = static_cast<int64_t>(ids_.size());
+        cache_.extend(a.slots[beam], row, a.take);
+        speakers_.add_rows(b, a.prompt, row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0);
         for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
           ids_.push_back(a.search.tokens(static_cast<int64_t>(beam))[static_cast<size_t>(p)]);
           positions_.push_back(static_cast<int32_t>(p));
@@ -191,7 +203,8 @@ class BeamRun {
     Generated& g = results_[a.prompt];
     g.beams = a.search.best(num_return_);
     if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
-    const bool ended = !g.ids.empty() && std::find(o_.end_ids.begin(), o_.end_ids.end(), g.ids.back()) != o_.end_ids.end();
+    const std::vector<int32_t>& end_ids = speakers_.options(a.prompt).end_ids;
+    const bool ended = !g.ids.empty() && std::find(end_ids.begin(), end_ids.end(), g.ids.back()) != end_ids.end();
     g.finish = ended ? Finish::eos : stopped ? Finish::stop : Finish::length;
     for (int32_t id : g.ids)
       if (events_.token && !events_.token(a.prompt, id)) break;
@@ -202,11 +215,12 @@ class BeamRun {
     if (events_.finished) events_.finished(a.prompt, g);
   }
 
+  const Speakers& speakers_;
   const Session& session_;
   const Prompts& prompts_;
-  const GenerateOptions& o_;
-  const BeamOptions& beams_;
-  int64_t num_return_;
+  const GenerateOptions& shared_;
+  std::span<const BeamOptions> beams_;  // by speaker
+  int64_t width_, num_return_;          // beams of each prompt; of them returned
   const GenerateEvents& events_;
   std::vector<Generated> results_;
   HeapArena arena_;
@@ -228,10 +242,20 @@ class BeamRun {
 std::vector<Generated> generate_beams(const Session& session, const Prompts& prompts, const GenerateOptions& options,
                                       const BeamOptions& beams, int64_t num_return, const GenerateEvents& events,
                                       const std::string& where) {
-  require(num_return >= 1 && num_return <= beams.beams, "generate: {} results of {} beams", num_return, beams.beams);
-  check_prompts(prompts, session.model->facts(), options, where);
+  const Speaker speaker{&session, options};
+  return generate_beams({&speaker, 1}, {&beams, 1}, std::vector<size_t>(prompts.size()), prompts, num_return, events, where);
+}
+
+std::vector<Generated> generate_beams(std::span<const Speaker> speakers, std::span<const BeamOptions> beams,
+                                      std::span<const size_t> of, const Prompts& prompts, int64_t num_return,
+                                      const GenerateEvents& events, const std::string& where) {
+  require(beams.size() == speakers.size(), "generate: beams of {} for {} speakers", beams.size(), speakers.size());
+  for (const BeamOptions& b : beams)
+    require(num_return >= 1 && num_return <= b.beams && b.beams == beams[0].beams, "generate: {} results of {} beams",
+            num_return, b.beams);
+  check_prompts(speakers, of, prompts, where);
   if (prompts.empty()) return {};
-  return BeamRun(session, prompts, options, beams, num_return, events).all();
+  return BeamRun(Speakers(speakers, of), beams, prompts, speakers[0].options, num_return, events).all();
 }
 
 }  // namespace ravine

@@ -11,4 +11,10 @@ std::vector<Generated> generate_beams(const Session& session, const std::vector<
                                       const GenerateOptions& options, const BeamOptions& beams, int64_t num_return,
                                       const GenerateEvents& events = {}, const std::string& where = "prompts");
 
+// The same of several speakers, as generate(); beams: of each speaker, all with as many.
+std::vector<Generated> generate_beams(std::span<const Speaker> speakers, std::span<const BeamOptions> beams,
+                                      std::span<const size_t> of, const std::vector<std::vector<int32_t>>& prompts,
+                                      int64_t num_return, const GenerateEvents& events = {},
+                                      const std::string& where = "prompts");
+
 }  // namespace ravine

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "infer/kv_cache.h"
 #include "infer/sampler.h"
+#include "infer/speakers.h"
 #include "infer/team.h"
 
 namespace ravine {
@@ -20,33 +21,47 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
   return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
 }
 
-void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& o,
-                   const std::string& where) {
+namespace {
+
+// Prompt `i` of `where`.
+void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts& facts, const GenerateOptions& o,
+                  const std::string& where) {
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    auto place = [&] { return fmt::format("{}, prompt {}", where, o.number(i) + 1); };
-    int64_t length = static_cast<int64_t>(prompts[i].size()), limit = length_limit(prompts[i], o);
-    if (length == 0)
-      throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
-                      "write something there");
-    for (int32_t id : prompts[i])
-      if (id < 0 || id >= facts.vocabulary)
-        throw UserError(fmt::format("token {}", id), place(),
-                        fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
-                        "use the model's tokenizer");
-    if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
-      throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
-                      fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
-                      length < facts.max_positions
-                          ? fmt::format("use --max-new-tokens {} or less", facts.max_positions - length)
-                          : "shorten the prompt");
-    if (limit <= length)
-      throw UserError(fmt::format("a prompt of {} tokens", length), place(),
-                      fmt::format("max_length = {} leaves no room for a new one", o.max_length),
-                      "use --max-new-tokens, which counts new tokens only");
-  }
+  auto place = [&] { return fmt::format("{}, prompt {}", where, o.number(i) + 1); };
+  int64_t length = static_cast<int64_t>(prompt.size()), limit = length_limit(prompt, o);
+  if (length == 0)
+    throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
+                    "write something there");
+  for (int32_t id : prompt)
+    if (id < 0 || id >= facts.vocabulary)
+      throw UserError(fmt::format("token {}", id), place(),
+                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
+                      "use the model's tokenizer");
+  if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
+    throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
+                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
+                    length < facts.max_positions ? fmt::format("use --max-new-tokens {} or less", facts.max_positions - length)
+                                                 : "shorten the prompt");
+  if (limit <= length)
+    throw UserError(fmt::format("a prompt of {} tokens", length), place(),
+                    fmt::format("max_length = {} leaves no room for a new one", o.max_length),
+                    "use --max-new-tokens, which counts new tokens only");
+}
+
+}  // namespace
+
+void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& o,
+                   const std::string& where) {
+  for (size_t i = 0; i < prompts.size(); ++i) check_prompt(prompts[i], i, facts, o, where);
+}
+
+void check_prompts(std::span<const Speaker> speakers, std::span<const size_t> of,
+                   const std::vector<std::vector<int32_t>>& prompts, const std::string& where) {
+  require(of.size() == prompts.size(), "generate: {} speakers of {} prompts", of.size(), prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i)
+    check_prompt(prompts[i], i, speakers[of[i]].session->model->facts(), speakers[of[i]].options, where);
 }
 
 namespace {
@@ -70,18 +85,19 @@ struct Choice {
 
 class Run {
  public:
-  Run(const Session& session, const Prompts& prompts, const GenerateOptions& o, const GenerateEvents& events)
-      : session_(session),
+  Run(const Speakers& speakers, const Prompts& prompts, const GenerateOptions& shared, const GenerateEvents& events)
+      : speakers_(speakers),
+        session_(speakers.session()),
         prompts_(prompts),
-        o_(o),
+        shared_(shared),
         events_(events),
         results_(prompts.size()),
         ctx_(setup()),
-        team_(session, ctx_),
-        cache_(team_.layers(), team_.cache_widths(), session.types.compute,
-               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())), session.spread.local) {
+        team_(session_, ctx_),
+        cache_(team_.layers(), team_.cache_widths(), session_.types.compute,
+               std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())), session_.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
-    for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
+    for (size_t i = 0; i < prompts.size(); ++i) longest_ = std::max(longest_, length_limit(prompts[i], speakers.options(i)));
   }
 
   std::vector<Generated> all() {
@@ -102,11 +118,10 @@ class Run {
   }
 
  private:
-  const ModelFacts& facts() const { return session_.model->facts(); }
   Ctx::Setup setup() {
     Ctx::Setup s = session_.setup(arena_);
-    s.recipe = o_.recipe;
-    if (o_.observer) s.observers.push_back(o_.observer);
+    s.recipe = shared_.recipe;
+    if (shared_.observer) s.observers.push_back(shared_.observer);
     return s;
   }
 
@@ -115,18 +130,21 @@ class Run {
       Active a;
       a.prompt = next_;
       a.slot = free_.back();
-      a.limit = length_limit(prompts_[next_], o_);
+      a.limit = length_limit(prompts_[next_], speakers_.options(next_));
       a.context = prompts_[next_];
       free_.pop_back();
       results_[next_].begun = true;
       active_.push_back(std::move(a));
     }
+    if (speakers_.several())  // rows of one speaker lie together
+      std::stable_sort(active_.begin(), active_.end(),
+                       [&](const Active& a, const Active& b) { return speakers_.at(a.prompt) < speakers_.at(b.prompt); });
     return !active_.empty();
   }
 
   // One pass of the model over what is pending; sets take and row.
   void forward() {
-    int64_t budget = o_.step_tokens, room = 0, rows = 0;
+    int64_t budget = shared_.step_tokens, room = 0, rows = 0;
     for (Active& a : active_) {
       const auto length = static_cast<int64_t>(a.context.size());
       if (team_.rotates_anew(a.length, length)) cache_.clear(a.slot), a.fed = 0;
@@ -142,7 +160,9 @@ class Run {
     b = {};
     for (const Active& a : active_) {
       if (a.take == 0) continue;
-      cache_.extend(a.slot, static_cast<int64_t>(ids_.size()), a.take);
+      const auto row = static_cast<int64_t>(ids_.size());
+      cache_.extend(a.slot, row, a.take);
+      speakers_.add_rows(b, a.prompt, row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0);
       for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
         ids_.push_back(a.context[static_cast<size_t>(p)]);
         positions_.push_back(static_cast<int32_t>(p));
@@ -201,28 +221,28 @@ class Run {
   void refuse(const Active& a, std::span<const float> scores) const {
     for (size_t i = 0; i < scores.size(); ++i)
       require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i], i,
-              a.context.size(), o_.number(a.prompt) + 1);
+              a.context.size(), speakers_.options(a.prompt).number(a.prompt) + 1);
   }
 
   // Host work, as above. Where a score is not finite, what comes out has no meaning, and neither has its probability.
   int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const {
-    if (!o_.sample && o_.processing.repetition_penalty == 1 && o_.processing.no_repeat_ngram == 0 &&
-        logits.dtype == DType::f32) {
+    const GenerateOptions& o = speakers_.options(a.prompt);
+    if (!o.sample && o.processing.repetition_penalty == 1 && o.processing.no_repeat_ngram == 0 && logits.dtype == DType::f32)
       return index_of_largest({logits.row<float>(row), static_cast<size_t>(logits.cols())});
-    }
     std::vector<float> scores = scores_of(logits, row);
     refuse(a, scores);
-    process(scores, a.context, o_.processing, o_.sample);
-    return o_.sample ? choose_at_random(scores, o_.seed, o_.number(a.prompt), a.context.size()) : choose_best(scores);
+    process(scores, a.context, o.processing, o.sample);
+    return o.sample ? choose_at_random(scores, o.seed, o.number(a.prompt), a.context.size()) : choose_best(scores);
   }
 
   void take(Active& a, const Choice& c) {
     Generated& g = results_[a.prompt];
+    const std::vector<int32_t>& end_ids = speakers_.options(a.prompt).end_ids;
     a.context.push_back(c.id);
     g.ids.push_back(c.id);
     g.logprob += c.logprob;
     bool go_on = !events_.token || events_.token(a.prompt, c.id);
-    if (std::find(o_.end_ids.begin(), o_.end_ids.end(), c.id) != o_.end_ids.end())
+    if (std::find(end_ids.begin(), end_ids.end(), c.id) != end_ids.end())
       finish(a, Finish::eos);
     else if (!go_on)
       finish(a, Finish::stop);
@@ -237,9 +257,10 @@ class Run {
     if (events_.finished) events_.finished(a.prompt, results_[a.prompt]);
   }
 
+  const Speakers& speakers_;
   const Session& session_;
   const Prompts& prompts_;
-  const GenerateOptions& o_;
+  const GenerateOptions& shared_;
   const GenerateEvents& events_;
   std::vector<Generated> results_;
   HeapArena arena_;
@@ -258,9 +279,15 @@ class Run {
 
 std::vector<Generated> generate(const Session& session, const Prompts& prompts, const GenerateOptions& options,
                                 const GenerateEvents& events, const std::string& where) {
-  check_prompts(prompts, session.model->facts(), options, where);
+  const Speaker speaker{&session, options};
+  return generate({&speaker, 1}, std::vector<size_t>(prompts.size()), prompts, events, where);
+}
+
+std::vector<Generated> generate(std::span<const Speaker> speakers, std::span<const size_t> of, const Prompts& prompts,
+                                const GenerateEvents& events, const std::string& where) {
+  check_prompts(speakers, of, prompts, where);
   if (prompts.empty()) return {};
-  return Run(session, prompts, options, events).all();
+  return Run(Speakers(speakers, of), prompts, speakers[0].options, events).all();
 }
 
 }  // namespace ravine

@@ -3,28 +3,13 @@
 // sequence that is done leaves the batch and the next prompt takes its slot.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "infer/processors.h"
-#include "infer/session.h"
+#include "infer/speaker.h"
 
 namespace ravine {
-
-struct GenerateOptions {
-  int64_t max_new_tokens = 128;  // per prompt; prompt and new tokens must fit the model's positions
-  int64_t max_length = 0;        // 0, or: prompt and new tokens together
-  std::vector<int32_t> end_ids;  // any of them ends a sequence
-  Processing processing;
-  bool sample = false;  // false: greedy
-  uint64_t seed = 0;
-  int64_t batch = 16;          // sequences at a time
-  int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
-  const Recipe* recipe = nullptr;
-  Observer* observer = nullptr;   // of every kernel call
-  std::vector<uint64_t> numbers;  // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
-  uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
-};
 
 // eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside.
 enum class Finish : uint8_t { eos, length, stop };
@@ -57,6 +42,8 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
 // The UserErrors of generate().
 void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
                    const std::string& where);
+void check_prompts(std::span<const Speaker> speakers, std::span<const size_t> of,
+                   const std::vector<std::vector<int32_t>>& prompts, const std::string& where);
 
 // One result per prompt, in order. Of several ranks that run one model (infer/team.h) all call it alike and get the same;
 // events are told on each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside
@@ -64,6 +51,12 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
 // before anything runs. A model that gives NaN is an Error.
 std::vector<Generated> generate(const Session& session, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},
+                                const std::string& where = "prompts");
+
+// The same where prompts are answered by several speakers, of[prompt] each, in batches that they share (infer/speakers.h).
+// options.batch, step_tokens, recipe and observer are those of the first; numbers are of all prompts.
+std::vector<Generated> generate(std::span<const Speaker> speakers, std::span<const size_t> of,
+                                const std::vector<std::vector<int32_t>>& prompts, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");
 
 }  // namespace ravine

@@ -1,5 +1,6 @@
 #include "infer/session.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "model/adapters.h"
+#include "model/decoder.h"
 #include "model/vocabulary.h"
 #include "parallel/beside_store.h"
 
@@ -41,8 +43,10 @@ Session declare(const std::string& path, DType compute, Backend backend, Bf16Pro
   if (!adapter.empty()) {
     s.adapter = adapter;
     s.model = with_adapter_of(adapter, *s.model);
-    if (base) keep_base(*s.model, *base);
+  } else if (base) {
+    for (Param& p : s.model->params().params()) p.trainable = false;
   }
+  if (base) keep_base(*s.model, *base);
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;
   s.parts =
@@ -82,12 +86,23 @@ void settle(Session& s, const Kernels& kernels) {
   s.model->settle(c);
 }
 
+// Adapters of the embedding, tables and norms that were trained whole are no adapters of linear layers; nor do rows of the batch
+// go through one on kv_b_proj, which expands the keys of a cache.
+const AdapterSet* adapters_by_row(const Model& model, const BesideStore& store) {
+  const AdapterSet& all = model.params().adapters();
+  const bool latent = model.decoder() && model.decoder()->attention.latent;
+  const bool keys = latent && std::any_of(all.layers().begin(), all.layers().end(), [](const auto& layer) {
+                      return layer.first.find(".kv_b_proj.") != std::string::npos;
+                    });
+  return store.owned() == all.parameters() && !keys ? &all : nullptr;
+}
+
 }  // namespace
 
 Session open_session(const std::string& folder, DType compute, Backend backend, OpenFor use, Bf16Products products,
                      const Spread& spread, const std::string& adapter, std::optional<BaseStorage> base) {
   check_model_folder(folder, "--model");
-  if (base && adapter.empty())
+  if (base && adapter.empty() && use == OpenFor::gradients)
     throw UserError("lora.base without an adapter", "lora.base", "it says how the base of an adapter is kept",
                     "add --adapter, or leave it out");
   Session s = declare(folder, compute, backend, products, spread, adapter, base);
@@ -130,6 +145,7 @@ Session open_beside(const Session& base, const std::string& adapter) {
   });
   s.stored_names = load_weights(s.folder, *s.model, store);
   load_adapter(adapter, *s.model, store);
+  s.base = &base, s.beside = adapters_by_row(*s.model, store);
   if (s.trainable) return s;
   // What is the base's head is settled already, and the model hears of it.
   const Param* head = s.model->params().find(kHead);

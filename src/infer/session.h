@@ -32,6 +32,11 @@ struct Session {
   // The store, where it can hold gradients (OpenFor::gradients), is divided over data ranks (ZeRO 3), or keeps blocks of 4 bits.
   FlatStore* trainable = nullptr;
 
+  // Of open_beside: the session beside which it is open. beside: the adapters, where they and nothing else tell the two models
+  // apart, layer by layer for each row: then one batch of the base's model may run rows of both (infer/speakers.h).
+  const Session* base = nullptr;
+  const AdapterSet* beside = nullptr;
+
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
   bool last_stage() const { return ranks().last_stage(); }                                             // where logits come out
@@ -48,8 +53,8 @@ enum class OpenFor : uint8_t { running, gradients };
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that
 // the model fits their mesh is the caller's to see to (parallel/fit.h). With an adapter of PEFT its matrices stand beside the
-// weights (model/adapters.h), and for gradients the weights are frozen; `base` says how these are kept (lora.base), and is a
-// UserError without an adapter.
+// weights (model/adapters.h), and for gradients the weights are frozen; `base` says how these are kept (lora.base), of a model that
+// runs with or without an adapter; for gradients without one it is a UserError.
 Session open_session(const std::string& folder, DType compute, Backend backend, OpenFor use = OpenFor::running,
                      Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "",
                      std::optional<BaseStorage> base = {});

@@ -1,12 +1,13 @@
 #include "parallel/beside_store.h"
 
+#include <algorithm>
 #include <set>
 
 namespace ravine {
 
 BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
                          const Ranks& ranks, const std::vector<int>& stages)
-    : base_(base), at_base_(params.params().size()) {
+    : params_(params), base_(base), at_base_(params.params().size()) {
   require(params.units().size() == base_params.units().size(), "store: {} units beside a base of {}", params.units().size(),
           base_params.units().size());
   for (size_t u = 0; u < params.units().size(); ++u) {
@@ -24,6 +25,11 @@ BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& 
   for (const Param& p : params.params())
     if (!p.tied && !differs(p) && !joined_with_own.contains(p.join)) at_base_[p.index] = base_params.find(p.name);
   own_ = std::make_unique<InferenceStore>(params, types, device, ranks, stages, [&](const Param& p) { return owns(p); });
+}
+
+size_t BesideStore::owned() const {
+  return static_cast<size_t>(
+      std::count_if(params_.params().begin(), params_.params().end(), [&](const Param& p) { return !p.tied && owns(p); }));
 }
 
 std::vector<const Param*> BesideStore::params_in(const TensorView& view) const {

@@ -31,10 +31,12 @@ class BesideStore : public WeightSource {
   // Whether the value lies here; of a tied parameter, that of the one it is tied to.
   bool owns(const Param& p) const { return at_base_[(p.tied ? p.tied : &p)->index] == nullptr; }
   int64_t weight_bytes() const { return own_->weight_bytes(); }  // of its own
+  size_t owned() const;                                          // parameters whose values lie here
 
  private:
   const Param& of_base(const Param& p) const { return *at_base_[(p.tied ? p.tied : &p)->index]; }
 
+  const ParamSet& params_;
   WeightSource& base_;
   std::vector<const Unit*> units_;     // of the base, by Unit::index
   std::vector<const Param*> at_base_;  // by Param::index; null: it lies here

@@ -14,10 +14,11 @@ KINDS = {
     "poet": {"lora.rank": 4, "lora.targets": "all-linear"},
     "lawyer": {"lora.rank": 2, "lora.targets": ["q_proj", "v_proj"], "lora.alpha": 64},
     "clerk": {"lora.rank": 3, "lora.targets": ["down_proj"], "lora.save": ["k_proj", "lm_head"]},
+    "herald": {"lora.rank": 2, "lora.targets": ["lm_head", "o_proj"]},
     "table": {"lora.rank": 2, "lora.targets": ["embed_tokens", "lm_head"]},
 }
 TEXTS = ["The ravine", "is deep", "The river runs", "below. The", "is deep and the river", "The"]
-ASKED = ["poet", None, "lawyer", "clerk", "poet", "table"]
+ASKED = ["poet", None, "lawyer", "clerk", "herald", "table"]
 
 
 def train_adapters(folder, model, kinds=KINDS):
@@ -64,6 +65,18 @@ def test_answers_are_those_of_each_adapter_alone(folder):
         for i, name in enumerate(ASKED):
             alone = generate("--model", model, *(["--adapter", adapters[name]] if name else []), "--prompt", TEXTS[i], *more)[0]
             check(got[i]["ids"] == alone["ids"], f"{more}, {name}: {got[i]}\n{alone}")
+
+
+def test_one_base_in_blocks_of_4_bits(folder):
+    model = chat_model(folder)
+    adapters = train_adapters(folder, model)
+    _, asked = save_prompts(folder)
+    words = ["--model", model, *JUDGE, "lora.base=nf4"]
+    got = generate(*words, *named(adapters), "--prompts", asked)
+    for i, name in enumerate(ASKED):
+        alone = generate(*words, *(["--adapter", adapters[name]] if name else []), "--prompt", TEXTS[i])[0]
+        check(got[i].get("adapter") == name and same_answer(got[i], alone), f"{name}:\n{got[i]}\n{alone}")
+    check([x["logprob"] for x in got] != [x["logprob"] for x in generate("--model", model, *JUDGE, *named(adapters), "--prompts", asked)], "four bits change something")
 
 
 def test_who_answers_what_does_not_say(folder):
@@ -165,7 +178,6 @@ def test_mistakes(folder):
             (["--adapter", f"po\u00ebt={poet}", "--prompt", "x"], ["is no name for an adapter"]),
             (["--adapter", "poet=", "--prompt", "x"], ["the adapter 'poet' has no folder"]),
             (["--adapter", f"poet={folder / 'nowhere'}", "--prompt", "x"], ["--adapter=", "no such folder"]),
-            (["--adapter", f"poet={poet}", "--prompt", "x", "lora.base=nf4"], ["lora.base beside adapters with names"]),
             (["--adapter", "--prompt", "x"], ["--adapter has no value"])):
         text = said(*words)
         check(all(e in text for e in expected), f"{words}: {text}")

@@ -14,7 +14,6 @@ CIRCLES = [
     "config/number_meant config/option",
     "data/dataset data/megatron/instruction_order data/megatron/megatron_dataset data/mixed_dataset data/source_kinds",
     "data/instruct/chat_records data/instruct/chat_set data/instruct/instruction_files data/records/open_records data/source",
-    "engine/ops/linear engine/ops/lora engine/ops/lora_products engine/ops/vocabulary_parallel",
     "files/fd files/mapped_file",
     "model/decoder model/families/families model/model",
 ]

@@ -8,7 +8,7 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/geglu.h"
 #include "engine/ops/gelu.h"
-#include "engine/ops/linear.h"
+#include "engine/ops/logits.h"
 #include "engine/ops/loss_head.h"
 #include "engine/ops/rms_norm.h"
 #include "kernels/backend.h"

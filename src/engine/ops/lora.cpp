@@ -47,9 +47,21 @@ Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b) {
   return y;
 }
 
+void lora_of_rows(Ctx& c, const TensorView& x, const TensorView& y, std::span<Param* const> weights, Split split) {
+  for (const AdapterRows& rows : c.batch().adapters) {
+    const LoraAdapters* adapters = rows.adapters->beside(*weights[0]);
+    if (!adapters) continue;
+    require(!c.recording() && x.rows() == c.batch().tokens, "lora: adapters by row, of {} rows of {}", x.rows(),
+            c.batch().tokens);
+    const LoraProducts l(*adapters, *rows.weights, weights, split);
+    const Tensor h = l.down(c, x.row_range(rows.begin, rows.count));
+    l.add_up(c, h.view(), y.row_range(rows.begin, rows.count));
+  }
+}
+
 void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
           Split split) {
-  const LoraProducts l(adapters, weights, split);
+  const LoraProducts l(adapters, c.store(), weights, split);
   Tensor h = l.down(c, x.view());
   l.add_up(c, h.view(), y.view());
   if (!c.recording()) return;

@@ -1,4 +1,4 @@
-// The products of adapters, for the ops that have them: lora() and a head with an adapter.
+// The products of adapters, for the ops that have them: lora() and heads.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -6,21 +6,22 @@
 
 #include "base/philox.h"
 #include "engine/ops/collectives.h"
-#include "engine/ops/linear.h"
-#include "engine/ops/lora.h"
+#include "engine/ops/joined.h"
 
 namespace ravine {
 
 // The adapters of a layer as one rank has them: rows of the joined A, columns of [N, R] and of y.
 class LoraProducts {
  public:
-  LoraProducts(const LoraAdapters& s, std::span<Param* const> weights, Split split) : s_(s), weights_(weights), split_(split) {
+  // store: has their A and B. `weights`: of the layer that they stand beside, in the store of the Ctx; none of a head.
+  LoraProducts(const LoraAdapters& s, const WeightSource& store, std::span<Param* const> weights, Split split)
+      : s_(s), store_(store), weights_(weights), split_(split) {
     rows_.push_back(0);
     for (const Param* a : s.a) rows_.push_back(rows_.back() + a->shape[0]);
   }
 
   int64_t rank() const { return rows_.back(); }
-  TensorView a(Ctx& c) const { return joined(c, c.store().value(*s_.a[0]), s_.a); }
+  TensorView a() const { return joined(store_, store_.value(*s_.a[0]), s_.a); }
   TensorView part(const TensorView& v, size_t adapter) const {
     return v.columns(rows_[adapter], rows_[adapter + 1] - rows_[adapter]);
   }
@@ -68,7 +69,7 @@ class LoraProducts {
   // scale * x A^T, [N, R]
   Tensor down(Ctx& c, const TensorView& x) const {
     Tensor h = c.empty({x.rows(), rank()}, c.types().compute);
-    const TensorView a = this->a(c);
+    const TensorView a = this->a();
     each_input(c, x, [&](const TensorView& x, int64_t from, int64_t rows) {
       c.call(Matmul{.a = x, .b = a.row_range(from, rows), .out = h.view().columns(from, rows), .trans_b = true});
     });
@@ -78,7 +79,7 @@ class LoraProducts {
   void add_up(Ctx& c, const TensorView& h, const TensorView& y) const {
     for (const auto& up : s_.ups)
       c.call(Matmul{.a = part(h, up.adapter),
-                    .b = c.store().value(*up.b),
+                    .b = store_.value(*up.b),
                     .out = outputs(c, y, up.weight),
                     .trans_b = true,
                     .accumulate = true});
@@ -86,21 +87,21 @@ class LoraProducts {
   // Of a head, whose one B is cut as its table: y += scale * x A^T B^T.
   void add_logits(Ctx& c, const TensorView& x, const TensorView& y) const {
     const Tensor h = down(c, x);
-    c.call(Matmul{.a = h.view(), .b = c.store().value(*s_.ups.at(0).b), .out = y, .trans_b = true, .accumulate = true});
+    c.call(Matmul{.a = h.view(), .b = store_.value(*s_.ups.at(0).b), .out = y, .trans_b = true, .accumulate = true});
   }
   // scale * dy B, [N, R]
   Tensor back(Ctx& c, const TensorView& dy) const {
     Tensor u = c.empty({dy.rows(), rank()}, c.types().compute);
     for (size_t i = 0; i < s_.ups.size(); ++i)
       c.call(Matmul{.a = outputs(c, dy, s_.ups[i].weight),
-                    .b = c.store().value(*s_.ups[i].b),
+                    .b = store_.value(*s_.ups[i].b),
                     .out = part(u.view(), s_.ups[i].adapter),
                     .accumulate = i > 0 && s_.ups[i - 1].adapter == s_.ups[i].adapter});
     scale(c, u.view());
     return u;
   }
   void add_dx(Ctx& c, const TensorView& u, const TensorView& dx, bool accumulate) const {
-    const TensorView a = this->a(c);
+    const TensorView a = this->a();
     if (!drops(c)) return c.call(Matmul{.a = u, .b = a, .out = dx, .accumulate = accumulate});
     Tensor of_one = c.empty({dx.rows(), dx.cols()}, dx.dtype);
     for (size_t i = 0; i < s_.a.size(); ++i, accumulate = true) {
@@ -145,10 +146,10 @@ class LoraProducts {
     return sum;
   }
   Split split() const { return split_; }
-  bool trains() const { return s_.a[0]->trainable || s_.ups[0].b->trainable; }
 
  private:
   const LoraAdapters& s_;
+  const WeightSource& store_;
   std::span<Param* const> weights_;
   Split split_;
   std::vector<int64_t> rows_;  // of the joined A: where each begins, and the end

@@ -1,4 +1,7 @@
 #include "engine/ops/loss_head.h"
+
+#include "engine/ops/soft_cap.h"
+#include "engine/ops/unit_rows.h"
 #include "engine/ops/vocabulary_parallel.h"
 
 namespace ravine {
@@ -75,7 +78,7 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
 
 void loss_head(Ctx& c, const Tensor& x, const LinearParams& head, bool unit_rows, double cap) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
-  const bool adapted = !head.adapters.empty();
+  const bool adapted = head.adapters != nullptr;
   require(!adapted || !unit_rows, "loss_head: an adapter beside rows of length 1");
   if (c.group(Axis::tensor).size() > 1 || adapted) return loss_head_parallel(c, x, head, unit_rows, cap);
   const Param& weight = *head.weights[0];

@@ -1,5 +1,6 @@
 #pragma once
-#include "engine/ops/linear.h"
+#include "engine/ctx.h"
+#include "engine/ops/linear_params.h"
 
 namespace ravine {
 

@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "engine/ops/collectives.h"
-#include "engine/ops/linear.h"
+#include "engine/ops/head_product.h"
 #include "engine/ops/lora_products.h"
+#include "engine/ops/soft_cap.h"
 #include "engine/ops/tensor_parallel.h"
+#include "engine/ops/unit_rows.h"
 
 namespace ravine {
 namespace {
@@ -37,9 +39,9 @@ struct Beside {
 struct Head {
   Ctx& c;
   const Param& weight;
-  TensorView table;  // my rows as the products read them
-  double cap;        // of my logits; 0: none
-  const LoraAdapters& adapter;
+  TensorView table;             // my rows as the products read them
+  double cap;                   // of my logits; 0: none
+  const LoraAdapters* adapter;  // null: none
   Beside beside = {};
   Rows here = rows_of_rank(c, weight);
 
@@ -114,9 +116,9 @@ struct Head {
 
   // A and what it is multiplied by are the same on all tensor ranks, B is cut: each of them has a part of what A learns.
   void run_whole(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
-    if (adapter.empty()) return run_all(x, dx, dweight, accumulate);
-    const LoraProducts products(adapter, {}, Split::columns);
-    const Param& b = *adapter.ups.at(0).b;
+    if (!adapter) return run_all(x, dx, dweight, accumulate);
+    const LoraProducts products(*adapter, c.store(), {}, Split::columns);
+    const Param& b = *adapter->ups.at(0).b;
     const Tensor h = products.down(c, x), dh = dx.absent() ? Tensor() : c.empty({h.rows(), h.cols()}, h.dtype());
     beside = {.h = h.view(), .b = c.store().value(b), .dh = dh.view(), .db = {}};
     if (dh) beside.db = c.grad_store().add_to_grad(b, beside.accumulate);
@@ -202,9 +204,9 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double
 
 void loss_head_parallel(Ctx& c, const Tensor& x, const LinearParams& head, bool unit, double cap) {
   const Param& weight = *head.weights[0];
-  const LoraAdapters& adapter = head.adapters;
-  auto run = [&weight, &adapter, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
-                                            bool accumulate) {
+  const LoraAdapters* adapter = head.adapters;
+  auto run = [&weight, adapter, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
+                                           bool accumulate) {
     if (!unit) return Head{c, weight, c.store().value(weight), cap, adapter}.run(x, dx, dweight, accumulate);
     Tensor w = unit_rows(c, weight), dw;
     if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
@@ -227,15 +229,12 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const LinearParams& head, boo
   require(!c.sequence_parallel() || c.batch().logit_rows.absent(),
           "logits: of some rows only, while tensor ranks have a part of the tokens each");
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
-  Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   const Group& group = c.group(Axis::tensor);
   Rows here = rows_of_rank(c, weight);
   int64_t n = x.rows(), v = weight.shape[0];
   Tensor out = c.empty({n, v}, c.types().stat);
-  Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
-  c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
-  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, Split::columns).add_logits(c, x.view(), mine.view());
-  soft_cap(c, mine.view(), cap);
+  const Tensor mine = head_product(c, x.view(), head, unit, cap);
+  require(mine.cols() == here.padded, "logits: {} columns of a rank that has {}", mine.cols(), here.padded);
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();
   for (int r = 0; r < group.size(); ++r) {

@@ -1,7 +1,8 @@
 // The two ops whose table is cut over the vocabulary: each tensor rank has a run of rows. embedding() and loss_head() come here
 // where there is more than one tensor rank.
 #pragma once
-#include "engine/ops/linear.h"
+#include "engine/ctx.h"
+#include "engine/ops/linear_params.h"
 
 namespace ravine {
 

@@ -38,7 +38,7 @@ Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int lay
            {{name + ".q_proj", s.heads * s.head_size},
             {name + ".k_proj", s.kv_heads * s.head_size, static_cast<int>(s.kv_heads)},
             {name + ".v_proj", s.kv_heads * s.head_size, static_cast<int>(s.kv_heads)}},
-           s.hidden, s.qkv_bias, Split::columns, s.init_std),
+           s.hidden, s.qkv_bias, Split::columns, s.init_std, Join::qkv),
       out_(set, unit, {{name + ".o_proj", s.hidden}}, s.heads * s.head_size, s.out_bias, Split::rows, s.out_init_std) {
   if (s.norms == AttentionSpec::Norms::none) return;
   const bool rows = s.norms == AttentionSpec::Norms::row;

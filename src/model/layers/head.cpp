@@ -1,5 +1,6 @@
 #include "model/layers/head.h"
 
+#include "engine/ops/logits.h"
 #include "engine/ops/loss_head.h"
 
 namespace ravine {

@@ -27,7 +27,7 @@ Param* latent_norm(ParamSet& set, Unit& unit, const std::string& name, int64_t s
 LatentAttention::LatentAttention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s,
                                  const RopeTable& table)
     : spec_(s), latent_(*s.latent), layer_(layer), table_(&table) {
-  down_ = Linear(set, unit, to_latents(name, latent_), s.hidden, latent_.bias, Split::none, s.init_std);
+  down_ = Linear(set, unit, to_latents(name, latent_), s.hidden, latent_.bias, Split::none, s.init_std, Join::latents);
   const bool low = latent_.q_rank > 0;
   if (low) q_norm_ = latent_norm(set, unit, name + ".q_a_layernorm", latent_.q_rank);
   q_ = Linear(set, unit, {{name + (low ? ".q_b_proj" : ".q_proj"), s.heads * s.head_size}}, low ? latent_.q_rank : s.hidden,
@@ -71,7 +71,7 @@ Tensor LatentAttention::over_cache(Ctx& c, const Tensor& q, const Tensor& latent
 
 // Products of a head: per pair of query and key, and per new token or per key. An adapter on kv_b_proj is not in its weight.
 bool LatentAttention::absorbs(const AttentionShape& at) const {
-  if (!kv_.params().adapters.empty()) return false;
+  if (kv_.params().adapters) return false;
   double queries = 0, keys = 0;
   for (const Segment& s : at.segments) queries += static_cast<double>(s.q_count), keys += static_cast<double>(s.k_count);
   const double pairs = attention_pairs(at), up = static_cast<double>(latent_.kv_rank * (own() + spec_.value_size));

@@ -5,8 +5,11 @@
 namespace ravine {
 
 Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split,
-               double init_std)
+               double init_std, Join join)
     : split_(split) {
+  require(specs.size() == 1 || join != Join::single, "linear: {} weights from '{}' on, joined as what?", specs.size(),
+          specs[0].name);
+  params_.join = join;
   std::vector<Param> weights, biases;
   for (const LinearSpec& s : specs) {
     Param w{s.name + ".weight", {s.out, in}, {}, {Init::normal, init_std}};
@@ -31,6 +34,7 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight)
 // A: uniform with bound 1/sqrt(in), as torch's kaiming_uniform with a = sqrt(5) and so PEFT; B: zero. Both decay.
 void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in) {
   std::vector<Param> downs;
+  LoraAdapters adapters;
   std::string module;
   for (size_t i = 0; i < specs.size(); ++i) {
     const std::optional<AdapterSpec> spec = set.adapter_of(specs[i].name);
@@ -41,21 +45,21 @@ void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpe
       if (split_ == Split::rows) a.cuts = {{1, Axis::tensor, specs[i].parts}};
       a.adapter = true;
       downs.push_back(a);
-      params_.adapters.scale.push_back(spec->scale), params_.adapters.dropout.push_back(spec->dropout);
+      adapters.scale.push_back(spec->scale), adapters.dropout.push_back(spec->dropout);
     }
     Param b{specs[i].name + ".lora_B.weight", {specs[i].out, spec->rank}, {}, {Init::zeros}};
     if (split_ == Split::columns) b.cuts = {{0, Axis::tensor, specs[i].parts}};
     b.adapter = true;
-    params_.adapters.ups.push_back({downs.size() - 1, set.add(unit, b), i});
+    adapters.ups.push_back({downs.size() - 1, set.add(unit, b), i});
   }
-  if (!downs.empty()) params_.adapters.a = set.add_joined(unit, std::move(downs));
+  if (downs.empty()) return;
+  adapters.a = set.add_joined(unit, std::move(downs));
+  params_.adapters = &set.adapters().add(*params_.weights[0], std::move(adapters));
 }
 
 Tensor Linear::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
-  Tensor y = linear(c, x, params_.weights, params_.biases, split_ == Split::rows);
-  if (!params_.adapters.empty()) lora(c, x, y, params_.adapters, params_.weights, split_);
-  return y;
+  return linear(c, x, params_, split_);
 }
 
 }  // namespace ravine

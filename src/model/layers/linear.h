@@ -16,11 +16,12 @@ struct LinearSpec {
 class Linear {
  public:
   Linear() = default;
-  // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all. Split by rows, the results
-  // of tensor ranks are summed: the bias, which each of them holds, comes from the first. With Split::none every rank has all
-  // of it, for the rows of the residual stream that are there. What set.adapter_of says has an adapter gets
-  // <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank].
-  Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
+  // Declares <name>.weight (and .bias) for each spec, side by side (`join` says which these are, of several): one product
+  // computes them all. Split by rows, the results of tensor ranks are summed: the bias, which each of them holds, comes from the
+  // first. With Split::none every rank has all of it, for the rows of the residual stream that are there. What set.adapter_of
+  // says has an adapter gets <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank], and set.adapters hears of it.
+  Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std,
+         Join join = Join::single);
   // The one `weight` [out, in], declared as the caller says (tied, use, cuts over outputs), of the module `name`: what the head
   // multiplies by.
   Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight);

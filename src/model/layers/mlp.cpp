@@ -24,7 +24,7 @@ Act read_gelu(ConfigReader& r, const std::string& key, const std::string& fallba
 
 Mlp::Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& s)
     : act_(s.act),
-      up_(set, unit, inputs(name, s), hidden, s.bias, Split::columns, s.init_std),
+      up_(set, unit, inputs(name, s), hidden, s.bias, Split::columns, s.init_std, gated(s.act) ? Join::gate_up : Join::single),
       down_(set, unit, {{name + ".down_proj", hidden}}, s.width, s.bias, Split::rows, s.out_init_std) {}
 
 Tensor Mlp::operator()(Ctx& c, const Tensor& x) const {

@@ -1,0 +1,32 @@
+// Who answers prompts, and how.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "infer/processors.h"
+#include "infer/session.h"
+
+namespace ravine {
+
+struct GenerateOptions {
+  int64_t max_new_tokens = 128;  // per prompt; prompt and new tokens must fit the model's positions
+  int64_t max_length = 0;        // 0, or: prompt and new tokens together
+  std::vector<int32_t> end_ids;  // any of them ends a sequence
+  Processing processing;
+  bool sample = false;  // false: greedy
+  uint64_t seed = 0;
+  int64_t batch = 16;          // sequences at a time
+  int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
+  const Recipe* recipe = nullptr;
+  Observer* observer = nullptr;   // of every kernel call
+  std::vector<uint64_t> numbers;  // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
+  uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
+};
+
+// Who answers some of the prompts, and by which options.
+struct Speaker {
+  const Session* session = nullptr;
+  GenerateOptions options;
+};
+
+}  // namespace ravine
