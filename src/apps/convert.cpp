@@ -35,7 +35,8 @@ struct ConvertFlags {
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
     v("optimizer", o.optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
-    v("adapter", o.adapter, "adapter of PEFT that is merged into the weights on the way", metavar("DIR") & reads_folder());
+    v("adapter", o.adapter, "adapter of PEFT or ModelLink that is merged into the weights on the way",
+      metavar("DIR") & reads_folder());
     v("dtype", o.dtype, "type of the weights written; none: as stored",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("model-config", o.model_config,
@@ -85,7 +86,11 @@ struct MergeLoraFlags {
     ConvertOptions& o = options;
     v("model", o.input, "base model, a Hugging Face folder; of a run that trained an adapter its base",
       required() & metavar("DIR") & reads_folder());
-    v("adapter", adapters, "LoRA adapter of PEFT, or OUTPUT/adapter of a run", required() & metavar("DIR") & reads_folder());
+    v("adapter", adapters, "LoRA adapter of PEFT or ModelLink, or OUTPUT/adapter of a run",
+      required() & metavar("DIR") & reads_folder());
+    v("base", o.base,
+      "the frozen weights as lora.base kept them beside the adapter: of nf4 the values of its blocks; none: as stored",
+      one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}));
     v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));

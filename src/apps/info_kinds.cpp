@@ -85,7 +85,8 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
   j["bytes"] = bytes;
   j["elements_by_dtype"] = types;
   try {
-    adapter_settings(path);
+    check_adapter_folder(path, "adapter");
+    settings_of(config, adapter.config_file);
   } catch (const UserError& e) {
     j["problem"] = e.what();
     return j;

@@ -20,7 +20,7 @@ struct TraceFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+    v("adapter", adapter, "LoRA adapter of PEFT or ModelLink beside the model's weights, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
       required() & metavar("FILE") & reads());

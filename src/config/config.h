@@ -70,7 +70,8 @@ struct LoraOptions {
     v("save", save,
       "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]; Megatron's word_embeddings and output_layer too",
       fixed());
-    v("path", path, "folder of a PEFT adapter to go on from; what its adapter_config.json says need not be said again",
+    v("path", path,
+      "folder of a PEFT adapter, or a checkpoint of ModelLink's LoRA, to go on from; what it says of itself need not be said again",
       reads_folder() & fixed());
     v("merge", merge, "at the end OUTPUT/model, with adapters merged into it, instead of OUTPUT/adapter", may_change());
     v("base", base,

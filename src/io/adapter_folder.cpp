@@ -10,6 +10,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "files/tokenizer_files.h"
+#include "io/convert/megatron_place.h"
 #include "text/chat/chat_template.h"
 
 namespace ravine {
@@ -73,6 +74,7 @@ void check_adapter_folder(const std::string& folder, const std::string& key) {
              "copy adapter_model.safetensors, or adapter_model.bin, there");
     return;
   }
+  if (is_megatron_folder(folder)) return;
   if (fs::exists(path / "config.json", error)) refuse("a model, not an adapter", "name it as the model, and an adapter here");
   std::string inside;
   for (const auto& entry : fs::directory_iterator(path, error))

@@ -18,7 +18,8 @@ std::optional<AdapterFolder> find_adapter(const std::string& folder);
 // Its adapter_config.json; an empty object if it has none. A file that holds no object is a UserError.
 Json adapter_config(const AdapterFolder& adapter);
 
-// Returns if `folder` holds an adapter, its config and its weights. Else a UserError that names `key`, the option or flag that
+// Returns if `folder` holds an adapter, its config and its weights, or is a Megatron checkpoint, which may be one of ModelLink's
+// LoRA. Else a UserError that names `key`, the option or flag that
 // gave it: a path that is not there, a file, a model, a half of an adapter.
 void check_adapter_folder(const std::string& folder, const std::string& key);
 

@@ -83,7 +83,7 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   if (s.targets.empty()) s.targets = usual_targets(base);
   s.ties_weights = is_tied(base) && saves_table(base, s);
   if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
-  LoraSettings stored = adapter_settings(o.path);
+  LoraSettings stored = adapter_settings(o.path, base);
   auto modules = [&](const LoraSettings& lora) {
     std::vector<std::string> names;
     for (const auto& [name, spec] : adapter_specs(base, lora)) names.push_back(name);

@@ -113,7 +113,7 @@ std::unique_ptr<Model> open_resized_model(const Config& c) {
   if (c.model.new_rows != none.new_rows && c.model.vocabulary == 0)
     throw UserError("model.new_rows without new rows", place(c, "model.new_rows"),
                     "it says what the rows of model.vocabulary begin with", "set model.vocabulary too, or leave it out");
-  const bool copied = !c.lora.path.empty() && copies_table(*stored, adapter_settings(c.lora.path));
+  const bool copied = !c.lora.path.empty() && copies_table(*stored, adapter_settings(c.lora.path, *stored));
   const VocabularyChange change{.rows = asked_rows(c, *stored),
                                 .tied = c.model.tie == Tie::stored ? is_tied(*stored) && !copied : c.model.tie == Tie::tied,
                                 .new_rows = c.model.new_rows,

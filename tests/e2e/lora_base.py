@@ -102,6 +102,18 @@ def test_a_run_says_what_it_keeps_and_is_used(folder):
     check(r.load_tensors(folder / "together" / "model") == r.load_tensors(folder / "merged"), f"lora.merge adds to the weights of model.path: {whole.stderr}")
 
 
+def test_merged_into_the_values_of_the_blocks(folder):
+    """`merge-lora --base nf4` against bitsandbytes' values with the adapter beside them: in f32 every merged weight is rounded once, in the base's type too."""
+    want, given = batch(folder)
+    r.run("merge-lora", "--model", GOLDEN / "base", "--adapter", GOLDEN / "adapter", "--base", "nf4", "--dtype", "f32", "--output", folder / "merged")
+    r.run("trace", "--model", folder / "merged", "--input", given, "--out", folder / "out.safetensors", "--backend", "ref", "precision.compute=f64")
+    got = distance(r.load_tensors(folder, "out.safetensors")["logits"], want["logits"])
+    check(got < 100 * EPS, f"logits differ by {got}")
+    r.run("merge-lora", "--model", GOLDEN / "base", "--adapter", GOLDEN / "adapter", "--base", "bf16", "--output", folder / "bf16")
+    stored, plain, half = (r.load_tensors(p) for p in (GOLDEN / "base", folder / "merged", folder / "bf16"))
+    check({n: t[:2] for n, t in half.items()} == {n: t[:2] for n, t in stored.items()} and half != plain, "types and shapes are the base's")
+
+
 def test_resumes_and_recompute_change_no_bit(folder):
     for compute in ("f32", "bf16"):
         train(folder, f"whole-{compute}", precision__compute=compute)

@@ -56,6 +56,34 @@ def test_computes_what_the_merged_model_does(folder):
             check(d <= EPS, f"{case}: {n} merged differs by {d}")
 
 
+def test_is_read_as_it_is(folder):
+    """--adapter and lora.path take the checkpoint itself, and what comes of it is what comes of the folder that convert makes."""
+    for case in CASES:
+        given, out = GOLDEN / "megatron_lora" / case, folder / case
+        convert(given, out)
+        want = r.load_tensors(given, "golden.safetensors")
+        r.save_tensors(folder / "in.safetensors", {n: ("I64", [2, 7], flat(want["input_ids"])) for n in ("input_ids", "labels")})
+        traces, merged, runs, said = [], [], [], []
+        for i, adapter in enumerate((given, out)):
+            here = folder / f"{case}-{i}"
+            here.mkdir()
+            r.run("trace", "--model", BASE, "--adapter", adapter, "--input", folder / "in.safetensors", "--out", here / "trace.safetensors", "--backward")
+            traces.append(r.load_tensors(here, "trace.safetensors"))
+            r.run("merge-lora", "--model", BASE, "--adapter", adapter, "--output", here / "merged")
+            merged.append(r.load_tensors(here / "merged"))
+            r.run("train", f"model.path={BASE}", f"lora.path={adapter}", f"data.train=[{folder / 'in.safetensors'}]", "data.sequence_length=7", "train.steps=2", "train.global_batch=2",
+                  f"train.output={here / 'run'}", "checkpoint.every=1", "log.tensorboard=false", "schedule.warmup_steps=0")
+            r.run("train", "--config", here / "run" / "config.yaml", "train.steps=3")
+            runs.append((r.metrics(here / "run"), r.load_tensors(here / "run" / "adapter")))
+            (folder / "ids.json").write_text(json.dumps([[5, 6, 7], [8]]))
+            said.append(r.run("generate", "--model", BASE, "--adapter", f"a={adapter}", "--use", "a", "--prompt-ids", folder / "ids.json", "--max-new-tokens", 4, "--json").stdout)
+        for what, (direct, converted) in {"trace": traces, "merge-lora": merged, "train": runs, "generate": said}.items():
+            check(direct == converted, f"{case}: {what}")
+    said = r.run("trace", "--model", GOLDEN / "lora" / "qwen2" / "base", "--adapter", GOLDEN / "megatron_lora" / "apart", "--input", folder / "in.safetensors", "--out", folder / "no.safetensors",
+                 status=2).stderr
+    check("the base's config.json" in said and str(GOLDEN / "megatron_lora" / "apart") in said, said)
+
+
 def rewrite(path, member, change):
     """A file of torch.save with the bytes of one member changed."""
     with zipfile.ZipFile(path) as z:

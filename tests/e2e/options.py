@@ -318,7 +318,7 @@ FLAGS = {
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
                 "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
-    "merge-lora": {"model": FREE, "adapter": FREE, "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
+    "merge-lora": {"model": FREE, "adapter": FREE, "base": Text(choices=("", "bf16", "nf4")), "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON},

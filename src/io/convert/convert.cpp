@@ -87,7 +87,7 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
 void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
   if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
   check_weights(w, g, o.allow_unknown, moments);
-  if (!o.adapter.empty() && !moments) merge_adapter(w, g, o.adapter);
+  if (!o.adapter.empty() && !moments) merge_adapter(w, g, o.adapter, o.base, o.dtype);
   if (!o.adapter.empty() && moments)
     if (const int64_t rows = adapter_vocabulary(o.adapter, *g.model); rows != g.vocabulary)
       resize_vocabulary(w, g.spec().implied, rows, moments);
@@ -127,6 +127,7 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   for (const std::string& beside : {w.folder, w.tokenizer})  // of a run they may lie elsewhere
     if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
   if (!o.adapter.empty()) out += describe_source(o.adapter);
+  if (o.base) out += fmt::format("base {}\n", name(*o.base));
   return out + describe_source(o.input);
 }
 

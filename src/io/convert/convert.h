@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "config/choice.h"
+#include "config/choices.h"
 
 namespace ravine {
 
@@ -44,10 +45,11 @@ std::optional<Recognised> recognise(const std::string& path);
 struct ConvertOptions {
   std::string input, output;
   ConvertTarget to = ConvertTarget::hf;
-  std::optional<WeightLayout> from;                      // none: recognised
-  std::string model_config;                              // a config.json; "": what the source has
-  std::string adapter;                                   // of PEFT, merged into the weights; "": none
-  std::optional<DType> dtype;                            // of floating tensors; none: as stored
+  std::optional<WeightLayout> from;  // none: recognised
+  std::string model_config;          // a config.json; "": what the source has
+  std::string adapter;               // merged into the weights; "": none
+  std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
+  std::optional<DType> dtype;        // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
   bool optimizer = false;                                // to ravine: with the moments of the source, and its step

@@ -10,7 +10,7 @@
 
 #include "base/counted.h"
 #include "base/text.h"
-#include "io/adapter_weights.h"
+#include "io/adapter_config.h"
 #include "io/convert/megatron_names.h"
 
 namespace fs = std::filesystem;
@@ -38,9 +38,9 @@ std::optional<std::pair<std::string, std::string>> around(const std::string& nam
 
 class AdapterReader {
  public:
-  AdapterReader(const std::string& path, const std::string& base_config)
-      : f_(open_megatron(path, StateKind::weights)), base_(base_of(path, base_config)) {
-    g_ = geometry_of(read_json(base_), base_);
+  AdapterReader(const std::string& path, const Json& base_config, const std::string& where)
+      : f_(open_megatron(path, StateKind::weights)), base_(where) {
+    g_ = geometry_of(base_config, base_);
     refuse_for_lora();
   }
 
@@ -63,12 +63,6 @@ class AdapterReader {
   }
 
  private:
-  static std::string base_of(const std::string& path, const std::string& given) {
-    if (!given.empty()) return given;
-    if (fs::exists(path + "/config.json")) return path + "/config.json";
-    throw UserError("no config of the base", path, "how an adapter is written depends on the model that it stands beside",
-                    "give --model-config BASE/config.json");
-  }
   void refuse_for_lora() const {
     const std::string at = base_;
     if (!g_.has("model.layers.0.self_attn.q_proj.weight"))
@@ -250,10 +244,22 @@ class AdapterReader {
   Weights out_;
 };
 
+std::string base_of(const std::string& path, const std::string& given) {
+  if (!given.empty()) return given;
+  if (fs::exists(path + "/config.json")) return path + "/config.json";
+  throw UserError("no config of the base", path, "how an adapter is written depends on the model that it stands beside",
+                  "give --model-config BASE/config.json");
+}
+
 }  // namespace
 
 Weights read_megatron_adapter(const std::string& path, const std::string& base_config) {
-  return AdapterReader(path, base_config).read();
+  const std::string base = base_of(path, base_config);
+  return read_megatron_adapter(path, read_json(base), base);
+}
+
+Weights read_megatron_adapter(const std::string& path, const Json& base_config, const std::string& where) {
+  return AdapterReader(path, base_config, where).read();
 }
 
 void write_adapter(TargetFolder& folder, const Weights& adapter, const std::vector<NamedElements>& tensors,

@@ -19,6 +19,8 @@ inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 // open_megatron refuses, a checkpoint without adapters, arguments that do not say rank and alpha, shapes of another base, what
 // the base has no module for, and tensor ranks that hold different values of what is not divided.
 Weights read_megatron_adapter(const std::string& path, const std::string& base_config);
+// The same beside a base whose config is this; `where`: what messages call it.
+Weights read_megatron_adapter(const std::string& path, const Json& base_config, const std::string& where);
 
 // adapter_config.json and the file of weights.
 void write_adapter(TargetFolder& folder, const Weights& adapter, const std::vector<NamedElements>& tensors,

@@ -1,9 +1,10 @@
 #include "io/convert/merge_adapter.h"
 
 #include "files/convert.h"
-#include "files/tensor_set.h"
+#include "io/adapter_source.h"
 #include "io/adapter_weights.h"
 #include "io/convert/finite.h"
+#include "io/convert/kept_matrix.h"
 #include "model/vocabulary.h"
 
 namespace ravine {
@@ -17,24 +18,19 @@ std::vector<double> numbers(const Elements& e) {
   return out;
 }
 
-// Host work: w [out, in] + scale * b [out, r] a [r, in], in f64. a and b are small, and read at once.
+// Host work: w [out, in] + scale * b [out, r] a [r, in], in f64, rounded to `to`. a and b are small, and read at once.
 class LowRankSum : public Elements {
  public:
-  LowRankSum(ElementsPtr w, const ElementsPtr& a, const ElementsPtr& b, double scale)
-      : Elements(w->dtype(), w->shape()),
-        w_(std::move(w)),
-        a_(numbers(*a)),
-        b_(numbers(*b)),
-        rank_(a->shape()[0]),
-        scale_(scale) {
+  LowRankSum(ElementsPtr w, const ElementsPtr& a, const ElementsPtr& b, double scale, DType to)
+      : Elements(to, w->shape()), w_(std::move(w)), a_(numbers(*a)), b_(numbers(*b)), rank_(a->shape()[0]), scale_(scale) {
     a->files(files_), b->files(files_);
   }
   void read(int64_t begin, std::span<std::byte> into) const override {
-    const int64_t size = size_of(dtype()), n = static_cast<int64_t>(into.size()) / size, cols = shape()[1];
-    std::vector<std::byte> stored(into.size());
+    const int64_t n = static_cast<int64_t>(into.size()) / size_of(dtype()), cols = shape()[1];
+    std::vector<std::byte> stored(static_cast<size_t>(n * size_of(w_->dtype())));
     w_->read(begin, stored);
     std::vector<double> sum(static_cast<size_t>(n)), row(static_cast<size_t>(cols));
-    convert(dtype(), stored.data(), DType::f64, sum.data(), n);
+    convert(w_->dtype(), stored.data(), DType::f64, sum.data(), n);
     for (int64_t at = begin; at < begin + n;) {
       const int64_t r = at / cols, first = at % cols, end = std::min(cols, first + begin + n - at);
       std::fill(row.begin() + first, row.begin() + end, 0.0);
@@ -80,19 +76,36 @@ void untie(Weights& weights) {
 }
 
 void merge_embedding(Weights& weights, const Weights& parts, const std::string& module,
-                     const std::map<std::string, AdapterSpec>& specs) {
+                     const std::map<std::string, AdapterSpec>& specs, DType type) {
   ElementsPtr& table = weights.tensors.at(module + ".weight");
   table = in_range(std::make_shared<LowRankSum>(table, transposed(parts.tensors.at(module + ".lora_embedding_B.weight")),
-                                                parts.tensors.at(module + std::string(kTable)), specs.at(module).scale));
+                                                parts.tensors.at(module + std::string(kTable)), specs.at(module).scale, type));
+}
+
+// Puts what `base` makes of them in the place of the matrices of linear layers; returns what each tensor is to be rounded to.
+std::map<std::string, DType> keep(Weights& weights, Model& model, std::optional<BaseStorage> base, std::optional<DType> type) {
+  std::map<std::string, DType> types;
+  for (const auto& [name, e] : weights.tensors) types[name] = type && size_of(*type) > size_of(e->dtype()) ? *type : e->dtype();
+  if (!base) return types;
+  keep_base(model, *base);
+  const Nf4Matrices blocks;
+  for (const Param& p : model.params().params()) {
+    const auto at = weights.tensors.find(p.name);
+    if (at == weights.tensors.end()) continue;
+    if (p.kept == Kept::nf4) at->second = blocks.values(at->second);
+    if (p.kept == Kept::bf16) at->second = as_type(at->second, DType::bf16);
+  }
+  return types;
 }
 
 }  // namespace
 
-void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter) {
-  const LoraSettings lora = adapter_settings(adapter);
+void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter, std::optional<BaseStorage> base,
+                   std::optional<DType> type) {
+  const LoraSettings lora = adapter_settings(adapter, *g.model);
   const std::unique_ptr<Model> model = with_adapter_of(adapter, *g.model);
   Weights parts;
-  const std::shared_ptr<const TensorFile> file = open_tensor_file(find_adapter(adapter)->weights_file);
+  const std::shared_ptr<const TensorFile> file = std::move(open_adapter(adapter, *g.model).files[0]);
   const std::string rule = "weights are finite numbers";
   for (const TensorInfo& t : file->tensors())
     parts.add(t.name, finite(stored(file, t), rule, "take a checkpoint of the adapter from before its training failed"));
@@ -102,6 +115,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     set_vocabulary(weights.config, g.spec().implied, rows);
   std::map<std::string, AdapterSpec> specs = adapter_specs(*g.model, lora);
   if (parts_tables(*g.model, lora)) untie(weights);
+  const std::map<std::string, DType> types = keep(weights, *model, base, type);
   ElementsPtr down;
   for (const Param& p : model->params().params()) {
     constexpr std::string_view kUp = ".lora_B.weight", kDown = ".lora_A.weight";
@@ -112,14 +126,19 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
       continue;
     }
     if (p.name.ends_with(kTable)) {
-      merge_embedding(weights, parts, p.name.substr(0, p.name.size() - kTable.size()), specs);
+      merge_embedding(weights, parts, p.name.substr(0, p.name.size() - kTable.size()), specs,
+                      types.at(p.name.substr(0, p.name.size() - kTable.size()) + ".weight"));
       continue;
     }
     if (!p.name.ends_with(kUp)) continue;
     const std::string module = p.name.substr(0, p.name.size() - kUp.size());
     if (const auto own = parts.tensors.find(module + std::string(kDown)); own != parts.tensors.end()) down = own->second;
     ElementsPtr& w = weights.tensors.at(module + ".weight");  // without an A of its own it shares that of the module before it
-    w = in_range(std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale));
+    w = in_range(std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale, types.at(module + ".weight")));
+  }
+  for (const auto& [name, type] : types) {
+    ElementsPtr& e = weights.tensors.at(name);
+    if (e->dtype() != type) e = as_type(e, type);
   }
   weights.adapter = adapter;
 }

@@ -5,6 +5,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/mindformers.h"
 
 namespace fs = std::filesystem;
@@ -60,7 +61,7 @@ std::optional<Recognised> recognise(const std::string& path) {
   if (is_checkpoint(path)) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
   if (holds_checkpoints(path)) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
   if (holds_checkpoints(path + "/checkpoints")) return Recognised{WeightLayout::ravine, "Ravine run"};
-  if (fs::exists(path + "/latest_checkpointed_iteration.txt") || has_dir(path, "mp_rank_"))
+  if (is_megatron_folder(path))
     return Recognised{WeightLayout::megatron, "Megatron checkpoint (one file per tensor and pipeline rank)"};
   if (!first_file(path, "_model_states.pt").empty()) return states(path);
   if (fs::exists(path + "/latest"))
