@@ -14,7 +14,9 @@ Command data_merge_command();
 Command preprocess_command();
 Command convert_command();
 Command merge_lora_command();  // in convert.cpp
+Command compare_command();
 Command diff_command();
+Command dump_command();
 Command replay_command();
 Command plan_command();
 Command bench_command();

@@ -5,6 +5,7 @@
 
 #include "apps/command.h"
 #include "apps/info_data.h"
+#include "apps/info_dump.h"
 #include "apps/info_kinds.h"
 #include "apps/info_runs.h"
 #include "apps/info_tensors.h"
@@ -22,6 +23,7 @@
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "io/run_files.h"
+#include "probe/dump_log.h"
 #include "train/run_folder.h"
 #include "train/run_places.h"
 
@@ -43,7 +45,7 @@ struct InfoFlags {
     v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own",
       metavar("NAME-or-FILE") & reads());
     v("samples", data.samples, "samples of data to show", between(0, 1e6));
-    v("tensors", tensors, "list every tensor of a folder too");
+    v("tensors", tensors, "list every tensor of a folder too; of a dump every record with its figures");
     v("json", json, "one JSON object");
   }
 };
@@ -141,6 +143,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
+    if (is_dump(path)) return describe_dump(path, list);
     if (is_checkpoint(path)) return describe_checkpoint(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return describe_run(path);
     if (holds_checkpoints(path)) return describe_checkpoints(path);

@@ -387,7 +387,7 @@ void unknown_kind(const std::string& path, bool folder) {
   if (folder)
     throw UserError(
         "unknown kind of folder", path,
-        "folders of these kinds are described: run, folder of runs, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, texts",
+        "folders of these kinds are described: run, folder of runs, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, dump, texts",
         "check the path, or name a file in it");
   throw UserError(
       "unknown kind of file", path,

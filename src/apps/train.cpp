@@ -1,5 +1,6 @@
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "probe/capture.h"
 #include "train/run_places.h"
 #include "train/trainer.h"
 
@@ -21,9 +22,12 @@ int run_train(TrainFlags& flags, Config& config) {
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
   Log log;
+  std::vector<std::unique_ptr<Capture>> dumps;  // they outlive the trainer, which calls them
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
+    for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world);
+    for (const auto& dump : dumps) trainer->watch(*dump);
     trainer->run();
     trainer.reset();
   });

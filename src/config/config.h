@@ -12,6 +12,7 @@
 #include "config/model_choices.h"
 #include "config/moe_options.h"
 #include "config/option.h"
+#include "config/probe_options.h"
 #include "config/schedule_classes.h"
 
 namespace ravine {
@@ -547,35 +548,6 @@ struct HealthOptions {
       "of several pipeline stages: a checkpoint is unhealthy if the sum of squares of the embedding's gradient on a rank of the first stage is larger, or not finite; "
       "health_ckpts.json keeps the verdicts, and a resume takes the newest healthy one; 0: not judged",
       between(1e-12, 1e18) & or_zero() & may_change());
-  }
-};
-
-struct InjectOption {
-  int64_t step = 1;
-  std::string path = "*", op = "*", tensor = "*";
-  Phase phase = Phase::forward;
-  PlantedValue value = PlantedValue::nan;
-  int64_t element = 0;
-  template <class V>
-  void each(V&& v) {
-    v("step", step, "step in which it happens", between(1, kMostSteps));
-    v("path", path, "glob pattern of the dotted path of a call", filled());
-    v("op", op, "glob pattern of the op's name", filled());
-    v("phase", phase, "when the call is made");
-    v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
-    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out");
-    v("element", element, "which element, counted through rows and columns", between(0, 1e15));
-  }
-};
-
-struct ProbeOptions {
-  std::vector<InjectOption> inject;
-  template <class V>
-  void each(V&& v) {
-    v("inject", inject,
-      "faults to try out: {step: 3, path: 'model.layers.1.*', op: attention, value: nan} spoils one number that the first call "
-      "of the step that fits has written",
-      may_change());
   }
 };
 

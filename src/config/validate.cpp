@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "config/optimizer_types.h"
 #include "config/schedule_takes.h"
+#include "config/step_ranges.h"
 
 namespace ravine {
 namespace {
@@ -68,6 +69,18 @@ void check_experts(const Config& c) {
   if (m.pad_to_capacity && m.drop == Drop::none)
     conflict(c, "moe.pad_to_capacity is true, moe.drop none", "moe.pad_to_capacity", "there is no capacity to pad to",
              "set moe.capacity_factor and moe.drop, or remove it");
+}
+
+void check_dumps(const Config& c) {
+  std::set<std::string> folders;
+  for (const DumpOption& d : c.probe.dump) {
+    if (!StepRanges::parse(d.steps))
+      conflict(c, fmt::format("probe.dump: steps is '{}'", d.steps), "probe.dump",
+               "steps are numbers and ranges between bars, each range upwards", "write it like '1|5-8|100-120'");
+    if (!folders.insert(d.dir).second)
+      conflict(c, fmt::format("probe.dump: dir {} stands twice", d.dir), "probe.dump", "each dump has a folder of its own",
+               "give them different folders");
+  }
 }
 
 using Asked = std::set<std::string>;
@@ -321,6 +334,7 @@ void validate(const Config& c) {
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
   check_experts(c);
+  check_dumps(c);
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");

@@ -23,4 +23,10 @@ void AppendedFile::append(std::string_view record) {
   size_ += static_cast<int64_t>(record.size());
 }
 
+void AppendedFile::cut(int64_t size) {
+  require(size <= size_, "{}: {} bytes are not its beginning, it has {}", path_, size, size_);
+  if (::ftruncate(*fd_, size) != 0) throw_system("shorten file", path_, errno);
+  size_ = size;
+}
+
 }  // namespace ravine

@@ -14,6 +14,8 @@ class AppendedFile {
   // The record as a whole or, if there is no room for it, nothing of it: what was written is cut off again, so that a later
   // record follows the one before. DiskFull, Error.
   void append(std::string_view record);
+  int64_t size() const { return size_; }
+  void cut(int64_t size);  // back to what it held when it was so long
   const std::string& path() const { return path_; }
 
  private:

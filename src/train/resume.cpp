@@ -68,7 +68,6 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   const std::string folder = run.path("checkpoints");
   const bool verify = run.config.checkpoint.verify;
   std::string from;
-  if (run.ranks.first()) clean_leftovers(folder);
   auto warn = [&](const std::string& text) { run.log.warn("{}", text); };
   if (resume == kResumeNone) return std::nullopt;
   if (resume == kResumeNewest) {

@@ -37,6 +37,7 @@ void Trainer::take_folder() {
   if (!first()) return;
   run_.folder->hold();
   run_.log.open(path("log.txt"));
+  clean_leftovers(path("checkpoints"));
   if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config, run_.log);
 }
 
@@ -58,6 +59,7 @@ bool Trainer::prepare() {
   place_data(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
+  for (StepWatch* w : watches_) w->begin(run_, progress_.done);
   refuse_without_room(run_.config, ranks, run_.bytes, progress_.done);
   if (first()) {
     warn_of_little_room(run_.config, run_.log, run_.bytes, progress_.done);
@@ -79,8 +81,41 @@ void Trainer::start_hooks() {
   for (auto& h : hooks_) h->start(*this, progress_.done);
 }
 
-// True: it was stopped before the last step.
-bool Trainer::run_steps() {
+void Trainer::replay(int64_t last) {
+  const Config& c = run_.config;
+  const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
+  const int64_t done = progress_.done;
+  if (!from || last <= done || last > c.train.steps)
+    throw UserError(fmt::format("step {} does not follow step {}", last, done), c.checkpoint.resume,
+                    fmt::format("a replay goes on from a checkpoint, to a step of its run, which has {}", c.train.steps),
+                    "choose a later step, or an earlier checkpoint");
+  if (follows_validation(c.schedule) && c.train.valid_every > 0 &&
+      done / c.train.valid_every != (last - 1) / c.train.valid_every)
+    throw UserError(fmt::format("between steps {} and {} is a validation, which the rate follows", done, last),
+                    c.checkpoint.resume, "a replay has none", "take the last checkpoint before the step");
+  run_.engine->allocate();
+  if (injection_) run_.engine->ctx().add_observer(injection_.get());
+  place_data(run_, &*from, progress_);
+  references_ = reference_log_probs(run_, progress_);
+  begin_run(run_, &*from, "", progress_);
+  for (StepWatch* w : watches_) w->begin(run_, done);
+  open_loader();
+  while (progress_.done < last) {
+    StepBatches batches = loader_->next();
+    const int64_t step = progress_.done + 1;
+    if (!batches.skipped) {
+      const StepResult r = compute(batches, step, rates());
+      run_.log.line("step {:>6}  loss {:.9g}  gradient norm {:.9g}{}", step, r.loss, r.grad_norm,
+                    r.verdict == Verdict::apply ? "" : "  (no update)");
+      if (r.verdict == Verdict::stop && step < last)
+        fail("step {} ends the run, so there is no step {}: its loss is {}, its gradient norm {}", step, last, r.loss,
+             r.grad_norm);
+    }
+    progress_.done = step;
+  }
+}
+
+void Trainer::open_loader() {
   const Config& c = run_.config;
   LoaderOptions loading{.global_batch = c.train.global_batch,
                         .micro_batch = c.train.micro_batch,
@@ -92,6 +127,12 @@ bool Trainer::run_steps() {
                         .round_robin = run_.layout.round_robin,
                         .history = progress_.history};
   loader_ = std::make_unique<Loader>(*run_.data.train, loading);
+}
+
+// True: it was stopped before the last step.
+bool Trainer::run_steps() {
+  const Config& c = run_.config;
+  open_loader();
   bool stopped = stop_wanted();
   while (progress_.done < c.train.steps && !stopped) {
     say_what_stops();
@@ -133,9 +174,7 @@ void Trainer::step(int64_t step) {
   if (batches.skipped) return leave_out(step);
   const Config& c = run_.config;
   StepEngine& engine = *run_.engine;
-  UpdateRates rates = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, engine.optimizer().steps());
-  if (follows_validation(c.schedule)) rates.lr = progress_.plateau.rate();
-  rates.lr = engine.optimizer().rate(rates.lr);
+  const UpdateRates rates = this->rates();
   const StepResult r = compute(batches, step, rates);
   judge(batches, step, r);
   if (r.valid == 0 && !told_of_no_labels_) {
@@ -190,12 +229,32 @@ void Trainer::end_step(StepReport& report) {
   saves_->report(progress_.done);
 }
 
+// Of the next update.
+UpdateRates Trainer::rates() const {
+  const Config& c = run_.config;
+  const Optimizer& optimizer = run_.engine->optimizer();
+  UpdateRates rates = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, optimizer.steps());
+  if (follows_validation(c.schedule)) rates.lr = progress_.plateau.rate();
+  rates.lr = optimizer.rate(rates.lr);
+  return rates;
+}
+
 StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRates& rates) {
   for (MicroBatch& m : batches.micro) references_.train.fill(m);
   if (injection_) injection_->begin_step(step);
+  for (StepWatch* w : watches_) w->begin_step(step);
+  const double scale = progress_.loss_scale ? progress_.loss_scale->scale() : 1;
   StepResult r = run_.engine->run(
-      batches.micro, step, rates, [&](const Unit& u) { saves_->wait_unit(u.index); },
-      [&](double loss, double norm) { return decide(loss, norm); }, progress_.loss_scale ? progress_.loss_scale->scale() : 1);
+      batches.micro, step, rates,
+      [&](const Unit& u) {
+        if (saves_) saves_->wait_unit(u.index);
+      },
+      [&](double loss, double norm) {
+        for (StepWatch* w : watches_) w->before_update();
+        return decide(loss, norm);
+      },
+      scale);
+  for (StepWatch* w : watches_) w->end_step(r, rates, scale);
   if (injection_ && !injection_->missed().empty())
     run_.log.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
   return r;

@@ -14,6 +14,7 @@
 #include "train/resume.h"
 #include "train/run_view.h"
 #include "train/saves.h"
+#include "train/step_watch.h"
 #include "train/traffic.h"
 
 namespace ravine {
@@ -24,9 +25,17 @@ class Trainer : public RunView {
   // checkpoint is found by run(), which takes the folder first.
   Trainer(Config config, Backend backend, Log& log, World* world = nullptr);
 
+  // Tells it of all that this run does; before run(), which it must outlive.
+  void watch(StepWatch& watch) { watches_.push_back(&watch); }
+
   // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and
   // op, with train.find_nan) when the loss is no longer finite. Once.
   void run();
+
+  // Goes on from checkpoint.resume to the end of step `last` with the bits of the run that this is of, and writes nothing: no
+  // folder is taken, nothing is saved or exported, no hook is called. Instead of run(). A UserError where that step does not
+  // follow the checkpoint, or needs a validation between.
+  void replay(int64_t last);
 
   const Config& config() const override { return run_.config; }
   Log& log() override { return run_.log; }
@@ -47,6 +56,8 @@ class Trainer : public RunView {
   bool first() const { return run_.ranks.first(); }
   void take_folder();
   bool prepare();
+  void open_loader();
+  UpdateRates rates() const;
   void start_hooks();
   bool run_steps();
   void finish(bool stopped);
@@ -63,14 +74,15 @@ class Trainer : public RunView {
   Progress progress_;                          // where it stands
   References references_;                      // of train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: none
-  std::unique_ptr<Saves> saves_;               // null before run() has found out where the run begins
-  std::vector<std::unique_ptr<Hook>> hooks_;   // in the order of their calls
-  std::unique_ptr<Loader> loader_;             // its thread reads the data of run_
-  TrafficMeter meter_;                         // of the step under way
-  std::optional<StepReport> last_;             // of the last step that this process made
-  bool told_of_no_labels_ = false;             // once is enough
-  double peak_flops_ = 0;                      // of all ranks, per second: what sol is a share of
-  double step_seconds_ = 0;                    // of a step, as estimated before the first
+  std::vector<StepWatch*> watches_;
+  std::unique_ptr<Saves> saves_;              // null before run() has found out where the run begins
+  std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls
+  std::unique_ptr<Loader> loader_;            // its thread reads the data of run_
+  TrafficMeter meter_;                        // of the step under way
+  std::optional<StepReport> last_;            // of the last step that this process made
+  bool told_of_no_labels_ = false;            // once is enough
+  double peak_flops_ = 0;                     // of all ranks, per second: what sol is a share of
+  double step_seconds_ = 0;                   // of a step, as estimated before the first
 };
 
 }  // namespace ravine

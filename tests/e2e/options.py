@@ -134,6 +134,15 @@ class MapOf(Kind):
         return kind == "null"
 
 
+class Ranges(Kind):
+    """Numbers and ranges between bars; nothing stands for all."""
+    bounds = ("0|5-8|100-120", "7")
+    beyond = ("x", "5-3", "1|", "-1", "1,2")
+
+    def takes(self, kind, value):
+        return kind == "null" or (kind == "int" and 0 <= value < 2**63) or (kind == "text" and value in ("", *self.bounds))
+
+
 class Records(Kind):
     """Maps; `bare`: a text stands for one of them."""
     def __init__(self, bare=False):
@@ -210,7 +219,7 @@ OPTIONS = {
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
-    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "probe.inject": Records(),
+    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "probe.inject": Records(), "probe.dump": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 
@@ -268,6 +277,11 @@ FIELDS = {
     "probe.inject": {"step": ("{step: VALUE}", Number(1, STEPS)), "path": ("{path: VALUE}", NAME), "op": ("{op: VALUE}", NAME),
                      "phase": ("{phase: VALUE}", Text(choices=("forward", "recompute", "backward", "update"))), "tensor": ("{tensor: VALUE}", NAME),
                      "value": ("{value: VALUE}", Text(choices=("nan", "inf", "-inf", "bad_alloc"))), "element": ("{element: VALUE}", Number(0, 10**15))},
+    "probe.dump": {"dir": ("{dir: VALUE}", NAME), "steps": ("{dir: x, steps: VALUE}", Ranges()), "ranks": ("{dir: x, ranks: VALUE}", ListOf(Number(0, RANKS))),
+                   "paths": ("{dir: x, paths: VALUE}", ListOf(NAME)), "phases": ("{dir: x, phases: VALUE}", ListOf(Text(choices=("forward", "backward", "update")))),
+                   "what": ("{dir: x, what: VALUE}", Text(choices=("checksum", "statistics", "tensors"))),
+                   "io": ("{dir: x, io: VALUE}", Text(choices=("both", "input", "output"))), "on": ("{dir: x, on: VALUE}", Text(choices=("always", "overflow", "nan"))),
+                   "limit_mb": ("{dir: x, limit_mb: VALUE}", Number(0, 10**9))},
 }
 
 # Flags: text flags take their word as it stands, lists one word for each element.
@@ -321,7 +335,10 @@ FLAGS = {
     "merge-lora": {"model": FREE, "adapter": FREE, "base": Text(choices=("", "bf16", "nf4")), "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
-    "diff": {"only": FREE, "all": Bool(), **JSON},
+    "diff": {"only": FREE, "all": Bool(), **JSON}, "compare": {"report": FREE, **JSON},
+    "dump": {"from": FREE, "step": Number(0, STEPS), "out": NAME, "run": FREE, "steps": FREE, "ranks": ListOf(Number(0, RANKS)), "paths": ListOf(NAME),
+             "phases": ListOf(Text(choices=("forward", "backward", "update"))), "what": Text(choices=("checksum", "statistics", "tensors")),
+             "io": Text(choices=("both", "input", "output")), "limit-mb": Number(0, 10**9), **COMPUTE},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
     "check determinism": {"model": FREE, "steps": Number(1, 10**6), "inject": FREE, **JSON, **COMPUTE},

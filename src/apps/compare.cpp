@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/missing_path.h"
+#include "base/text.h"
+#include "files/atomic.h"
+#include "probe/compare_dumps.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr size_t kShownRows = 12, kShownUnmatched = 10;
+
+struct CompareFlags {
+  std::string a, b, report;
+  bool json = false;
+  template <class V>
+  void each(V&& v) {
+    v("a", a, "dump of `probe.dump` or `ravine dump`, or file of `ravine trace`",
+      positional() & required() & reads() & metavar("A"));
+    v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
+    v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json", writes() & metavar("DIR"));
+    v("json", json, "one JSON object");
+  }
+};
+
+bool is_trace(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && path.ends_with(".safetensors");
+}
+
+void refuse_other_kinds(const CompareFlags& flags) {
+  for (const std::string& side : {flags.a, flags.b}) {
+    std::error_code error;
+    if (!fs::exists(side, error)) throw UserError("no such file or folder", side, "it must exist", missing_path_advice(side));
+    if (!is_trace(side) && !is_dump(side))
+      throw UserError("neither a dump nor a trace", side, "compare reads folders of probe.dump and files of ravine trace",
+                      "weights, models and checkpoints are compared by ravine diff");
+  }
+  if (is_trace(flags.a) != is_trace(flags.b))
+    throw UserError("a dump and a trace", flags.a + ", " + flags.b, "both must be of one kind",
+                    "trace both models, or dump both runs");
+}
+
+std::string row_text(const ComparedPair& p) {
+  std::string out =
+      fmt::format("{:>9} {:>10} {:>9}  step {} {} {} {}{}: {}", p.error == 0 ? "0" : fmt::format("{:.2e}", p.error),
+                  p.judged ? fmt::format("{:.2e}", p.own + p.inherited) : "-",
+                  p.judged ? (std::isfinite(p.ratio()) ? fmt::format("{:.2g}", p.ratio()) : "inf") : "-", p.a.step,
+                  name(p.a.phase), escaped(p.a.path), p.a.op, p.a.n > 0 ? fmt::format("[{}]", p.a.n) : "", p.a.tensor);
+  if (p.exact)
+    out += fmt::format("  cosine {:.9f}, max abs {:.3g} at {}, ulp {}", p.exact->cosine, p.exact->max_abs, p.exact->at,
+                       p.exact->max_ulp);
+  return out;
+}
+
+void print(const Comparison& c) {
+  fmt::print("{}\n", escaped(c.verdict));
+  std::vector<const ComparedPair*> rows;
+  for (const ComparedPair& p : c.pairs)
+    if (p.a.output && p.by != ComparedBy::bits) rows.push_back(&p);
+  if (!rows.empty())
+    fmt::print("\n{:>9} {:>10} {:>9}  {}\n", "error", "bound", "of it", "what was written, in the order of the run");
+  for (size_t i = 0; i < std::min(rows.size(), kShownRows); ++i) fmt::print("{}\n", row_text(*rows[i]));
+  if (rows.size() > kShownRows) fmt::print("and {} more: --report DIR has all\n", rows.size() - kShownRows);
+  if (!c.unmatched.empty()) fmt::print("\nwithout a partner:\n");
+  for (size_t i = 0; i < std::min(c.unmatched.size(), kShownUnmatched); ++i) fmt::print("  {}\n", escaped(c.unmatched[i]));
+  if (c.unmatched.size() > kShownUnmatched)
+    fmt::print("  and {} more: --json lists all\n", c.unmatched.size() - kShownUnmatched);
+}
+
+int run_compare(CompareFlags& flags, Config&) {
+  refuse_other_kinds(flags);
+  const Comparison c =
+      is_trace(flags.a) ? compare_traces(flags.a, flags.b) : compare_dumps(read_dump(flags.a), read_dump(flags.b));
+  const std::string verdict = comparison_json(c).dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (!flags.report.empty()) {
+    create_folders(flags.report);
+    write_file_atomic(flags.report + "/pairs.csv", pairs_csv(c));
+    write_file_atomic(flags.report + "/verdict.json", verdict + "\n");
+  }
+  if (flags.json)
+    fmt::print("{}\n", verdict);
+  else
+    print(c);
+  return c.agrees() ? 0 : 1;
+}
+
+}  // namespace
+
+Command compare_command() {
+  return command<CompareFlags>(
+      {.name = "compare",
+       .summary = "find the first call at which two dumps, or traces, part for no reason in its inputs",
+       .example = "ravine compare dumps/a dumps/b --report differences",
+       .alone = true},
+      "Precision", run_compare);
+}
+
+}  // namespace ravine

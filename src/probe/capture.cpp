@@ -1,0 +1,281 @@
+#include "probe/capture.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "files/safetensors.h"
+#include "train/open.h"
+#include "train/run_folder.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kMegabyte = 1'000'000;
+constexpr size_t kMostName = 160;  // bytes of the readable part of a file's name
+
+std::string step_folder(int64_t step, int rank) { return fmt::format("step_{:06}/rank_{}", step, rank); }
+
+// A name for people; what no file name may hold is replaced.
+std::string file_name_of(const DumpRecord& r) {
+  std::string text = fmt::format("{}.{}.{}", name(r.phase), r.path, r.op);
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
+  return text.substr(0, kMostName);
+}
+
+std::vector<int64_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// Rows side by side. Moves bytes.
+std::vector<std::byte> packed(const TensorView& v) {
+  std::vector<std::byte> out(static_cast<size_t>(v.bytes()));
+  const auto row = static_cast<size_t>(v.cols() * size_of(v.dtype));
+  for (int64_t r = 0; r < v.rows(); ++r)
+    std::memcpy(out.data() + static_cast<size_t>(r) * row,
+                static_cast<const std::byte*>(v.data) + r * v.stride * size_of(v.dtype), row);
+  return out;
+}
+
+std::string_view verdict_name(Verdict v) { return v == Verdict::apply ? "apply" : v == Verdict::skip ? "skip" : "stop"; }
+
+}  // namespace
+
+Capture::Capture(const DumpOption& option) : option_(option), steps_(StepRanges::parse(option.steps).value_or(StepRanges())) {
+  refuse_other_than_dump(option_.dir);
+  if (const std::string owner = run_that_owns(option_.dir); !owner.empty())
+    throw UserError(fmt::format("{} lies among what the run in {} keeps", option_.dir, owner), "probe.dump",
+                    "a dump is a folder of its own", "choose another dir");
+}
+
+bool Capture::wants_path(std::string_view path) const {
+  return std::any_of(option_.paths.begin(), option_.paths.end(), [&](const std::string& p) { return glob_match(p, path); });
+}
+
+bool Capture::wants_phase(Phase phase) const {
+  const std::string_view like = name(phase == Phase::recompute ? Phase::backward : phase);
+  return std::find(option_.phases.begin(), option_.phases.end(), like) != option_.phases.end();
+}
+
+void Capture::begin(OpenedRun& run, int64_t done) {
+  run_ = &run;
+  rank_ = run.ranks.rank();
+  if (!option_.ranks.empty() && std::find(option_.ranks.begin(), option_.ranks.end(), rank_) == option_.ranks.end()) return;
+  log_ = std::make_unique<DumpLog>(option_.dir, rank_);
+  const Mesh& mesh = run.ranks.mesh();
+  log_->begin({{"rank", rank_},
+               {"ranks", run.ranks.size()},
+               {"data", mesh.data},
+               {"tensor", mesh.tensor},
+               {"pipeline", mesh.pipeline},
+               {"zero", run.config.parallel.zero},
+               {"compute", name(run.chosen.types.compute)},
+               {"backend", run.chosen.kernels.backend},
+               {"instructions", run.chosen.kernels.instructions},
+               {"recompute", name(run.config.train.recompute)},
+               {"seed", run.config.train.seed},
+               {"optimizer", name(run.config.optimizer.type)},
+               {"what", name(option_.what)},
+               {"steps", option_.steps},
+               {"done", done},
+               {"model", run.model->config()}});
+  if (done == 0 && option_.on == DumpOn::always && steps_.holds(0)) note_state(0);
+}
+
+void Capture::begin_step(int64_t step) {
+  if (!log_ || !steps_.holds(step)) return;
+  step_ = step;
+  step_begins_ = log_->size(), tensors_before_ = tensor_bytes_;
+  wrote_nan_ = false;
+  files_ = 0;
+  written_.clear();
+  if (state_of_ != step - 1) note_state(step - 1);
+  if (log_) run_->engine->ctx().add_observer(this);
+}
+
+void Capture::before(const CallInfo& call) {
+  if (option_.io != DumpSides::output) note_call(call, false);
+}
+
+void Capture::after(const CallInfo& call) {
+  if (option_.on == DumpOn::nan && !wrote_nan_)
+    for (const NamedView& t : call.tensors)
+      if (t.access != Access::read && t.view.data && is_float(t.view.dtype)) wrote_nan_ |= figures_of(t.view, true).nan > 0;
+  if (option_.io != DumpSides::input) note_call(call, true);
+}
+
+void Capture::note_call(const CallInfo& call, bool output) {
+  if (!log_ || call.step != step_ || !wants_phase(call.phase) || !wants_path(call.path)) return;
+  std::vector<Noted> noted;
+  for (const NamedView& t : call.tensors) {
+    if (!t.view.data || t.access == (output ? Access::read : Access::write)) continue;
+    DumpRecord r{.step = call.step,
+                 .micro = call.micro + 1,
+                 .phase = call.phase,
+                 .path = std::string(call.path),
+                 .op = call.op,
+                 .n = call.ordinal,
+                 .tensor = t.name,
+                 .output = output};
+    if (call.store)
+      for (const Param* p : call.store->params_in(t.view)) r.parameters.push_back(p->name);
+    noted.push_back({std::move(r), t.view});
+  }
+  keep(std::move(noted));
+}
+
+// Parameters and what the optimizer keeps of them, behind `step`.
+void Capture::note_state(int64_t step) {
+  if (!wants_phase(Phase::update)) return;
+  std::vector<Noted> noted;
+  const TrainState state = state_of(*run_->engine);
+  for (const StateTensor& t : state.tensors) {
+    const size_t slash = t.name.find('/');
+    const std::string path = t.name.substr(slash + 1);
+    if (!wants_path(path) || !t.view.data) continue;
+    DumpRecord r{.step = step,
+                 .micro = 1,
+                 .phase = Phase::update,
+                 .path = path,
+                 .op = kStateOp,
+                 .tensor = t.name.substr(0, slash),
+                 .output = true};
+    if (!(t.view.shape == t.global)) r.at = t.begin, r.global = sizes_of(t.global);
+    noted.push_back({std::move(r), t.view});
+  }
+  state_of_ = step;
+  keep(std::move(noted));
+}
+
+void Capture::before_update() {
+  if (step_ == 0 || !log_ || !wants_phase(Phase::update)) return;
+  const FlatStore& store = run_->engine->store();
+  std::vector<Noted> noted;
+  for (size_t b = 0; b < store.buckets().size(); ++b) {
+    const Bucket& bucket = store.buckets()[b];
+    const TensorView grad = store.owned_grad(b);
+    if (grad.absent() || !grad.data) continue;
+    for (const Bucket::Span& span : bucket.spans) {
+      const int64_t from = std::max(span.begin, bucket.owned.begin),
+                    to = std::min(span.begin + span.shape.count(), bucket.owned.begin + bucket.owned.count);
+      if (from >= to || !wants_path(span.param->name)) continue;
+      const bool whole = to - from == span.shape.count();
+      DumpRecord r{.step = step_,
+                   .micro = 1,
+                   .phase = Phase::update,
+                   .path = span.param->name,
+                   .op = kGradientOp,
+                   .tensor = "grad",
+                   .output = true};
+      if (!whole)
+        r.at = {from - span.begin}, r.global = {span.shape.count()};
+      else if (!(span.shape == span.param->shape))
+        r.at = span.origin, r.global = sizes_of(span.param->shape);
+      noted.push_back({std::move(r), view_of(grad.as<std::byte>() + (from - bucket.owned.begin) * size_of(grad.dtype),
+                                             grad.dtype, whole ? span.shape : Shape{to - from})});
+    }
+  }
+  keep(std::move(noted));
+}
+
+void Capture::end_step(const StepResult& result, const UpdateRates& rates, double loss_scale) {
+  if (step_ == 0) return;
+  run_->engine->ctx().remove_observer(this);
+  const bool overflow = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
+  const bool kept = option_.on == DumpOn::always || (option_.on == DumpOn::nan ? wrote_nan_ : overflow);
+  if (log_ && kept) {
+    note_state(step_);
+    if (log_)
+      log_->end_step(step_, {.loss = result.loss,
+                             .grad_norm = result.grad_norm,
+                             .lr = rates.lr,
+                             .loss_scale = loss_scale,
+                             .verdict = std::string(verdict_name(result.verdict))});
+  } else if (log_) {
+    drop_step();
+  }
+  step_ = 0;
+}
+
+// Host work: checksums and statistics of what was noted, and their records.
+void Capture::keep(std::vector<Noted> noted) {
+  if (!log_ || noted.empty()) return;
+  for (Noted& n : noted) {
+    n.record.dtype = n.view.dtype;
+    n.record.shape = n.view.shape;
+    n.record.figures = figures_of(n.view, option_.what != DumpWhat::checksum);
+  }
+  try {
+    if (option_.what == DumpWhat::tensors && !write_tensors(noted)) return;
+    for (const Noted& n : noted) {
+      log_->add(n.record);
+      ++records_;
+    }
+  } catch (const Error& e) {
+    return end_capture(e.what());
+  }
+  if (option_.limit_mb > 0 && log_->size() + tensor_bytes_ >= option_.limit_mb * kMegabyte)
+    end_capture(fmt::format("probe.dump reaches limit_mb={}", option_.limit_mb));
+}
+
+// One file of those tensors that no file of this step holds. False: there is no room for it, and the capture has ended.
+bool Capture::write_tensors(std::vector<Noted>& noted) {
+  const DumpRecord& first = noted.front().record;
+  const std::string folder = step_folder(first.step, rank_);
+  const std::string file = fmt::format("{}/{:06}.{}.safetensors", folder, files_, file_name_of(first));
+  std::vector<TensorBytes> tensors;
+  std::vector<std::vector<std::byte>> memory;
+  int64_t bytes = 0;
+  for (Noted& n : noted) {
+    DumpRecord& r = n.record;
+    const auto sums = std::make_tuple(r.figures.order_free, r.figures.positional, r.dtype, r.shape.text());
+    const std::string stored = fmt::format("{}/{}/{}", r.path, r.tensor, fmt::join(r.at, ","));
+    const auto [it, fresh] = written_.try_emplace(sums, Place{file, stored});
+    r.file = it->second.file, r.stored = it->second.stored;
+    if (!fresh) continue;
+    memory.push_back(packed(n.view));
+    tensors.push_back({stored, r.dtype, r.shape, memory.back()});
+    bytes += static_cast<int64_t>(memory.back().size());
+  }
+  if (tensors.empty()) return true;
+  if (option_.limit_mb > 0 && log_->size() + tensor_bytes_ + bytes > option_.limit_mb * kMegabyte) {
+    end_capture(fmt::format("probe.dump has no room left in limit_mb={} for {}", option_.limit_mb, first.path));
+    return false;
+  }
+  create_folders(option_.dir + "/" + folder);
+  save_safetensors(option_.dir + "/" + file, tensors);
+  tensor_bytes_ += bytes;
+  ++files_;
+  return true;
+}
+
+// Of a step that was not to be kept.
+void Capture::drop_step() {
+  log_->cut(step_begins_);
+  tensor_bytes_ = tensors_before_;
+  state_of_ = -1;
+  std::error_code error;
+  fs::remove_all(option_.dir + "/" + step_folder(step_, rank_), error);
+  fs::remove(option_.dir + "/" + fmt::format("step_{:06}", step_), error);  // unless another rank has files there
+}
+
+// The run goes on without.
+void Capture::end_capture(const std::string& why) {
+  const int64_t bytes = log_->size() + tensor_bytes_;
+  try {
+    log_->limit(bytes, step_);
+  } catch (const Error&) {  // no room for that line either
+  }
+  log_.reset();
+  run_->log.warn("step {}: {}: the dump in {} ends here, at {}, and the run goes on without", step_, why, option_.dir,
+                 human_bytes(static_cast<double>(bytes)));
+}
+
+}  // namespace ravine

@@ -1,0 +1,79 @@
+#include "probe/compare_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ravine {
+namespace {
+
+constexpr double kOfSum = 4;  // times sqrt(K) v
+constexpr double kMostCondition = 1e6;
+
+// The L2 norm of A's tensor where it is known, else that of as many ones.
+double norm_of(const ComparedPair& p) {
+  if (p.a.figures.has_statistics) return p.a.figures.l2;
+  return p.exact ? p.exact->norm_a : std::sqrt(static_cast<double>(p.a.figures.count));
+}
+
+const ComparedPair* read_as(std::span<const ComparedPair> call, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    for (const ComparedPair& p : call)
+      if (!p.a.output && p.a.tensor == name) return &p;
+  return nullptr;
+}
+
+bool all_f64(std::span<const ComparedPair> call) {
+  return std::all_of(call.begin(), call.end(), [](const ComparedPair& p) {
+    return !is_float(p.a.dtype) || (p.a.dtype == DType::f64 && p.b.dtype == DType::f64);
+  });
+}
+
+double of_norm(double part, double out) { return out > 0 ? std::min(part / out, kMostCondition) : kMostCondition; }
+
+}  // namespace
+
+double rounding_of(DType type) { return is_float(type) ? epsilon(type) / 2 : 0; }
+
+double least_error(const TensorFigures& a, const TensorFigures& b) {
+  if (a.nan != b.nan || a.plus_inf != b.plus_inf || a.minus_inf != b.minus_inf) return std::numeric_limits<double>::infinity();
+  const double n = std::sqrt(static_cast<double>(std::max<int64_t>(1, a.finite)));
+  // By the triangle inequality in L2; and |sum d| <= sqrt(n) |d|, || a |_1 - | b |_1| <= sqrt(n) |d|, the largest element.
+  double least = std::max(std::abs(a.l2 - b.l2), std::abs(a.mean - b.mean) * n);
+  least = std::max(least, std::abs(a.l1 - b.l1) / n);
+  for (const double d : {a.min - b.min, a.max - b.max, a.abs_max - b.abs_max}) least = std::max(least, std::abs(d));
+  if (least == 0) return 0;
+  return a.l2 > 0 ? least / a.l2 : std::numeric_limits<double>::infinity();
+}
+
+CallBounds bounds_of(std::span<const ComparedPair> call, const ComparedPair& written) {
+  CallBounds bounds;
+  const double u = std::max(rounding_of(written.a.dtype), rounding_of(written.b.dtype)),
+               v = rounding_of(all_f64(call) ? DType::f64 : DType::f32);
+  const double out = norm_of(written);
+  const ComparedPair *a = read_as(call, {"a"}), *b = read_as(call, {"b", "w"});
+  if (written.a.op.find("matmul") != std::string::npos && a && b && is_float(b->a.dtype) && written.a.figures.count > 0) {
+    const double k = std::sqrt(static_cast<double>(a->a.figures.count) * static_cast<double>(b->a.figures.count) /
+                               static_cast<double>(written.a.figures.count));
+    const double condition = of_norm(norm_of(*a) * norm_of(*b), out);
+    bounds.own = 2 * u + kOfSum * std::sqrt(k) * v * condition;
+    bounds.inherited = (a->error + b->error + a->error * b->error) * condition;
+    for (const ComparedPair& p : call)  // a bias, or what it adds to
+      if (!p.a.output && &p != a && &p != b) bounds.inherited += p.error * of_norm(norm_of(p), out);
+    return bounds;
+  }
+  double longest = 1, condition = 1;
+  for (const ComparedPair& p : call) {
+    const auto count = static_cast<double>(p.a.figures.count),
+               columns = static_cast<double>(p.a.shape.rank() ? p.a.shape[-1] : 1);
+    longest = std::max({longest, columns, columns > 0 ? count / columns : 1});
+    if (p.a.output || !is_float(p.a.dtype)) continue;
+    const double part = std::max(1.0, of_norm(norm_of(p), out));
+    condition = std::max(condition, part);
+    bounds.inherited += kInherited * part * p.error;
+  }
+  bounds.own = 2 * u + kOfSum * std::sqrt(longest) * v * condition;
+  return bounds;
+}
+
+}  // namespace ravine

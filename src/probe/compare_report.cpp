@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "probe/compare_dumps.h"
+
+namespace ravine {
+namespace {
+
+// A field of a CSV line: in quotes, those inside doubled.
+std::string csv_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+Json comparison_json(const Comparison& c) {
+  Json j{{"equal", c.agrees()},
+         {"verdict", c.verdict},
+         {"culprit", nullptr},
+         {"pairs", c.pairs.size()},
+         {"unmatched", c.unmatched}};
+  if (c.culprit) {
+    const Culprit& k = *c.culprit;
+    j["culprit"] = {
+        {"step", k.step},     {"phase", k.phase},       {"path", k.path},
+        {"op", k.op},         {"kind", name(k.kind)},   {"hypothesis", k.hypothesis.empty() ? Json() : Json(k.hypothesis)},
+        {"tensor", k.tensor}, {"micro_batch", k.micro}, {"rank", k.rank}};
+  }
+  j["bitwise_equal"] = c.equal_bits;
+  return j;
+}
+
+std::string pairs_csv(const Comparison& c) {
+  std::string out =
+      "rank,step,micro_batch,phase,path,op,call,tensor,side,dtype_a,dtype_b,shape,compared_by,error,bound_own,bound_inherited,error_over_bound,judged,beyond,cosine,max_abs,at,a_at,b_at,bias,max_ulp";
+  for (const int64_t bin : kUlpBins) out += fmt::format(",ulp_to_{}", bin);
+  out += ",ulp_more\n";
+  for (const ComparedPair& p : c.pairs) {
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{},{}", p.rank, p.a.step, p.a.micro,
+                       name(p.a.phase), csv_text(p.a.path), p.a.op, p.a.n, csv_text(p.a.tensor),
+                       p.a.output ? "output" : "input", name(p.a.dtype), name(p.b.dtype), csv_text(p.a.shape.text()),
+                       name(p.by), p.error, p.own, p.inherited, p.ratio(), p.judged ? 1 : 0, p.beyond() ? 1 : 0);
+    if (p.exact) {
+      const PairErrors& e = *p.exact;
+      out += fmt::format(",{:.12g},{:.9g},{},{:.17g},{:.17g},{:.9g},{}", e.cosine, e.max_abs, e.at, e.a_at, e.b_at, e.bias,
+                         e.max_ulp);
+      for (const int64_t n : e.ulps) out += fmt::format(",{}", n);
+      out += "\n";
+    } else {
+      out += std::string(7 + kUlpBins.size() + 1, ',') + "\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace ravine

@@ -1,0 +1,277 @@
+"""Dumps of what calls read and write: they change no bit of a run, hold what they say, survive a kill, keep their bounds, are made again from a checkpoint; and
+`compare` names the call at which two of them part."""
+import json
+import math
+import os
+import signal
+import struct
+import sys
+import time
+from pathlib import Path
+
+import ravine_run as r
+
+MEGABYTE = 10**6
+
+
+def arguments(folder, name, dump=None, **more):
+    given = {"train__steps": 4, "train__global_batch": 4, "train__valid_every": 0, "optimizer__lr": 1e-2, "train__output": folder / name, **more}
+    out = r.options(folder, **given)
+    if dump is not None:
+        out.append("probe.dump=" + json.dumps(dump))
+    return ["train", *out]
+
+
+def train(folder, name, dump=None, status=0, **more):
+    return r.run(*arguments(folder, name, dump, **more), status=status)
+
+
+def lines(dump, rank=0):
+    """The objects of a log; a line that is no object behind 16 digits is left out."""
+    out = []
+    for line in (dump / f"rank_{rank}.log").read_text(errors="replace").splitlines():
+        try:
+            int(line[:16], 16)
+            out.append(json.loads(line[17:]))
+        except ValueError:
+            pass
+    return out
+
+
+def records(dump):
+    return [x for x in lines(dump) if "tensor" in x]
+
+
+def info(path, *flags):
+    return json.loads(r.run("info", path, "--json", *flags).stdout)
+
+
+def compare(a, b, status=0, *flags):
+    out = json.loads(r.run("compare", a, b, "--json", *flags, status=status).stdout)
+    r.check(out["equal"] == (status == 0), f"exit status {status}, and {out}")
+    r.check(set(out) >= {"equal", "verdict", "culprit", "pairs", "unmatched"}, f"{sorted(out)}")
+    return out
+
+
+def test_no_bit_changes(folder):
+    train(folder, "alone")
+    for name, dump, more in (("statistics", {}, {}), ("tensors", {"what": "tensors", "io": "both"}, {"train__threads": 2}), ("checksum", {"what": "checksum", "steps": "2|4"}, {"train__recompute": "full"}),
+                             ("nan", {"on": "nan"}, {})):
+        train(folder, name, {"dir": str(folder / "dumps" / name), **dump}, **more)
+        difference = r.same_run(folder / "alone", folder / name)
+        r.check(difference == "", f"{name}: {difference}")
+    kept = records(folder / "dumps" / "statistics")
+    r.check(len(kept) > 500, f"{len(kept)} records")
+    r.check({x["step"] for x in kept} == {0, 1, 2, 3, 4}, "every step is there, and what was before the first")
+    r.check({x["step"] for x in records(folder / "dumps" / "checksum")} == {1, 2, 3, 4}, "what the optimizer changes is noted before and behind a step")
+    r.check({x["step"] for x in records(folder / "dumps" / "checksum") if x["op"] != "state"} == {2, 4}, "steps that were not asked for")
+    r.check(not records(folder / "dumps" / "nan"), "no step of a sound run writes a NaN")
+    r.check("statistics" not in records(folder / "dumps" / "checksum")[0], "checksums only")
+
+
+def test_what_it_holds(folder):
+    """Figures are those of the tensors beside them; the state behind the last step is the model that the run exports; gradients give the norm of the log."""
+    train(folder, "run", {"dir": str(folder / "dump"), "what": "tensors", "steps": "4"}, optimizer__clip_norm=0)
+    kept = records(folder / "dump")
+    files = {}
+    for x in kept:
+        if x["file"] not in files:
+            files[x["file"]] = r.load_raw(folder / "dump" / x["file"])
+        header, body = files[x["file"]]
+        stored = header[x["stored"]]
+        r.check(stored["shape"] == x["shape"], f"{x['path']} {x['tensor']}: {stored['shape']} and {x['shape']}")
+        if stored["dtype"] != "F32":
+            continue
+        numbers = struct.unpack(f"<{math.prod(x['shape'])}f", body[slice(*stored["data_offsets"])])
+        s = x["statistics"]
+        finite = [v for v in numbers if math.isfinite(v)]
+        r.check(s["count"] == len(numbers) and s["finite"] == len(finite) and s["zero"] == numbers.count(0), f"{x['path']}: {s}")
+        if finite:
+            r.check(s["min"] == min(finite) and s["max"] == max(finite) and s["abs_max"] == max(map(abs, finite)), f"{x['path']}: {s}")
+            r.check(math.isclose(s["l1"], math.fsum(map(abs, finite)), rel_tol=1e-12), f"{x['path']}: l1 {s['l1']}")
+            r.check(math.isclose(s["l2"], math.sqrt(math.fsum(v * v for v in finite)), rel_tol=1e-12), f"{x['path']}: l2 {s['l2']}")
+    weights = r.load_tensors(folder / "run" / "model")
+    found = 0
+    for x in kept:
+        if x["op"] == "state" and x["tensor"] == "weights" and x["step"] == 4:
+            header, body = files[x["file"]]
+            r.check(weights[x["path"]][2] == body[slice(*header[x["stored"]]["data_offsets"])], f"{x['path']} is not as the run exported it")
+            found += 1
+    r.check(found == len(weights), f"{found} of {len(weights)} parameters")
+    norm = math.sqrt(math.fsum(x["statistics"]["l2"]**2 for x in kept if x["op"] == "gradient"))
+    r.check(math.isclose(norm, r.metrics(folder / "run")[4]["grad_norm"], rel_tol=1e-6), f"norm of gradients {norm}, the log says {r.metrics(folder / 'run')[4]['grad_norm']}")
+    end = [x for x in lines(folder / "dump") if "end" in x]
+    r.check(len(end) == 1 and end[0]["loss"] == r.metrics(folder / "run")[4]["loss"] and end[0]["verdict"] == "apply", f"{end}")
+    told = info(folder / "dump")
+    r.check(told["records"] == len(kept) and told["steps"] == "3-4" and told["calls_by_phase"]["forward"] > 10, f"{told}")
+    r.check(len(info(folder / "dump", "--tensors")["tensor_list"]) == len(kept), "every record is listed")
+
+
+def test_filters(folder):
+    train(folder, "run", [{"dir": str(folder / "a"), "paths": ["*layers.1.mlp*"], "io": "output", "phases": ["forward"]},
+                          {"dir": str(folder / "b"), "phases": ["update"], "steps": "1"}, {"dir": str(folder / "c"), "ranks": [1]}])
+    a, b = records(folder / "a"), records(folder / "b")
+    r.check(a and {(x["io"], x["phase"]) for x in a} == {("output", "forward")} and all("layers.1.mlp" in x["path"] for x in a), f"{a[:3]}")
+    r.check({x["phase"] for x in b} == {"update"} and {"state", "gradient", "adamw"} <= {x["op"] for x in b}, f"{b[:3]}")
+    r.check(not (folder / "c").exists(), "rank 0 was not asked for")
+
+
+def test_kill(folder):
+    """What was before a kill is there; a resume goes on with the dump, and it is that of a run left alone."""
+    train(folder, "alone", {"dir": str(folder / "whole")}, train__steps=12)
+    job = r.start(*arguments(folder, "killed", {"dir": str(folder / "torn")}, train__steps=12))
+    log = folder / "torn" / "rank_0.log"
+    began = time.monotonic()
+    while job.poll() is None and not (log.exists() and b'"end":5' in log.read_bytes()):
+        r.check(time.monotonic() - began < 120, "waited too long")
+        time.sleep(0.001)
+    job.send_signal(signal.SIGKILL)
+    job.communicate()
+    with open(log, "ab") as torn:  # what a kill in the middle of a line leaves
+        torn.write(b"0123456789abcdef {\"step\":")
+    before = info(folder / "torn")
+    r.check(before["damaged_lines"] == 1 and before["records"] > 500 and "step 5" in before["step_ends"], f"{before}")
+    train(folder, "killed", {"dir": str(folder / "torn")}, train__steps=12)
+    r.check(r.same_run(folder / "alone", folder / "killed") == "", "the resumed run differs")
+    out = compare(folder / "whole", folder / "torn")
+    r.check(out["pairs"] == out["bitwise_equal"] and not out["unmatched"], f"{out['verdict']} {out['unmatched'][:3]}")
+
+
+def test_limit(folder):
+    train(folder, "alone", train__steps=6)
+    said = train(folder, "run", {"dir": str(folder / "dump"), "what": "tensors", "limit_mb": 2}, train__steps=6).stderr
+    warning = [line for line in said.splitlines() if line.startswith("warning:")]
+    r.check(len(warning) == 1 and "limit_mb=2" in warning[0] and str(folder / "dump") in warning[0], said)
+    held = sum(p.stat().st_size for p in (folder / "dump").rglob("*") if p.is_file())
+    r.check(1 * MEGABYTE < held < 2.6 * MEGABYTE, f"{held} bytes")  # headers of files come on top
+    r.check("rank 0" in info(folder / "dump")["ended_for_its_size"], "info does not say it")
+    r.check(r.same_run(folder / "alone", folder / "run") == "", "the run differs")
+
+
+def test_on(folder):
+    fault = "probe.inject=" + json.dumps([{"step": 3, "path": "model.layers.1.mlp*", "op": "matmul"}])
+    for on in ("nan", "overflow"):
+        r.run(*arguments(folder, on, {"dir": str(folder / "dumps" / on), "on": on, "what": "tensors"}), fault, status=1)
+        kept = records(folder / "dumps" / on)
+        r.check(kept and {x["step"] for x in kept} == {2, 3}, f"{on}: {sorted({x['step'] for x in kept})}")
+        r.check(sorted(p.name for p in (folder / "dumps" / on).iterdir() if p.is_dir()) == ["step_000002", "step_000003"], f"{on}: files of other steps")
+        r.check("model.layers.1.mlp" in info(folder / "dumps" / on)["first_nan"], "the first NaN is named")
+
+
+def state(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_again(folder):
+    """A step that is run again from a checkpoint has the bits of the first time, and the run's folder stays as it is."""
+    live = {"dir": str(folder / "live"), "what": "tensors", "steps": "3-4"}
+    for name, more in (("f32", {}), ("bf16", {"precision__compute": "bf16", "train__recompute": "cheap", "train__dropout": 0.1})):
+        live["dir"] = str(folder / f"live-{name}")
+        train(folder, name, live, checkpoint__every=2, **more)
+        before = state(folder / name)
+        start = folder / name / "checkpoints" / "step_000002"
+        said = r.run("dump", "--from", start, "--step", 4, "--steps", "3-4", "--out", folder / f"again-{name}", "--what", "tensors", "--threads", 2).stderr
+        r.check(state(folder / name) == before, f"{name}: the run's folder has changed")
+        out = compare(folder / f"live-{name}", folder / f"again-{name}")
+        r.check(out["pairs"] == out["bitwise_equal"] and not out["unmatched"] and out["pairs"] > 500, f"{name}: {out['verdict']} {out['unmatched'][:3]}")
+        r.check(f"loss {r.metrics(folder / name)[4]['loss']:.9g}" in said, said)
+        r.run("dump", "--from", start, "--out", folder / f"one-{name}")
+        r.check({x["step"] for x in records(folder / f"one-{name}")} == {2, 3}, "the step behind the checkpoint")
+    for words, more in (("does not follow", ["--step", 2]), ("does not follow", ["--step", 99])):
+        said = r.run("dump", "--from", start, "--out", folder / "none", *more, status=2).stderr
+        r.check(words in said, said)
+    r.check("no checkpoint" in r.run("dump", "--from", folder, "--out", folder / "none", status=2).stderr, "a folder that is no checkpoint")
+
+
+def test_the_call_at_fault(folder):
+    """Of two runs, one with a number spoilt: the first call that differs though its inputs agree is the one that was spoilt."""
+    dump = {"what": "statistics"}
+    cases = {"forward": ({"path": "model.layers.1.self_attn*", "op": "attention", "phase": "forward"}, "forward"),
+             "product": ({"path": "model.layers.0.mlp*", "op": "matmul", "phase": "forward", "value": "inf"}, "forward"),
+             "backward": ({"path": "model.layers.1.self_attn*", "op": "attention_backward", "phase": "backward"}, "backward"),
+             "update": ({"path": "model.layers.0", "op": "adamw", "phase": "update", "tensor": "param"}, "update")}
+    for what in ("statistics", "checksum", "tensors"):
+        train(folder, f"good-{what}", {"dir": str(folder / f"good-{what}.dump"), "steps": "2-3", "what": what})
+        for name, (fault, kind) in cases.items():
+            bad = folder / f"{name}-{what}.dump"
+            r.run(*arguments(folder, f"{name}-{what}", {"dir": str(bad), "steps": "2-3", "what": what}), "probe.inject=" + json.dumps([{"step": 2, "element": 3, **fault}]), status=1)
+            culprit = compare(folder / f"good-{what}.dump", bad, 1)["culprit"]
+            r.check(culprit is not None and (culprit["step"], culprit["phase"], culprit["op"], culprit["kind"]) == (2, fault["phase"], fault["op"], kind), f"{what}, {name}: {culprit}")
+            r.check(culprit["path"].startswith(fault["path"].rstrip("*")), f"{what}, {name}: {culprit}")
+    r.check("not all of it is finite" in culprit["hypothesis"], f"{culprit}")
+    report = folder / "report"
+    text = r.run("compare", folder / "good-tensors.dump", folder / "forward-tensors.dump", "--report", report, status=1).stdout
+    r.check("attention at model.layers.1.self_attn" in text and text.count(". ") >= 2, text)
+    rows = (report / "pairs.csv").read_text().splitlines()
+    r.check(len(rows) > 500 and "verdict.json" in os.listdir(report) and len({row.count(",") for row in rows[:1]}) == 1, rows[0])
+
+
+def one_ulp(path):
+    """One weight of a safetensors file up by a unit in the last place; its name."""
+    header, body = r.load_raw(path)
+    name = sorted(n for n in header if "layers.1" in n and "up_proj" in n)[0]
+    at = header[name]["data_offsets"][0]
+    body = bytearray(body)
+    body[at] ^= 1
+    r.save_raw(path, header, bytes(body))
+    return name
+
+
+def test_what_a_run_begins_with(folder):
+    """Another weight, by one unit in the last place, and other data are named as such."""
+    train(folder, "maker")
+    given = {"model__config": None, "model__path": folder / "maker" / "model"}
+    train(folder, "one", {"dir": str(folder / "one.dump"), "steps": "1"}, **given)
+    name = one_ulp(folder / "maker" / "model" / "model.safetensors")
+    train(folder, "two", {"dir": str(folder / "two.dump"), "steps": "1"}, **given)
+    culprit = compare(folder / "one.dump", folder / "two.dump", 1)["culprit"]
+    r.check(culprit["kind"] == "weights" and culprit["path"] == name, f"{culprit}")
+    r.save_ids(folder / "others.safetensors", 16, 16, seed=9)
+    train(folder, "three", {"dir": str(folder / "three.dump"), "steps": "1"}, data__train=[str(folder / "others.safetensors")], **given)
+    culprit = compare(folder / "two.dump", folder / "three.dump", 1)["culprit"]
+    r.check(culprit["kind"] == "data", f"{culprit}")
+
+
+def test_no_alarm(folder):
+    """The same run on other threads, recomputed, with a definition in place of a fused op: roundings and nothing else."""
+    train(folder, "one", {"dir": str(folder / "one.dump"), "steps": "1-2", "what": "tensors"})
+    for name, more in (("recompute", {"train__recompute": "full", "train__threads": 2}), ("unfused", {"precision__unfused": ["add_rms_norm"]}), ("attention", {"precision__unfused": ["attention"]})):
+        train(folder, name, {"dir": str(folder / f"{name}.dump"), "steps": "1-2", "what": "tensors"}, **more)
+        out = compare(folder / "one.dump", folder / f"{name}.dump")
+        r.check(out["culprit"] is None and out["pairs"] > 200, f"{name}: {out['verdict']}")
+
+
+def test_traces(folder):
+    train(folder, "run")
+    r.save_tensors(folder / "in.safetensors", {"input_ids": ("I32", (2, 8), list(range(16))), "labels": ("I32", (2, 8), list(range(16)))})
+    trace = ["trace", "--model", folder / "run" / "model", "--input", folder / "in.safetensors", "--backward", "--out"]
+    r.run(*trace, folder / "a.safetensors")
+    r.run(*trace, folder / "b.safetensors", "--backend", "ref")
+    r.check(compare(folder / "a.safetensors", folder / "b.safetensors")["culprit"] is None, "roundings are no fault")
+    config = folder / "run" / "model" / "config.json"
+    config.write_text(config.read_text().replace("1e-05", "1e-02"))
+    (folder / "run" / "model" / ".ravine").unlink(missing_ok=True)
+    r.run(*trace, folder / "c.safetensors")
+    culprit = compare(folder / "a.safetensors", folder / "c.safetensors", 1)["culprit"]
+    r.check(culprit["kind"] == "forward" and culprit["path"] == "hidden.1", f"{culprit}")
+
+
+def test_mistakes(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").write_text("x")
+    said = train(folder, "run", {"dir": str(folder / "mine")}, status=2).stderr
+    r.check("a folder that is no dump" in said and str(folder / "mine") in said and not (folder / "run").exists(), said)
+    said = train(folder, "run", {"dir": str(folder / "d"), "steps": "5-3"}, status=2).stderr
+    r.check("'5-3'" in said and "ranges" in said, said)
+    said = train(folder, "run", [{"dir": str(folder / "d")}, {"dir": str(folder / "d")}], status=2).stderr
+    r.check("stands twice" in said, said)
+    train(folder, "run", {"dir": str(folder / "d"), "steps": "1"})
+    said = r.run("compare", folder / "d", folder / "mine", status=2).stderr
+    r.check("neither a dump nor a trace" in said, said)
+    train(folder, "other", {"dir": str(folder / "e"), "steps": "3", "phases": ["forward"]})
+    said = r.run("compare", folder / "d", folder / "e", status=2).stderr
+    r.check("nothing to compare" in said, said)
+
+
+if __name__ == "__main__":
+    sys.exit(r.main(globals()))
