@@ -59,7 +59,7 @@ std::string row_text(const ComparedPair& p) {
   return out;
 }
 
-void print(const Comparison& c) {
+void print_comparison(const Comparison& c) {
   fmt::print("{}\n", escaped(c.verdict));
   std::vector<const ComparedPair*> rows;
   for (const ComparedPair& p : c.pairs)
@@ -87,7 +87,7 @@ int run_compare(CompareFlags& flags, Config&) {
   if (flags.json)
     fmt::print("{}\n", verdict);
   else
-    print(c);
+    print_comparison(c);
   return c.agrees() ? 0 : 1;
 }
 

@@ -96,7 +96,8 @@ void Capture::begin_step(int64_t step) {
   wrote_nan_ = false;
   files_ = 0;
   written_.clear();
-  if (state_of_ != step - 1) note_state(step - 1);
+  noted_before_ = state_of_ != step - 1;
+  if (noted_before_) note_state(step - 1);
   if (log_) run_->engine->ctx().add_observer(this);
 }
 
@@ -262,8 +263,11 @@ void Capture::drop_step() {
   tensor_bytes_ = tensors_before_;
   state_of_ = -1;
   std::error_code error;
-  fs::remove_all(option_.dir + "/" + step_folder(step_, rank_), error);
-  fs::remove(option_.dir + "/" + fmt::format("step_{:06}", step_), error);  // unless another rank has files there
+  for (const int64_t step : {step_ - 1, step_}) {
+    if (step < step_ && !noted_before_) continue;
+    fs::remove_all(option_.dir + "/" + step_folder(step, rank_), error);
+    fs::remove(fmt::format("{}/step_{:06}", option_.dir, step), error);  // unless another rank has files there
+  }
 }
 
 // The run goes on without.

@@ -54,6 +54,7 @@ class Capture : public StepWatch, public Observer {
   int64_t step_ = 0;            // under way; 0: none that is kept
   int64_t step_begins_ = 0;     // size of the log before it
   int64_t state_of_ = -1;       // the step behind which parameters were noted last
+  bool noted_before_ = false;   // this step noted the parameters that it began with
   bool wrote_nan_ = false;      // a call of this step
   int64_t tensor_bytes_ = 0;    // of files, of this process
   int64_t tensors_before_ = 0;  // of which before this step

@@ -57,9 +57,10 @@ CallBounds bounds_of(std::span<const ComparedPair> call, const ComparedPair& wri
                                static_cast<double>(written.a.figures.count));
     const double condition = of_norm(norm_of(*a) * norm_of(*b), out);
     bounds.own = 2 * u + kOfSum * std::sqrt(k) * v * condition;
-    bounds.inherited = (a->error + b->error + a->error * b->error) * condition;
+    const double both = a->error * b->error;
+    bounds.inherited = (a->error + b->error + (std::isfinite(both) ? both : 0)) * std::max(condition, 1.0);
     for (const ComparedPair& p : call)  // a bias, or what it adds to
-      if (!p.a.output && &p != a && &p != b) bounds.inherited += p.error * of_norm(norm_of(p), out);
+      if (!p.a.output && &p != a && &p != b) bounds.inherited += p.error * std::max(1.0, of_norm(norm_of(p), out));
     return bounds;
   }
   double longest = 1, condition = 1;

@@ -113,6 +113,7 @@ def test_filters(folder):
     a, b = records(folder / "a"), records(folder / "b")
     r.check(a and {(x["io"], x["phase"]) for x in a} == {("output", "forward")} and all("layers.1.mlp" in x["path"] for x in a), f"{a[:3]}")
     r.check({x["phase"] for x in b} == {"update"} and {"state", "gradient", "adamw"} <= {x["op"] for x in b}, f"{b[:3]}")
+    r.check({x["io"] for x in b if x["op"] == "adamw" and x["tensor"] == "param"} == {"input", "output"}, "what an update changes is noted before and behind it")
     r.check(not (folder / "c").exists(), "rank 0 was not asked for")
 
 
