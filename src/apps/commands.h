@@ -7,6 +7,7 @@ namespace ravine {
 Command train_command();
 Command trace_command();
 Command generate_command();
+Command eval_command();
 Command tokenizer_command();
 Command data_command();
 Command data_index_command();  // actions of `data`

@@ -1,0 +1,212 @@
+// `ravine eval`: benchmarks, by the protocol of ModelLink or of lm-evaluation-harness.
+#include "eval/evaluation.h"
+
+#include <filesystem>
+
+#include "apps/adapters.h"
+#include "apps/commands.h"
+#include "apps/model_job.h"
+#include "apps/rank_job.h"
+#include "base/missing_path.h"
+#include "base/text.h"
+#include "eval/compare.h"
+#include "eval/result_folder.h"
+#include "files/checksum.h"
+#include "infer/generation_config.h"
+#include "io/adapter_folder.h"
+#include "io/model_folder.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "train/step.h"
+#include "train/stop.h"
+
+namespace ravine {
+namespace {
+
+struct EvalFlags {
+  CommonFlags common;
+  std::string model, tasks, data, output, texts, completions;
+  std::vector<std::string> adapter, compare;
+  Protocol protocol = Protocol::generate;
+  Split split = Split::val;
+  // Empty: not given.
+  std::vector<int64_t> shots, max_new_tokens, batch;
+  int64_t limit = 0;
+  bool allow_code = false, overwrite = false, json = false;
+  template <class V>
+  void each(V&& v) {
+    v("model", model, "Hugging Face folder", same_as("model.path") & metavar("DIR") & reads_folder());
+    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+      named() & metavar("[NAME=]DIR") & reads_folder());
+    v("tasks", tasks, "names with commas between them: mmlu, gsm8k, boolq, ceval, bbh, agieval, human_eval, piqa, hellaswag",
+      filled() & metavar("TASK,.."));
+    v("data", data, "folder that holds a folder of each task, as its authors lay it out",
+      filled() & metavar("DIR") & reads_folder());
+    v("protocol", protocol,
+      "generate: ModelLink's, an answer is parsed; likelihood: lm-evaluation-harness', choices are compared");
+    v("shots", shots, "worked examples in a prompt (else as many as the protocol shows)",
+      between(0, 1000) & length(1) & metavar("N"));
+    v("limit", limit, "of each file the first N items only; 0: all", at_least(0) & metavar("N"));
+    v("max-new-tokens", max_new_tokens, "of an answer (else what ModelLink gives the task)",
+      between(1, kMostTokens) & length(1) & metavar("N"));
+    v("batch", batch, "items worked on at a time (else 16)", between(1, kMostMicroBatches) & length(1) & metavar("N"));
+    v("template", texts, "JSON with few-shot texts of tasks, and what stands around every prompt",
+      reads() & metavar("FILE.json"));
+    v("split", split, "test: of ceval, whose answers nobody has; writes the file that it is scored by");
+    v("completions", completions, "outputs from a file of {\"id\", \"output\"} lines instead of a model's",
+      reads() & metavar("FILE.jsonl"));
+    v("allow-code", allow_code, "human_eval: run what the model writes, in a sandbox without network and files");
+    v("output", output, "folder for results.json, results.csv and samples; the same command goes on in it",
+      metavar("DIR") & writes());
+    v("overwrite", overwrite, "replace an evaluation with other settings in that folder");
+    v("compare", compare, "instead: two folders of results, item by item, with McNemar's test",
+      length(2) & metavar("DIR") & reads());
+    v("json", json, "results as JSON on stdout");
+    common.each(v);
+  }
+};
+
+template <class T>
+std::optional<T> given(const std::vector<T>& v) {
+  return v.empty() ? std::nullopt : std::optional<T>(v[0]);
+}
+
+void check_eval_flags(const EvalFlags& f) {
+  auto need = [](const std::string& value, const char* flag, const char* why) {
+    if (value.empty())
+      throw UserError(fmt::format("{} is not given", flag), "command line", why,
+                      "for example: ravine eval --model my-llama --tasks boolq --data benchmarks --output results");
+  };
+  need(f.tasks, "--tasks", "it says what is asked");
+  need(f.data, "--data", "it holds the benchmarks");
+  need(f.output, "--output", "results are written there");
+  if (f.completions.empty()) need(f.model, "--model", "somebody has to answer");
+  if (std::error_code error; !std::filesystem::is_directory(f.data, error))
+    throw UserError("no such folder", f.data, "--data holds a folder for each task",
+                    missing_path_advice(f.data, Hub::datasets));
+}
+
+std::vector<std::string> task_names(const std::string& tasks) {
+  std::vector<std::string> names;
+  for (const std::string& word : split(tasks, ','))
+    if (!word.empty()) names.push_back(word);
+  return names;
+}
+
+EvaluationOptions evaluation_options(const EvalFlags& f) {
+  EvaluationOptions o;
+  o.tasks = task_names(f.tasks);
+  o.data = f.data;
+  o.output = f.output;
+  o.of.protocol = f.protocol;
+  o.of.shots = given(f.shots);
+  o.of.limit = f.limit;
+  o.of.split = f.split;
+  if (!f.texts.empty()) o.of.templates = Templates::read(f.texts);
+  o.max_new_tokens = given(f.max_new_tokens);
+  o.batch = given(f.batch);
+  o.completions = f.completions;
+  o.allow_code = f.allow_code;
+  return o;
+}
+
+// What results depend on.
+Json settings_of(const EvalFlags& f, const Config& config, const std::string& adapter) {
+  auto text = [](const std::string& path) { return path.empty() ? std::string() : checksum_text(checksum_of_file(path)); };
+  auto model = [](const std::string& path) {
+    return path.empty() ? std::string() : std::filesystem::weakly_canonical(path).string() + " " + files_of_model(path);
+  };
+  const bool asks = f.completions.empty();
+  Json j{{"model", asks ? model(config.model.path) : ""},
+         {"adapter", asks ? model(adapter) : ""},
+         {"tokenizer", asks ? config.model.tokenizer : ""},
+         {"protocol", std::string(name(f.protocol))},
+         {"split", std::string(name(f.split))},
+         {"shots", f.shots},
+         {"limit", f.limit},
+         {"max-new-tokens", f.max_new_tokens},
+         {"template", text(f.texts)},
+         {"completions", text(f.completions)},
+         {"compute", std::string(name_or(config.precision.compute, "auto"))},
+         {"backend", f.common.backend}};
+  return j;
+}
+
+void show(const std::vector<TaskResult>& results, const EvalFlags& f, const Evaluation& evaluation) {
+  if (f.split == Split::test)
+    say(fmt::format("saved    {} answers for CEval to score: {}", evaluation.items(),
+                    escaped((std::filesystem::path(f.output) / "ceval_submission.json").string())));
+  if (results.empty()) return;
+  fmt::print("{}", f.json ? results_json(results).dump(1) + "\n" : results_table(results));
+  say("saved    " + escaped(f.output));
+}
+
+void run_with_model(World* world, EvalFlags& flags, const Config& config, const std::string& adapter, Session& session) {
+  check_model_folder(config.model.path, "--model");
+  const TalkPlaces talk = talk_places(config.model.path, adapter);
+  const std::string place = config.model.tokenizer.empty() ? talk.tokenizer : config.model.tokenizer;
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(place);
+  Evaluation evaluation(evaluation_options(flags));
+  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), adapter);
+  const Ranks& ranks = session.ranks();
+  if (ranks.mesh().data > 1)
+    throw UserError(fmt::format("{} data ranks", ranks.mesh().data), "parallel.data",
+                    "all ranks of an evaluation run one model",
+                    "divide the model by parallel.tensor or parallel.pipeline, or evaluate some of the tasks in each job");
+  std::unique_ptr<FolderLock> lock;
+  if (ranks.first()) lock = open_result_folder(flags.output, settings_of(flags, config, adapter), flags.overwrite);
+  const Recipe recipe = make_recipe(config.precision, session.kernels);
+  const Speaker speaker{&session, tokenizer.get(), &recipe,
+                        read_generation_config(talk.generation, session.model->facts()).end_ids};
+  Log log;
+  log.quiet(!ranks.first());
+  StopSignals signals;
+  const std::vector<TaskResult> results = evaluation.run(&speaker, log, [] { return StopSignals::requested(); });
+  if (ranks.first()) show(results, flags, evaluation);
+}
+
+int compare(const EvalFlags& flags) {
+  const std::vector<Comparison> all = compare_evaluations(flags.compare[0], flags.compare[1]);
+  fmt::print("{}", flags.json ? comparison_json(all).dump(1) + "\n" : comparison_table(all));
+  return 0;
+}
+
+int score_completions(const EvalFlags& flags, const Config& config) {
+  Evaluation evaluation(evaluation_options(flags));
+  const auto lock = open_result_folder(flags.output, settings_of(flags, config, ""), flags.overwrite);
+  Log log;
+  StopSignals signals;
+  show(evaluation.run(nullptr, log, [] { return StopSignals::requested(); }), flags, evaluation);
+  return 0;
+}
+
+int run_eval(EvalFlags& flags, Config& config) {
+  if (!flags.compare.empty()) return compare(flags);
+  check_eval_flags(flags);
+  if (!flags.completions.empty()) return score_completions(flags, config);
+  const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
+  const std::string adapter = one_adapter(meant, "eval");
+  config.model.path = flags.model = meant.model;
+  RankJob job(config.parallel, config.train.threads);
+  Session session;
+  return job.run([&](World* world) {
+    run_with_model(world, flags, config, adapter, session);
+    session = {};
+  });
+}
+
+}  // namespace
+
+Command eval_command() {
+  return command<EvalFlags>(
+      {.name = "eval",
+       .summary = "benchmarks: MMLU, CEval, GSM8K, BoolQ, BBH, AGIEval, HumanEval, PIQA, HellaSwag",
+       .example = "ravine eval --model my-llama --tasks boolq,mmlu --data benchmarks --output results",
+       .sections = {"model.path", "model.tokenizer", "lora.base", "precision.compute", "precision.bf16_products",
+                    "precision.recipes", "precision.unfused", "parallel.tensor", "parallel.pipeline", "parallel.virtual",
+                    "parallel.stage_layers", "parallel.patience", "parallel.interface"},
+       .lasting = true,
+       .stoppable = true},
+      "Run", run_eval);
+}
+
+}  // namespace ravine

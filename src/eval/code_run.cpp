@@ -1,0 +1,400 @@
+#include "eval/code_run.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "files/fd.h"
+
+namespace ravine {
+namespace {
+
+namespace fs = std::filesystem;
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+constexpr uint32_t kArchitecture = 0;  // no sandbox
+#endif
+
+// What a program that computes has no use for: other processes, sockets, namespaces, the kernel, memory outside the limits.
+constexpr int kForbidden[] = {
+#ifdef SYS_fork
+    SYS_fork,
+    SYS_vfork,
+#endif
+    SYS_socket,
+    SYS_socketpair,
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_unshare,
+    SYS_setns,
+    SYS_mount,
+    SYS_umount2,
+    SYS_pivot_root,
+    SYS_chroot,
+    SYS_bpf,
+    SYS_keyctl,
+    SYS_add_key,
+    SYS_request_key,
+    SYS_perf_event_open,
+    SYS_userfaultfd,
+    SYS_memfd_create,
+    SYS_shmget,
+    SYS_msgget,
+    SYS_semget,
+    SYS_kexec_load,
+    SYS_init_module,
+    SYS_finit_module,
+    SYS_delete_module,
+    SYS_io_setup,
+    SYS_seccomp,
+    SYS_mknodat,
+    SYS_setrlimit,
+    SYS_prlimit64,
+    425 /* io_uring_setup */,
+    428 /* open_tree */,
+    429 /* move_mount */,
+    430 /* fsopen */,
+    442 /* mount_setattr */};
+constexpr int kClone3 = 435, kMountSetattr = 442, kCloseRange = 436;
+
+std::vector<sock_filter> system_call_filter() {
+  std::vector<sock_filter> f;
+  auto load = [&](size_t offset) { f.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset))); };
+  auto answer = [&](uint32_t what) { f.push_back(BPF_STMT(BPF_RET | BPF_K, what)); };
+  auto answer_if = [&](int number, uint32_t what) {
+    f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1));
+    answer(what);
+  };
+  const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
+  load(offsetof(seccomp_data, arch));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
+  answer(SECCOMP_RET_KILL_PROCESS);
+  load(offsetof(seccomp_data, nr));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1));  // x32
+  answer(SECCOMP_RET_KILL_PROCESS);
+  for (const int number : kForbidden) answer_if(number, refuse);
+  answer_if(kClone3, SECCOMP_RET_ERRNO | ENOSYS);  // its flags lie in memory; libraries fall back to clone
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+  load(offsetof(seccomp_data, args));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0));
+  answer(refuse);
+  answer(SECCOMP_RET_ALLOW);
+  return f;
+}
+
+// What the child does, worked out before it is there: between clone and exec it only makes system calls.
+struct Cage {
+  struct Bind {
+    std::string from, to;
+    bool writable = false;  // a device
+  };
+  std::vector<std::string> folders, files;                 // made in the root
+  std::vector<std::pair<std::string, std::string>> links;  // target, place
+  std::vector<Bind> binds;
+  std::string base, uid_map, gid_map, python;
+  std::vector<sock_filter> filter;
+  SandboxLimits limits;
+};
+
+constexpr const char* kSteps[] = {"user namespace", "mounts of its own", "tmpfs",          "read-only folders", "new root",
+                                  "limits",         "seccomp",           "start of Python"};
+struct Trouble {
+  int step = -1, error = 0;
+};
+
+struct MountAttributes {  // struct mount_attr of linux/mount.h, which older headers lack
+  uint64_t set = 0, clear = 0, propagation = 0, user_namespace = 0;
+};
+
+bool write_to(const char* path, const std::string& text) {
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool done = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(fd);
+  return done;
+}
+
+bool limit_to(int resource, uint64_t most) {
+  const rlimit r{most, most};
+  return ::setrlimit(static_cast<__rlimit_resource_t>(resource), &r) == 0;
+}
+
+bool build_root(const Cage& c) {
+  for (const std::string& f : c.folders)
+    if (::mkdir(f.c_str(), 0755) != 0 && errno != EEXIST) return false;
+  for (const auto& [target, place] : c.links)
+    if (::symlink(target.c_str(), place.c_str()) != 0 && errno != EEXIST) return false;
+  for (const std::string& f : c.files) {
+    const int fd = ::open(f.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return false;
+    ::close(fd);
+  }
+  for (const Cage::Bind& b : c.binds) {
+    if (::mount(b.from.c_str(), b.to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
+    constexpr uint64_t kRecursive = 0x8000, kReadOnly = 1, kNoSetuid = 2, kNoDevices = 4;
+    const MountAttributes attributes{b.writable ? kNoSetuid : kReadOnly | kNoSetuid | kNoDevices, 0, 0, 0};
+    if (::syscall(kMountSetattr, AT_FDCWD, b.to.c_str(), kRecursive, &attributes, sizeof attributes) != 0) return false;
+  }
+  return true;
+}
+
+bool set_limits(const SandboxLimits& l) {
+  const auto seconds = static_cast<uint64_t>(l.seconds) + 1;
+  return limit_to(RLIMIT_AS, static_cast<uint64_t>(l.memory)) && limit_to(RLIMIT_CPU, seconds) && limit_to(RLIMIT_CORE, 0) &&
+         limit_to(RLIMIT_FSIZE, 16 << 20) && limit_to(RLIMIT_NOFILE, 64) && limit_to(RLIMIT_MEMLOCK, 0);
+}
+
+// program: becomes stdin; said: descriptor 3 of the program. Returns only if a step fails.
+int enter(const Cage& c, int program, int said) {
+  int step = 0;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!write_to("/proc/self/setgroups", "deny") || !write_to("/proc/self/uid_map", c.uid_map) ||
+      !write_to("/proc/self/gid_map", c.gid_map))
+    return step;
+  ++step;
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return step;
+  ++step;
+  if (::mount("tmpfs", c.base.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,nr_inodes=4096,mode=755") != 0) return step;
+  ++step;
+  if (!build_root(c)) return step;
+  ++step;
+  if (::chdir(c.base.c_str()) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 || ::umount2(".", MNT_DETACH) != 0 ||
+      ::chdir("/work") != 0)
+    return step;
+  ++step;
+  const int nothing = ::open("/dev/null", O_RDWR);
+  if (nothing < 0 || ::dup2(program, 0) < 0 || ::dup2(nothing, 1) < 0 || ::dup2(nothing, 2) < 0) return step;
+  if (said != 3 && ::dup2(said, 3) < 0) return step;
+  ::setsid();
+  if (!set_limits(c.limits)) return step;
+  ++step;
+  const sock_fprog filter{static_cast<unsigned short>(c.filter.size()), const_cast<sock_filter*>(c.filter.data())};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return step;
+  ++step;
+  const char* const words[] = {"python3", "-I", "-S", "-B", "-", nullptr};
+  const char* const environment[] = {"HOME=/work", "LANG=C.UTF-8", nullptr};
+  ::execve(c.python.c_str(), const_cast<char**>(words), const_cast<char**>(environment));
+  return step;
+}
+
+// Some free descriptor from `least` on, closed by exec.
+Fd high(Fd fd, int least) {
+  const int moved = ::fcntl(*fd, F_DUPFD_CLOEXEC, least);
+  if (moved < 0) throw_system("duplicate", "sandbox", errno);
+  return Fd(moved);
+}
+
+std::pair<Fd, Fd> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw_system("pipe", "sandbox", errno);
+  return {high(Fd(ends[0]), 16), high(Fd(ends[1]), 16)};
+}
+
+Fd file_of_program(const std::string& text) {
+  const int raw = ::memfd_create("program", MFD_CLOEXEC);
+  if (raw < 0) throw_system("memfd_create", "sandbox", errno);
+  Fd fd = high(Fd(raw), 16);
+  write_all(*fd, std::as_bytes(std::span(text)), "the program");
+  if (::lseek(*fd, 0, SEEK_SET) != 0) throw_system("seek", "the program", errno);
+  return fd;
+}
+
+std::string random_word() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+// Blocks until the process has ended, or ends it when its time is up. Its exit status; nothing: it did not exit by itself.
+std::optional<int> wait_for(pid_t child, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  int status = 0;
+  for (int pause = 1;; pause = std::min(pause * 2, 20)) {
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) return {};
+    if (Clock::now() >= until) {
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+      }
+      return {};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  }
+  if (!WIFEXITED(status)) return {};
+  return WEXITSTATUS(status);
+}
+
+std::vector<std::string> lines_said_by(const char* command) {
+  std::string text;
+  if (std::FILE* pipe = ::popen(command, "re")) {
+    std::array<char, 4096> buffer{};
+    for (size_t n; text.size() < (1 << 16) && (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      text.append(buffer.data(), n);
+    ::pclose(pipe);
+  }
+  return split(text, '\n');
+}
+
+void add_place(Cage& c, const std::string& place) {
+  std::error_code error;
+  std::string at = c.base;
+  for (const fs::path& part : fs::path(place).parent_path().relative_path()) c.folders.push_back(at += "/" + part.string());
+  if (fs::is_symlink(place, error)) {
+    c.links.emplace_back(fs::read_symlink(place, error).string(), c.base + place);
+    return;
+  }
+  const bool folder = fs::is_directory(place, error);
+  (folder ? c.folders : c.files).push_back(c.base + place);
+  c.binds.push_back({place, c.base + place, place.starts_with("/dev/")});
+}
+
+}  // namespace
+
+Sandbox::Sandbox(SandboxLimits limits) : limits_(limits) {
+  find_python();
+  std::error_code error;
+  std::string base = (fs::temp_directory_path(error) / "ravine_sandbox_XXXXXX").string();
+  if (!::mkdtemp(base.data())) throw_system("create folder", base, errno);
+  base_ = base;
+  const Outcome tried = run("");
+  if (tried.ended) return;
+  ::rmdir(base_.c_str());
+  throw UserError(
+      "no sandbox on this machine", "--allow-code",
+      tried.failed.empty() ? std::string("a program that does nothing does not end in it") : tried.failed + " is refused",
+      "generated code runs in Linux's user namespaces with seccomp only: allow them (sysctl kernel.unprivileged_userns_clone=1, in Docker --security-opt seccomp=unconfined), or leave out human_eval");
+}
+
+Sandbox::~Sandbox() { ::rmdir(base_.c_str()); }
+
+void Sandbox::find_python() {
+  if (kArchitecture == 0)
+    throw UserError("no sandbox on this kind of CPU", "--allow-code", "its system calls are known of x86-64 and ARM64 only",
+                    "leave out human_eval");
+  const std::vector<std::string> said = lines_said_by(
+      "python3 -I -S -c 'import os, sys; print(os.path.realpath(sys.executable)); print(os.path.realpath(sys.base_prefix)); print(os.path.realpath(sys.base_exec_prefix))' 2>/dev/null");
+  if (said.size() < 3 || !said[0].starts_with('/'))
+    throw UserError("no Python", "--allow-code", "HumanEval's answers are run by python3 of PATH", "install Python 3");
+  python_ = said[0];
+  std::vector<std::string> wanted = {"/usr",
+                                     "/bin",
+                                     "/lib",
+                                     "/lib32",
+                                     "/lib64",
+                                     "/etc/ld.so.cache",
+                                     "/dev/null",
+                                     "/dev/urandom",
+                                     said[1],
+                                     said[2],
+                                     fs::path(python_).parent_path().string()};
+  std::error_code error;
+  for (const std::string& place : wanted) {
+    const bool inside = std::any_of(places_.begin(), places_.end(),
+                                    [&](const std::string& p) { return place == p || place.starts_with(p + "/"); });
+    if (place != "/" && !inside && fs::exists(place, error)) places_.push_back(place);
+  }
+}
+
+Sandbox::Outcome Sandbox::run(const std::string& program) const {
+  Cage cage;
+  cage.base = base_;
+  cage.python = python_;
+  cage.limits = limits_;
+  cage.uid_map = fmt::format("65534 {} 1", ::geteuid());
+  cage.gid_map = fmt::format("65534 {} 1", ::getegid());
+  cage.filter = system_call_filter();
+  cage.folders = {base_ + "/work", base_ + "/tmp", base_ + "/dev"};
+  for (const std::string& place : places_) add_place(cage, place);
+
+  // A program that leaves early, by whatever status, does not know the word that its last line says.
+  const std::string word = random_word();
+  const Fd text = file_of_program(fmt::format("{}\nimport os as _os\n_os.write(3, b'{}')\n", program, word));
+  auto [heard, said] = make_pipe();
+  auto [trouble_heard, trouble] = make_pipe();
+  const auto flags = static_cast<unsigned long>(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                                                CLONE_NEWUTS | SIGCHLD);
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a handler of this program must not run in the child
+  const long child = ::syscall(SYS_clone, flags, 0, 0, 0, 0);
+  const int why = errno;
+  if (child == 0) {
+    for (int s = 1; s < 32; ++s) ::signal(s, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
+    ::syscall(kCloseRange, 4U, ~0U, kCloseOnExec);
+    Trouble t{enter(cage, *text, *said), errno};
+    if (::write(*trouble, &t, sizeof t) < 0) ::_exit(127);
+    ::_exit(127);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) return {false, fmt::format("{} ({})", kSteps[0], std::strerror(why))};
+  said.close(), trouble.close();
+  const std::optional<int> status = wait_for(static_cast<pid_t>(child), limits_.seconds);
+  Trouble t;
+  if (::read(*trouble_heard, &t, sizeof t) == static_cast<ssize_t>(sizeof t))
+    return {false, fmt::format("{} ({})", kSteps[t.step], std::strerror(t.error))};
+  std::array<char, 64> answer{};
+  const ssize_t n = ::read(*heard, answer.data(), answer.size());
+  return {status == 0 && n == static_cast<ssize_t>(word.size()) && word == std::string_view(answer.data(), word.size()), ""};
+}
+
+bool Sandbox::passes(const std::string& program) const {
+  const Outcome o = run(program);
+  require(o.failed.empty(), "sandbox: {} is refused", o.failed);
+  return o.ended;
+}
+
+std::string judged_program(const std::string& code, const std::string& test, const std::string& entry) {
+  std::string program = "from typing import List\nimport math\n";
+  const std::string head = "def " + entry;
+  bool seen = false, first = true;
+  for (const std::string& line : split(code, '\n')) {
+    const bool begins = std::exchange(first, false);
+    if ((begins && line == "python") || line.find_first_not_of(" \t\r\f\v") == std::string::npos) continue;
+    const bool indented = line[0] == ' ' || line[0] == '\t';
+    const bool kept = indented || line.starts_with("from") || line.starts_with("import") || line.starts_with("def");
+    if (!kept && seen) break;
+    if (!kept) continue;
+    program += line + "\n";
+    if (line.starts_with(head) && line.substr(head.size(), 1) == "(") seen = true;
+  }
+  return program + test + "\ncheck(" + entry + ")\n";
+}
+
+}  // namespace ravine

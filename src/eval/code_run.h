@@ -1,0 +1,48 @@
+// Programs that a model has written, run where they can do no harm.
+//
+// A sandbox is a process with user, mount, process, network and IPC namespaces of its own (user_namespaces(7)), whose root is a
+// tmpfs of 16 MiB with the Python installation in it, read only. It has no capabilities, sees no other process, has no network;
+// seccomp refuses sockets, new processes and what changes namespaces; 1 GiB of memory, 10 s, nothing from the environment, its
+// output goes nowhere. When it ends or its time is up nothing of it is left.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace ravine {
+
+struct SandboxLimits {
+  int64_t memory = int64_t{1} << 30;  // bytes of address space
+  double seconds = 10;
+};
+
+class Sandbox {
+ public:
+  // Finds Python (`python3` of PATH) and tries the sandbox with a program that does nothing. A machine on which it does not
+  // come up is a UserError that says which step failed.
+  explicit Sandbox(SandboxLimits limits = {});
+  ~Sandbox();
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+  // Whether the program ran to its end: it left neither early nor by an exception. Blocks for limits.seconds at most.
+  bool passes(const std::string& program) const;
+
+ private:
+  struct Outcome {
+    bool ended = false;  // to the last line
+    std::string failed;  // a step of setting up; "": none
+  };
+  Outcome run(const std::string& program) const;
+  void find_python();
+
+  SandboxLimits limits_;
+  std::string python_;               // the interpreter, without links
+  std::vector<std::string> places_;  // folders that it needs
+  std::string base_;                 // an empty folder, on which the root is mounted
+};
+
+// The program that a human_eval item is judged by, by ModelLink's rules (eval_impl/human_eval.py): of `code` (the prompt, four
+// blanks and the answer) lines that are indented and imports and functions; behind the function `entry` no other; then `test`.
+std::string judged_program(const std::string& code, const std::string& test, const std::string& entry);
+
+}  // namespace ravine

@@ -1,0 +1,317 @@
+#include "eval/evaluation.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "eval/python_text.h"
+#include "files/atomic.h"
+#include "files/compressed.h"
+#include "infer/likelihood.h"
+
+namespace ravine {
+namespace {
+
+std::string path_in(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+size_t index_of_most(const std::vector<double>& values) {
+  return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+}
+
+bool is_right(const Item& item, size_t choice) {
+  return std::find(item.right.begin(), item.right.end(), static_cast<int64_t>(choice)) != item.right.end();
+}
+
+Json ranked_line(const Task& task, const Item& item, const std::vector<double>& logprobs) {
+  std::vector<double> normalised;
+  for (size_t i = 0; i < logprobs.size(); ++i)
+    normalised.push_back(logprobs[i] / static_cast<double>(std::max<int64_t>(1, count_characters(item.choices[i]))));
+  const size_t best = index_of_most(logprobs), best_normalised = index_of_most(normalised);
+  Json line{{"id", item.id}, {"prompt", item.prompt}, {"logprobs", logprobs}, {"parsed", best}};
+  if (task.normalised) line["parsed_norm"] = best_normalised;
+  line["answer"] = item.several ? Json(item.right) : Json(item.right.at(0));
+  line["correct"] = is_right(item, best);
+  if (task.normalised) line["correct_norm"] = is_right(item, best_normalised);
+  return line;
+}
+
+// lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the continuation, and this has the
+// tokens of the whole text behind those of the context.
+Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
+  Continuations c;
+  std::string_view context = item.prompt;
+  const size_t kept = context.find_last_not_of(" \t\n\r\f\v") + 1;
+  c.context = tokenizer.encode(context.substr(0, kept), true);
+  for (const std::string& choice : item.choices) {
+    const std::vector<int32_t> whole = tokenizer.encode(fmt::format("{} {}", context, choice), true);
+    const auto from = static_cast<std::ptrdiff_t>(std::min(c.context.size(), whole.size()));
+    c.continuations.emplace_back(whole.begin() + from, whole.end());
+  }
+  return c;
+}
+
+int32_t last_id(const Tokenizer& tokenizer, const char* word) {
+  const std::vector<int32_t> ids = tokenizer.encode(word, true);
+  if (ids.empty())
+    throw UserError(fmt::format("'{}' has no token", word), "model.tokenizer", "BoolQ compares the tokens of Yes and No",
+                    "leave out boolq, or ask it by --protocol likelihood");
+  return ids.back();
+}
+
+// The likelihoods of items [begin, end): encode(item) gives what is asked, take(item, result) hears the answers, in order.
+template <class Encode, class Take>
+void score_items(size_t begin, size_t end, int64_t batch, const Speaker& speaker, const std::function<bool()>& stop,
+                 const std::string& where, Encode&& encode, Take&& take) {
+  std::vector<Continuations> asked;
+  for (size_t i = begin; i < end; ++i) asked.push_back(encode(i));
+  LikelihoodOptions o;
+  o.batch = batch;
+  o.recipe = speaker.recipe;
+  LikelihoodEvents events;
+  events.stop = stop;
+  events.finished = [&](size_t p, const Likelihoods& l) { take(begin + p, l); };
+  likelihoods(*speaker.session, asked, o, events, where);
+}
+
+}  // namespace
+
+// A task being answered. Lines come in any order and are written in that of the data.
+struct Evaluation::Job {
+  const Task& task;
+  const std::vector<Item>& items;
+  Log& log;
+  const std::function<bool()>& stop;
+  int64_t batch = 16;
+  SampleFile* file = nullptr;  // null: another rank writes
+  size_t done = 0;             // items whose lines are written, here or on the rank that writes
+  size_t began = 0;
+  double began_at = seconds_now();
+  int64_t correct = 0;
+  std::map<size_t, Json> waiting{};
+
+  bool writes() const { return file != nullptr; }
+  void put(size_t item, Json line) {
+    waiting.emplace(item, std::move(line));
+    for (auto it = waiting.begin(); it != waiting.end() && it->first == done; it = waiting.erase(it), ++done) {
+      correct += it->second.at("correct").get<bool>() ? 1 : 0;
+      if (file) file->append(std::move(it->second));
+    }
+    show();
+  }
+  void show() {
+    if (done == began) return;
+    const double each = (seconds_now() - began_at) / static_cast<double>(done - began);
+    const double left = each * static_cast<double>(items.size() - done);
+    log.progress(static_cast<double>(done) / static_cast<double>(items.size()),
+                 fmt::format("{} {}/{}, {:.3f}, {} left", task.name, done, items.size(),
+                             static_cast<double>(correct) / static_cast<double>(done), human_time(left)));
+  }
+  void end_if_asked(bool asked) const {
+    if (asked)
+      throw Stopped(fmt::format("stopped on request at item {} of {} of {}; the same command goes on from there", done,
+                                items.size(), task.name));
+  }
+};
+
+Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options)) {
+  const bool generates = options_.of.protocol == Protocol::generate;
+  if (!options_.completions.empty()) {
+    if (!generates)
+      throw UserError("--completions with --protocol likelihood", "--completions", "an output is parsed, not compared",
+                      "leave out --protocol");
+    read_completions();
+    options_.of.shots = options_.of.shots.value_or(0);
+  }
+  std::set<const Task*> asked;
+  for (const std::string& name : options_.tasks) asked.insert(&find_task(name, options_.of.protocol));
+  for (const Task& task : all_tasks()) {
+    if (!asked.contains(&task)) continue;
+    if (options_.of.split == Split::test && task.name != "ceval")
+      throw UserError(fmt::format("--split test for {}", task.name), "--split", "only CEval has a split without answers",
+                      "leave it out, or give --tasks ceval alone");
+    if (generates && !task.parse && !options_.allow_code)
+      throw UserError(fmt::format("{} runs what the model writes", task.name), "--tasks",
+                      "generated code runs only if you say so", "add --allow-code: it runs in a sandbox");
+    Work work{&task, task.load(options_.data, options_.of)};
+    if (!completions_.empty()) std::erase_if(work.items, [&](const Item& i) { return !completions_.contains(i.id); });
+    if (work.items.empty())
+      throw UserError(fmt::format("no items of {}", task.name), completions_.empty() ? options_.data : options_.completions,
+                      completions_.empty() ? "a task has some" : "no id there is one of the data's", "check the path");
+    for (Item& item : work.items)
+      if (generates) item.prompt = options_.of.templates.wrap(item.prompt);
+    works_.push_back(std::move(work));
+    if (generates && !task.parse && !sandbox_) sandbox_ = std::make_unique<Sandbox>();
+  }
+  if (!completions_.empty() && items() < static_cast<int64_t>(completions_.size()))
+    throw UserError(fmt::format("{} of {} are of no item", static_cast<int64_t>(completions_.size()) - items(),
+                                counted(static_cast<int64_t>(completions_.size()), "output")),
+                    options_.completions, "an id is that of an item, such as anatomy/3", "check the ids, --tasks and --limit");
+}
+
+int64_t Evaluation::items() const {
+  int64_t n = 0;
+  for (const Work& w : works_) n += static_cast<int64_t>(w.items.size());
+  return n;
+}
+
+void Evaluation::read_completions() {
+  LineReader lines(options_.completions);
+  while (const auto line = lines.next()) {
+    if (strip(*line).empty()) continue;
+    const std::string where = fmt::format("{}:{}", options_.completions, lines.line_number());
+    const Json json = parse_json(*line, where);
+    const auto id = field<std::string>(json, "id", where);
+    if (!completions_.emplace(id, field<std::string>(json, "output", where)).second)
+      throw UserError(fmt::format("'{}' twice", escaped(id)), where, "an item has one output", "remove one of the lines");
+  }
+  if (completions_.empty())
+    throw UserError("no outputs", options_.completions, "a line is {\"id\": .., \"output\": ..}", "check the path");
+}
+
+std::string Evaluation::judge(const Task& task, const Item& item, const std::string& output) const {
+  if (task.parse) return task.parse(output);
+  const std::string code = fmt::format("{}    {}", item.code, strip_left(output));
+  return sandbox_->passes(judged_program(code, item.test, item.entry)) ? "passed" : "failed";
+}
+
+Json Evaluation::line_of(const Item& item, const std::string& output, const std::string& parsed) {
+  const bool known = !item.answer.empty();
+  return Json{{"id", item.id},
+              {"prompt", item.prompt},
+              {"output", output},
+              {"parsed", parsed.empty() ? Json() : Json(parsed)},
+              {"answer", known ? Json(item.answer) : Json()},
+              {"correct", known && parsed == item.answer}};
+}
+
+void Evaluation::take_completions(Job& job) const {
+  for (size_t i = job.done; i < job.items.size(); ++i) {
+    job.end_if_asked(job.stop());
+    const Item& item = job.items[i];
+    const std::string& output = completions_.at(item.id);
+    job.put(i, line_of(item, output, judge(job.task, item, output)));
+  }
+}
+
+void Evaluation::generate_answers(Job& job, const Speaker& speaker) const {
+  const ModelFacts& facts = speaker.session->model->facts();
+  GenerateOptions o;
+  o.max_new_tokens = options_.max_new_tokens.value_or(job.task.new_tokens);
+  o.end_ids = speaker.end_ids;
+  o.batch = job.batch;
+  o.recipe = speaker.recipe;
+  if (facts.max_positions > 0 && o.max_new_tokens >= facts.max_positions)
+    throw UserError(fmt::format("{} new tokens for {}", o.max_new_tokens, job.task.name), "--max-new-tokens",
+                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "ask for fewer");
+  // A part of the items at a time, so that their ids need not be in memory together.
+  const auto part = static_cast<size_t>(64 * job.batch);
+  for (size_t begin = job.done; begin < job.items.size(); begin = job.done) {
+    const size_t end = std::min(job.items.size(), begin + part);
+    std::vector<std::vector<int32_t>> prompts;
+    for (size_t i = begin; i < end; ++i) {
+      std::vector<int32_t> ids = speaker.tokenizer->encode(job.items[i].prompt, true);
+      const auto most = static_cast<size_t>(std::max<int64_t>(0, facts.max_positions - o.max_new_tokens));
+      if (facts.max_positions > 0 && ids.size() > most) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(most));
+      prompts.push_back(std::move(ids));
+    }
+    bool asked = false;
+    GenerateEvents events;
+    events.stop = [&] { return asked = asked || job.stop(); };
+    events.finished = [&](size_t p, const Generated& g) {
+      if (g.finish == Finish::stop) return;
+      const Item& item = job.items[begin + p];
+      const std::string output = speaker.tokenizer->decode(g.ids, true);
+      // Only the rank that writes runs code.
+      const bool judges = job.writes() || job.task.parse;
+      job.put(begin + p, line_of(item, output, judges ? judge(job.task, item, output) : ""));
+    };
+    generate(*speaker.session, prompts, o, events, fmt::format("prompts of {}", job.task.name));
+    job.end_if_asked(job.done < end);
+  }
+}
+
+void Evaluation::choose_first_tokens(Job& job, const Speaker& speaker) const {
+  const int32_t yes = last_id(*speaker.tokenizer, "Yes"), no = last_id(*speaker.tokenizer, "No");
+  const auto part = static_cast<size_t>(64 * job.batch);
+  while (job.done < job.items.size()) {
+    const size_t end = std::min(job.items.size(), job.done + part);
+    score_items(
+        job.done, end, job.batch, speaker, job.stop, "prompts of " + job.task.name,
+        [&](size_t i) {
+          return Continuations{speaker.tokenizer->encode(job.items[i].prompt, true), {{yes}, {no}}};
+        },
+        [&](size_t i, const Likelihoods& l) {
+          const std::string output = speaker.tokenizer->decode({&l.first, 1}, true);
+          job.put(i, line_of(job.items[i], output, l.logprobs[0] >= l.logprobs[1] ? "T" : "F"));
+        });
+    job.end_if_asked(job.done < end);
+  }
+}
+
+void Evaluation::rank_choices(Job& job, const Speaker& speaker) const {
+  const auto part = static_cast<size_t>(64 * job.batch);
+  while (job.done < job.items.size()) {
+    const size_t end = std::min(job.items.size(), job.done + part);
+    score_items(
+        job.done, end, job.batch, speaker, job.stop, "choices of " + job.task.name,
+        [&](size_t i) { return encode_choices(*speaker.tokenizer, job.items[i]); },
+        [&](size_t i, const Likelihoods& l) { job.put(i, ranked_line(job.task, job.items[i], l.logprobs)); });
+    job.end_if_asked(job.done < end);
+  }
+}
+
+std::vector<TaskResult> Evaluation::run(const Speaker* speaker, Log& log, const std::function<bool()>& stop) {
+  const Ranks* ranks = speaker ? &speaker->session->ranks() : nullptr;
+  const bool writes = !ranks || ranks->first();
+  std::vector<TaskResult> results;
+  for (const Work& work : works_) {
+    std::unique_ptr<SampleFile> file;
+    if (writes) file = std::make_unique<SampleFile>(options_.output, work.task->name, work.items);
+    Job job{*work.task, work.items, log, stop, options_.batch.value_or(16), file.get()};
+    int64_t there = file ? static_cast<int64_t>(file->size()) : 0;
+    if (ranks) there = gather_integers(ranks->all(), there)[0];
+    job.done = job.began = static_cast<size_t>(there);
+    if (there > 0 && job.done < work.items.size())
+      log.line("{}: goes on at item {} of {}", work.task->name, there + 1, work.items.size());
+    for (size_t i = 0; file && i < job.done; ++i) job.correct += file->lines()[i].at("correct").get<bool>() ? 1 : 0;
+    if (!speaker)
+      take_completions(job);
+    else if (options_.of.protocol == Protocol::likelihood)
+      rank_choices(job, *speaker);
+    else if (work.task->first_token)
+      choose_first_tokens(job, *speaker);
+    else
+      generate_answers(job, *speaker);
+    log.end_progress();
+    if (!file) continue;
+    if (options_.of.split == Split::test) {
+      write_file_atomic(path_in(options_.output, "ceval_submission.json"), ceval_submission(file->lines()).dump(1) + "\n");
+      continue;
+    }
+    std::vector<Outcome> outcomes;
+    for (const Json& line : file->lines()) outcomes.push_back(outcome_of(line, file->path()));
+    results.push_back(score(*work.task, options_.of.protocol, outcomes));
+    write_file_atomic(path_in(options_.output, "results.json"), results_json(results).dump(1) + "\n");
+    write_file_atomic(path_in(options_.output, "results.csv"), results_csv(results));
+  }
+  return results;
+}
+
+Json ceval_submission(const std::vector<Json>& samples) {
+  Json out = Json::object();
+  for (const Json& line : samples) {
+    const auto id = field<std::string>(line, "id", "samples");
+    const size_t slash = id.rfind('/');
+    const Json& parsed = line.at("parsed");
+    out[id.substr(0, slash)][id.substr(slash + 1)] = parsed.is_string() ? parsed : Json("");
+  }
+  return out;
+}
+
+}  // namespace ravine

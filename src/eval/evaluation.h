@@ -1,0 +1,74 @@
+// A whole evaluation: tasks in the order of ModelLink's program, each with its items, samples as they come, and scores.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "eval/code_run.h"
+#include "eval/results.h"
+#include "eval/samples.h"
+#include "infer/generator.h"
+#include "text/tokenizer.h"
+
+namespace ravine {
+
+struct EvaluationOptions {
+  std::vector<std::string> tasks;
+  std::string data, output;
+  TaskOptions of;                         // how tasks are asked
+  std::optional<int64_t> max_new_tokens;  // of generate; nothing: the task's own
+  std::optional<int64_t> batch;           // items at a time; nothing: 16
+  std::string completions;                // a file of {"id", "output"} lines in place of a model; "": none
+  bool allow_code = false;
+};
+
+// What answers. All must outlive the evaluation.
+struct Speaker {
+  const Session* session = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  const Recipe* recipe = nullptr;
+  std::vector<int32_t> end_ids;
+};
+
+class Evaluation {
+ public:
+  // Reads all that the tasks need, so that mistakes are found before any work: data, templates, completions, the sandbox. Needs
+  // no model.
+  explicit Evaluation(EvaluationOptions options);
+
+  const EvaluationOptions& options() const { return options_; }
+  int64_t items() const;
+
+  // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv
+  // after each task, CEval's submission behind its test split. speaker: nothing with completions. stop: asked between steps;
+  // true ends it with Stopped, and the same call goes on from there. All ranks call it; the first one writes.
+  std::vector<TaskResult> run(const Speaker* speaker, Log& log, const std::function<bool()>& stop);
+
+ private:
+  struct Work {
+    const Task* task = nullptr;
+    std::vector<Item> items;
+  };
+  struct Job;  // a task being answered
+  void read_completions();
+  std::string judge(const Task& task, const Item& item, const std::string& output) const;  // what it says
+  static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
+  void take_completions(Job& job) const;
+  void generate_answers(Job& job, const Speaker& speaker) const;
+  void choose_first_tokens(Job& job, const Speaker& speaker) const;
+  void rank_choices(Job& job, const Speaker& speaker) const;
+
+  EvaluationOptions options_;
+  std::vector<Work> works_;
+  std::map<std::string, std::string> completions_;  // by id
+  std::unique_ptr<Sandbox> sandbox_;
+};
+
+// The file that cevalbenchmark.com scores: {SUBJECT: {ID: LETTER}}.
+Json ceval_submission(const std::vector<Json>& samples);
+
+}  // namespace ravine
