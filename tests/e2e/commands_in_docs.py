@@ -177,7 +177,24 @@ def _finetune(base, out):
     shutil.copytree(ROOT / "tests" / "golden" / "lora" / "llama" / "base", out / "base")
 
 
-EXTRA = {"README.md": _readme, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+def _evaluate(base, out):
+    """Small benchmarks in the files of the real ones."""
+    def lines(path, rows):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(x) + "\n" for x in rows))
+    of = out / "benchmarks"
+    lines(of / "boolq" / "dev.jsonl", [{"passage": "Deep.", "question": "is it deep", "answer": True}] * 2)
+    lines(of / "gsm8k" / "test.jsonl", [{"question": "How many?", "answer": "Two.\n#### 2"}])
+    lines(of / "piqa" / "valid.jsonl", [{"goal": "Cross.", "sol1": "a bridge", "sol2": "a spoon"}])
+    (of / "piqa" / "valid-labels.lst").write_text("0\n")
+    lines(of / "hellaswag" / "hellaswag_val.jsonl", [{"activity_label": "Walk", "ctx_a": "One.", "ctx_b": "he", "endings": ["a", "b", "c", "d"], "label": 1}])
+    for split, count in (("test", 2), ("dev", 5)):
+        (of / "mmlu" / split).mkdir(parents=True, exist_ok=True)
+        (of / "mmlu" / split / f"anatomy_{split}.csv").write_text("How deep?,1,2,3,4,B\n" * count)
+    (out / "few_shot.json").write_text(json.dumps({"gsm8k": {"few_shot": "Q: One?\n\nA:The answer is 1."}}))
+
+
+EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
 
 
 def script_of(block, assignments):

@@ -1,0 +1,202 @@
+"""`ravine eval`: small benchmarks that this file makes, a tiny model, outputs from a file; what is written, what goes on, what is refused."""
+import csv
+import json
+import math
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ravine_run as r
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+SUBJECTS = ("anatomy", "high_school_geography")
+
+
+def lines(path):
+    return [json.loads(x) for x in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(x, ensure_ascii=False) + "\n" for x in rows), encoding="utf-8")
+    return path
+
+
+def table(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        csv.writer(f).writerows(rows)
+
+
+def benchmarks(folder):
+    """Each task in the files of its authors."""
+    of = folder / "benchmarks"
+    if of.exists():
+        return of
+    write_lines(of / "boolq" / "dev.jsonl", [{"passage": f"The ravine {i} is deep.", "question": "is it deep", "answer": i % 2 == 0} for i in range(6)])
+    write_lines(of / "gsm8k" / "test.jsonl", [{"question": f"What is {i} + 1?", "answer": f"Add.\n#### {i + 1}"} for i in range(9)])
+    for subject in SUBJECTS:
+        for split, count in (("test", 5), ("dev", 5)):
+            table(of / "mmlu" / split / f"{subject}_{split}.csv", [[f'Is "{subject}", {i},\nthe one?', "p", "q", "r", "s", "ABCD"[i % 4]] for i in range(count)])
+    for split, answered in (("val", True), ("dev", True), ("test", False)):
+        head = ["id", "question", "A", "B", "C", "D"] + (["answer"] if answered else []) + (["explanation"] if split == "dev" else [])
+        table(of / "ceval" / split / f"law_{split}.csv", [head] + [[i, f"第{i}题", "甲", "乙", "丙", "丁", "C", "因为"][:len(head)] for i in range(5)])
+    write_lines(of / "agieval" / "sat-math.jsonl", [{"passage": "", "question": f"{i}?", "options": ["(A)1", "(B)2"], "label": "B", "answer": None} for i in range(3)])
+    write_lines(of / "agieval" / "gaokao-mathcloze.jsonl", [{"passage": None, "question": "2 + 2", "options": None, "label": None, "answer": "$4$"}])
+    (of / "bbh").mkdir()
+    (of / "bbh" / "navigate.json").write_text(json.dumps({"canary": "x", "examples": [{"input": f"{i}?", "target": "No"} for i in range(3)]}))
+    write_lines(of / "piqa" / "valid.jsonl", [{"goal": f"Cross {i}", "sol1": "a bridge", "sol2": "a small spoon"} for i in range(4)])
+    (of / "piqa" / "valid-labels.lst").write_text("0\n0\n1\n0\n")
+    write_lines(of / "hellaswag" / "hellaswag_val.jsonl", [{"activity_label": "Walk", "ctx_a": "One [step] goes.", "ctx_b": "the MAN", "endings": ["a [title] b", "b", "c", "d  e"], "label": 1}])
+    write_lines(of / "human_eval" / "HumanEval.jsonl", [{"task_id": f"HumanEval/{i}", "prompt": "def add(a, b):\n    \"\"\" The sum. \"\"\"\n", "entry_point": "add", "test": "def check(f):\n    assert f(2, 3) == 5\n"} for i in range(3)])
+    (folder / "few_shot.json").write_text(json.dumps({"gsm8k": {"few_shot": "Q: 1?\n\nA:The answer is 1."}, "bbh": {"navigate": "Go.\n\nQ: 0?\nA: No\n\n"},
+                                                      "agieval": {s: ["Problem 1.", "\nChoose:\n", "\nAnswer:"] for s in ("sat-math", "gaokao-mathcloze")}}))
+    return of
+
+
+def model(folder):
+    """A model of one step, with a tokenizer."""
+    if (folder / "run" / "model").exists():
+        return folder / "run" / "model"
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / "chat" / name, tokenizer)
+    (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
+    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=520, max_position_embeddings=512), "model.tokenizer": str(tokenizer),
+                                "data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": str(folder / "run"),
+                                "log.tensorboard": False, "schedule.warmup_steps": 0, "checkpoint.every": 0}))
+    return folder / "run" / "model"
+
+
+def evaluate(folder, out, tasks, *more, status=0):
+    return r.run("eval", "--tasks", tasks, "--data", benchmarks(folder), "--output", folder / out, *more, status=status)
+
+
+def test_outputs_are_parsed_and_scored(folder):
+    said = {"anatomy/0": " A", "anatomy/1": "The answer is B.", "anatomy/2": "D", "high_school_geography/3": "no", "test/4": "The answer is $5.", "test/5": "6"}
+    given = write_lines(folder / "said.jsonl", [{"id": k, "output": v} for k, v in said.items()])
+    evaluate(folder, "out", "gsm8k,mmlu", "--completions", given)
+    rows = lines(folder / "out" / "samples_mmlu.jsonl")
+    r.check([(x["id"], x["parsed"], x["correct"]) for x in rows] == [("anatomy/0", "A", True), ("anatomy/1", "B", True), ("anatomy/2", "D", False), ("high_school_geography/3", None, False)], rows)
+    r.check(rows[0]["prompt"].endswith('Is "anatomy", 0,\nthe one?\nA. p\nB. q\nC. r\nD. s\nAnswer:') and rows[0]["answer"] == "A", rows[0])
+    got = json.loads((folder / "out" / "results.json").read_text())["tasks"]
+    r.check(got["mmlu"]["accuracy"] == 0.5 and got["mmlu"]["n"] == 4 and abs(got["mmlu"]["stderr"] - math.sqrt(0.25 / 3)) < 1e-12, got)
+    r.check(got["mmlu"]["categories"]["stem"] == {"accuracy": 2 / 3, "n": 3} and got["mmlu"]["subjects"]["high_school_geography"]["accuracy"] == 0, got)
+    r.check(got["gsm8k"]["accuracy"] == 0.5, got)
+    with open(folder / "out" / "results.csv", newline="") as f:
+        totals = {x["task"]: x for x in csv.DictReader(f) if x["subject"] == "total"}
+    r.check(set(totals) == {"mmlu", "gsm8k"} and float(totals["mmlu"]["accuracy"]) == 0.5, totals)
+    wrong = write_lines(folder / "wrong.jsonl", [{"id": "anatomy/99", "output": "A"}, {"id": "anatomy/0", "output": "A"}])
+    done = evaluate(folder, "wrong", "mmlu", "--completions", wrong, status=2)
+    r.check("1 of 2 outputs are of no item" in done.stderr, done.stderr)
+
+
+def test_both_protocols_on_a_model(folder):
+    few = ["--template", folder / "few_shot.json", "--model", model(folder), "--max-new-tokens", 4]
+    evaluate(folder, "said", "boolq,mmlu,ceval,agieval,bbh,gsm8k", *few)
+    for task, count in (("boolq", 6), ("mmlu", 10), ("ceval", 5), ("agieval", 4), ("bbh", 3), ("gsm8k", 9)):
+        rows = lines(folder / "said" / f"samples_{task}.jsonl")
+        r.check(len(rows) == count and all(set(x) == {"id", "prompt", "output", "parsed", "answer", "correct"} for x in rows), f"{task}: {rows[:1]}")
+        # What the model is said to have answered, it answers when it is asked alone.
+        ids = folder / "prompt.jsonl"
+        write_lines(ids, [{"prompt": rows[1]["prompt"]}])
+        alone = json.loads(r.run("generate", "--model", model(folder), "--prompts", ids, "--json", "--max-new-tokens", 1 if task == "boolq" else 4).stdout)
+        r.check(alone["text"].strip() == rows[1]["output"].strip(), f"{task}: {rows[1]['output']!r}, alone {alone['text']!r}")
+    ranked = evaluate(folder, "ranked", "boolq,mmlu,ceval,agieval,piqa,hellaswag", "--protocol", "likelihood", "--model", model(folder))
+    r.check("acc_norm" in ranked.stdout, ranked.stdout)
+    alone = evaluate(folder, "alone", "boolq,mmlu,ceval,agieval,piqa,hellaswag", "--protocol", "likelihood", "--batch", 1, "--model", model(folder))
+    for task in ("boolq", "mmlu", "ceval", "agieval", "piqa", "hellaswag"):
+        a, b = lines(folder / "ranked" / f"samples_{task}.jsonl"), lines(folder / "alone" / f"samples_{task}.jsonl")
+        for x, y in zip(a, b, strict=True):
+            # Sums of logs of some 20 tokens, each within a few roundings of f32 (2^-24 of logits below 64).
+            r.check(max(abs(p - q) for p, q in zip(x["logprobs"], y["logprobs"], strict=True)) < 20 * 64 * 2.0 ** -22, f"{task} {x['id']}: {x['logprobs']}, alone {y['logprobs']}")
+            r.check(x["parsed"] == max(range(len(x["logprobs"])), key=lambda i: x["logprobs"][i]), x)
+    hellaswag = lines(folder / "ranked" / "samples_hellaswag.jsonl")[0]
+    r.check(hellaswag["prompt"] == "Walk: One goes. The man" and hellaswag["answer"] == 1, hellaswag)
+    agieval = lines(folder / "ranked" / "samples_agieval.jsonl")
+    r.check([x["id"] for x in agieval] == ["sat-math/0", "sat-math/1", "sat-math/2"] and agieval[0]["answer"] == [1], agieval)
+    evaluate(folder, "few", "mmlu", "--protocol", "likelihood", "--shots", 2, "--limit", 1, "--model", model(folder))
+    few = lines(folder / "few" / "samples_mmlu.jsonl")
+    r.check([x["id"] for x in few] == ["anatomy/0", "high_school_geography/0"] and few[0]["prompt"].count("Answer:") == 3, few)
+    r.check("mmlu" in alone.stdout, alone.stdout)
+
+
+def test_a_stopped_run_goes_on(folder):
+    words = ["--template", folder / "few_shot.json", "--model", model(folder), "--max-new-tokens", 40, "--batch", 1]
+    evaluate(folder, "whole", "gsm8k", *words)
+    want = (folder / "whole" / "samples_gsm8k.jsonl").read_bytes()
+    for name in ("INT", "KILL"):
+        out = folder / name
+        job = r.start("eval", "--tasks", "gsm8k", "--data", benchmarks(folder), "--output", out, *words)
+        path, until = out / "samples_gsm8k.jsonl", time.time() + 60
+        while job.poll() is None and time.time() < until and not (path.exists() and path.read_bytes().count(b"\n") >= 2):
+            time.sleep(0.005)
+        job.send_signal(getattr(signal, "SIG" + name))
+        said = job.communicate()[0]
+        r.check(job.returncode in ((130, 0) if name == "INT" else (-9, 0)), f"{name}: {job.returncode} {said}")
+        with open(path, "ab") as f:
+            f.write(b'{"id": "cut')  # what a kill within a write leaves
+        evaluate(folder, name, "gsm8k", *words)
+        r.check(path.read_bytes() == want, f"{name}: another file than without it")
+    done = evaluate(folder, "INT", "gsm8k", *words, "--limit", 2, status=2)
+    r.check("another 'limit'" in done.stderr and "--overwrite" in done.stderr, done.stderr)
+    evaluate(folder, "INT", "gsm8k", *words, "--limit", 2, "--overwrite")
+    r.check(len(lines(folder / "INT" / "samples_gsm8k.jsonl")) == 2, "the new evaluation is there")
+
+
+def test_submission_of_ceval(folder):
+    evaluate(folder, "out", "ceval", "--split", "test", "--model", model(folder))
+    got = json.loads((folder / "out" / "ceval_submission.json").read_text())
+    r.check(set(got) == {"law"} and sorted(got["law"]) == ["0", "1", "2", "3", "4"] and all(isinstance(x, str) for x in got["law"].values()), got)
+
+
+def test_two_evaluations_are_compared(folder):
+    def answers(name, right):
+        given = write_lines(folder / f"{name}.jsonl", [{"id": f"test/{i}", "output": f"The answer is {i + 1 if i in right else 0}."} for i in range(9)])
+        evaluate(folder, name, "gsm8k", "--completions", given)
+    answers("a", {0, 1, 2, 3, 4, 5, 6})
+    answers("b", {0, 7})
+    got = json.loads(r.run("eval", "--compare", folder / "a", folder / "b", "--json").stdout)["tasks"]["gsm8k"]
+    # 6 of 7 items that differ: 2 (1 + 7) / 2^7
+    r.check((got["both"], got["only_first"], got["only_second"]) == (1, 6, 1) and abs(got["p"] - 16 / 128) < 1e-12 and got["won"] == ["test/7"], got)
+    r.check("gsm8k" in r.run("eval", "--compare", folder / "a", folder / "b").stdout, "a table")
+    (folder / "empty").mkdir()
+    r.check("no evaluation" in r.run("eval", "--compare", folder / "a", folder / "empty", status=2).stderr, "an empty folder is refused")
+
+
+def test_wrong_input_is_refused(folder):
+    benchmarks(folder)
+    (folder / "broken.json").write_text('{"gsm8k": ')
+    (folder / "none.json").write_text("{}")
+    (folder / "nothing").mkdir()
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.txt").write_text("x")
+    given = write_lines(folder / "said.jsonl", [{"id": "anatomy/0", "output": "A"}])
+    with_model = ["--model", model(folder)]
+    for tasks, more, said in (("boolqq", with_model, "did you mean boolq"), ("piqa", with_model, "--protocol likelihood"), ("gsm8k", [*with_model, "--protocol", "likelihood"], "--protocol generate"),
+                              ("boolq", [*with_model, "--data", folder / "nothing"], "dev.jsonl"), ("gsm8k", [*with_model, "--template", folder / "broken.json"], "broken.json"),
+                              ("gsm8k", [*with_model, "--template", folder / "none.json"], "no few-shot text for gsm8k"), ("gsm8k", with_model, "--template"), ("human_eval", with_model, "--allow-code"),
+                              ("boolq", [*with_model, "--split", "test"], "ceval"), ("mmlu", [*with_model, "--shots", 9], "--shots 5"), ("boolq", [], "--model is not given"),
+                              ("mmlu", ["--completions", given, "--output", folder / "mine"], "thesis.txt")):
+        done = evaluate(folder, "refused", tasks, *more, status=2)
+        r.check(said in done.stderr, f"{tasks} {more}: {done.stderr}")
+    r.check(not (folder / "refused").exists(), "nothing is written before a refusal")
+
+
+def test_code_runs_in_a_sandbox(folder):
+    said = {"HumanEval/0": "    return a + b\n\nprint('more')\n", "HumanEval/1": "return a - b", "HumanEval/2": f"    open({str(folder / 'out.txt')!r}, 'w').write('x')\n    return a + b\n"}
+    given = write_lines(folder / "said.jsonl", [{"id": k, "output": v} for k, v in said.items()])
+    done = subprocess.run(r.command("eval", "--tasks", "human_eval", "--data", benchmarks(folder), "--output", folder / "out", "--completions", given, "--allow-code"), capture_output=True, text=True, timeout=r.LIMIT)
+    if done.returncode == 2 and "no sandbox on this machine" in done.stderr:
+        raise r.Skipped("this machine has no sandbox")
+    r.check(done.returncode == 0, done.stderr)
+    rows = lines(folder / "out" / "samples_human_eval.jsonl")
+    r.check([x["parsed"] for x in rows] == ["passed", "failed", "failed"], rows)
+    r.check(not (folder / "out.txt").exists(), "a file was written outside")
+
+
+if __name__ == "__main__":
+    r.main(globals())
