@@ -127,7 +127,7 @@ Json settings_of(const EvalFlags& f, const Config& config, const std::string& ad
          {"template", text(f.texts)},
          {"completions", text(f.completions)},
          {"compute", std::string(name_or(config.precision.compute, "auto"))},
-         {"backend", f.common.backend}};
+         {"backend", std::string(name(f.common.backend))}};
   return j;
 }
 

@@ -28,7 +28,7 @@ class BaseReads : public Observer {
 };
 
 struct Beside {
-  explicit Beside(DType type = DType::f64, const std::string& backend = "ref", std::optional<BaseStorage> kept = {})
+  explicit Beside(DType type = DType::f64, Backend backend = Backend::ref, std::optional<BaseStorage> kept = {})
       : base(open_session(kBase, type, backend, OpenFor::running, Bf16Products::widen, {}, "", kept)),
         peft(open_beside(base, kPeft)),
         modellink(open_beside(base, kModelLink)) {}
@@ -81,7 +81,7 @@ TEST(Speakers, EachIsAnsweredAsAlone) {
     return generate_beams(speakers, b, of, prompts, 2);
   };
   expect_as_alone(s, o, beams, "beams");
-  const Beside in_blocks(DType::f64, "ref", BaseStorage::nf4);
+  const Beside in_blocks(DType::f64, Backend::ref, BaseStorage::nf4);
   expect_as_alone(in_blocks, options(), greedy, "a base in blocks of 4 bits");
   const std::vector<Speaker> whole = s.speakers(options()), blocks = in_blocks.speakers(options());
   EXPECT_NE(generate(whole, kOf, kPrompts)[0].logprob, generate(blocks, kOf, kPrompts)[0].logprob);
@@ -96,7 +96,7 @@ TEST(Speakers, AdaptersDiffer) {
 }
 
 TEST(Speakers, TheBaseIsReadOncePerStep) {
-  const Beside s(DType::f32, "cpu");
+  const Beside s(DType::f32, Backend::cpu);
   const Prompts prompts = {{5, 9, 17}, {4, 8, 7}, {3, 2, 6}};
   auto count = [&](const std::vector<size_t>& of) {
     BaseReads reads;

@@ -168,7 +168,7 @@ inline Outcome trained(const Json& shape, const Config& config, const std::funct
     const bool narrow = config.precision.compute == DType::bf16;
     const Types types = Types::of(narrow ? DType::bf16 : DType::f64);
     StepEngine engine(
-        *model, config, types, narrow ? backend_kernels("cpu", Bf16Products::widen) : backend_kernels("ref"),
+        *model, config, types, narrow ? backend_kernels(Backend::cpu, Bf16Products::widen) : backend_kernels(Backend::ref),
         {.rows = 1, .columns = columns, .micro_batches = layout.micro_batches, .validation = true, .leaves = layout.leaves},
         nullptr, &ranks);
     engine.allocate();
