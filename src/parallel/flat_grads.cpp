@@ -21,7 +21,7 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     for (const Bucket::Span& s : bucket.spans) targets_[s.param->index] = {.wanted = true, .accumulator = accumulators_.size()};
     Accumulator& a = accumulators_.emplace_back();
     a.bucket = b;
-    a.sources = bucket.group == Axis::expert_data ? table_->sharding.mesh.expert : 1;
+    a.sources = sources_of(b);
     a.unit = b < table_->borrowed
                  ? bucket.unit
                  : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it

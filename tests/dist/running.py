@@ -21,7 +21,10 @@ from adapters import ASKED, named, save_prompts, train_adapters
 from ravine_run import check
 from talk import chat_model
 
-FAMILIES = {**OTHERS, "qwen2": {**LIKE_LLAMA, "num_key_value_heads": 2}}
+EXPERTS = {**LIKE_LLAMA, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+FAMILIES = {**OTHERS, "qwen2": {**LIKE_LLAMA, "num_key_value_heads": 2}, "mixtral": EXPERTS,
+            "qwen2_moe": {**LIKE_LLAMA, "num_key_value_heads": 2, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20,
+                          "decoder_sparse_step": 1}}
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
 LAYOUTS = [(2, {"tensor": 2}), (2, {"pipeline": 2}), (4, {"tensor": 2, "pipeline": 2})]
 
@@ -47,7 +50,7 @@ def family_model(folder, family):
 
 def load(path):
     header, body = r.load_raw(path)
-    kinds = {"F64": "d", "F32": "f"}
+    kinds = {"F64": "d", "F32": "f", "I32": "i"}
     return {n: (t["shape"], array.array(kinds[t["dtype"]], body[slice(*t["data_offsets"])])) for n, t in header.items() if n != "__metadata__"}
 
 
@@ -112,6 +115,12 @@ def test_trace(folder):
 
 def test_trace_tied(folder):
     compare_traces(folder, make_model(folder, tie_word_embeddings=True), [*LAYOUTS, (4, {"pipeline": 2, "zero": 3})], save_input(folder / "in"))
+
+
+def test_trace_of_a_loss_that_pools_layers(folder):
+    """That of Mixtral's routers is of all layers together, whichever stage has them."""
+    more = {k: v for k, v in EXPERTS.items() if k.startswith("num_")} | {"model_type": "mixtral", "num_hidden_layers": 4, "output_router_logits": True, "router_aux_loss_coef": 0.5}
+    compare_traces(folder, make_model(folder, **more), [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"tensor": 2, "sequence": True})], save_input(folder / "in"))
 
 
 def test_trace_of_families(folder):
