@@ -87,13 +87,13 @@ def blocks_of(page, text):
 
 
 def put_wrappers(folder):
-    """Programs of the pages as this test has them: the built ravine with SHORTER, mpirun with the ranks that tensor and pipeline need, at least two, srun as mpirun."""
+    """Programs of the pages as this test has them: the built ravine with SHORTER, mpirun with the ranks that tensor, pipeline and expert need, at least two, srun as mpirun."""
     folder.mkdir()
     cases = "".join(f'  "{" ".join(k.split())}{"" if " " in k else " "}"*) set -- "$@" {v} ;;\n' for k, v in SHORTER.items())
     scripts = {
         "ravine": f'#!/bin/bash\ncase "$1 ${{2:-}}" in\n{cases}esac\nexec "{r.PROGRAM}" "$@"\n',
         "mpirun": '#!/bin/bash\n[ "$1" = -n ] || { echo "mpirun: -n first" >&2; exit 2; }\n'
-                  'shift 2; n=1; for a; do case "$a" in parallel.tensor=*|parallel.pipeline=*) n=$((n * ${a#*=}));; esac; done; [ $n -gt 1 ] || n=2\n'
+                  'shift 2; n=1; for a; do case "$a" in parallel.tensor=*|parallel.pipeline=*|parallel.expert=*) n=$((n * ${a#*=}));; esac; done; [ $n -gt 1 ] || n=2\n'
                   f'exec {shutil.which("mpirun")} --oversubscribe --mca mpi_yield_when_idle 1 {"--allow-run-as-root" if os.geteuid() == 0 else ""} -n "$n" "$@"\n',
         "srun": '#!/bin/bash\nshift  # --mpi=pmix\nexec mpirun "$@"\n',
     }
@@ -194,7 +194,11 @@ def _evaluate(base, out):
     (out / "few_shot.json").write_text(json.dumps({"gsm8k": {"few_shot": "Q: One?\n\nA:The answer is 1."}}))
 
 
-EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+def _experts(base, out):
+    r.save_config(out / "config.json", **{**TINY, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2})
+
+
+EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
 
 
 def script_of(block, assignments):
