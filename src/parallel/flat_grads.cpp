@@ -7,6 +7,19 @@
 #include "parallel/slice.h"
 
 namespace ravine {
+namespace {
+
+// Ranks whose tokens the parameters of a bucket meet at once.
+int64_t sources_of(const FlatTable& t, size_t bucket) {
+  return t.buckets[bucket].group == Axis::expert_data ? t.sharding.mesh.expert : 1;
+}
+
+// Whether every micro batch is summed over ranks, be it over sources alone.
+bool summed_early(const FlatTable& t, size_t bucket) {
+  return t.zero >= 2 && (t.group(bucket).size() > 1 || sources_of(t, bucket) > 1);
+}
+
+}  // namespace
 
 FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     : table_(std::move(table)),
@@ -21,7 +34,7 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     for (const Bucket::Span& s : bucket.spans) targets_[s.param->index] = {.wanted = true, .accumulator = accumulators_.size()};
     Accumulator& a = accumulators_.emplace_back();
     a.bucket = b;
-    a.sources = sources_of(b);
+    a.sources = sources_of(*table_, b);
     a.unit = b < table_->borrowed
                  ? bucket.unit
                  : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
@@ -111,7 +124,7 @@ void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
   for (size_t i = 0; i < accumulators_.size(); ++i) {
     Accumulator& a = accumulators_[i];
     if (a.unit != &unit || !a.leaf) continue;
-    if (reduces_early(a.bucket)) {
+    if (summed_early(*table_, a.bucket)) {
       const Group& group = table_->group(a.bucket);
       clear_unwritten(c, a);
       Tensor all = join_sources(c, a, std::exchange(a.leaf, {}));
@@ -143,7 +156,7 @@ void FlatGrads::advance(Ctx& c, size_t count) {
     }
     m.from = Tensor();
     Accumulator& a = accumulators_[m.accumulator];
-    if (reduces_early(a.bucket)) add_micro(c, a, std::move(m.to), m.leaf_ends);
+    if (summed_early(*table_, a.bucket)) add_micro(c, a, std::move(m.to), m.leaf_ends);
   }
   for (; !still.empty(); still.pop_back()) moving_.push_front(std::move(still.back()));
 }
@@ -169,7 +182,7 @@ bool FlatGrads::sum_leaves(Ctx& c, Accumulator& a) {
   Tensor total = a.leaves.total(c);
   if (!total) return false;
   // Where every micro batch is reduced, sources were joined before.
-  a.sum = reduces_early(a.bucket) ? std::move(total) : join_sources(c, a, std::move(total));
+  a.sum = summed_early(*table_, a.bucket) ? std::move(total) : join_sources(c, a, std::move(total));
   if (table_->sequence && !bucket_of(a).cut) all_reduce(c, table_->ranks->along(Axis::tensor), a.sum.view());
   return true;
 }
@@ -179,7 +192,7 @@ void FlatGrads::reduce(Ctx& c, Accumulator& a) {
   if (a.reduced || !sum_leaves(c, a)) return;
   a.reduced = true;
   const Group& group = table_->group(a.bucket);
-  if (group.size() == 1 || reduces_early(a.bucket) || keep_local_) return;
+  if (group.size() == 1 || summed_early(*table_, a.bucket) || keep_local_) return;
   Reduction r = bucket_of(a).divided() ? Reduction::scatter(c, group, a.sum.view(), owned_sum(a))
                                        : Reduction::whole(c, group, a.sum.view());
   moving_.push_back({static_cast<size_t>(&a - accumulators_.data()), {}, {}, false, std::move(r)});
@@ -187,13 +200,13 @@ void FlatGrads::reduce(Ctx& c, Accumulator& a) {
 
 TensorView FlatGrads::owned_sum(const Accumulator& a) const {
   const Range& owned = bucket_of(a).owned;
-  return a.sum ? slice(a.sum, reduces_early(a.bucket) ? 0 : owned.begin, {owned.count}) : TensorView{};
+  return a.sum ? slice(a.sum, summed_early(*table_, a.bucket) ? 0 : owned.begin, {owned.count}) : TensorView{};
 }
 
 // The places of use of a tied parameter on this stage count as one gradient.
 void FlatGrads::note_local(Ctx& c, bool early) {
   for (size_t b = 0; b < table_->buckets.size(); ++b) {
-    if (reduces_early(b) != early) continue;
+    if (summed_early(*table_, b) != early) continue;
     std::vector<TensorView> sums;
     Tensor both;
     for (const Accumulator& a : accumulators_) {
@@ -221,7 +234,7 @@ void FlatGrads::finish_grads(Ctx& c) {
   settle(c);
   if (local_) {
     for (Accumulator& a : accumulators_)
-      if (!reduces_early(a.bucket)) sum_leaves(c, a);
+      if (!summed_early(*table_, a.bucket)) sum_leaves(c, a);
     note_local(c, false);
   }
   for (Accumulator& a : accumulators_) {
@@ -302,7 +315,7 @@ std::vector<const Param*> FlatGrads::grads_in(const TensorView& v) const {
     };
     for (int64_t s = 0; a.leaf && s < a.sources; ++s) look_at(slice(a.leaf, s * bucket_of(a).count, {bucket_of(a).count}), 0);
     look(a.leaf_sum, shard);
-    look(a.sum, reduces_early(a.bucket) ? shard : 0);
+    look(a.sum, summed_early(*table_, a.bucket) ? shard : 0);
     if (a.tied && !found.empty()) found = {a.tied};
     out.insert(out.end(), found.begin(), found.end());
   }

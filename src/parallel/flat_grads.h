@@ -92,13 +92,6 @@ class FlatGrads : public GradStore {
     Reduction reduction;
   };
   static constexpr int kNone = -1;
-  // Ranks whose tokens the parameters of a bucket meet at once.
-  int64_t sources_of(size_t bucket) const {
-    return table_->buckets[bucket].group == Axis::expert_data ? table_->sharding.mesh.expert : 1;
-  }
-  bool reduces_early(size_t bucket) const {
-    return table_->zero >= 2 && (table_->group(bucket).size() > 1 || sources_of(bucket) > 1);
-  }
   const Bucket& bucket_of(const Accumulator& a) const { return table_->buckets[a.bucket]; }
   Accumulator& own(size_t bucket) { return accumulators_[static_cast<size_t>(own_[bucket])]; }
   Tensor empty(Ctx& c, const Accumulator& a, int64_t count, MemoryKind kind = MemoryKind::gradients) const {
