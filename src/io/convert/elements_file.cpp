@@ -34,4 +34,9 @@ void ElementsFile::read(const TensorInfo& tensor, int64_t offset, std::span<std:
   elements_.at(tensor.name)->read(offset / size_of(tensor.dtype), into);
 }
 
+ElementsPtr elements_of(const std::shared_ptr<const TensorFile>& file, const TensorInfo& tensor) {
+  const auto* made = dynamic_cast<const ElementsFile*>(file.get());
+  return made ? made->elements(tensor) : stored(file, tensor);
+}
+
 }  // namespace ravine

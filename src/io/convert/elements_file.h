@@ -18,6 +18,7 @@ class ElementsFile : public TensorFile {
   const TensorInfo* find(std::string_view name) const override;
   std::span<const std::byte> bytes(const TensorInfo& tensor) const override;  // read when first asked for, and kept
   void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
+  const ElementsPtr& elements(const TensorInfo& tensor) const { return elements_.at(tensor.name); }
 
  private:
   std::string path_;
@@ -26,5 +27,8 @@ class ElementsFile : public TensorFile {
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<std::byte>> kept_;
 };
+
+// A tensor of any file; of such a one what it is made of.
+ElementsPtr elements_of(const std::shared_ptr<const TensorFile>& file, const TensorInfo& tensor);
 
 }  // namespace ravine

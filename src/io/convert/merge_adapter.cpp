@@ -3,6 +3,7 @@
 #include "files/convert.h"
 #include "io/adapter_source.h"
 #include "io/adapter_weights.h"
+#include "io/convert/elements_file.h"
 #include "io/convert/finite.h"
 #include "io/convert/kept_matrix.h"
 #include "model/vocabulary.h"
@@ -108,7 +109,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
   const std::shared_ptr<const TensorFile> file = std::move(open_adapter(adapter, *g.model).files[0]);
   const std::string rule = "weights are finite numbers";
   for (const TensorInfo& t : file->tensors())
-    parts.add(t.name, finite(stored(file, t), rule, "take a checkpoint of the adapter from before its training failed"));
+    parts.add(t.name, finite(elements_of(file, t), rule, "take a checkpoint of the adapter from before its training failed"));
   for (auto& [name, e] : weights.tensors) e = finite(e, rule, "use a base whose weights are whole");
   from_files(parts, adapter_files_in(*file, *model), adapter);
   if (const int64_t rows = model->facts().vocabulary; rows != g.vocabulary)
