@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/handlers/packed.h"
 #include "eval/python_text.h"
 
 namespace ravine {

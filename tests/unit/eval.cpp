@@ -11,6 +11,7 @@
 #include "eval/compare.h"
 #include "eval/csv_rows.h"
 #include "eval/evaluation.h"
+#include "data/handlers/packed.h"
 #include "eval/python_text.h"
 #include "eval/subjects.h"
 #include "tests/unit/files_temporary.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/handlers/packed.h"
 #include "eval/python_text.h"
 #include "eval/task.h"
 #include "eval/task_files.h"
@@ -24,7 +25,7 @@ int64_t label_of(const Json& json, const std::string& key, int64_t choices, cons
 
 // lm_eval/tasks/hellaswag/utils.py: what is in brackets is left out.
 std::string clean_wikihow(std::string_view text) {
-  const std::string titles = replaced(strip(text), " [title]", ". ");
+  const std::string titles = replaced(std::string(strip(text)), " [title]", ". ");
   std::string out;
   for (std::string_view rest = titles; !rest.empty();) {
     std::string_view line = first_line(rest);  // a bracket that does not close on its line stays
