@@ -27,7 +27,7 @@ struct EvalFlags {
   std::string model, tasks, data, output, texts, completions;
   std::vector<std::string> adapter, compare;
   Protocol protocol = Protocol::generate;
-  Split split = Split::val;
+  EvalSplit split = EvalSplit::val;
   // Empty: not given.
   std::vector<int64_t> shots, max_new_tokens, batch;
   int64_t limit = 0;
@@ -132,7 +132,7 @@ Json settings_of(const EvalFlags& f, const Config& config, const std::string& ad
 }
 
 void show(const std::vector<TaskResult>& results, const EvalFlags& f, const Evaluation& evaluation) {
-  if (f.split == Split::test)
+  if (f.split == EvalSplit::test)
     say(fmt::format("saved    {} answers for CEval to score: {}", evaluation.items(),
                     escaped((std::filesystem::path(f.output) / "ceval_submission.json").string())));
   if (results.empty()) return;
@@ -155,17 +155,17 @@ void run_with_model(World* world, EvalFlags& flags, const Config& config, const 
   std::unique_ptr<FolderLock> lock;
   if (ranks.first()) lock = open_result_folder(flags.output, settings_of(flags, config, adapter), flags.overwrite);
   const Recipe recipe = make_recipe(config.precision, session.kernels);
-  const Speaker speaker{&session, tokenizer.get(), &recipe,
-                        read_generation_config(talk.generation, session.model->facts()).end_ids};
+  const Answerer answerer{&session, tokenizer.get(), &recipe,
+                          read_generation_config(talk.generation, session.model->facts()).end_ids};
   Log log;
   log.quiet(!ranks.first());
   StopSignals signals;
-  const std::vector<TaskResult> results = evaluation.run(&speaker, log, [] { return StopSignals::requested(); });
+  const std::vector<TaskResult> results = evaluation.run(&answerer, log, [] { return StopSignals::requested(); });
   if (ranks.first()) show(results, flags, evaluation);
 }
 
 int compare(const EvalFlags& flags) {
-  const std::vector<Comparison> all = compare_evaluations(flags.compare[0], flags.compare[1]);
+  const std::vector<TaskComparison> all = compare_evaluations(flags.compare[0], flags.compare[1]);
   fmt::print("{}", flags.json ? comparison_json(all).dump(1) + "\n" : comparison_table(all));
   return 0;
 }

@@ -25,13 +25,13 @@ std::vector<std::string> tasks_with_samples(const std::string& folder) {
   return tasks;
 }
 
-Comparison compare_task(const std::string& task, const std::string& first, const std::string& second) {
+TaskComparison compare_task(const std::string& task, const std::string& first, const std::string& second) {
   const std::string paths[] = {samples_path(first, task), samples_path(second, task)};
   const std::vector<Json> a = read_samples(paths[0]), b = read_samples(paths[1]);
   if (a.size() != b.size())
     throw UserError(fmt::format("{} and {}", counted(static_cast<int64_t>(a.size()), "item"), b.size()), paths[1],
                     fmt::format("{} has other items", paths[0]), "evaluate both with the same data, --limit and --split");
-  Comparison c{.task = task, .n = static_cast<int64_t>(a.size())};
+  TaskComparison c{.task = task, .n = static_cast<int64_t>(a.size())};
   for (size_t i = 0; i < a.size(); ++i) {
     const std::string where[] = {fmt::format("{}:{}", paths[0], i + 1), fmt::format("{}:{}", paths[1], i + 1)};
     const auto id = field<std::string>(a[i], "id", where[0]);
@@ -60,9 +60,9 @@ double mcnemar(int64_t only_first, int64_t only_second) {
   return std::min(1.0, 2 * sum);
 }
 
-std::vector<Comparison> compare_evaluations(const std::string& first, const std::string& second) {
+std::vector<TaskComparison> compare_evaluations(const std::string& first, const std::string& second) {
   const std::vector<std::string> mine = tasks_with_samples(first), others = tasks_with_samples(second);
-  std::vector<Comparison> all;
+  std::vector<TaskComparison> all;
   for (const std::string& task : mine)
     if (std::find(others.begin(), others.end(), task) != others.end()) all.push_back(compare_task(task, first, second));
   if (all.empty())
@@ -71,10 +71,10 @@ std::vector<Comparison> compare_evaluations(const std::string& first, const std:
   return all;
 }
 
-std::string comparison_table(const std::vector<Comparison>& all) {
+std::string comparison_table(const std::vector<TaskComparison>& all) {
   std::string out =
       fmt::format("{:<12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>10}\n", "task", "n", "first", "second", "lost", "won", "p");
-  for (const Comparison& c : all) {
+  for (const TaskComparison& c : all) {
     const double n = static_cast<double>(std::max<int64_t>(1, c.n));
     out += fmt::format("{:<12} {:>6} {:>8.4f} {:>8.4f} {:>8} {:>8} {:>10.4g}\n", c.task, c.n,
                        static_cast<double>(c.both + c.only_first) / n, static_cast<double>(c.both + c.only_second) / n,
@@ -83,9 +83,9 @@ std::string comparison_table(const std::vector<Comparison>& all) {
   return out;
 }
 
-Json comparison_json(const std::vector<Comparison>& all) {
+Json comparison_json(const std::vector<TaskComparison>& all) {
   Json tasks = Json::object();
-  for (const Comparison& c : all)
+  for (const TaskComparison& c : all)
     tasks[c.task] = {
         {"n", c.n},       {"both", c.both}, {"only_first", c.only_first}, {"only_second", c.only_second}, {"p", c.p},
         {"lost", c.lost}, {"won", c.won}};

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-struct Comparison {
+struct TaskComparison {
   std::string task;
   int64_t n = 0, both = 0, only_first = 0, only_second = 0;
   double p = 1;                        // of a difference as large, two-sided
@@ -19,8 +19,8 @@ struct Comparison {
 double mcnemar(int64_t only_first, int64_t only_second);
 
 // Of all tasks that both folders have samples of. None, or other items, are UserErrors.
-std::vector<Comparison> compare_evaluations(const std::string& first, const std::string& second);
-std::string comparison_table(const std::vector<Comparison>& all);
-Json comparison_json(const std::vector<Comparison>& all);
+std::vector<TaskComparison> compare_evaluations(const std::string& first, const std::string& second);
+std::string comparison_table(const std::vector<TaskComparison>& all);
+Json comparison_json(const std::vector<TaskComparison>& all);
 
 }  // namespace ravine

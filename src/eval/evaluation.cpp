@@ -66,17 +66,17 @@ int32_t last_id(const Tokenizer& tokenizer, const char* word) {
 
 // The likelihoods of items [begin, end): encode(item) gives what is asked, take(item, result) hears the answers, in order.
 template <class Encode, class Take>
-void score_items(size_t begin, size_t end, int64_t batch, const Speaker& speaker, const std::function<bool()>& stop,
+void score_items(size_t begin, size_t end, int64_t batch, const Answerer& answerer, const std::function<bool()>& stop,
                  const std::string& where, Encode&& encode, Take&& take) {
   std::vector<Continuations> asked;
   for (size_t i = begin; i < end; ++i) asked.push_back(encode(i));
   LikelihoodOptions o;
   o.batch = batch;
-  o.recipe = speaker.recipe;
+  o.recipe = answerer.recipe;
   LikelihoodEvents events;
   events.stop = stop;
   events.finished = [&](size_t p, const Likelihoods& l) { take(begin + p, l); };
-  likelihoods(*speaker.session, asked, o, events, where);
+  likelihoods(*answerer.session, asked, o, events, where);
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
   for (const std::string& name : options_.tasks) asked.insert(&find_task(name, options_.of.protocol));
   for (const Task& task : all_tasks()) {
     if (!asked.contains(&task)) continue;
-    if (options_.of.split == Split::test && task.name != "ceval")
+    if (options_.of.split == EvalSplit::test && task.name != "ceval")
       throw UserError(fmt::format("--split test for {}", task.name), "--split", "only CEval has a split without answers",
                       "leave it out, or give --tasks ceval alone");
     if (generates && !task.parse && !options_.allow_code)
@@ -199,13 +199,13 @@ void Evaluation::take_completions(Job& job) const {
   }
 }
 
-void Evaluation::generate_answers(Job& job, const Speaker& speaker) const {
-  const ModelFacts& facts = speaker.session->model->facts();
+void Evaluation::generate_answers(Job& job, const Answerer& answerer) const {
+  const ModelFacts& facts = answerer.session->model->facts();
   GenerateOptions o;
   o.max_new_tokens = options_.max_new_tokens.value_or(job.task.new_tokens);
-  o.end_ids = speaker.end_ids;
+  o.end_ids = answerer.end_ids;
   o.batch = job.batch;
-  o.recipe = speaker.recipe;
+  o.recipe = answerer.recipe;
   if (facts.max_positions > 0 && o.max_new_tokens >= facts.max_positions)
     throw UserError(fmt::format("{} new tokens for {}", o.max_new_tokens, job.task.name), "--max-new-tokens",
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "ask for fewer");
@@ -215,7 +215,7 @@ void Evaluation::generate_answers(Job& job, const Speaker& speaker) const {
     const size_t end = std::min(job.items.size(), begin + part);
     std::vector<std::vector<int32_t>> prompts;
     for (size_t i = begin; i < end; ++i) {
-      std::vector<int32_t> ids = speaker.tokenizer->encode(job.items[i].prompt, true);
+      std::vector<int32_t> ids = answerer.tokenizer->encode(job.items[i].prompt, true);
       const auto most = static_cast<size_t>(std::max<int64_t>(0, facts.max_positions - o.max_new_tokens));
       if (facts.max_positions > 0 && ids.size() > most) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(most));
       prompts.push_back(std::move(ids));
@@ -226,48 +226,48 @@ void Evaluation::generate_answers(Job& job, const Speaker& speaker) const {
     events.finished = [&](size_t p, const Generated& g) {
       if (g.finish == Finish::stop) return;
       const Item& item = job.items[begin + p];
-      const std::string output = speaker.tokenizer->decode(g.ids, true);
+      const std::string output = answerer.tokenizer->decode(g.ids, true);
       // Only the rank that writes runs code.
       const bool judges = job.writes() || job.task.parse;
       job.put(begin + p, line_of(item, output, judges ? judge(job.task, item, output) : ""));
     };
-    generate(*speaker.session, prompts, o, events, fmt::format("prompts of {}", job.task.name));
+    generate(*answerer.session, prompts, o, events, fmt::format("prompts of {}", job.task.name));
     job.end_if_asked(job.done < end);
   }
 }
 
-void Evaluation::choose_first_tokens(Job& job, const Speaker& speaker) const {
-  const int32_t yes = last_id(*speaker.tokenizer, "Yes"), no = last_id(*speaker.tokenizer, "No");
+void Evaluation::choose_first_tokens(Job& job, const Answerer& answerer) const {
+  const int32_t yes = last_id(*answerer.tokenizer, "Yes"), no = last_id(*answerer.tokenizer, "No");
   const auto part = static_cast<size_t>(64 * job.batch);
   while (job.done < job.items.size()) {
     const size_t end = std::min(job.items.size(), job.done + part);
     score_items(
-        job.done, end, job.batch, speaker, job.stop, "prompts of " + job.task.name,
+        job.done, end, job.batch, answerer, job.stop, "prompts of " + job.task.name,
         [&](size_t i) {
-          return Continuations{speaker.tokenizer->encode(job.items[i].prompt, true), {{yes}, {no}}};
+          return Continuations{answerer.tokenizer->encode(job.items[i].prompt, true), {{yes}, {no}}};
         },
         [&](size_t i, const Likelihoods& l) {
-          const std::string output = speaker.tokenizer->decode({&l.first, 1}, true);
+          const std::string output = answerer.tokenizer->decode({&l.first, 1}, true);
           job.put(i, line_of(job.items[i], output, l.logprobs[0] >= l.logprobs[1] ? "T" : "F"));
         });
     job.end_if_asked(job.done < end);
   }
 }
 
-void Evaluation::rank_choices(Job& job, const Speaker& speaker) const {
+void Evaluation::rank_choices(Job& job, const Answerer& answerer) const {
   const auto part = static_cast<size_t>(64 * job.batch);
   while (job.done < job.items.size()) {
     const size_t end = std::min(job.items.size(), job.done + part);
     score_items(
-        job.done, end, job.batch, speaker, job.stop, "choices of " + job.task.name,
-        [&](size_t i) { return encode_choices(*speaker.tokenizer, job.items[i]); },
+        job.done, end, job.batch, answerer, job.stop, "choices of " + job.task.name,
+        [&](size_t i) { return encode_choices(*answerer.tokenizer, job.items[i]); },
         [&](size_t i, const Likelihoods& l) { job.put(i, ranked_line(job.task, job.items[i], l.logprobs)); });
     job.end_if_asked(job.done < end);
   }
 }
 
-std::vector<TaskResult> Evaluation::run(const Speaker* speaker, Log& log, const std::function<bool()>& stop) {
-  const Ranks* ranks = speaker ? &speaker->session->ranks() : nullptr;
+std::vector<TaskResult> Evaluation::run(const Answerer* answerer, Log& log, const std::function<bool()>& stop) {
+  const Ranks* ranks = answerer ? &answerer->session->ranks() : nullptr;
   const bool writes = !ranks || ranks->first();
   std::vector<TaskResult> results;
   for (const Work& work : works_) {
@@ -280,17 +280,17 @@ std::vector<TaskResult> Evaluation::run(const Speaker* speaker, Log& log, const 
     if (there > 0 && job.done < work.items.size())
       log.line("{}: goes on at item {} of {}", work.task->name, there + 1, work.items.size());
     for (size_t i = 0; file && i < job.done; ++i) job.correct += file->lines()[i].at("correct").get<bool>() ? 1 : 0;
-    if (!speaker)
+    if (!answerer)
       take_completions(job);
     else if (options_.of.protocol == Protocol::likelihood)
-      rank_choices(job, *speaker);
+      rank_choices(job, *answerer);
     else if (work.task->first_token)
-      choose_first_tokens(job, *speaker);
+      choose_first_tokens(job, *answerer);
     else
-      generate_answers(job, *speaker);
+      generate_answers(job, *answerer);
     log.end_progress();
     if (!file) continue;
-    if (options_.of.split == Split::test) {
+    if (options_.of.split == EvalSplit::test) {
       write_file_atomic(path_in(options_.output, "ceval_submission.json"), ceval_submission(file->lines()).dump(1) + "\n");
       continue;
     }

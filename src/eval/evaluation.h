@@ -27,7 +27,7 @@ struct EvaluationOptions {
 };
 
 // What answers. All must outlive the evaluation.
-struct Speaker {
+struct Answerer {
   const Session* session = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const Recipe* recipe = nullptr;
@@ -44,9 +44,9 @@ class Evaluation {
   int64_t items() const;
 
   // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv
-  // after each task, CEval's submission behind its test split. speaker: nothing with completions. stop: asked between steps;
+  // after each task, CEval's submission behind its test split. answerer: nothing with completions. stop: asked between steps;
   // true ends it with Stopped, and the same call goes on from there. All ranks call it; the first one writes.
-  std::vector<TaskResult> run(const Speaker* speaker, Log& log, const std::function<bool()>& stop);
+  std::vector<TaskResult> run(const Answerer* answerer, Log& log, const std::function<bool()>& stop);
 
  private:
   struct Work {
@@ -58,9 +58,9 @@ class Evaluation {
   std::string judge(const Task& task, const Item& item, const std::string& output) const;  // what it says
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
   void take_completions(Job& job) const;
-  void generate_answers(Job& job, const Speaker& speaker) const;
-  void choose_first_tokens(Job& job, const Speaker& speaker) const;
-  void rank_choices(Job& job, const Speaker& speaker) const;
+  void generate_answers(Job& job, const Answerer& answerer) const;
+  void choose_first_tokens(Job& job, const Answerer& answerer) const;
+  void rank_choices(Job& job, const Answerer& answerer) const;
 
   EvaluationOptions options_;
   std::vector<Work> works_;

@@ -17,8 +17,10 @@ constexpr auto names_of(Protocol) {
   return std::to_array<ValueName<Protocol>>({{generate, "generate"}, {likelihood, "likelihood"}});
 }
 
-enum class Split : uint8_t { val, test };
-constexpr auto names_of(Split) { return std::to_array<ValueName<Split>>({{Split::val, "val"}, {Split::test, "test"}}); }
+enum class EvalSplit : uint8_t { val, test };
+constexpr auto names_of(EvalSplit) {
+  return std::to_array<ValueName<EvalSplit>>({{EvalSplit::val, "val"}, {EvalSplit::test, "test"}});
+}
 
 struct Item {
   std::string id;       // "anatomy/3", "HumanEval/12"

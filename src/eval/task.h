@@ -16,7 +16,7 @@ struct TaskOptions {
   Protocol protocol = Protocol::generate;
   std::optional<int64_t> shots;  // worked examples; nothing: as many as the protocol shows
   int64_t limit = 0;             // items of each file; 0: all
-  Split split = Split::val;
+  EvalSplit split = EvalSplit::val;
   Templates templates;
 };
 

@@ -27,7 +27,7 @@ std::string ceval_block(const ChoiceQuestion& q) { return choice_block(q, strip(
 
 std::vector<Item> load_ceval(const std::string& data, const TaskOptions& o) {
   const int64_t shots = o.shots.value_or(5);
-  if (o.protocol == Protocol::likelihood && o.split == Split::test)
+  if (o.protocol == Protocol::likelihood && o.split == EvalSplit::test)
     throw UserError("--split test with --protocol likelihood", "--split", "CEval's test split has no answers",
                     "answer it by --protocol generate, which writes the file that CEval scores");
   WorkedExamples examples(data, "ceval", ceval_patterns("dev"), true, shots);
@@ -36,11 +36,11 @@ std::vector<Item> load_ceval(const std::string& data, const TaskOptions& o) {
     int64_t number = 0;
     for (const ChoiceQuestion& q : read_choice_questions(file, true)) {
       if (o.limit > 0 && number >= o.limit) break;
-      const std::string id = o.split == Split::test && !q.id.empty() ? q.id : std::to_string(number);
+      const std::string id = o.split == EvalSplit::test && !q.id.empty() ? q.id : std::to_string(number);
       ++number;
       Item item{.id = fmt::format("{}/{}", q.subject, id), .subject = q.subject};
-      if (o.split == Split::val) item.answer = q.answer;
-      if (o.split == Split::val && q.answer.empty())
+      if (o.split == EvalSplit::val) item.answer = q.answer;
+      if (o.split == EvalSplit::val && q.answer.empty())
         throw UserError(fmt::format("item {} has no answer", number), file.path, "the val split has one for each",
                         "download the file again");
       if (o.protocol == Protocol::generate) {
