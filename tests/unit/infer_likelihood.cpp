@@ -121,8 +121,13 @@ TEST(Likelihood, ReadsCommonBeginningsOnce) {
   struct Count : Observer {
     void after(const CallInfo& info) override {
       if (info.op != std::string_view("embedding")) return;
-      for (const NamedView& t : info.tensors)
-        if (t.name == std::string_view("ids")) tokens += t.view.count();
+      int64_t ids = 0;
+      bool table = false;  // else rows of hidden states are looked up
+      for (const NamedView& t : info.tensors) {
+        if (t.name == std::string_view("ids")) ids = t.view.count();
+        if (t.name == std::string_view("weight")) table = t.view.rows() == 61;
+      }
+      if (table) tokens += ids;
     }
     int64_t tokens = 0;
   } seen;
@@ -133,7 +138,6 @@ TEST(Likelihood, ReadsCommonBeginningsOnce) {
     items.push_back(std::move(c));
   }
   likelihoods(s, items, {.batch = 4, .observer = &seen});
-  if (seen.tokens == 0) GTEST_SKIP() << "the kernel of the table has another name";
   EXPECT_EQ(seen.tokens, 40 + 8);
 }
 
