@@ -13,10 +13,11 @@ constexpr auto names_of(Drop) {
 }
 
 // What keeps the load of experts even (docs/options.md, moe.load_balance). stored: what config.json says.
-enum class LoadBalance : uint8_t { stored, none, aux, seq_aux };
+enum class LoadBalance : uint8_t { stored, none, aux, seq_aux, global_aux, bias };
 constexpr auto names_of(LoadBalance) {
   using enum LoadBalance;
-  return std::to_array<ValueName<LoadBalance>>({{stored, "stored"}, {none, "none"}, {aux, "aux"}, {seq_aux, "seq_aux"}});
+  return std::to_array<ValueName<LoadBalance>>(
+      {{stored, "stored"}, {none, "none"}, {aux, "aux"}, {seq_aux, "seq_aux"}, {global_aux, "global_aux"}, {bias, "bias"}});
 }
 
 enum class RouterType : uint8_t { f32 };

@@ -12,6 +12,7 @@ namespace ravine {
 struct MoeOptions {
   LoadBalance load_balance = LoadBalance::stored;
   std::optional<double> aux_loss, z_loss;
+  double bias_update_rate = 1e-3;
   double capacity_factor = 0;
   Drop drop = Drop::none;
   bool pad_to_capacity = false;
@@ -20,13 +21,16 @@ struct MoeOptions {
   template <class V>
   void each(V&& v) {
     v("load_balance", load_balance,
-      "what keeps the load of experts even: stored (what config.json says), none, aux (E sum f P over all layers and tokens of a micro batch, as Transformers has it), seq_aux (the same within each sequence and layer, divided by the choices of a token, as DeepSeek-V2 has it)",
+      "what keeps the load of experts even: stored (what config.json says), none, aux (E sum f P over all layers and tokens of a micro batch, as Transformers has it), seq_aux (the same within each sequence and layer, divided by the choices of a token, as DeepSeek-V2 has it), global_aux (in each layer, with f of all data ranks and all micro batches of the step so far, as Megatron has it), bias (no loss: the correction of each router moves against its loads, as DeepSeek-V3 has it)",
       fixed());
     v("aux_loss", aux_loss, "what the loss of moe.load_balance counts beside that of labels; stored: what config.json says",
       between(0, 1e6) & no_value("stored") & may_change());
     v("z_loss", z_loss,
       "what the mean square of logsumexp of a router's logits counts beside them; stored: what config.json says",
       between(0, 1e6) & no_value("stored") & may_change());
+    v("bias_update_rate", bias_update_rate,
+      "under moe.load_balance=bias: after each update a correction grows by this for an expert with fewer choices than the mean, and falls by it for one with more",
+      between(0, 1e6) & may_change());
     v("capacity_factor", capacity_factor,
       "an expert takes at most this many times its even share of the choices of a micro batch (moe.drop says which); 0: all that choose it",
       between(0, 1e6) & fixed());

@@ -56,7 +56,9 @@ void check_sizes(const Config& c) {
              fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
-void check_experts(const Config& c) {
+using Asked = std::set<std::string>;
+
+void check_experts(const Config& c, const Asked& asked) {
   const MoeOptions& m = c.moe;
   if (m.drop == Drop::none && m.capacity_factor > 0)
     conflict(c, fmt::format("moe.capacity_factor is {}, moe.drop none", m.capacity_factor),
@@ -69,6 +71,14 @@ void check_experts(const Config& c) {
   if (m.pad_to_capacity && m.drop == Drop::none)
     conflict(c, "moe.pad_to_capacity is true, moe.drop none", "moe.pad_to_capacity", "there is no capacity to pad to",
              "set moe.capacity_factor and moe.drop, or remove it");
+  if (asked.contains("moe.bias_update_rate") && m.load_balance != LoadBalance::bias)
+    conflict(c, fmt::format("moe.bias_update_rate is {}, moe.load_balance {}", m.bias_update_rate, name(m.load_balance)),
+             given_of(c, {"moe.bias_update_rate", "moe.load_balance"}), "corrections move under moe.load_balance=bias",
+             "set moe.load_balance=bias, or remove it");
+  if (m.load_balance == LoadBalance::bias && c.lora.rank > 0)
+    conflict(c, fmt::format("moe.load_balance is bias, lora.rank {}", c.lora.rank),
+             given_of(c, {"moe.load_balance", "lora.rank"}), "files of an adapter have no place for corrections of routers",
+             "set moe.load_balance=none, or train the model itself");
 }
 
 void check_dumps(const Config& c) {
@@ -82,8 +92,6 @@ void check_dumps(const Config& c) {
                "give them different folders");
   }
 }
-
-using Asked = std::set<std::string>;
 
 // Refuses what was asked for of a section and its type does not take. `takes`(type, key); `fix`(key) where another setting does
 // it, else "".
@@ -333,7 +341,7 @@ void validate(const Config& c) {
   const Asked asked = asked_options(c);
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
-  check_experts(c);
+  check_experts(c, asked);
   check_dumps(c);
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",

@@ -90,6 +90,9 @@ class Ctx {
   void side(int64_t layer, RouterLoad load) {
     if (phase_ != Phase::recompute) sides_.add_router(micro_, layer, std::move(load));
   }
+  void set_router_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
+    sides_.set_shares(micro, layer, std::move(shares));
+  }
   const RouterLoads& routers() const { return sides_.routers(micro_); }  // of this micro batch, of the layers run so far
   // Of all layers of this micro batch together, those of other stages too.
   RouterPool router_pool() const { return sides_.pool(micro_); }

@@ -78,6 +78,24 @@ std::vector<double> grouped_slopes(const RouterLoads& layers, int64_t layer) {
   return out;
 }
 
+double global_balance(const RouterLoads& layers) {
+  double all = 0;
+  for (const auto& [layer, l] : layers) {
+    const std::vector<double> slopes = global_slopes(layers, layer);
+    all += std::inner_product(slopes.begin(), slopes.end(), l.scores.begin(), 0.0);
+  }
+  return all;
+}
+
+std::vector<double> global_slopes(const RouterLoads& layers, int64_t layer) {
+  const RouterLoad& l = layers.at(layer);
+  std::vector<double> out(l.scores.size());
+  const double tokens = l.tokens(), scale = static_cast<double>(l.experts) / static_cast<double>(l.top_k);
+  for (size_t i = 0; tokens > 0 && i < out.size(); ++i)
+    out[i] = scale * (l.shares.empty() ? l.counts[i] / tokens : l.shares[i]) / tokens;
+  return out;
+}
+
 double z_loss(const RouterLoads& layers) {
   double sum = 0;
   for (const auto& [layer, l] : layers)

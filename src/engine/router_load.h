@@ -14,6 +14,8 @@ struct RouterLoad {
   // Over tokens of a group (RouterSums in kernels/moe.h), by group and expert; over all of them the squares of logsumexp.
   std::vector<double> scores, counts;
   double squares = 0;
+  // Choices of each expert per token over more than this micro batch, where global_balance takes those; empty: its own.
+  std::vector<double> shares;
   int64_t groups() const { return static_cast<int64_t>(counts.size()) / experts; }
   double tokens(int64_t group) const;  // of a group
   double tokens() const;
@@ -37,11 +39,14 @@ double pooled_balance(const RouterPool& pool);
 // The sum over layers of the mean over groups of E / k sum_e f_e P_e within a group (DeepSeek-V2, 2024): 1 per layer where all
 // are even.
 double grouped_balance(const RouterLoads& layers);
+// The sum over layers of E / k sum_e f_e P_e with f_e of `shares` (Megatron-core's global_aux_loss): P_e of this micro batch alone.
+double global_balance(const RouterLoads& layers);
 // The sum over layers of the mean over tokens of logsumexp(logits)^2 (Zoph et al. 2022).
 double z_loss(const RouterLoads& layers);
 
 // Derivatives of these by the scores of a layer's tokens, by group and expert.
 std::vector<double> pooled_slopes(const RouterPool& pool, const RouterLoad& layer);
 std::vector<double> grouped_slopes(const RouterLoads& layers, int64_t layer);
+std::vector<double> global_slopes(const RouterLoads& layers, int64_t layer);
 
 }  // namespace ravine

@@ -31,6 +31,10 @@ class Sides {
   }
   // What the router of a layer did with a micro batch.
   void add_router(int64_t micro, int64_t layer, RouterLoad load) { routers_[micro][layer] = std::move(load); }
+  // Of what was added, the shares of choices that its balance loss is taken with (RouterLoad::shares).
+  void set_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
+    routers_.at(micro).at(layer).shares = std::move(shares);
+  }
   // Of all layers of a micro batch that were here so far.
   const RouterLoads& routers(int64_t micro) const {
     static const RouterLoads none;

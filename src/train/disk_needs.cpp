@@ -49,8 +49,8 @@ int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types,
   for (const Bucket& b : flat_buckets(model.params(), units, {}, types))
     for (const Bucket::Span& s : b.spans) {
       bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
-               : keeps_frozen     ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
-                                  : 0;
+               : keeps_frozen || changes(*s.param) ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
+                                                   : 0;
       if (!owns || !s.param->trainable) continue;
       width = size_of(b.master_type), elements += s.shape.count();
       if (rule->sees() != Whole::model) bytes += data_ranks * rule->own_count(s.shape.count(), data_ranks) * width;

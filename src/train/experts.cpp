@@ -1,7 +1,9 @@
 #include "train/experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <type_traits>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -42,6 +44,10 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
   const MoeOptions& o = c.moe;
   MoeSpec m = stored;
   if (o.load_balance != LoadBalance::stored) m.losses.balance = o.load_balance;
+  if (o.load_balance == LoadBalance::bias && !m.routing.correction)
+    throw UserError("moe.load_balance is bias", given_at(c, "moe.load_balance"),
+                    fmt::format("routers of the {} family have no correction, and its files no place for one", family),
+                    "set moe.load_balance=aux, or use a model whose routers have one (deepseek_v3)");
   if (o.aux_loss) m.losses.balance_coef = *o.aux_loss;
   if (o.z_loss) m.losses.z_coef = *o.z_loss;
   if (o.aux_loss.value_or(0) > 0 && m.losses.balance == LoadBalance::none)
@@ -128,10 +134,68 @@ RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& mi
                end = begin + static_cast<std::ptrdiff_t>(experts);
     const auto claims = static_cast<double>(std::accumulate(begin, end, int64_t{0}));
     r.drop_rate.push_back(claims > 0 ? (claims - static_cast<double>(*end)) / claims : 0);
+    r.claims.emplace_back(begin, end);
     r.load.push_back(claims > 0 ? static_cast<double>(*std::max_element(begin, end)) * static_cast<double>(experts) / claims
                                 : 0);
   }
   return r;
+}
+
+SharesOfStep::SharesOfStep(const Group& data, const Model& model) : data_(data) {
+  const MoeSpec* spec = experts_of(model);
+  wanted_ = spec && spec->losses.balances() && spec->losses.balance == LoadBalance::global_aux;
+}
+
+void SharesOfStep::add(Ctx& c, int64_t micro) {
+  if (!wanted_) return;
+  const RouterLoads& loads = c.sides().routers(micro);
+  std::vector<int64_t> layers, mine;
+  for (const auto& [layer, load] : loads) {
+    if (!load.shares.empty()) continue;  // of an earlier chunk of the stage
+    layers.push_back(layer);
+    for (int64_t e = 0; e < load.experts; ++e)  // on meta nothing is counted
+      mine.push_back(load.counts.empty() ? 0 : std::llround(load.counts[static_cast<size_t>(e)]));
+  }
+  if (layers.empty()) return;
+  const std::vector<int64_t> all = total(data_, mine);
+  auto next = all.begin();
+  for (const int64_t layer : layers) {
+    const RouterLoad& load = loads.at(layer);
+    std::vector<int64_t>& sums = choices_[layer];
+    sums.resize(static_cast<size_t>(load.experts));
+    for (int64_t& sum : sums) sum += *next++;
+    const double tokens =
+        static_cast<double>(std::accumulate(sums.begin(), sums.end(), int64_t{0})) / static_cast<double>(load.top_k);
+    std::vector<double> shares;
+    for (const int64_t sum : sums) shares.push_back(tokens > 0 ? static_cast<double>(sum) / tokens : 0);
+    c.set_router_shares(micro, layer, std::move(shares));
+  }
+}
+
+// Host work: one sum per expert.
+void correct_routers(FlatStore& store, const RouterReport& report, double rate,
+                     const std::function<void(const Unit&)>& before_unit) {
+  for (const ParamBox& box : store.boxes()) {
+    if (!box.param->counted || box.view.data == nullptr) continue;
+    const auto row = std::find_if(report.layers.begin(), report.layers.end(), [&](int64_t layer) {
+      return box.param->unit->name == fmt::format("model.layers.{}", layer);
+    });
+    require(row != report.layers.end(), "experts: '{}' is of no layer with experts", box.param->name);
+    const std::vector<int64_t>& claims = report.claims[static_cast<size_t>(row - report.layers.begin())];
+    const auto experts = static_cast<int64_t>(claims.size());
+    const int64_t all = std::accumulate(claims.begin(), claims.end(), int64_t{0});
+    if (before_unit) before_unit(*box.param->unit);
+    visit_float(box.view.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      T* values = box.view.as<T>();
+      for (int64_t i = 0; i < box.view.count(); ++i) {
+        const int64_t lack = all - experts * claims[static_cast<size_t>(box.begin[0] + i)];
+        const int sign = lack > 0 ? 1 : lack < 0 ? -1 : 0;
+        values[i] = static_cast<T>(static_cast<Wide>(values[i]) + static_cast<Wide>(sign) * static_cast<Wide>(rate));
+      }
+    });
+  }
 }
 
 std::string experts_text(const Model& model) {

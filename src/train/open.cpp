@@ -163,7 +163,7 @@ TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor
     const Bucket& bucket = store.buckets()[b];
     const TensorView values = store.resident_values(b);
     for (const Piece& piece : pieces_of(bucket, writing ? bucket.primary : store.resident(b))) {
-      if (!piece.param->trainable && use == StateFor::writing_trained) continue;
+      if (!changes(*piece.param) && use == StateFor::writing_trained) continue;
       if (writing && std::any_of(bucket.spans.begin(), bucket.spans.end(),
                                  [&](const Bucket::Span& x) { return x.param == piece.param && x.replica; }))
         continue;
@@ -207,7 +207,7 @@ int64_t own_ranks(const CheckpointReader& reader) {
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model) {
   std::vector<std::string> out;
   for (const Param& p : model.params().params())
-    if (!p.tied && !p.trainable && !reader.has("weights/" + p.name)) out.push_back(p.name);
+    if (!p.tied && !changes(p) && !reader.has("weights/" + p.name)) out.push_back(p.name);
   return out;
 }
 
@@ -227,7 +227,7 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
              const std::string& model_path) {
   std::set<std::string> frozen, elsewhere;
   for (const Param& p : model.params().params())
-    if (!p.trainable) frozen.insert("weights/" + p.name);
+    if (!changes(p)) frozen.insert("weights/" + p.name);
   for (const std::string& name : left_out_of(reader, model)) elsewhere.insert(name);
   if (!elsewhere.empty()) load_weights(model_path, model, store, [&](const Param& p) { return elsewhere.contains(p.name); });
   optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));

@@ -50,7 +50,7 @@ TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
   s.scalars["weights"] = p.began_with;
   if (p.frozen_elsewhere)
     for (const Param& param : run.model->params().params())
-      if (!param.tied && !param.trainable) s.scalars["frozen"].push_back(param.name);
+      if (!param.tied && !changes(param)) s.scalars["frozen"].push_back(param.name);
   s.scalars["line"] = p.line.json();
   if (p.window.steps > 0) s.scalars["window"] = p.window.json();
   if (follows_validation(config.schedule)) s.scalars["schedule"] = p.plateau.state();
@@ -85,7 +85,7 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
 // UserError.
 bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const std::string& began_with) {
   const auto& all = run.model->params().params();
-  if (std::all_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; })) return false;
+  if (std::all_of(all.begin(), all.end(), [](const Param& p) { return changes(p); })) return false;
   if (!from) return !run.weights.empty();
   if (!began_with.empty() && began_with == run.weights) return true;
   const std::vector<std::string> lacks = left_out_of(*from->reader, *run.model);

@@ -233,6 +233,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     Stage::Micro micro;
   };
   std::map<std::pair<int, int>, UnderWay> under_way;
+  SharesOfStep shares(p.ranks.along(Axis::data), model_);
   auto run = [&](const PipelineTask& t) {
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
@@ -243,6 +244,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
+      shares.add(c, m.index);
       return;
     }
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
@@ -323,7 +325,11 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   result.routers = router_report(c.sides(), micros, model_, p.ranks);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
-  if (result.verdict == Verdict::apply) p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
+  if (result.verdict == Verdict::apply) {
+    p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
+    if (config_.moe.load_balance == LoadBalance::bias)
+      correct_routers(p.store, result.routers, config_.moe.bias_update_rate, before_unit);
+  }
   p.store.end_step();
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;

@@ -125,6 +125,34 @@ def test_pipelines_in_bf16_with_recompute_and_dropout(folder):
             precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1, train__attention_dropout=0.2)
 
 
+EXPERTS = {"model_type": "deepseek_v3", "num_key_value_heads": 4, "num_hidden_layers": 3, "q_lora_rank": 12, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+           "v_head_dim": 8, "first_k_dense_replace": 1, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "moe_intermediate_size": 24}
+
+
+def test_corrections_of_routers(folder):
+    """Loads are of all data ranks, and every rank moves what it holds."""
+    ways = [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3})]
+    layouts(folder, ways, model=EXPERTS, moe__load_balance="bias", moe__bias_update_rate=0.02)
+    moved = [data for name, (_, _, data) in r.load_tensors(folder / "one" / "model").items() if name.endswith("e_score_correction_bias")]
+    check(len(moved) == 2 and all(any(data) for data in moved), "corrections move")
+
+
+def test_loss_of_routers_over_data_ranks(folder):
+    """Against PyTorch, which takes the micro batches of two data ranks side by side (tests/golden/moe_balance); in double, roundings of some hundred sums over 8 steps."""
+    golden = Path(__file__).resolve().parent.parent / "golden"
+    record = json.loads((golden / "moe_balance" / "balance.json").read_text())
+    case = record["cases"]["global_aux_ranks"]
+    for zero in (0, 1):
+        values = {"model.path": golden / "moe_balance" / "models" / case["model"], "data.train": [str(golden / "curves" / "train.safetensors")],
+                  "data.sequence_length": record["columns"], "train.steps": record["steps"], "train.global_batch": record["global_batch"], "train.threads": 1,
+                  "checkpoint.every": 0, "log.tensorboard": False, "precision.compute": "f64", "parallel.zero": zero, "train.output": folder / f"zero{zero}", **case["options"]}
+        launch(2, ["train", "--backend", "ref", *r.settings(values)])
+        rows = [json.loads(line) for line in (folder / f"zero{zero}" / "metrics.jsonl").read_text().splitlines()]
+        for i, row in enumerate(rows):
+            for key in ("loss", "grad_norm", "aux_loss"):
+                check(abs(row[key] / case[key][i] - 1) <= 2.0 ** -53 * 2 ** 10 * record["steps"], f"zero {zero}, step {i + 1}: {key} {row[key]!r} instead of {case[key][i]!r}")
+
+
 def test_long_leaves(folder):
     """Several micro batches in a leaf, and a number of leaves that is no power of two."""
     layouts(folder, [("one", 1, {}), ("two", 2, {}), ("pipe", 2, {"pipeline": 2})], parallel__sum_leaves=2)

@@ -56,7 +56,12 @@ struct Routed {
                                     .claims = ints(claims, {r.experts}),
                                     .routing = r},
                                    scratch.data());
-    load = {.experts = r.experts, .top_k = r.top_k, .claims = {claims.begin(), claims.end()}, .scores = {}, .counts = {}};
+    load = {.experts = r.experts,
+            .top_k = r.top_k,
+            .claims = {claims.begin(), claims.end()},
+            .scores = {},
+            .counts = {},
+            .shares = {}};
     load.scores.resize(claims.size()), load.counts = load.scores;
     auto wide = [&](double* v, const Shape& s) { return view_of(v, DType::f64, s); };
     kernels.of<RouterSums>().run({.logits = logits,
@@ -172,8 +177,12 @@ TEST(MoeRouting, Losses) {
 
 // Both losses are 1 (times k, times the layers) where all experts have the same; derivatives are those of differences.
 TEST(MoeRouting, BalanceLosses) {
-  RouterLoad even{
-      .experts = 4, .top_k = 2, .claims = {}, .scores = {3, 3, 3, 3, 1.5, 1.5, 1.5, 1.5}, .counts = {6, 6, 6, 6, 3, 3, 3, 3}};
+  RouterLoad even{.experts = 4,
+                  .top_k = 2,
+                  .claims = {},
+                  .scores = {3, 3, 3, 3, 1.5, 1.5, 1.5, 1.5},
+                  .counts = {6, 6, 6, 6, 3, 3, 3, 3},
+                  .shares = {}};
   RouterLoads layers{{1, even}, {3, even}};
   EXPECT_NEAR(pooled_balance(pool_of(layers)), 2, 1e-14);
   EXPECT_NEAR(grouped_balance(layers), 2, 1e-14);
@@ -191,6 +200,24 @@ TEST(MoeRouting, BalanceLosses) {
         EXPECT_NEAR((value(more) - value(layers)) / 0.5, d[i], 1e-13);
       }
     }
+}
+
+// With the shares of the micro batch itself it is the loss of one group; with others its derivatives are those of differences.
+TEST(MoeRouting, BalanceOverMoreThanAMicroBatch) {
+  RouterLoad one{.experts = 4, .top_k = 2, .claims = {}, .scores = {5, 4, 2, 1}, .counts = {12, 0, 11, 1}, .shares = {}};
+  RouterLoads layers{{0, one}, {2, one}};
+  EXPECT_NEAR(global_balance(layers), grouped_balance(layers), 1e-14);
+  layers[0].shares = {1, 0, 11.0 / 12, 1.0 / 12}, layers[2].shares = {0.25, 0.5, 0.75, 0.5};
+  EXPECT_NEAR(global_balance(layers), 2 * (1 * 5 + 11.0 / 12 * 2 + 1.0 / 12 * 1 + 0.25 * 5 + 0.5 * 4 + 0.75 * 2 + 0.5) / 12,
+              1e-14);
+  for (int64_t layer : {0, 2}) {
+    const std::vector<double> d = global_slopes(layers, layer);
+    for (size_t i = 0; i < d.size(); ++i) {
+      RouterLoads more = layers;
+      more[layer].scores[i] += 0.5;
+      EXPECT_NEAR((global_balance(more) - global_balance(layers)) / 0.5, d[i], 1e-13);
+    }
+  }
 }
 
 }  // namespace

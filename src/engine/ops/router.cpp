@@ -39,7 +39,7 @@ TokenGroups groups_of(Ctx& c, bool by_sequence) {
 // Host work: what was counted, as numbers.
 RouterLoad load_of(const Routing& r, const TensorView& claims, const TensorView& slots, const TensorView& scores,
                    const TensorView& counts, const TensorView& squares) {
-  RouterLoad load{.experts = r.experts, .top_k = r.top_k, .claims = {}, .scores = {}, .counts = {}};
+  RouterLoad load{.experts = r.experts, .top_k = r.top_k, .claims = {}, .scores = {}, .counts = {}, .shares = {}};
   const auto* claimed = claims.as<int32_t>();
   if (!claimed) return load;
   load.claims.assign(claimed, claimed + r.experts);
@@ -60,7 +60,8 @@ Tensor balance_slopes(Ctx& c, const RouterLosses& losses, int64_t layer, const S
   double* to = slopes.view().as<double>();
   if (!to) return slopes;
   const std::vector<double> values = losses.balance == LoadBalance::aux ? pooled_slopes(c.router_pool(), c.routers().at(layer))
-                                                                        : grouped_slopes(c.routers(), layer);
+                                     : losses.balance == LoadBalance::seq_aux ? grouped_slopes(c.routers(), layer)
+                                                                              : global_slopes(c.routers(), layer);
   const double scale = losses.balance_coef * c.batch().micro_scale;
   std::transform(values.begin(), values.end(), to, [scale](double x) { return scale * x; });
   return slopes;
@@ -75,9 +76,10 @@ double z_slope(Ctx& c, const RouterLosses& losses, int64_t layer) {
 }  // namespace
 
 double balance_loss(const RouterLosses& losses, const RouterLoads& loads) {
-  return losses.balance == LoadBalance::aux       ? pooled_balance(pool_of(loads))
-         : losses.balance == LoadBalance::seq_aux ? grouped_balance(loads)
-                                                  : 0;
+  return losses.balance == LoadBalance::aux          ? pooled_balance(pool_of(loads))
+         : losses.balance == LoadBalance::seq_aux    ? grouped_balance(loads)
+         : losses.balance == LoadBalance::global_aux ? global_balance(loads)
+                                                     : 0;
 }
 
 double router_loss(const RouterLosses& losses, const RouterLoads& loads) {

@@ -7,11 +7,15 @@ namespace ravine {
 // Losses of a router beside that of the labels; what a micro batch adds to the loss of the step is their mean over all micro
 // batches of the step. Formulas: router_load.h.
 struct RouterLosses {
-  LoadBalance balance = LoadBalance::none;  // aux: pooled_balance, seq_aux: grouped_balance by sequence
+  // aux: pooled_balance; seq_aux: grouped_balance by sequence; global_aux: global_balance. bias is no loss.
+  LoadBalance balance = LoadBalance::none;
   double balance_coef = 0, z_coef = 0;
   bool any() const { return balances() || z_coef != 0; }
   bool pools() const { return balances() && balance == LoadBalance::aux; }  // all layers together
-  bool balances() const { return balance_coef != 0 && (balance == LoadBalance::aux || balance == LoadBalance::seq_aux); }
+  bool balances() const {
+    return balance_coef != 0 &&
+           (balance == LoadBalance::aux || balance == LoadBalance::seq_aux || balance == LoadBalance::global_aux);
+  }
 };
 // Of a micro batch: that of balance before its coefficient, and both with theirs.
 double balance_loss(const RouterLosses& losses, const RouterLoads& loads);
