@@ -32,6 +32,7 @@ struct ConvertFlags {
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
     v("pipeline", o.pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
+    v("experts", o.experts, "Megatron: experts of a layer numbered side by side (--moe-grouped-gemm), or a module each");
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
     v("optimizer", o.optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
@@ -44,6 +45,9 @@ struct ConvertFlags {
       metavar("FILE") & reads());
     v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
       between(0, 1 << 30));
+    v("upcycle", o.upcycle,
+      "to hf: a model with experts is made of a dense one, experts=8,top_k=2: each expert a copy of the MLP, routers drawn (by seed=S, 0 where it is not said)",
+      metavar("SPEC"));
     v("dry-run", o.dry_run, "only list the tensors that would be written");
     v("allow-unknown", o.allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
@@ -136,6 +140,8 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
   const bool peft = o.to == ConvertTarget::peft;
   only(!o.adapter.empty() || o.resize_vocabulary > 0, !peft, "--adapter and --resize-vocab", "an adapter is written as it is");
+  only(!o.upcycle.empty(), o.to == ConvertTarget::hf, "--upcycle",
+       "only Hugging Face folders are written of a model with experts");
   only(o.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();

@@ -48,7 +48,7 @@ auto meaning(const MoeSpec& s) {
                     shared.width > 0, shared.width > 0 ? meaning(shared) : meaning(MlpSpec()), gate);
 }
 
-bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
+bool same_around_mlps(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
   auto meaning_of = [](const DecoderSpec& s) {
     const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, moe, sparse, rope, head, embedding_scale,
                  embedding_norm, positions, padding_learns, trained_length, implied, names, adapters] =
@@ -59,22 +59,41 @@ bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
   };
   if (meaning_of(a) != meaning_of(b)) return false;
   for (int64_t i = 0; i < layers; ++i)
-    if (a.window(i) != b.window(i) || a.is_sparse(i) != b.is_sparse(i) ||
+    if (a.window(i) != b.window(i)) return false;
+  return true;
+}
+
+bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
+  if (!same_around_mlps(a, b, layers)) return false;
+  for (int64_t i = 0; i < layers; ++i)
+    if (a.is_sparse(i) != b.is_sparse(i) ||
         (a.is_sparse(i) ? meaning(*a.moe) != meaning(*b.moe) : meaning(a.mlp_of(i)) != meaning(b.mlp_of(i))))
       return false;
   return true;
+}
+
+bool same_facts(const ModelFacts& f, const ModelFacts& g) {
+  return std::tie(f.layers, f.hidden, f.vocabulary, f.max_positions) ==
+         std::tie(g.layers, g.hidden, g.vocabulary, g.max_positions);
 }
 
 }  // namespace
 
 bool same_model(const Model& a, const Model& b) {
   const ModelFacts &f = a.facts(), &g = b.facts();
-  if (std::tie(f.family, f.layers, f.hidden, f.vocabulary, f.max_positions) !=
-      std::tie(g.family, g.layers, g.hidden, g.vocabulary, g.max_positions))
-    return false;
+  if (f.family != g.family || !same_facts(f, g)) return false;
   const DecoderSpec *s = a.decoder(), *t = b.decoder();
   if (!s || !t) return a.config() == b.config();
   return same_spec(*s, *t, f.layers) && (s->padding_learns || f.pad == g.pad);
+}
+
+bool same_beside_mlps(const Model& dense, const Model& sparse) {
+  const ModelFacts &f = dense.facts(), &g = sparse.facts();
+  const DecoderSpec *s = dense.decoder(), *t = sparse.decoder();
+  if (!s || !t || !same_facts(f, g) || !same_around_mlps(*s, *t, f.layers)) return false;
+  for (int64_t i = 0; i < f.layers; ++i)
+    if (s->is_sparse(i) || !t->is_sparse(i) || meaning(s->mlp_of(i)) != meaning(t->mlp)) return false;
+  return s->padding_learns || f.pad == g.pad;
 }
 
 }  // namespace ravine

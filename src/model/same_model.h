@@ -8,4 +8,8 @@ namespace ravine {
 // eos) do not count; the padding id does where its embedding gets no gradient.
 bool same_model(const Model& a, const Model& b);
 
+// The same, of a dense model and one with experts in every layer, but for the MLPs; those that `sparse` would have without
+// experts are the dense one's. Families may differ.
+bool same_beside_mlps(const Model& dense, const Model& sparse);
+
 }  // namespace ravine

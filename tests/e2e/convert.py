@@ -182,13 +182,13 @@ def test_refusals(folder):
     check("output exists" in done.stderr and (folder / "full" / "notes").read_text() == "dear", done.stderr)
 
 
-def test_experts_are_refused_by_name(folder):
-    """Folders of expert-parallel ranks, whatever else they hold."""
+def test_expert_ranks_that_are_not_whole(folder):
+    """Folders of expert-parallel ranks of which one is there, and experts of DeepSpeed."""
     for number in (0, 1):
         bad = copy(folder, "legacy")
         rank = bad / "release" / f"mp_rank_0{number}_000"
         rank.rename(bad / "release" / f"mp_rank_0{number}_000_003")
-        refused(bad, "mixture of experts", folder)
+        refused(bad, "missing rank", folder)
     bad = copy(folder, "zero1")
     (bad / "global_step3" / "layer_0_expert_1_mp_rank_00_model_states.pt").write_bytes(b"")
     refused(bad, "experts", folder)

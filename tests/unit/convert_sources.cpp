@@ -704,8 +704,9 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
       {"another number of virtual stages", {.chunks = 2}, "ranks of different layouts"},
       {"another age", {.version = 2.0}, "old checkpoint"},
       {"another number of ranks", {.tensor = 4}, "its arguments say tensor_model_parallel_size = 4, the folder holds 2"},
-      {"one expert", {.more = integer("num_experts", 1)}, "mixture of experts"},
-      {"experts on several ranks", {.more = integer("expert_model_parallel_size", 2)}, "mixture of experts"},
+      {"experts on several ranks",
+       {.more = integer("expert_model_parallel_size", 2)},
+       "expert_model_parallel_size = 2, the folder holds 1"},
   };
   for (const auto& c : cases) {
     TemporaryFolder folder;

@@ -18,6 +18,7 @@
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/ravine_checkpoint.h"
+#include "io/convert/upcycle.h"
 
 namespace fs = std::filesystem;
 
@@ -128,6 +129,7 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
     if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
   if (!o.adapter.empty()) out += describe_source(o.adapter);
   if (o.base) out += fmt::format("base {}\n", name(*o.base));
+  out += fmt::format("{} {}\n", o.upcycle, name(o.experts));
   return out + describe_source(o.input);
 }
 
@@ -135,6 +137,8 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
 
 ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(int64_t, int64_t)>& progress) {
   ConvertReport report;
+  std::optional<Upcycling> upcycling;
+  if (!o.upcycle.empty()) upcycling = read_upcycling(o.upcycle);
   const WeightLayout layout = layout_of(o, &report.source);
   if (!o.dry_run) check_output(o.output);
   const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
@@ -151,8 +155,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const bool known = has_geometry(w.config);
   Geometry g;
   Weights first, second;
-  if (!to_peft &&
-      (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || layout == WeightLayout::ravine)) {
+  if (!to_peft && (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || !o.upcycle.empty() ||
+                   layout == WeightLayout::ravine)) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
@@ -163,6 +167,10 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
       }
     settle(w, g, layout, o, false);
     if (o.resize_vocabulary > 0 || !o.adapter.empty()) g = geometry_of(w.config, w.config_where);
+    if (upcycling) {
+      upcycle(w, g, *upcycling);
+      g = geometry_of(w.config, w.config_where);
+    }
   }
   if (w.tensors.empty()) throw UserError("no weights", o.input, "it must hold tensors", "check the path");
   if (layout == WeightLayout::ravine) report.source += fmt::format(", after step {}", w.position.step);
@@ -171,7 +179,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   Plan plan;
   DType dtype = DType::f32;
   const MegatronLayout megatron{o.to == ConvertTarget::megatron_legacy ? MegatronNames::legacy : MegatronNames::mcore, o.tensor,
-                                o.pipeline, o.virtual_stages};
+                                o.pipeline, o.virtual_stages, o.experts};
   auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
     report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
     report.bytes += e.count() * size_of(d);

@@ -35,6 +35,14 @@ inline bool is_megatron(ConvertTarget to) {
   return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;
 }
 
+// How Megatron-core's files hold experts: a layer's side by side, as GroupedMLP on Transformer Engine numbers them
+// (experts.linear_fc1.weight0 ..), or one module each (experts.local_experts.0.linear_fc1.weight ..).
+enum class ExpertNames : uint8_t { grouped, sequential };
+constexpr auto names_of(ExpertNames) {
+  using enum ExpertNames;
+  return std::to_array<ValueName<ExpertNames>>({{grouped, "grouped"}, {sequential, "sequential"}});
+}
+
 struct Recognised {
   WeightLayout layout;
   std::string what;  // "Megatron checkpoint (one file per tensor and pipeline rank)"
@@ -51,9 +59,11 @@ struct ConvertOptions {
   std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
   std::optional<DType> dtype;        // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
+  ExpertNames experts = ExpertNames::grouped;            // of Megatron
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
   bool optimizer = false;                                // to ravine: with the moments of the source, and its step
   int64_t resize_vocabulary = 0;                         // 0: as it is
+  std::string upcycle;                                   // as read_upcycling reads it; "": the model stays as it is
   bool dry_run = false, allow_unknown = false;
   std::function<std::map<std::string, std::string>(const std::string&)>
       missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)

@@ -2,14 +2,17 @@
 //
 //   DIR/latest_checkpointed_iteration.txt          "release" or a number
 //   DIR/release | iter_0000100/mp_rank_TT[_PPP]/model_optim_rng.pt
+//   DIR/.../mp_rank_TT[_PPP]_EEE/model_optim_rng.pt     of several expert ranks, which hold neighbouring experts (read only)
 //   DIR/latest, DIR/TAG/mp_rank_TT_model_states.pt   the same as DeepSpeed writes it (ModelLink)
 //
 // Names: legacy (Megatron 2023, ModelLink of 2024), mcore (local and Transformer-Engine spelling), classic (ModelLink on
 // AscendSpeed, gate and up apart or joined as mlp.proj). Rows of q, k and v lie per group: its query heads, k, v; gate over up
-// per tensor rank.
+// per tensor rank. Experts, in their three forms: local_experts.E.linear_fc1, linear_fc1.weightE, or stacked and turned, weight1
+// and weight2 (megatron-core's experts.py, 2023 to 2025); they are cut over tensor ranks as an MLP is.
 #pragma once
 #include <string>
 
+#include "io/convert/convert.h"
 #include "io/convert/target_folder.h"
 #include "io/convert/weights.h"
 
@@ -26,6 +29,7 @@ enum class MegatronNames { legacy, mcore };
 struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
+  ExpertNames experts = ExpertNames::grouped;
 };
 
 // A file of one rank: which tensors it holds, in order; chunk counts virtual stages.

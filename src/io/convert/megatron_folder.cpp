@@ -11,6 +11,27 @@
 namespace fs = std::filesystem;
 
 namespace ravine {
+
+std::optional<int64_t> argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.integer(*value) : std::nullopt;
+}
+std::optional<double> real_argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.real(*value) : std::nullopt;
+}
+std::optional<std::string> text_argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  const auto text = value ? p.text(*value) : std::nullopt;
+  return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
 namespace {
 
 std::string first_word(const std::string& path) {
@@ -43,32 +64,43 @@ std::string ranks_folder(const std::string& path) {
   return path;
 }
 
-[[noreturn]] void no_experts(const std::string& where) {
-  throw UserError("mixture of experts", where,
-                  "checkpoints of models with experts, divided over expert-parallel ranks or not, are not read",
-                  "use a dense model");
+struct RankNumbers {
+  int64_t tensor = 0, pipeline = 0, expert = 0;
+  friend auto operator<=>(const RankNumbers&, const RankNumbers&) = default;
+};
+using RankFiles = std::map<RankNumbers, std::string>;
+
+// Of mp_rank_TT_NNN the second number is that of the expert rank where the arguments say that there are several, and one stage.
+bool numbers_experts(const std::string& file) {
+  const TorchFile f(file);
+  return argument(f, "expert_model_parallel_size").value_or(1) > 1 &&
+         argument(f, "pipeline_model_parallel_size").value_or(1) == 1;
 }
 
-// Files by rank: (tensor, pipeline) -> path.
-std::map<std::pair<int64_t, int64_t>, std::string> rank_files(const std::string& folder) {
-  static const std::regex megatron("mp_rank_(\\d{2,4})(?:_(\\d{3}))?"), experts("mp_rank_\\d{2,4}_\\d{3}_\\d{3}"),
+RankFiles rank_files(const std::string& folder) {
+  static const std::regex megatron("mp_rank_(\\d{2,4})(?:_(\\d{3}))?(?:_(\\d{3}))?"),
       deepspeed("mp_rank_(\\d{2})_model_states\\.pt");
-  std::map<std::pair<int64_t, int64_t>, std::string> out;
+  RankFiles out;
+  bool two = false, three = false;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     std::smatch m;
-    if (std::regex_match(name, m, experts)) no_experts(entry.path().string());
     if (std::regex_match(name, m, megatron) && entry.is_directory(error)) {
       const std::string file = entry.path().string() + "/model_optim_rng.pt", older = entry.path().string() + "/model_rng.pt";
       if (!fs::exists(file) && !fs::exists(older))
         throw UserError("missing file", file, "each rank's folder holds it", kComplete);
-      out[{std::stoll(m[1]), m[2].matched ? std::stoll(m[2]) : 0}] = fs::exists(file) ? file : older;
+      auto number = [&](size_t i) { return m[i].matched ? std::stoll(m[i]) : 0; };
+      three = three || m[3].matched, two = two || (m[2].matched && !m[3].matched);
+      out[{number(1), number(2), number(3)}] = fs::exists(file) ? file : older;
     } else if (std::regex_match(name, m, deepspeed)) {
-      out[{std::stoll(m[1]), 0}] = entry.path().string();
+      out[{std::stoll(m[1]), 0, 0}] = entry.path().string();
     }
   }
-  return out;
+  if (!two || three || !numbers_experts(out.begin()->second)) return out;
+  RankFiles experts;
+  for (const auto& [rank, file] : out) experts[{rank.tensor, 0, rank.pipeline}] = file;
+  return experts;
 }
 
 std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFile>& file, Pickle::Ref model) {
@@ -80,61 +112,37 @@ std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFi
 
 }  // namespace
 
-std::optional<int64_t> argument(const TorchFile& f, const char* key) {
-  const Pickle& p = f.pickle();
-  const auto args = p.find(p.root(), "args");
-  const auto value = args ? p.find(*args, key) : std::nullopt;
-  return value ? p.integer(*value) : std::nullopt;
-}
-std::optional<double> real_argument(const TorchFile& f, const char* key) {
-  const Pickle& p = f.pickle();
-  const auto args = p.find(p.root(), "args");
-  const auto value = args ? p.find(*args, key) : std::nullopt;
-  return value ? p.real(*value) : std::nullopt;
-}
-std::optional<std::string> text_argument(const TorchFile& f, const char* key) {
-  const Pickle& p = f.pickle();
-  const auto args = p.find(p.root(), "args");
-  const auto value = args ? p.find(*args, key) : std::nullopt;
-  const auto text = value ? p.text(*value) : std::nullopt;
-  return text ? std::optional<std::string>(*text) : std::nullopt;
-}
-
 MegatronFolder open_megatron(const std::string& path, StateKind kind) {
   MegatronFolder f;
   f.path = ranks_folder(path);
   const auto files = rank_files(f.path);
   if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
   for (const auto& [rank, file] : files) {
-    f.tensor = std::max(f.tensor, rank.first + 1);
-    f.pipeline = std::max(f.pipeline, rank.second + 1);
+    f.tensor = std::max(f.tensor, rank.tensor + 1);
+    f.pipeline = std::max(f.pipeline, rank.pipeline + 1);
+    f.expert = std::max(f.expert, rank.expert + 1);
   }
-  for (int64_t p = 0; p < f.pipeline; ++p)
-    for (int64_t t = 0; t < f.tensor; ++t) {
-      auto it = files.find({t, p});
-      if (it == files.end())
-        throw UserError("missing rank", f.path,
-                        fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
-                                    f.pipeline > 1 ? fmt::format("_{:03}", p) : ""),
-                        kComplete);
-      MegatronRank r{std::make_shared<TorchFile>(it->second), {}};
-      const Pickle& pickle = r.file->pickle();
-      for (const char* key : {"model", "module"})
-        if (auto model = pickle.find(pickle.root(), key)) {
-          r.chunks.push_back(tensors_of(r.file, *model));
-          break;
-        }
-      for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
-        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c))) r.chunks.push_back(tensors_of(r.file, *model));
-      if (argument(*r.file, "num_experts").value_or(0) > 0 || argument(*r.file, "expert_model_parallel_size").value_or(1) > 1)
-        no_experts(it->second + ": args");
-      for (const auto& chunk : r.chunks)
-        for (const auto& tensor : chunk)
-          if (tensor.name.find(".experts.") != std::string::npos || tensor.name.find(".local_experts.") != std::string::npos)
-            no_experts(fmt::format("{}: tensor '{}'", it->second, printable(tensor.name)));
-      if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
-      f.ranks.push_back(std::move(r));
-    }
+  for (int64_t i = 0; i < f.expert * f.pipeline * f.tensor; ++i) {
+    const int64_t t = i % f.tensor, p = i / f.tensor % f.pipeline, e = i / (f.tensor * f.pipeline);
+    auto it = files.find({t, p, e});
+    if (it == files.end())
+      throw UserError("missing rank", f.path,
+                      fmt::format("{} tensor x {} pipeline{} ranks need mp_rank_{:02}{}{}", f.tensor, f.pipeline,
+                                  f.expert > 1 ? fmt::format(" x {} expert", f.expert) : "", t,
+                                  f.pipeline > 1 ? fmt::format("_{:03}", p) : "", f.expert > 1 ? fmt::format("_{:03}", e) : ""),
+                      kComplete);
+    MegatronRank r{std::make_shared<TorchFile>(it->second), {}};
+    const Pickle& pickle = r.file->pickle();
+    for (const char* key : {"model", "module"})
+      if (auto model = pickle.find(pickle.root(), key)) {
+        r.chunks.push_back(tensors_of(r.file, *model));
+        break;
+      }
+    for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
+      if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c))) r.chunks.push_back(tensors_of(r.file, *model));
+    if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
+    f.ranks.push_back(std::move(r));
+  }
   const MegatronRank& first = f.ranks[0];
   auto field = [](const MegatronRank& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
   for (const MegatronRank& r : f.ranks) {
@@ -160,16 +168,22 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
                                   number ? fmt::format("{}", *number) : "missing"),
                       "load and save it once with a Megatron of 2021 or later");
     for (const auto& [key, want] :
-         {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
-      if (const auto is = argument(*r.file, key); is && *is != want)
+         {std::pair{"tensor_model_parallel_size", f.tensor},
+          {"pipeline_model_parallel_size", f.pipeline},
+          {"expert_model_parallel_size", f.expert},
+          {"expert_tensor_parallel_size", argument(*r.file, "num_experts").value_or(0) > 0 ? f.tensor : 0}})
+      if (const auto is = argument(*r.file, key); want > 0 && is && *is != want)
         throw UserError("missing rank", r.file->path(),
                         fmt::format("its arguments say {} = {}, the folder holds {}{}", key, *is, want,
-                                    *is <= want                        ? ""
+                                    *is <= want || key[0] == 'e'       ? ""
                                     : key[0] == 't' && f.pipeline == 1 ? fmt::format(": mp_rank_{:02} is not there", want)
                                     : key[0] == 'p'                    ? fmt::format(": mp_rank_00_{:03} is not there", want)
                                                                        : fmt::format(": mp_rank_{:02}_000 is not there", want)),
                         kComplete);
   }
+  if (kind != StateKind::weights && f.expert > 1)
+    throw UserError("optimizer state of several expert ranks", f.path, "it is not read: experts and the rest are kept apart",
+                    "leave out --optimizer");
   if (kind != StateKind::weights)
     for (MegatronRank& r : f.ranks) take_from_optimizer(r, kind);
   return f;

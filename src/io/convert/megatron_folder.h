@@ -21,12 +21,14 @@ struct MegatronRank {
 
 struct MegatronFolder {
   std::string path;  // of the ranks
-  int64_t tensor = 0, pipeline = 0;
-  std::vector<MegatronRank> ranks;  // [pipeline * tensor + t]
-  const MegatronRank& at(int64_t t, int64_t p) const { return ranks[static_cast<size_t>(p * tensor + t)]; }
+  int64_t tensor = 0, pipeline = 0, expert = 1;
+  std::vector<MegatronRank> ranks;  // [(expert rank * pipeline + p) * tensor + t]
+  const MegatronRank& at(int64_t t, int64_t p, int64_t e = 0) const {
+    return ranks[static_cast<size_t>((e * pipeline + p) * tensor + t)];
+  }
 };
 
-// A missing rank, ranks of different steps or layouts, experts, and an old order of q, k, v are UserErrors. `kind`: elements
+// A missing rank, ranks of different steps or layouts, and an old order of q, k, v are UserErrors. `kind`: elements
 // are the weights, or what the optimizer holds for them; a checkpoint without optimizer state is then a UserError (masters: the
 // weights themselves).
 MegatronFolder open_megatron(const std::string& path, StateKind kind);

@@ -10,7 +10,8 @@ namespace ravine {
 
 using Shards = std::vector<ElementsPtr>;  // of one tensor, by tensor rank
 
-// All tensors, layers counted from 0 over all stages; `layers` gets their number. What only some tensor ranks hold is a
+// All tensors, layers counted from 0 over all stages, matrices of experts "mlp.experts.E.linear_fc1.weight" with E counted over
+// all expert ranks; `layers` gets their number. What only some tensor ranks hold is a
 // UserError.
 std::map<std::string, Shards> gather_shards(const MegatronFolder& f, int64_t* layers);
 

@@ -10,6 +10,49 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
+// Makes of the config of a dense family that of the one with experts: Qwen3-MoE (norms of q and k), Qwen2-MoE (a shared expert
+// with a gate), else Mixtral. What these do not compute needs --model-config.
+void make_sparse(Json& c, const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
+  const TorchFile& file = *f.ranks[0].file;
+  auto refuse = [&](const std::string& what) {
+    throw UserError("experts of no known family", file.path() + ": args", what, "give --model-config CONFIG.json");
+  };
+  auto number = [&](const char* key, int64_t absent) { return argument(file, key).value_or(absent); };
+  std::vector<int64_t> dense;
+  bool shared = false, gate = false;
+  int64_t experts = 0;
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto router = tensors.find(fmt::format("decoder.layers.{}.mlp.router.weight", i));
+    if (router == tensors.end())
+      dense.push_back(i);
+    else
+      experts = router->second[0]->shape()[0];
+    shared = shared || tensors.contains(fmt::format("decoder.layers.{}.mlp.shared_experts.linear_fc1.weight", i));
+    gate = gate || tensors.contains(fmt::format("decoder.layers.{}.mlp.shared_experts.gate_weight", i));
+  }
+  if (text_argument(file, "moe_router_score_function").value_or("softmax") != "softmax") refuse("scores are not by softmax");
+  if (number("moe_router_topk", 0) < 1) refuse("args.moe_router_topk is missing");
+  const bool normalise = number("moe_router_pre_softmax", 0) == 0;  // softmax over the chosen ones
+  const std::string base = c["model_type"];
+  if (base == "qwen3" && !shared) {
+    c["model_type"] = "qwen3_moe", c["architectures"] = {"Qwen3MoeForCausalLM"};
+  } else if (base == "qwen2" && shared && gate) {
+    c["model_type"] = "qwen2_moe", c["architectures"] = {"Qwen2MoeForCausalLM"};
+    c["shared_expert_intermediate_size"] = number("moe_shared_expert_intermediate_size", 0);
+  } else if (base == "llama" && !shared && dense.empty() && normalise && c["attention_bias"] == false) {
+    c["model_type"] = "mixtral", c["architectures"] = {"MixtralForCausalLM"};
+    c.erase("attention_bias"), c.erase("mlp_bias");
+    c["num_local_experts"] = experts, c["num_experts_per_tok"] = number("moe_router_topk", 2);
+    c["intermediate_size"] = number("moe_ffn_hidden_size", c["intermediate_size"].get<int64_t>());
+    return;
+  } else {
+    refuse("the arguments and tensors are those of neither Mixtral nor Qwen2-MoE nor Qwen3-MoE");
+  }
+  c["num_experts"] = experts, c["num_experts_per_tok"] = number("moe_router_topk", 2);
+  c["moe_intermediate_size"] = number("moe_ffn_hidden_size", c["intermediate_size"].get<int64_t>());
+  c["norm_topk_prob"] = normalise, c["decoder_sparse_step"] = 1, c["mlp_only_layers"] = dense;
+}
+
 // How the stored arguments and tensors describe the model, as a config.json: of the RMSNorm families Qwen3 (norms of q and k),
 // Qwen2 (bias on q, k, v only), Baichuan (ALiBi), else Llama; with LayerNorm Bloom (ALiBi), GPT-2 (learned positions), else
 // GPT-NeoX without parallel residual.
@@ -36,6 +79,8 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
   const int64_t positions = argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
   const double eps = real_argument(file, "norm_epsilon").value_or(real_argument(file, "layernorm_epsilon").value_or(1e-5));
   const double base = real_argument(file, "rotary_base").value_or(10000.0);
+  const bool sparse =
+      std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.first.ends_with(".mlp.router.weight"); });
   Json c;
   auto kind = [&](const char* type, const char* architecture) { c["model_type"] = type, c["architectures"] = {architecture}; };
   if (has("input_layernorm.bias")) {
@@ -83,6 +128,7 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
   } else if (c["model_type"] == "qwen3") {
     c["attention_bias"] = qkv_bias;
   }
+  if (sparse) make_sparse(c, f, tensors, layers);
   return c;
 }
 
@@ -149,14 +195,16 @@ struct Joiner {
             stack_rows(rows, fmt::format("{} of each of {} groups", p.name, g.kv_heads)));
     }
   }
-  void gate_up(int64_t layer, const Shards& shards, bool bias) {
-    if (!g.gated) return rows(layer_name(layer, bias ? "mlp.up_proj.bias" : "mlp.up_proj.weight"), shards, g.ffn, bias);
-    const int64_t f = part(g.ffn, "MLP rows");
+  // mlp: "mlp", or the shared one beside experts; width: of it.
+  void gate_up(int64_t layer, const std::string& mlp, int64_t width, const Shards& shards, bool bias) {
+    if (!g.gated)
+      return rows(layer_name(layer, fmt::format("{}.up_proj.{}", mlp, bias ? "bias" : "weight")), shards, width, bias);
+    const int64_t f = part(width, "MLP rows");
     expect(shards, bias ? Shape{2 * f} : Shape{2 * f, g.hidden});
     for (int i = 0; i < 2; ++i) {
       std::vector<Rows> rows;
       for (const ElementsPtr& e : shards) rows.push_back({e, i * f, f});
-      w.add(layer_name(layer, fmt::format("mlp.{}_proj.{}", i == 0 ? "gate" : "up", bias ? "bias" : "weight")),
+      w.add(layer_name(layer, fmt::format("{}.{}_proj.{}", mlp, i == 0 ? "gate" : "up", bias ? "bias" : "weight")),
             stack_rows(rows, i == 0 ? "first half: gate" : "second half: up"));
     }
   }
@@ -172,6 +220,33 @@ struct Joiner {
   void table(const std::string& to, const Shards& shards) {  // that every rank holds whole
     if (const Shape want = expected_shape(to, g); want.rank() > 0) expect(shards, want);
     w.add(to, shards[0]);
+  }
+  // Those of a layer, by number and then by tensor rank, one under the other.
+  void experts(int64_t layer, const std::map<int64_t, Shards>& first, const std::map<int64_t, Shards>& second) {
+    const MoeSpec& moe = *g.spec().moe;
+    const int64_t all = moe.routing.experts, f = part(moe.width, "rows of an expert");
+    for (const auto* matrices : {&first, &second})
+      for (int64_t e = 0; e < all; ++e)
+        if (!matrices->contains(e) || static_cast<int64_t>(matrices->size()) != all)
+          throw UserError("missing tensor", w.config_where,
+                          fmt::format("layer {} has {} experts, the files hold {}{}", layer, all, matrices->size(),
+                                      matrices->contains(e) ? "" : fmt::format(", not number {}", e)),
+                          kComplete);
+    std::vector<Rows> gate, up, down;
+    for (const auto& [number, shards] : first) {
+      expect(shards, {2 * f, g.hidden});
+      for (const ElementsPtr& e : shards) gate.push_back({e, 0, f}), up.push_back({e, f, f});
+    }
+    for (const auto& [number, shards] : second) {
+      expect(shards, {g.hidden, f});
+      down.push_back(all_rows(shards.size() == 1 ? shards[0] : join_cols(shards, ranks("columns"))));
+    }
+    const std::string rule = fmt::format("{} experts, one after another", all);
+    auto add = [&](const char* name, const std::vector<Rows>& rows, const Shape& shape) {
+      w.add(layer_name(layer, fmt::format("mlp.experts.{}.weight", name)), reshaped(stack_rows(rows, rule), shape));
+    };
+    add("gate_proj", gate, {all, moe.width, g.hidden}), add("up_proj", up, {all, moe.width, g.hidden});
+    add("down_proj", down, {all, g.hidden, moe.width});
   }
   void copy(const std::string& to, const Shards& shards, int64_t n) {
     expect(shards, {n});
@@ -241,6 +316,9 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     w.add(name, padded_rows(t, g.vocabulary));
   }
   Joiner j{g, w, f.tensor};
+  const MoeSpec* moe = g.spec().moe ? &*g.spec().moe : nullptr;
+  const std::string shared = moe ? fmt::format("mlp.{}", moe->shared_name) : "";
+  std::map<int64_t, std::map<int64_t, Shards>> first, second;  // matrices of experts, by layer and number
   for (const auto& [name, shards] : tensors) {
     if (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") continue;
     std::string s;
@@ -271,7 +349,17 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     else if (module == "self_attention.linear_proj")
       j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
     else if (module == "mlp.linear_fc1")
-      j.gate_up(i, shards, bias);
+      j.gate_up(i, "mlp", g.ffn, shards, bias);
+    else if (moe && module.starts_with("mlp.experts."))
+      (module.ends_with("1") ? first : second)[i][std::stoll(module.substr(std::string_view("mlp.experts.").size()))] = shards;
+    else if (moe && module == "mlp.router" && !bias)
+      j.table(to("mlp.gate"), shards);
+    else if (moe && module == "mlp.shared_experts.linear_fc1" && !bias)
+      j.gate_up(i, shared, moe->shared.width, shards, bias);
+    else if (moe && module == "mlp.shared_experts.linear_fc2" && !bias)
+      j.cols(to((shared + ".down_proj").c_str()), shards, moe->shared.width);
+    else if (moe && s == "mlp.shared_experts.gate_weight")
+      j.table(layer_name(i, "mlp.shared_expert_gate.weight"), shards);
     else if (module == "mlp.gate")
       j.rows(to("mlp.gate_proj"), shards, g.ffn, bias);
     else if (module == "mlp.up")
@@ -286,6 +374,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       throw UserError("unknown tensor", shards[0]->where(), "none of the families has it",
                       "use --allow-unknown to leave it out");
   }
+  for (const auto& [layer, matrices] : first) j.experts(layer, matrices, second[layer]);
   const TorchFile& file = *f.ranks[0].file;
   const auto whole = [&](const char* key) {
     const auto v = file.pickle().find(file.pickle().root(), key);

@@ -51,9 +51,16 @@ class Cutter {
     return stack_rows(parts, fmt::format("q, k, v of {} groups in turn", groups));
   }
   ElementsPtr gate_up(const ElementsPtr& gate, const ElementsPtr& up) const {
-    const int64_t n = g_.ffn / l_.tensor;
+    const int64_t n = gate->shape()[0] / l_.tensor;
     return stack_rows({{gate, rank_ * n, n}, {up, rank_ * n, n}}, "gate over up");
   }
+  // The matrix of one expert of a stack.
+  ElementsPtr expert(const ElementsPtr& stack, int64_t e) const {
+    const int64_t rows = stack->shape()[1];
+    return stack_rows({{reshaped(stack, {stack->shape()[0] * rows, stack->shape()[2]}), e * rows, rows}},
+                      fmt::format("expert {} of {}", e, stack->shape()[0]));
+  }
+  ExpertNames experts() const { return l_.experts; }
   // A bias that only some of a joined tensor's parts have is zero in the others.
   ElementsPtr or_zeros(const std::string& name, int64_t n, DType dtype) const {
     if (ElementsPtr e = get(name)) return e;
@@ -66,6 +73,28 @@ class Cutter {
   const MegatronLayout& l_;
   int64_t rank_;
 };
+
+// Router, experts and the shared MLP of a layer that has them, under the names of megatron-core.
+template <class Put>
+void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Put& put) {
+  auto get = [&](const std::string& suffix) { return c.get(layer_name(layer, "mlp." + suffix)); };
+  put("mlp.router.weight", get("gate.weight"));
+  const ElementsPtr gate = get("experts.gate_proj.weight"), up = get("experts.up_proj.weight"),
+                    down = get("experts.down_proj.weight");
+  auto module = [&](const char* name, int64_t e) {
+    return c.experts() == ExpertNames::grouped ? fmt::format("mlp.experts.{}.weight{}", name, e)
+                                               : fmt::format("mlp.experts.local_experts.{}.{}.weight", e, name);
+  };
+  for (int64_t e = 0; e < moe.routing.experts; ++e) {
+    put(module("linear_fc1", e), c.gate_up(c.expert(gate, e), c.expert(up, e)));
+    put(module("linear_fc2", e), c.cols(c.expert(down, e)));
+  }
+  if (moe.shared.width == 0) return;
+  const std::string shared = moe.shared_name;
+  put("mlp.shared_experts.linear_fc1.weight", c.gate_up(get(shared + ".gate_proj.weight"), get(shared + ".up_proj.weight")));
+  put("mlp.shared_experts.linear_fc2.weight", c.cols(get(shared + ".down_proj.weight")));
+  put("mlp.shared_experts.gate_weight", get("shared_expert_gate.weight"));
+}
 
 void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk,
                int64_t layer, int64_t local) {
@@ -99,6 +128,8 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   put("self_attention.k_layernorm.weight", "", get("self_attn.k_norm.weight"));
   put("pre_mlp_layernorm.weight", "post_attention_norm.weight", get("post_attention_layernorm.weight"));
   put("pre_mlp_layernorm.bias", "post_attention_norm.bias", get("post_attention_layernorm.bias"));
+  if (g.spec().is_sparse(layer))
+    return add_sparse_mlp(c, *g.spec().moe, layer, [&](const std::string& name, const ElementsPtr& e) { put(name, name, e); });
   for (const char* kind : {"weight", "bias"}) {
     const ElementsPtr gate = get(fmt::format("mlp.gate_proj.{}", kind)), up = get(fmt::format("mlp.up_proj.{}", kind));
     if (!up) continue;
@@ -145,6 +176,15 @@ void write_arguments(TorchSave& out, const Geometry& g, const MegatronLayout& l,
   boolean("lm_norm_weight", s.head.unit_rows);
   boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
   boolean("untie_embeddings_and_output_weights", !g.tied);
+  if (s.moe) {
+    const MoeSpec& m = *s.moe;
+    integer("num_experts", m.routing.experts), integer("moe_router_topk", m.routing.top_k);
+    integer("moe_ffn_hidden_size", m.width), boolean("moe_grouped_gemm", l.experts == ExpertNames::grouped);
+    boolean("moe_router_pre_softmax", !m.routing.normalise), text("moe_router_score_function", "softmax");
+    if (m.shared.width > 0)
+      integer("moe_shared_expert_intermediate_size", m.shared.width), boolean("moe_shared_expert_gate", m.shared_gate);
+    integer("expert_model_parallel_size", 1), integer("expert_tensor_parallel_size", l.tensor);
+  }
   out.text("params_dtype"), out.type(dtype);
   boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
   integer("make_vocab_size_divisible_by", kMultiple), integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
@@ -228,7 +268,6 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
   add(s.head.cap != 0, "capped logits");
   add(s.embedding_scale != 1, "a scaled embedding");
   add(!s.mlps.empty(), "MLPs that differ from layer to layer");
-  add(s.moe.has_value(), "experts here");
   if (!what.empty())
     throw UserError(
         "layout cannot hold the model", where,
@@ -247,6 +286,9 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
     if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
   };
   lost(s.rope && s.rope->type != RopeSettings::plain, "the scaling of rotary positions");
+  bool mixed = false;
+  for (int64_t i = 0; s.moe && i < g.layers; ++i) mixed = mixed || !s.is_sparse(i);
+  lost(mixed, "which layers have experts (--moe-layer-freq)");
   lost(s.windowed(), "the window of attention");
   lost(s.scale_by_layer, "the scale of scores by layer");
 }
@@ -255,12 +297,18 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
   divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
-  divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
+  if (s.moe) divide(s.moe->width, l.tensor, "rows of an expert", "tensor ranks");
+  if (s.moe && s.moe->shared.width > 0) divide(s.moe->shared.width, l.tensor, "rows of the shared expert", "tensor ranks");
+  bool dense = false;
+  for (int64_t i = 0; i < g.layers; ++i) dense = dense || !s.is_sparse(i);
+  if (dense) divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
   const int64_t stages = l.pipeline * l.virtual_stages, per = divide(g.layers, stages, "layers", "stages (pipeline x virtual)");
   if (l.virtual_stages > 1 && l.pipeline == 1)
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
   refuse_for_megatron(g, w.config_where);
+  if (!core && s.moe)
+    throw UserError("layout cannot hold the model", "megatron-legacy", "it has no experts", "use --to megatron-mcore");
   if (!core && s.attention.norms != AttentionSpec::Norms::none)
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
   if (l.pipeline > 1000 || l.tensor > 1000)

@@ -139,6 +139,19 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
   return stack_rows(rows, rule);
 }
 
+ElementsPtr experts_of_files(const std::vector<Part>& parts, const Shape& whole) {
+  const ElementsPtr& e = parts[0].elements;
+  if (parts.size() > 1)
+    throw UserError("experts over several ranks", parts[1].elements->where(), "they are read from complete files only",
+                    "merge the ranks first, by MindFormers' own tool");
+  const Shape turned{whole[0], whole[2], whole[1]};
+  if (e->shape() == turned) return turned_experts(e);
+  if (e->shape() == whole) return e;
+  throw UserError("misshapen tensor", e->where(),
+                  fmt::format("experts are {} or {}, it is {}", turned.text(), whole.text(), e->shape().text()),
+                  "use weights that belong to the config");
+}
+
 void add_fused_qkv(Weights& w, const Geometry& g, const std::string& prefix, const std::string& kind, const ElementsPtr& e) {
   const int64_t d = g.head_size, per = (g.group() + 2) * d;
   const struct {
@@ -154,6 +167,15 @@ void add_fused_qkv(Weights& w, const Geometry& g, const std::string& prefix, con
 }
 
 }  // namespace
+
+ElementsPtr turned_experts(const ElementsPtr& stack) {
+  const Shape& s = stack->shape();
+  const ElementsPtr flat = reshaped(stack, {s[0] * s[1], s[2]});
+  std::vector<Rows> rows;
+  for (int64_t e = 0; e < s[0]; ++e)
+    rows.push_back(all_rows(transposed(stack_rows({{flat, e * s[1], s[1]}}, fmt::format("expert {} of {}", e, s[0])))));
+  return reshaped(stack_rows(rows, "each expert turned"), {s[0], s[2], s[1]});
+}
 
 bool is_mindformers_name(const std::string& name) {
   if (name == "model.tok_embeddings.embedding_weight") return true;
@@ -190,7 +212,8 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       if (name.empty()) {
         if (!allow_unknown)
           throw UserError("unknown tensor", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)),
-                          "MindFormers has no such name in a Llama, Qwen2 or Qwen3", "use --allow-unknown to leave it out");
+                          "MindFormers has no such name in a Llama, Qwen2, Qwen2-MoE or Qwen3",
+                          "use --allow-unknown to leave it out");
         w.notes.push_back(fmt::format("left out: '{}'", printable(t.name)));
         continue;
       }
@@ -229,7 +252,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       if (whole.rank() == 0)
         throw UserError("unknown tensor", parts[0].elements->where(), fmt::format("{} has no '{}'", w.config_where, name),
                         "use weights that belong to the config");
-      w.add(name, joined(parts, whole, name));
+      w.add(name, whole.rank() == 3 ? experts_of_files(parts, whole) : joined(parts, whole, name));
     }
   }
   return w;

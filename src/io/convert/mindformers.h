@@ -1,6 +1,7 @@
 // Weights under the names of MindSpore Transformers: legacy Llama (attention.wq, feed_forward.w1, ...), mcore
 // (self_attention.linear_q, mlp.gating, ...), and the fused w_qkv (per group: query heads, k, v) and w_gate_hidden (rows of
-// gate and up in turn).
+// gate and up in turn). Stacks of experts [E, in, out] as its grouped products read them, or [E, out, in] (its converter of
+// Qwen2-MoE, use_gmm); where in and out are as many, the first.
 //
 //   DIR/*.safetensors (param_name_map.json), or one *.safetensors or *.ckpt   complete
 //   DIR/rank_R/*.safetensors | *.ckpt, or files *_rank_R-*                    one part per rank, cut over the tensor ranks
@@ -34,6 +35,9 @@ struct MindFormersFile {
 std::vector<MindFormersFile> plan_mindformers(const Weights& weights, const Geometry& g, const MindFormersLayout& layout);
 void write_mindformers(TargetFolder& folder, const std::vector<MindFormersFile>& files, const Weights& weights,
                        const std::function<void(int64_t)>& progress);
+
+// [E, a, b] -> [E, b, a].
+ElementsPtr turned_experts(const ElementsPtr& stack);
 
 // Says whether a name is one of MindFormers and of nobody else.
 bool is_mindformers_name(const std::string& name);

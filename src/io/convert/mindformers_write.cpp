@@ -34,7 +34,7 @@ std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, 
       out.emplace(mindformers_name(prefix + "fused_gate_up." + kind, g),
                   interleave_rows({e, part("mlp.up_proj")}, "rows of gate and up in turn"));
     else if (suffix != "self_attn.k_proj" && suffix != "self_attn.v_proj" && suffix != "mlp.up_proj")
-      out.emplace(mindformers_name(name, g), e);
+      out.emplace(mindformers_name(name, g), e->shape().rank() == 3 ? turned_experts(e) : e);
   }
   return out;
 }
@@ -84,6 +84,9 @@ std::vector<MindFormersFile> plan_mindformers(const Weights& w, const Geometry& 
     throw UserError("layout cannot hold the model", "--fused",
                     "joined names (w_qkv, w_gate_hidden) are those of the Llama class of MindFormers", "leave out --fused");
   const int64_t n = layout.ranks;
+  if (n > 1 && g.spec().moe)
+    throw UserError("layout does not fit", fmt::format("{} tensor ranks", n), "experts are written in complete files only",
+                    "leave out --tensor");
   for (const auto& [size, what] : {std::pair{g.kv_heads, "key/value heads"}, {g.ffn, "rows of the MLP"}})
     if (size % n != 0)
       throw UserError("layout does not fit", fmt::format("{} tensor ranks", n),

@@ -28,6 +28,7 @@ std::unique_ptr<Model> make_qwen2_moe(const Json& config, const std::string& whe
   m.shared_gate = true;
   read_common(r, f);
   s.names.architecture = "Qwen2MoeForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::llama;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }
