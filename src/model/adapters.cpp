@@ -92,7 +92,7 @@ struct Module {
   bool table = false;                                     // the embedding
   bool head = false;                                      // the output product
   bool copy = false;                                      // it has the weights of another
-  bool expert = false;                                    // one of a stack
+  bool expert = false;                                    // one of a stack, which Transformers keeps in no module of its own
   bool takes() const { return linear || table || head; }  // an adapter
 };
 
@@ -103,7 +103,7 @@ std::vector<Module> modules_of(const Model& model) {
       for (const Param* p : t.params)
         out.push_back({module_of(p->name), module_of(t.name),
                        p->use == Use::matrix && p->shape.rank() == 2 && layer_of(p->name) >= 0, p->name == kEmbedding,
-                       p->name == kHead && p->use == Use::matrix, false, p->shape.rank() == 3});
+                       p->name == kHead && p->use == Use::matrix, false, t.of_stack()});
   if (is_tied(model)) out.push_back({module_of(kHead), module_of(model.files().copies.at(0)), false, false, true, true});
   return out;
 }
@@ -116,18 +116,13 @@ std::vector<std::string> ends_of(const std::vector<Module>& modules, bool target
     if (targets ? !m.takes() : m.copy) continue;
     size_t dot = m.file.rfind('.');
     const std::string last = m.file.substr(dot + 1);
-    if (targets && dot != std::string::npos && dot > 0 &&
-        std::any_of(modules.begin(), modules.end(), [&](const Module& n) { return !n.takes() && is_end(n.file, last); }))
+    if (targets && dot != std::string::npos && dot > 0 && std::any_of(modules.begin(), modules.end(), [&](const Module& n) {
+          return !n.takes() && !n.expert && is_end(n.file, last);
+        }))
       dot = m.file.rfind('.', dot - 1);
     ends.insert(m.file.substr(dot + 1));
   }
   return {ends.begin(), ends.end()};
-}
-
-// Why a module gets no adapter.
-std::string untaken(const Module& m) {
-  return m.expert ? "experts take no adapters"
-                  : "adapters stand beside the linear layers of attention and MLP, the embedding and the head";
 }
 
 // What to write instead of a word that no module's name ends in.
@@ -215,6 +210,17 @@ std::vector<std::string> family_spelling(const Model& base, const std::vector<st
   return out;
 }
 
+namespace {
+
+[[noreturn]] void refuse_experts(const std::string& target, const LoraSettings& lora, const std::vector<Module>& modules) {
+  throw UserError(fmt::format("a target that is an expert: {}", shown_text(target)), lora.where_of("targets"),
+                  "Transformers keeps experts stacked in one parameter, which PEFT reaches by target_parameters; that is not "
+                  "offered here",
+                  fmt::format("choose among {}, or all-linear", fmt::join(ends_of(modules, true), ", ")));
+}
+
+}  // namespace
+
 std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora) {
   const std::vector<Module> modules = modules_of(base);
   std::optional<Regex> whole;
@@ -229,9 +235,12 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
       throw UserError(fmt::format("layer {} of {}", layer, base.facts().layers), lora.where_of("layers"), "layers count from 0",
                       fmt::format("name layers below {}", base.facts().layers));
   for (const std::string& t : lora.targets) {
-    if (lora.targets_whole || t == "all-linear" ||
-        std::any_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
-      continue;
+    if (lora.targets_whole || t == "all-linear") continue;
+    bool found = false, beside_experts = false;
+    for (const Module& m : modules)
+      if (is_end(m.file, t)) found = true, beside_experts = beside_experts || !m.expert;
+    if (found && !beside_experts) refuse_experts(t, lora, modules);
+    if (found) continue;
     const bool of_files = !lora.from_options && t.find('.') != std::string::npos;  // a whole name, as PEFT writes them
     throw UserError(
         fmt::format("no module of the model ends in '{}'", shown_text(t)), lora.where_of("targets"),
@@ -243,10 +252,11 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
   ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
   std::map<std::string, AdapterSpec> chosen;  // by declared name
   for (const Module& m : modules) {
-    if (!targeted(m)) continue;
+    if (!targeted(m) || (m.expert && !lora.targets_whole)) continue;
+    if (m.expert) refuse_experts(m.file, lora, modules);
     if (!m.takes())
-      throw UserError(fmt::format("a target that {}: {}", m.expert ? "is an expert" : "is no linear layer", m.file),
-                      lora.where_of("targets"), untaken(m),
+      throw UserError(fmt::format("a target that is no linear layer: {}", m.file), lora.where_of("targets"),
+                      "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
                       fmt::format("choose among {}, or all-linear; lora.save trains other modules whole",
                                   fmt::join(ends_of(modules, true), ", ")));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())

@@ -169,7 +169,7 @@ OPTIONS = {
     "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
     "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
     "lora.path": FREE, "lora.merge": Bool(), "lora.base": Text(choices=("", "bf16", "nf4")),
-    "moe.load_balance": Text(choices=("stored", "none", "aux", "seq_aux")), "moe.aux_loss": Maybe(real(0, 1e6), "stored"), "moe.z_loss": Maybe(real(0, 1e6), "stored"),
+    "moe.load_balance": Text(choices=("stored", "none", "aux", "seq_aux", "global_aux", "bias")), "moe.bias_update_rate": real(0, 1e6, "moe.load_balance=bias"), "moe.aux_loss": Maybe(real(0, 1e6), "stored"), "moe.z_loss": Maybe(real(0, 1e6), "stored"),
     "moe.capacity_factor": real(0, 1e6, "moe.drop=position"), "moe.drop": Text(choices=("none", "position", "rank", "probs")), "moe.pad_to_capacity": Bool(),
     "moe.router_dtype": Text(choices=("f32",)), "moe.shared_gate": Text(choices=("stored", "gated", "plain")),
     "data.train": Records(bare=True), "data.valid": Records(bare=True),
@@ -331,7 +331,7 @@ FLAGS = {
     "convert": {"input": FREE, "output": FREE, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine", "peft")),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
-                "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
+                "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": FREE, "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
     "merge-lora": {"model": FREE, "adapter": FREE, "base": Text(choices=("", "bf16", "nf4")), "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
@@ -471,6 +471,8 @@ def test_rules_between_options(folder):
         "precision.recipes": ["precision.recipes={path: x}"],
         "moe.capacity_factor": ["moe.capacity_factor=2"],
         "moe.drop": ["moe.drop=position"],
+        "moe.bias_update_rate": ["moe.bias_update_rate=0.1"],
+        "moe.load_balance": ["moe.load_balance=bias", "lora.rank=2"],
         "moe.pad_to_capacity": ["moe.pad_to_capacity=true"],
     }
     several([lambda n=name, a=arguments: verdict(call("config", *a), n, False, " ".join(a)) for name, arguments in bad.items()])
