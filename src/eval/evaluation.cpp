@@ -56,6 +56,12 @@ Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   return c;
 }
 
+// A model may have rows for more ids than its tokenizer has pieces: these say nothing.
+std::string text_of(const Tokenizer& tokenizer, std::vector<int32_t> ids) {
+  std::erase_if(ids, [&](int32_t id) { return id >= tokenizer.size(); });
+  return tokenizer.decode(ids, true);
+}
+
 int32_t last_id(const Tokenizer& tokenizer, const char* word) {
   const std::vector<int32_t> ids = tokenizer.encode(word, true);
   if (ids.empty())
@@ -226,7 +232,7 @@ void Evaluation::generate_answers(Job& job, const Answerer& answerer) const {
     events.finished = [&](size_t p, const Generated& g) {
       if (g.finish == Finish::stop) return;
       const Item& item = job.items[begin + p];
-      const std::string output = answerer.tokenizer->decode(g.ids, true);
+      const std::string output = text_of(*answerer.tokenizer, g.ids);
       // Only the rank that writes runs code.
       const bool judges = job.writes() || job.task.parse;
       job.put(begin + p, line_of(item, output, judges ? judge(job.task, item, output) : ""));
@@ -247,7 +253,7 @@ void Evaluation::choose_first_tokens(Job& job, const Answerer& answerer) const {
           return Continuations{answerer.tokenizer->encode(job.items[i].prompt, true), {{yes}, {no}}};
         },
         [&](size_t i, const Likelihoods& l) {
-          const std::string output = answerer.tokenizer->decode({&l.first, 1}, true);
+          const std::string output = text_of(*answerer.tokenizer, {l.first});
           job.put(i, line_of(job.items[i], output, l.logprobs[0] >= l.logprobs[1] ? "T" : "F"));
         });
     job.end_if_asked(job.done < end);

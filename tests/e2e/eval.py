@@ -65,7 +65,7 @@ def model(folder):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(GOLDEN / "chat" / name, tokenizer)
     (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
-    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=520, max_position_embeddings=512), "model.tokenizer": str(tokenizer),
+    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=440, max_position_embeddings=512), "model.tokenizer": str(tokenizer),
                                 "data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": str(folder / "run"),
                                 "log.tensorboard": False, "schedule.warmup_steps": 0, "checkpoint.every": 0}))
     return folder / "run" / "model"
