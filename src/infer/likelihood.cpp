@@ -44,7 +44,7 @@ struct Wanted {
   bool first = false;
 };
 
-int32_t largest(const TensorView& logits, int64_t row) {
+int32_t most_likely(const TensorView& logits, int64_t row) {
   std::vector<float> scores(static_cast<size_t>(logits.cols()));
   visit_float(logits.dtype, [&](auto zero) {
     const auto* from = logits.row<decltype(zero)>(row);
@@ -200,7 +200,7 @@ class LikelihoodRun {
                              .labels = view(labels),
                              .losses = view_of(losses.data(), DType::f64, {static_cast<int64_t>(losses.size())})});
       for (size_t i = 0; i < wanted_.size(); ++i)
-        if (wanted_[i].first) firsts[i] = largest(logits, static_cast<int64_t>(i));
+        if (wanted_[i].first) firsts[i] = most_likely(logits, static_cast<int64_t>(i));
     }
     team_.share(losses.data(), static_cast<int64_t>(losses.size() * sizeof(double)));
     team_.share(firsts.data(), static_cast<int64_t>(firsts.size() * sizeof(int32_t)));
