@@ -169,7 +169,7 @@ OPTIONS = {
     "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
     "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
     "lora.path": FREE, "lora.merge": Bool(), "lora.base": Text(choices=("", "bf16", "nf4")),
-    "moe.load_balance": Text(choices=("stored", "none", "aux", "seq_aux", "global_aux", "bias")), "moe.bias_update_rate": real(0, 1e6, "moe.load_balance=bias"), "moe.aux_loss": Maybe(real(0, 1e6), "stored"), "moe.z_loss": Maybe(real(0, 1e6), "stored"),
+    "moe.load_balance": Text(choices=("stored", "none", "aux", "seq_aux", "global_aux", "bias")), "moe.bias_update_rate": real(0, 1e6), "moe.aux_loss": Maybe(real(0, 1e6), "stored"), "moe.z_loss": Maybe(real(0, 1e6), "stored"),
     "moe.capacity_factor": real(0, 1e6, "moe.drop=position"), "moe.drop": Text(choices=("none", "position", "rank", "probs")), "moe.pad_to_capacity": Bool(),
     "moe.router_dtype": Text(choices=("f32",)), "moe.shared_gate": Text(choices=("stored", "gated", "plain")),
     "data.train": Records(bare=True), "data.valid": Records(bare=True),
@@ -241,7 +241,7 @@ BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.sp
     "max_coeff": "type=lamb min_coeff=0", "min_coeff": "type=lamb max_coeff=1e12", "ns_coefficients ns_steps adjust_lr_fn": "type=muon",
     "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
-BESIDE |= {"moe.drop": ["moe.capacity_factor=2"], "moe.pad_to_capacity": ["moe.capacity_factor=2", "moe.drop=position"]}
+BESIDE |= {"moe.drop": ["moe.capacity_factor=2"], "moe.bias_update_rate": ["moe.load_balance=bias"], "moe.pad_to_capacity": ["moe.capacity_factor=2", "moe.drop=position"]}
 DPO = {option: ["train.objective=dpo"] for option in OPTIONS if option.startswith("dpo.")}
 
 # The same of the arguments of other programs' schedules.
