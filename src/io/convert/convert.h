@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "config/choice.h"
 #include "config/choices.h"
+#include "io/convert/expert_names.h"
 
 namespace ravine {
 
@@ -33,14 +34,6 @@ constexpr auto names_of(ConvertTarget) {
 }
 inline bool is_megatron(ConvertTarget to) {
   return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;
-}
-
-// How Megatron-core's files hold experts: a layer's side by side, as GroupedMLP on Transformer Engine numbers them
-// (experts.linear_fc1.weight0 ..), or one module each (experts.local_experts.0.linear_fc1.weight ..).
-enum class ExpertNames : uint8_t { grouped, sequential };
-constexpr auto names_of(ExpertNames) {
-  using enum ExpertNames;
-  return std::to_array<ValueName<ExpertNames>>({{grouped, "grouped"}, {sequential, "sequential"}});
 }
 
 struct Recognised {

@@ -12,7 +12,7 @@
 #pragma once
 #include <string>
 
-#include "io/convert/convert.h"
+#include "io/convert/expert_names.h"
 #include "io/convert/target_folder.h"
 #include "io/convert/weights.h"
 
