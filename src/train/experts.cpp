@@ -50,10 +50,11 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
                     "set moe.load_balance=aux, or use a model whose routers have one (deepseek_v3)");
   if (o.aux_loss) m.losses.balance_coef = *o.aux_loss;
   if (o.z_loss) m.losses.z_coef = *o.z_loss;
-  if (o.aux_loss.value_or(0) > 0 && m.losses.balance == LoadBalance::none)
+  if (o.aux_loss.value_or(0) > 0 && (m.losses.balance == LoadBalance::none || m.losses.balance == LoadBalance::bias))
     throw UserError(fmt::format("moe.aux_loss is {}, and no such loss is on", *o.aux_loss), given_at(c, "moe.aux_loss"),
-                    o.load_balance == LoadBalance::none ? "moe.load_balance=none has no loss"
-                                                        : fmt::format("config.json of this {} model asks for none", family),
+                    o.load_balance == LoadBalance::stored
+                        ? fmt::format("config.json of this {} model asks for none", family)
+                        : fmt::format("moe.load_balance={} has no loss", name(o.load_balance)),
                     "set moe.load_balance=aux or seq_aux, or leave it out");
   m.routing.capacity_factor = o.capacity_factor, m.routing.drop = o.drop, m.routing.pad_to_capacity = o.pad_to_capacity;
   if (o.drop != Drop::none && o.capacity_factor * static_cast<double>(m.routing.experts) < 1)
