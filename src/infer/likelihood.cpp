@@ -44,6 +44,7 @@ struct Wanted {
   bool first = false;
 };
 
+// Host work: one row of scores is looked through.
 int32_t most_likely(const TensorView& logits, int64_t row) {
   std::vector<float> scores(static_cast<size_t>(logits.cols()));
   visit_float(logits.dtype, [&](auto zero) {

@@ -75,6 +75,7 @@ void Stage::send_pool(Ctx& c, Message& slot, const RouterPool& pool, const Group
   send(slot, std::move(t), group, to);
 }
 
+// Host work: sums over experts, as they came.
 RouterPool Stage::receive_pool(Ctx& c, const Group& group, int from) {
   const int64_t experts = model_.decoder()->moe->routing.experts;
   const Tensor t = c.empty({2 * experts + 1}, DType::f64);

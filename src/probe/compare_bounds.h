@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "probe/compare_dumps.h"
+#include "probe/comparison.h"
 
 namespace ravine {
 

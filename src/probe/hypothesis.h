@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "probe/compare_dumps.h"
+#include "probe/comparison.h"
 
 namespace ravine {
 

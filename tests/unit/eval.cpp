@@ -6,12 +6,12 @@
 #include <fstream>
 #include <random>
 
+#include "data/handlers/packed.h"
 #include "eval/answers.h"
 #include "eval/code_run.h"
 #include "eval/compare.h"
 #include "eval/csv_rows.h"
 #include "eval/evaluation.h"
-#include "data/handlers/packed.h"
 #include "eval/python_text.h"
 #include "eval/subjects.h"
 #include "tests/unit/files_temporary.h"
