@@ -110,7 +110,7 @@ EvaluationOptions evaluation_options(const EvalFlags& f) {
 }
 
 // What results depend on.
-Json settings_of(const EvalFlags& f, const Config& config, const std::string& adapter) {
+Json eval_settings(const EvalFlags& f, const Config& config, const std::string& adapter) {
   auto text = [](const std::string& path) { return path.empty() ? std::string() : checksum_text(checksum_of_file(path)); };
   auto model = [](const std::string& path) {
     return path.empty() ? std::string() : std::filesystem::weakly_canonical(path).string() + " " + files_of_model(path);
@@ -153,7 +153,7 @@ void run_with_model(World* world, EvalFlags& flags, const Config& config, const 
                     "all ranks of an evaluation run one model",
                     "divide the model by parallel.tensor or parallel.pipeline, or evaluate some of the tasks in each job");
   std::unique_ptr<FolderLock> lock;
-  if (ranks.first()) lock = open_result_folder(flags.output, settings_of(flags, config, adapter), flags.overwrite);
+  if (ranks.first()) lock = open_result_folder(flags.output, eval_settings(flags, config, adapter), flags.overwrite);
   const Recipe recipe = make_recipe(config.precision, session.kernels);
   const Answerer answerer{&session, tokenizer.get(), &recipe,
                           read_generation_config(talk.generation, session.model->facts()).end_ids};
@@ -172,7 +172,7 @@ int compare(const EvalFlags& flags) {
 
 int score_completions(const EvalFlags& flags, const Config& config) {
   Evaluation evaluation(evaluation_options(flags));
-  const auto lock = open_result_folder(flags.output, settings_of(flags, config, ""), flags.overwrite);
+  const auto lock = open_result_folder(flags.output, eval_settings(flags, config, ""), flags.overwrite);
   Log log;
   StopSignals signals;
   show(evaluation.run(nullptr, log, [] { return StopSignals::requested(); }), flags, evaluation);
