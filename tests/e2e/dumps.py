@@ -15,8 +15,8 @@ MEGABYTE = 10**6
 
 
 def arguments(folder, name, dump=None, **more):
-    given = {"train__steps": 4, "train__global_batch": 4, "train__valid_every": 0, "optimizer__lr": 1e-2, "train__output": folder / name, **more}
-    out = r.options(folder, **given)
+    given = {"train__steps": 4, "train__global_batch": 4, "train__valid_every": 0, "optimizer__lr": 1e-2, **more}
+    out = r.options(folder, folder / name, **given)
     if dump is not None:
         out.append("probe.dump=" + json.dumps(dump))
     return ["train", *out]
@@ -181,7 +181,8 @@ def test_again(folder):
     for words, more in (("does not follow", ["--step", 2]), ("does not follow", ["--step", 99])):
         said = r.run("dump", "--from", start, "--out", folder / "none", *more, status=2).stderr
         r.check(words in said, said)
-    r.check("no checkpoint" in r.run("dump", "--from", folder, "--out", folder / "none", status=2).stderr, "a folder that is no checkpoint")
+    (folder / "empty").mkdir()
+    r.check("no checkpoint" in r.run("dump", "--from", folder / "empty", "--out", folder / "none", status=2).stderr, "a folder that is no checkpoint")
 
 
 def test_the_call_at_fault(folder):

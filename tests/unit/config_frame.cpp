@@ -40,7 +40,7 @@ struct ThrowFlags {
 };
 
 int run_encode(EncodeFlags& f, Config& c) {
-  fmt::print("{} {} {} {}\n", f.tokenizer, f.jsonl, f.common.backend, c.train.threads);
+  fmt::print("{} {} {} {}\n", f.tokenizer, f.jsonl, name(f.common.backend), c.train.threads);
   return 0;
 }
 
