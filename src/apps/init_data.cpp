@@ -72,17 +72,17 @@ void check_init_data(const std::string& data, const InitRequest& request) {
     throw UserError("token ids, not text", where, "init makes runs on text or conversations",
                     fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
   if (request.wanted == InitData::pairs) return check_pairs(files[0], kind, where, again("sft"), again("pretrain"));
+  if (sft && kind != SourceKind::text)
+    if (Record first; ChatRecords(files[0]).next(first))
+      if (const Json record = first.json(); record.contains("chosen") && record.contains("rejected"))
+        throw UserError("pairs of answers, not conversations", first.where(), request.kind + " takes conversations",
+                        "write " + again("dpo"));
   const bool chats = kind != SourceKind::text && detect_chat_file(files[0], request.text_key).has_value();
   if (chats && !sft) throw UserError("conversations, not text", where, "pretrain takes text", "write " + again("sft"));
   if (!chats && kind != SourceKind::text) {
     Record first;
     if (ChatRecords(files[0]).next(first)) refuse_chat_slip(first.json(), first.where());
   }
-  if (sft && kind != SourceKind::text)
-    if (Record first; ChatRecords(files[0]).next(first))
-      if (const Json record = first.json(); record.contains("chosen") && record.contains("rejected"))
-        throw UserError("pairs of answers, not conversations", first.where(), request.kind + " takes conversations",
-                        "write " + again("dpo"));
   if (!chats && !sft) {  // a wrong key is said before anything is made
     std::string text;
     open_documents(files[0], request.text_key, "--text-key")->next(text);

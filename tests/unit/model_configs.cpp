@@ -137,15 +137,21 @@ TEST(ModelConfigs, DropoutIsOfTraining) {
 // What Transformers takes where a file says nothing: MistralConfig.sliding_window, Qwen3Config.head_dim, and so on.
 TEST(ModelConfigs, DefaultsAreThoseOfTransformers) {
   const Json none = Json::object();
-  auto facts = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {
+  auto model = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {
     Json c = tiny_families().at(family);
     c.update(more);
     for (const std::string& key : without) c.erase(key);
-    return make_model(c, "config.json")->facts();
+    return make_model(c, "config.json");
   };
-  EXPECT_EQ(facts("mistral", none, {"sliding_window"}).window, 4096);
-  EXPECT_EQ(facts("mistral", {{"sliding_window", nullptr}}, {}).window, 0) << "null switches it off";
-  EXPECT_EQ(facts("mistral", none, {}).window, 3);
+  auto facts = [&](const std::string& family, const Json& more, const std::vector<std::string>& without) {
+    return model(family, more, without)->facts();
+  };
+  auto window = [&](const Json& more, const std::vector<std::string>& without) {
+    return model("mistral", more, without)->decoder()->window(0);
+  };
+  EXPECT_EQ(window(none, {"sliding_window"}), 4096);
+  EXPECT_EQ(window({{"sliding_window", nullptr}}, {}), 0) << "null switches it off";
+  EXPECT_EQ(window(none, {}), 3);
   EXPECT_EQ(facts("mistral", none, {"head_dim"}).head_size, 4) << "the hidden size over the heads";
   EXPECT_EQ(facts("qwen3", none, {"head_dim"}).head_size, 128);
   EXPECT_EQ(facts("qwen2", none, {"head_dim"}).head_size, 4);
