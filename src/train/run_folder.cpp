@@ -257,11 +257,11 @@ void RunFolder::refuse_other_run() const {
     return;
   }
   if (is_checkpoint_name(resume_)) {
+    if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
     if (const std::string own = path("checkpoints/" + resume_); !fs::exists(resume_, error))
       throw UserError("no such checkpoint", "checkpoint.resume=" + resume_,
                       "it names the folder of a checkpoint, or is auto or none",
                       fs::is_directory(own, error) ? fmt::format("did you mean {}?", own) : "check the path");
-    if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
     throw UserError(
         fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)),
         folder_,

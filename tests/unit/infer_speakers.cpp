@@ -12,7 +12,7 @@ namespace ravine {
 namespace {
 
 const std::string kGolden = RAVINE_SOURCE_DIR "/tests/golden/";
-const std::string kBase = kGolden + "lora/llama/base", kPeft = kGolden + "lora/llama/adapter",
+const std::string kBase = kGolden + "lora/llama/base", kPeft = kGolden + "lora/layers/adapter",
                   kModelLink = kGolden + "megatron_lora/apart", kWhole = kGolden + "megatron_lora/joined";
 using Prompts = std::vector<std::vector<int32_t>>;
 

@@ -179,6 +179,7 @@ inline Outcome trained(const Json& shape, const Config& config, const std::funct
         const int64_t d = ranks.at().data;
         micros.push_back(
             micro_batch(step, layout.round_robin ? i * ranks.mesh().data + d : d * layout.micro_batches + i, columns));
+        micros.back().index = i;
       }
       return micros;
     };
