@@ -258,10 +258,12 @@ void RunFolder::refuse_other_run() const {
   }
   if (is_checkpoint_name(resume_)) {
     if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
-    if (const std::string own = path("checkpoints/" + resume_); !fs::exists(resume_, error))
-      throw UserError("no such checkpoint", "checkpoint.resume=" + resume_,
-                      "it names the folder of a checkpoint, or is auto or none",
-                      fs::is_directory(own, error) ? fmt::format("did you mean {}?", own) : "check the path");
+    if (!fs::exists(resume_, error)) {  // whoever reads it says that it is not there
+      const std::string own = path("checkpoints/" + resume_);
+      if (!fs::is_directory(own, error)) return;
+      throw UserError("no such folder", "checkpoint.resume=" + resume_,
+                      "it names the folder of a checkpoint, or is auto or none", fmt::format("did you mean {}?", own));
+    }
     throw UserError(
         fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)),
         folder_,

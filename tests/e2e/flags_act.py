@@ -44,7 +44,7 @@ def test_preprocess(folder):
     done = preprocess(folder, "bad", "--input", folder / "bad.jsonl", "--strict", status=2)[1]
     check("not UTF-8" in done.stderr and "bad.jsonl:2" in done.stderr, done.stderr)
     (_, repaired), done = preprocess(folder, "repaired", "--input", folder / "bad.jsonl")
-    check(len(repaired) == 2 and "1 record had bad UTF-8" in done.stderr, done.stderr)
+    check(len(repaired) == 2 and "1 of 2 records had bad UTF-8" in done.stderr, done.stderr)
     # Of conversations those as long as --seq-length, or longer, are left out, as ModelLink does.
     (folder / "chat.jsonl").write_text("".join(json.dumps({"instruction": "Why?", "input": "", "output": "It is " + "so " * n}) + "\n" for n in (1, 5, 30)))
     words = ("--input", folder / "chat.jsonl", "--handler", "GeneralInstructionHandler")

@@ -168,11 +168,11 @@ def test_what_preprocess_reports(folder):
         return done.stderr, said["documents"], said["tokens"]
 
     said, documents, tokens = made("both", a, b)
-    for part in (f"3 records had bad UTF-8, replaced by U+FFFD (first: {a}:3)", f"left out: 2 times empty text (first: {b}:2)", "7 records of 2 files in ", lines):
+    for part in (f"3 of 7 records had bad UTF-8, replaced by U+FFFD (first: {a}:3)", f"left out: 2 times empty text (first: {b}:2)", "7 records of 2 files in ", lines):
         check(part in said, f"{part}: {said}")
     check(documents == 5, documents)
     said, one, fewer = made("texts", b)
-    check(f"2 records had bad UTF-8, replaced by U+FFFD (first: {b}:3)" in said and "5 records of 1 file in " in said and lines not in said and one == 3, said)
+    check(f"2 of 5 records had bad UTF-8, replaced by U+FFFD (first: {b}:3)" in said and "5 records of 1 file in " in said and lines not in said and one == 3, said)
     said, whole, _ = made("whole", a, "--split-by-document")
     check(f"1 record had bad UTF-8, replaced by U+FFFD (first: {a}:1)" in said and "1 record of 1 file in " in said and lines not in said and whole == 1, said)
     told = r.run("preprocess", "--input", b, "--tokenizer", CHAT, "--output-prefix", folder / "strict", "--strict", status=2).stderr

@@ -134,7 +134,6 @@ MISTAKES = [
     ("pairs of answers for sft", "init sft {dir}/pairs --data {dir}/pairs.json", ["pairs of answers, not conversations", "ravine init dpo {dir}/pairs"]),
     ("a model's folder as output", TRAIN + "train.output={dir}/fewer", ["train.output holds a model"]),
     ("a folder of init as output", TRAIN + "train.output={dir}/first", ["train.output is a folder of `ravine init`", "set train.output={dir}/first/run"]),
-    ("a checkpoint by its name alone", TRAIN + "train.output={dir}/tune checkpoint.resume=step_000009", ["no such checkpoint", "checkpoint.resume=step_000009"]),
     ("token files and a share held out", TRAIN + "data.train=[{dir}/ids_text_document] data.valid_fraction=0.05", ["token files are taken whole", "set data.valid_fraction=0"], TRAIN + "data.train=[{dir}/ids_text_document] data.valid_fraction=0"),
     ("4 bits of LLaMA-Factory", TRAIN + "--quantization_bit 4", ["lora.base=nf4 keeps the base in 4 bits"]),
     ("4 bits by another name", TUNE + "lora.rank=2 lora.base=4bit", ["here it is nf4"]),

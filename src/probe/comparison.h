@@ -1,0 +1,55 @@
+// What a comparison of two dumps comes to (compare_dumps.h).
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "probe/dump_log.h"
+#include "probe/pair_errors.h"
+
+namespace ravine {
+
+enum class CulpritKind : uint8_t { forward, backward, update, data, loss, weights };
+constexpr auto names_of(CulpritKind) {
+  using enum CulpritKind;
+  return std::to_array<ValueName<CulpritKind>>(
+      {{forward, "forward"}, {backward, "backward"}, {update, "update"}, {data, "data"}, {loss, "loss"}, {weights, "weights"}});
+}
+
+enum class ComparedBy : uint8_t { bits, tensors, statistics, checksums, nothing };  // nothing: shapes differ
+constexpr auto names_of(ComparedBy) {
+  using enum ComparedBy;
+  return std::to_array<ValueName<ComparedBy>>(
+      {{bits, "bits"}, {tensors, "tensors"}, {statistics, "statistics"}, {checksums, "checksums"}, {nothing, "nothing"}});
+}
+
+struct ComparedPair {
+  int rank = 0;
+  DumpRecord a, b;
+  ComparedBy by = ComparedBy::bits;
+  double error = 0;                 // infinite: not comparable, or only known to differ
+  double own = 0, inherited = 0;    // bounds; of what a call reads 0
+  bool judged = false;              // error may not be beyond the sum of both
+  std::optional<PairErrors> exact;  // where tensors were compared
+  bool beyond() const { return judged && error > own + inherited; }
+  double ratio() const { return own + inherited > 0 ? error / (own + inherited) : 0; }
+};
+
+struct Culprit {
+  int64_t step = 0, micro = 0;
+  std::string phase, path, op, tensor, hypothesis;
+  CulpritKind kind = CulpritKind::forward;
+  int rank = 0;
+};
+
+struct Comparison {
+  std::vector<ComparedPair> pairs;     // in the order of the run
+  std::vector<std::string> unmatched;  // in words, those of a whole step or phase together
+  std::optional<Culprit> culprit;
+  std::string inherited_from;  // no culprit, and yet beyond: the first input that differs and that no call has made
+  std::string verdict;         // three sentences
+  int64_t equal_bits = 0;
+  bool agrees() const { return !culprit && inherited_from.empty(); }
+};
+
+}  // namespace ravine
