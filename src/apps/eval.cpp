@@ -7,6 +7,7 @@
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "base/counted.h"
 #include "base/missing_path.h"
 #include "base/text.h"
 #include "eval/compare.h"
@@ -58,8 +59,7 @@ struct EvalFlags {
     v("output", output, "folder for results.json, results.csv and samples; the same command goes on in it",
       metavar("DIR") & writes());
     v("overwrite", overwrite, "replace an evaluation with other settings in that folder");
-    v("compare", compare, "instead: two folders of results, item by item, with McNemar's test",
-      length(2) & metavar("DIR") & reads());
+    v("compare", compare, "instead: two folders of results, item by item, with McNemar's test", metavar("DIR") & reads());
     v("json", json, "results as JSON on stdout");
     common.each(v);
   }
@@ -165,6 +165,9 @@ void run_with_model(World* world, EvalFlags& flags, const Config& config, const 
 }
 
 int compare(const EvalFlags& flags) {
+  if (flags.compare.size() != 2)
+    throw UserError(counted(flags.compare.size(), "folder"), "--compare", "two evaluations are compared",
+                    "write --compare A B");
   const std::vector<TaskComparison> all = compare_evaluations(flags.compare[0], flags.compare[1]);
   fmt::print("{}", flags.json ? comparison_json(all).dump(1) + "\n" : comparison_table(all));
   return 0;
