@@ -191,7 +191,7 @@ int enter(const Cage& c, int program, int said) {
   if (!build_root(c)) return step;
   ++step;
   if (::chdir(c.base.c_str()) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 || ::umount2(".", MNT_DETACH) != 0 ||
-      ::chdir("/work") != 0)
+      ::chdir("/box") != 0)
     return step;
   ++step;
   const int nothing = ::open("/dev/null", O_RDWR);
@@ -204,7 +204,7 @@ int enter(const Cage& c, int program, int said) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return step;
   ++step;
   const char* const words[] = {"python3", "-I", "-S", "-B", "-", nullptr};
-  const char* const environment[] = {"HOME=/work", "LANG=C.UTF-8", nullptr};
+  const char* const environment[] = {"HOME=/box", "LANG=C.UTF-8", nullptr};
   ::execve(c.python.c_str(), const_cast<char**>(words), const_cast<char**>(environment));
   return step;
 }
@@ -336,7 +336,7 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
   cage.uid_map = fmt::format("65534 {} 1", ::geteuid());
   cage.gid_map = fmt::format("65534 {} 1", ::getegid());
   cage.filter = system_call_filter();
-  cage.folders = {base_ + "/work", base_ + "/tmp", base_ + "/dev"};
+  cage.folders = {base_ + "/box", base_ + "/tmp", base_ + "/dev"};
   for (const std::string& place : places_) add_place(cage, place);
 
   // A program that leaves early, by whatever status, does not know the word that its last line says.

@@ -186,12 +186,12 @@ TEST(Sandbox, EndsOrNot) {
        {"raise ValueError", "import sys\nsys.exit(0)", "import os\nos._exit(0)", "while True: pass", "(",
         "x = [b'x' * (64 << 20) for _ in range(48)]", "import os\nos.fork()", "import socket\nsocket.socket()",
         "import socket\nsocket.socketpair()", "import os\nos.memfd_create('x')", "open('/usr/ravine_escape', 'w')",
-        "open('/proc/self/status')", "open('/work/x', 'w').write('x' * (32 << 20))",
+        "open('/proc/self/status')", "open('/box/x', 'w').write('x' * (32 << 20))",
         "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0", "import os\nassert os.environ.get('PATH')",
         "import os\nassert os.listdir('/home')"})
     EXPECT_FALSE(box->passes(bad)) << bad;
-  EXPECT_TRUE(box->passes("open('/work/x', 'w').write('x')"));
-  EXPECT_TRUE(box->passes("import os\nassert not os.path.exists('/work/x')"));  // each has a root of its own
+  EXPECT_TRUE(box->passes("open('/box/x', 'w').write('x')"));
+  EXPECT_TRUE(box->passes("import os\nassert not os.path.exists('/box/x')"));  // each has a root of its own
   EXPECT_TRUE(box->passes("import os\nassert os.getpid() == 1 and os.getuid() == 65534"));
 }
 
