@@ -193,7 +193,9 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   if (c.spec.stoppable && !launched_as_several()) early.emplace();  // a launcher ends ranks by signals, and speaks itself
   HeldSignals::release();
   auto call = c.call();
-  Config config = read_command_line(c.spec, call->flags(), rest);
+  if (c.rewrite) rest = c.rewrite(rest);
+  std::optional<Config> read = call->read(rest);
+  Config config = read ? std::move(*read) : read_command_line(c.spec, call->flags(), rest);
   keep_inputs(call->flags(), c.spec, config);
   if (c.spec.name != "config") refuse_misplaced(c.spec, config);  // it shows a config as it is
   if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));

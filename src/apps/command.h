@@ -14,6 +14,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ namespace ravine {
 struct Call {
   virtual ~Call() = default;
   virtual std::vector<Option> flags() = 0;  // valid as long as the call
+  // The words behind the command, where they are not read by the flags and sections of its spec (dialect_command.h).
+  virtual std::optional<Config> read(const std::vector<std::string>&) { return std::nullopt; }
   virtual int run(Config& config) = 0;
 };
 
@@ -34,6 +37,8 @@ struct Command {
   std::string group;                            // heading in the overview
   std::function<std::unique_ptr<Call>()> call;  // empty when the command only holds actions
   std::vector<Command> actions;                 // `ravine tokenizer encode`: each a command of its own
+  // Words of another program's command line among those behind the command become this one's; empty: there are none.
+  std::function<std::vector<std::string>(const std::vector<std::string>&)> rewrite = {};
 };
 
 template <class Flags>
@@ -47,12 +52,12 @@ struct CallOf : Call {
 
 template <class Flags>
 Command command(CommandSpec spec, std::string group, int (*run)(Flags&, Config&)) {
-  return {std::move(spec), std::move(group), [run] { return std::make_unique<CallOf<Flags>>(run); }, {}};
+  return {std::move(spec), std::move(group), [run] { return std::make_unique<CallOf<Flags>>(run); }, {}, {}};
 }
 
 // A command made of actions; their names are written in full ("tokenizer encode"), their groups do not matter.
 inline Command command_of(CommandSpec spec, std::string group, std::vector<Command> actions) {
-  return {std::move(spec), std::move(group), nullptr, std::move(actions)};
+  return {std::move(spec), std::move(group), nullptr, std::move(actions), {}};
 }
 
 // A command that works on the table of all commands, itself included (pages, completion, the manual as a text).
@@ -68,7 +73,7 @@ Command command_on_table(CommandSpec spec, std::string group, std::vector<Comman
     std::vector<Command> table_;
     int (*run_)(Flags&, const std::vector<Command>&);
   };
-  Command made{std::move(spec), std::move(group), nullptr, {}};
+  Command made{std::move(spec), std::move(group), nullptr, {}, {}};
   made.call = [others = std::move(others), made, run]() -> std::unique_ptr<Call> {
     std::vector<Command> all = others;
     all.push_back(made);

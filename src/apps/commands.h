@@ -7,6 +7,8 @@ namespace ravine {
 Command train_command();
 Command trace_command();
 Command generate_command();
+Command chat_command();
+Command serve_command();
 Command eval_command();
 Command tokenizer_command();
 Command data_command();
@@ -14,8 +16,10 @@ Command data_index_command();  // actions of `data`
 Command data_merge_command();
 Command preprocess_command();
 Command convert_command();
+Command trainer_command();
 Command merge_lora_command();  // in convert.cpp
 Command compare_command();
+Command curves_command();
 Command diff_command();
 Command dump_command();
 Command replay_command();
@@ -26,6 +30,7 @@ Command info_command();
 Command check_command();
 Command stop_command();
 Command plot_command();
+Command megatron_command(const std::vector<Command>& others);    // programs of its scripts lead to those
 Command init_command(const std::vector<Command>& others);        // its demo text is the manual of those
 Command man_command(const std::vector<Command>& others);         // pages of those and itself
 Command completion_command(const std::vector<Command>& others);  // completes those and itself

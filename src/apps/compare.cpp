@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/missing_path.h"
 #include "base/text.h"
 #include "files/atomic.h"
+#include "files/output_mark.h"
 #include "probe/compare_dumps.h"
 
 namespace fs = std::filesystem;
@@ -18,16 +20,20 @@ constexpr size_t kShownRows = 12, kShownUnmatched = 10;
 
 struct CompareFlags {
   std::string a, b, report;
-  bool json = false;
+  bool overwrite = false, json = false;
   template <class V>
   void each(V&& v) {
     v("a", a, "dump of `probe.dump` or `ravine dump`, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
     v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json", writes() & metavar("DIR"));
+    v("overwrite", overwrite,
+      "replace whatever files of these names are there; unasked only those of another comparison are replaced");
     v("json", json, "one JSON object");
   }
 };
+
+std::string ascii(const Json& j) { return j.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 bool is_trace(const std::string& path) {
   std::error_code error;
@@ -48,11 +54,11 @@ void refuse_other_kinds(const CompareFlags& flags) {
 }
 
 std::string row_text(const ComparedPair& p) {
-  std::string out =
-      fmt::format("{:>9} {:>10} {:>9}  step {} {} {} {}{}: {}", p.error == 0 ? "0" : fmt::format("{:.2e}", p.error),
-                  p.judged ? fmt::format("{:.2e}", p.own + p.inherited) : "-",
-                  p.judged ? (std::isfinite(p.ratio()) ? fmt::format("{:.2g}", p.ratio()) : "inf") : "-", p.a.step,
-                  name(p.a.phase), escaped(p.a.path), p.a.op, p.a.n > 0 ? fmt::format("[{}]", p.a.n) : "", p.a.tensor);
+  std::string out = fmt::format(
+      "{:>9} {:>10} {:>9}  step {} {} {} {}{}: {}", p.error == 0 ? "0" : fmt::format("{:.2e}", p.error),
+      p.judged ? fmt::format("{:.2e}", p.own + p.inherited) : "-",
+      p.judged ? (std::isfinite(p.ratio()) ? fmt::format("{:.2g}", p.ratio()) : "inf") : "-", p.a.step, name(p.a.phase),
+      escaped(p.a.path), escaped(p.a.op), p.a.n > 0 ? fmt::format("[{}]", p.a.n) : "", escaped(p.a.tensor));
   if (p.exact)
     out += fmt::format("  cosine {:.9f}, max abs {:.3g} at {}, ulp {}", p.exact->cosine, p.exact->max_abs, p.exact->at,
                        p.exact->max_ulp);
@@ -74,18 +80,34 @@ void print_comparison(const Comparison& c) {
     fmt::print("  and {} more: --json lists all\n", c.unmatched.size() - kShownUnmatched);
 }
 
+// pairs.csv and verdict.json of `flags.report`.
+struct Report {
+  explicit Report(const CompareFlags& flags)
+      : pairs(flags.report + "/pairs.csv"), verdict(flags.report + "/verdict.json"), overwrite(flags.overwrite) {
+    refuse_other_output(pairs, kPairsMark, overwrite);
+    refuse_other_output(verdict, kVerdictMark, overwrite);
+  }
+  void write(const Comparison& c, const Json& said) const {
+    create_folders(fs::path(pairs).parent_path().string());
+    Json marked{{"ravine", "compare"}};  // kVerdictMark
+    marked.update(said);
+    write_file_atomic(pairs, pairs_csv(c), may_replace_output(kPairsMark, overwrite));
+    write_file_atomic(verdict, ascii(marked) + "\n", may_replace_output(kVerdictMark, overwrite));
+  }
+  std::string pairs, verdict;
+  bool overwrite;
+};
+
 int run_compare(CompareFlags& flags, Config&) {
   refuse_other_kinds(flags);
+  std::optional<Report> report;
+  if (!flags.report.empty()) report.emplace(flags);
   const Comparison c =
       is_trace(flags.a) ? compare_traces(flags.a, flags.b) : compare_dumps(read_dump(flags.a), read_dump(flags.b));
-  const std::string verdict = comparison_json(c).dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (!flags.report.empty()) {
-    create_folders(flags.report);
-    write_file_atomic(flags.report + "/pairs.csv", pairs_csv(c));
-    write_file_atomic(flags.report + "/verdict.json", verdict + "\n");
-  }
+  const Json said = comparison_json(c);
+  if (report) report->write(c, said);
   if (flags.json)
-    fmt::print("{}\n", verdict);
+    fmt::print("{}\n", ascii(said));
   else
     print_comparison(c);
   return c.agrees() ? 0 : 1;

@@ -1,10 +1,14 @@
-// `ravine config`: the resolved config with warnings of likely mistakes, or what an option means.
+// `ravine config`: the resolved config with warnings of likely mistakes, what an option means, or the config in the words of another
+// program.
 #include <fmt/format.h>
+
+#include <filesystem>
 
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "dialects/reverse.h"
 #include "train/advice.h"
 
 namespace ravine {
@@ -13,19 +17,48 @@ namespace {
 struct ConfigFlags {
   ModelFlag model;
   bool list = false, markdown = false;
-  std::string explain;
+  std::string explain, to;
   template <class V>
   void each(V&& v) {
     model.each(v);
     v("list", list, "every option with default, meaning and type");
     v("explain", explain, "one option or section: meaning, type, default, value and where it came from", metavar("KEY"));
+    v("to", to, "the config as flags of Megatron or as DeepSpeed's JSON; what these cannot say is named on stderr",
+      one_of(programs()) & metavar("PROGRAM"));
     v("markdown", markdown, "the page docs/options.md");
+  }
+  static std::vector<std::string> programs() {
+    std::vector<std::string> names = {""};
+    for (const ForeignWriter& w : foreign_writers()) names.push_back(w.name);
+    return names;
   }
 };
 
+// What config.json says of the model; null if the config names none.
+Json described_model(const Config& c) {
+  if (!c.model.path.empty()) return read_json((std::filesystem::path(c.model.path) / "config.json").string());
+  if (c.model.config.empty()) return nullptr;
+  return is_inline(c.model.config) ? parse_json(c.model.config, "model.config") : read_json(c.model.config);
+}
+
+int write_for(const std::string& program, const Config& config) {
+  for (const ForeignWriter& w : foreign_writers()) {
+    if (w.name != program) continue;
+    const ForeignForm form = w.write(config, described_model(config));
+    std::fwrite(form.text.data(), 1, form.text.size(), stdout);
+    std::fflush(stdout);
+    for (const std::string& notice : form.notices) say("notice: " + escaped(notice));
+    for (const UnsaidOption& o : form.unsaid)
+      say("not said: " + escaped(fmt::format("{}={} (it comes to {})", o.option, o.value, o.theirs)));
+  }
+  return 0;
+}
+
 int run_config(ConfigFlags& flags, Config& config) {
-  if (flags.list + flags.markdown + !flags.explain.empty() > 1)
-    throw UserError("--list, --explain and --markdown", "command line", "only one of them at a time", "remove the others");
+  if (flags.list + flags.markdown + !flags.explain.empty() + !flags.to.empty() > 1)
+    throw UserError("--list, --explain, --to and --markdown", "command line", "only one of them at a time",
+                    "remove the others");
+  if (!flags.to.empty()) return write_for(flags.to, config);
   std::string text = flags.list               ? defaults_text()
                      : flags.markdown         ? options_markdown()
                      : !flags.explain.empty() ? explain(config, flags.explain)

@@ -1,6 +1,7 @@
 #include "io/convert/convert.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/command.h"
 #include "base/counted.h"
@@ -9,10 +10,13 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "files/tensor_file.h"
+#include "files/tokenizer_files.h"
 #include "io/model_folder.h"
 #include "text/chat/chat_template.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "train/run_places.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -47,7 +51,7 @@ struct ConvertFlags {
       between(0, 1 << 30));
     v("upcycle", o.upcycle,
       "to hf: a model with experts is made of a dense one, experts=8,top_k=2: each expert a copy of the MLP, routers drawn (by seed=S, 0 where it is not said)",
-      metavar("SPEC"));
+      filled() & metavar("SPEC"));
     v("dry-run", o.dry_run, "only list the tensors that would be written");
     v("allow-unknown", o.allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
@@ -124,6 +128,17 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   return 0;
 }
 
+// The tokenizer goes along: each of its ids needs a row.
+void refuse_ids_without_rows(const ConvertOptions& o) {
+  std::error_code ignored;
+  if (o.resize_vocabulary == 0 || !std::filesystem::is_directory(o.input, ignored) || !has_tokenizer(o.input)) return;
+  const int64_t ids = open_tokenizer(o.input)->size();
+  if (!vocabulary_trouble(ids, o.resize_vocabulary).empty())
+    throw UserError(fmt::format("--resize-vocab {}, and the tokenizer of {} has {} ids", o.resize_vocabulary, o.input, ids),
+                    "command line", "every id must have a row in the embedding",
+                    fmt::format("give --resize-vocab {} or more", ids));
+}
+
 int run_convert(ConvertFlags& flags, Config&) {
   ConvertOptions o = flags.options;
   if (o.output.empty() && !o.dry_run)
@@ -149,6 +164,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   refuse_run_without_weights(o.input, "--input");
   if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;
+  refuse_ids_without_rows(o);
   Log log;
   warn_of_places(log, o.input, o.adapter);
   const ConvertReport report = show_conversion(o, log);

@@ -51,21 +51,19 @@ int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
   const ModelOptions& model = c.model;
   if (model.path.empty() && model.config.empty()) return 0;
   if (model.config.empty()) check_model_folder(model.path, "model.path");
-  std::string file = model.config.empty() ? (std::filesystem::path(model.path) / "config.json").string() : model.config;
-  Json config = read_json(file);
+  const Json config = asked_model_config(c);
   auto it = config.find("vocab_size");
   if (it == config.end() || !it->is_number_integer() || it->get<int64_t>() < 1)
-    throw UserError("wrong model config", file + ": vocab_size", "it must be a whole number above 0", "correct the file");
+    throw UserError("wrong model config", model_place(model) + ": vocab_size", "it must be a whole number above 0",
+                    "correct the file");
   return run_vocabulary(c, config, tokenizer ? tokenizer->size() : 0);
 }
 
 // Of the model that is named; nothing where none is, or its config is of no family that is known: then train says so.
 std::optional<ModelFacts> model_facts(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty()) return {};
-  const std::string file =
-      c.model.config.empty() ? (std::filesystem::path(c.model.path) / "config.json").string() : c.model.config;
   try {
-    return make_model(read_json(file), file)->facts();
+    return make_model(asked_model_config(c), model_place(c.model))->facts();
   } catch (const UserError&) {
     return {};
   }

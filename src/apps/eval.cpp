@@ -1,6 +1,8 @@
 // `ravine eval`: benchmarks, by the protocol of ModelLink or of lm-evaluation-harness.
 #include "eval/evaluation.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "apps/adapters.h"
@@ -109,6 +111,10 @@ EvaluationOptions evaluation_options(const EvalFlags& f) {
   return o;
 }
 
+// Options of this command by which a model computes other numbers.
+constexpr std::array<std::string_view, 5> kArithmeticOptions{"lora.base", "precision.compute", "precision.bf16_products",
+                                                             "precision.recipes", "precision.unfused"};
+
 // What results depend on.
 Json eval_settings(const EvalFlags& f, const Config& config, const std::string& adapter) {
   auto text = [](const std::string& path) { return path.empty() ? std::string() : checksum_text(checksum_of_file(path)); };
@@ -118,7 +124,7 @@ Json eval_settings(const EvalFlags& f, const Config& config, const std::string& 
   const bool asks = f.completions.empty();
   Json j{{"model", asks ? model(config.model.path) : ""},
          {"adapter", asks ? model(adapter) : ""},
-         {"tokenizer", asks ? config.model.tokenizer : ""},
+         {"tokenizer", asks ? model(config.model.tokenizer) : ""},
          {"protocol", std::string(name(f.protocol))},
          {"split", std::string(name(f.split))},
          {"shots", f.shots},
@@ -126,8 +132,12 @@ Json eval_settings(const EvalFlags& f, const Config& config, const std::string& 
          {"max-new-tokens", f.max_new_tokens},
          {"template", text(f.texts)},
          {"completions", text(f.completions)},
-         {"compute", std::string(name_or(config.precision.compute, "auto"))},
          {"backend", std::string(name(f.common.backend))}};
+  Config all = config;
+  for (const Section& section : sections_of(all))
+    for (const Option& option : section.options)
+      if (std::find(kArithmeticOptions.begin(), kArithmeticOptions.end(), option.name()) != kArithmeticOptions.end())
+        j[option.name()] = option.yaml();
   return j;
 }
 

@@ -11,6 +11,8 @@
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "apps/sampling_flags.h"
+#include "apps/turns.h"
 #include "apps/voices.h"
 #include "base/byte_order_mark.h"
 #include "base/log.h"
@@ -27,18 +29,16 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
-
 struct GenerateFlags {
   CommonFlags common;
+  SamplingFlags sampling;
   std::string model, use, prompt, prompts, prompt_ids, chat_template, system;
   std::vector<std::string> adapter;
   BeamRules beam_rules = BeamRules::transformers;
-  // Empty: not given.
-  std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
-  std::vector<double> temperature, top_p, repetition_penalty, length_penalty;
-  int64_t seed = 0, batch = 16;
-  bool sample = false, early_stopping = false, json = false, chat = false;
+  std::vector<int64_t> beams, num_return;  // empty: not given
+  std::vector<double> length_penalty;      //
+  int64_t batch = 16;
+  bool early_stopping = false, json = false, chat = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
@@ -57,18 +57,7 @@ struct GenerateFlags {
     v("template", chat_template,
       "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
-    v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
-      between(1, kMostTokens) & length(1) & metavar("N"));
-    v("sample", sample, "draw tokens; without it, always the most likely one");
-    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample",
-      between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
-    v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
-    v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
-    v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
-      between(1e-6, 1e6) & length(1) & metavar("X"));
-    v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
-      between(0, kMostTokens) & length(1) & metavar("N"));
-    v("seed", seed, "of the draws: the same seed gives the same text", at_least(0));
+    sampling.each(v);
     v("json", json, "one JSON line per prompt");
     v("batch", batch, "prompts worked on at a time", between(1, kMostMicroBatches));
     v("beams", beams, "beam search: so many continuations side by side; with --sample they are drawn",
@@ -85,52 +74,11 @@ struct GenerateFlags {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
-                             const Prompts& prompts) {
-  GenerateOptions o;
-  o.processing = defaults.processing;
-  auto set = [](auto& field, const auto& given) {
-    if (!given.empty()) field = given[0];
-  };
-  set(o.processing.repetition_penalty, flags.repetition_penalty);
-  set(o.processing.no_repeat_ngram, flags.no_repeat_ngram_size);
-  set(o.processing.temperature, flags.temperature);
-  set(o.processing.top_k, flags.top_k);
-  set(o.processing.top_p, flags.top_p);
-  o.end_ids = defaults.end_ids;
-  o.sample = flags.sample && o.processing.temperature > 0;
-  o.seed = static_cast<uint64_t>(flags.seed);
-  o.batch = flags.batch;
-  if (!flags.max_new_tokens.empty()) {
-    o.max_new_tokens = flags.max_new_tokens[0];
-    return o;
-  }
-  int64_t longest = 0;
-  for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
-  // Without a word from the user, the end of the positions is an end like any other.
-  if (facts.max_positions > 0) o.max_length = facts.max_positions;
-  if (defaults.max_new_tokens) {
-    o.max_new_tokens = *defaults.max_new_tokens;
-  } else if (defaults.max_length && *defaults.max_length > longest) {
-    o.max_new_tokens = *defaults.max_length;
-    o.max_length = std::min(*defaults.max_length, o.max_length > 0 ? o.max_length : *defaults.max_length);
-  }
-  return o;
-}
-
 // Whether somebody has written into a pipe that is our stdin.
 bool has_waiting_text() {
   struct stat s {};
   int waiting = 0;
   return ::fstat(STDIN_FILENO, &s) == 0 && S_ISFIFO(s.st_mode) && ::ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
-}
-
-// "--top-k and --top-p" of those that were given.
-std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags) {
-  std::vector<std::string> given;
-  for (const auto& [name, is] : flags)
-    if (is) given.emplace_back(name);
-  return fmt::format("{}", fmt::join(given, " and "));
 }
 
 // Mistakes that flags alone show.
@@ -140,6 +88,9 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
                                              {"--num-return", !flags.num_return.empty()}});
       flags.beams.empty() && !of_beams.empty())
     throw UserError(of_beams + " without --beams", "command line", "it is of beam search", "add --beams 4, or leave it out");
+  if (!flags.beams.empty() && !flags.sampling.stop.empty())
+    throw UserError("--stop with --beams", "command line", "beams are compared by their tokens, and end with an id",
+                    "leave one of them out, or give --stop-ids");
   if (num_return > beams)
     throw UserError(fmt::format("--num-return {}", num_return), "command line",
                     beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
@@ -159,13 +110,6 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
                         : "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
   if (given == 1 && flags.prompt != "-" && has_waiting_text())
     say("note: stdin is not read: --prompt - takes the text that is piped in");
-}
-
-// The end of stdin and what cannot be read (a folder, a closed descriptor) are two things.
-void refuse_unreadable_stdin() {
-  if (std::ferror(stdin))
-    throw UserError("stdin cannot be read", "stdin", "it must be a file, a pipe or a terminal",
-                    "give the text by --prompt, or pipe it in: echo Once upon | ravine generate --prompt - ..");
 }
 
 // All of stdin, without the newline at its end, which belongs to the shell. Of several ranks the first has it.
@@ -266,11 +210,11 @@ struct Asked {
 
 GenerateOptions options_for(const Job& job, const Voice& voice, const Prompts& prompts) {
   const ModelFacts& facts = voice.session->model->facts();
-  GenerateOptions options = read_options(job.flags, facts, voice.defaults, prompts);
-  if (voice.chat)
-    if (const int32_t end = voice.chat->end_token();
-        end < facts.vocabulary && std::find(options.end_ids.begin(), options.end_ids.end(), end) == options.end_ids.end())
-      options.end_ids.push_back(end);
+  int64_t longest = 0;
+  for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
+  GenerateOptions options = sampling_options(job.flags.sampling, facts, voice.defaults, longest);
+  options.batch = job.flags.batch;
+  end_with_template(options, voice);
   options.recipe = &job.recipe;
   return options;
 }
@@ -313,9 +257,16 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
 
   StopSignals signals;
   const auto [begin, end] = share_of(count, session);
-  GenerateOutput output(asked.prompts, nullptr, job.flags.json, stdout, !job.flags.num_return.empty());
-  for (size_t i = 0; i < count; ++i)
-    output.answers(i, job.voices[asked.voices[i]].name, job.voices[asked.voices[i]].tokenizer.get());
+  GenerateOutput output(asked.prompts, nullptr, job.flags.json, ranks.first() ? stdout : nullptr,
+                        !job.flags.num_return.empty());
+  for (size_t i = 0; i < count; ++i) {
+    const Voice& voice = job.voices[asked.voices[i]];
+    if (!voice.tokenizer && !job.flags.sampling.stop.empty())
+      throw UserError("stop texts without a tokenizer", "--stop", "they are looked for in the text of an answer",
+                      "put the tokenizer into the model's folder, or give --stop-ids");
+    output.answers(i, voice.name, voice.tokenizer.get(),
+                   job.flags.beams.empty() ? stop_texts(job.flags.sampling, voice.defaults) : std::vector<std::string>());
+  }
   std::vector<Generated> results(end - begin);
   bool stopped = false;
   // Voices that share batches together, any other by itself, in the order in which prompts ask for them.
@@ -329,10 +280,9 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
     for (Speaker& s : speakers) s.options.numbers.assign(mine.begin(), mine.end());
     GenerateEvents events;
     events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
-    if (ranks.first()) {  // whose prompts are the first ones
-      events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id), true; };
+    events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
+    if (ranks.first())  // whose prompts are the first ones
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
-    }
     std::vector<Generated> found = job.flags.beams.empty()
                                        ? generate(speakers, of, asked.take(mine), events, where)
                                        : generate_beams(speakers, beams, of, asked.take(mine), job.num_return, events, where);
@@ -353,28 +303,11 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   throw Stopped("stopped on request");
 }
 
-// A line of stdin without its newline; nothing at the end of input.
-std::optional<std::string> read_turn() {
-  std::string line;
-  for (int c; (c = std::fgetc(stdin)) != EOF && c != '\n';) {
-    line += static_cast<char>(c);
-    if (static_cast<int64_t>(line.size()) > kMostPrompt)
-      throw UserError("the line is too long", "stdin", "a turn has at most 1 GiB", "shorten it");
-  }
-  refuse_unreadable_stdin();
-  if (line.empty() && std::feof(stdin)) return {};
-  if (line.ends_with('\r')) line.pop_back();
-  return line;
-}
-
 void converse(const Job& job, size_t voice, ChatPrompt& chat) {
-  const bool terminal = ::isatty(STDIN_FILENO) == 1;
+  Turns turns("You >> ");
+  const bool terminal = turns.terminal();
   if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
-  for (bool first = true;; first = false) {
-    if (terminal) std::fputs("You >> ", stderr);
-    std::optional<std::string> line = read_turn();
-    if (!line) break;
-    if (first) drop_byte_order_mark(*line);
+  while (const std::optional<std::string> line = turns.next()) {
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     if (*line == "/exit" || *line == "/quit") return;
     if (terminal && (*line == "exit" || *line == "quit" || *line == ":q" || *line == ":quit" || *line == "/bye")) return;
@@ -382,14 +315,11 @@ void converse(const Job& job, size_t voice, ChatPrompt& chat) {
       say("each line is a turn; /exit or Ctrl-D ends the conversation");
       continue;
     }
-    if (find_invalid_utf8(*line) != std::string::npos)
-      throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
     const std::vector<int32_t> prompt = chat.ask(*line);
     const std::vector<Generated> said = answer(job, {.prompts = {prompt}, .voices = {voice}}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
     std::fflush(stdout);
   }
-  if (terminal) std::fputc('\n', stderr);
 }
 
 // The prompts that the flags give, each with its voice; none: a conversation.
@@ -452,12 +382,10 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
     for (const std::string& field : voices[v].defaults.not_offered)
       if (std::find(said.begin(), said.end(), field) == said.end()) said.push_back(field);
   for (const std::string& field : said) log.warn("'{}' of generation_config.json is not offered and has no effect", field);
-  if (!flags.sample && flags.beam_rules == BeamRules::transformers &&
-      (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
-      flags.temperature != std::vector<double>{0})
-    log.warn("without --sample there is no effect of {}", given_of({{"--temperature", !flags.temperature.empty()},
-                                                                    {"--top-k", !flags.top_k.empty()},
-                                                                    {"--top-p", !flags.top_p.empty()}}));
+  if (const std::string draws = given_for_draws(flags.sampling);
+      !flags.sampling.sample && flags.beam_rules == BeamRules::transformers && !draws.empty() &&
+      flags.sampling.temperature != std::vector<double>{0})
+    log.warn("without --sample there is no effect of {}", draws);
   beams.rules = flags.beam_rules;
   if (beams.rules == BeamRules::modellink && (flags.early_stopping || voices[0].defaults.early_stopping != EarlyStop::no))
     log.warn("ModelLink's rules know no early stopping: it has no effect");

@@ -169,6 +169,15 @@ class ChatView {
   ChatEncoder encoder_;
 };
 
+// Whether a file of JSON begins as a list: descriptions of models and tokenizers are objects.
+bool begins_as_list(const std::string& file) {
+  char begin[4096];
+  const size_t n = open_bytes(file)->read(std::as_writable_bytes(std::span(begin)));
+  const std::string_view text(begin, n);
+  const size_t at = text.find_first_not_of("\xEF\xBB\xBF \t\r\n");
+  return at != std::string_view::npos && text[at] == '[';
+}
+
 Json describe_records(const std::string& path, const std::vector<std::string>& files, const DataInfoOptions& o) {
   Json j{{"kind", "texts"}, {"path", path}, {"files", files.size()}};
   std::optional<ChatView> view;
@@ -180,7 +189,11 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
   for (const std::string& file : files) {
     bytes += static_cast<int64_t>(fs::file_size(file));
     auto reader = open_records(file, {});
+    // Objects of a list may share a line.
+    const bool list = source_kind(file) == SourceKind::json && begins_as_list(file);
+    int64_t of_file = 0;
     for (Record r; reader->next(r);) {
+      const std::string where = list ? fmt::format("{} record {}", file, ++of_file) : r.where();
       lengths.add(static_cast<int64_t>(r.body.size()));
       if (records++ >= kLookedInto) continue;
       const std::string body = lossy_utf8(r.body);
@@ -192,10 +205,10 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
       if (!r.plain && !object.contains("text")) format = detect_chat_format(object);
       if (format && records == 1) j["kind"] = fmt::format("conversations ({})", name(*format));
       if (static_cast<int64_t>(samples.size()) >= o.samples) continue;
-      samples.push_back({{"where", r.where()}});
+      samples.push_back({{"where", where}});
       if (format && !o.tokenizer.empty()) {
         if (!view) view.emplace(o);
-        samples.back()["parts"] = view->parts(object, *format, r.where());
+        samples.back()["parts"] = view->parts(object, *format, where);
       } else {
         samples.back()["text"] = cut(r.plain ? body : object.dump(-1, ' ', false, Json::error_handler_t::replace));
       }
@@ -210,15 +223,6 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
   j["lengths"] = lengths.json("bytes of a record");
   j["samples"] = samples;
   return j;
-}
-
-// Whether a file of JSON begins as a list: descriptions of models and tokenizers are objects.
-bool begins_as_list(const std::string& file) {
-  char begin[4096];
-  const size_t n = open_bytes(file)->read(std::as_writable_bytes(std::span(begin)));
-  const std::string_view text(begin, n);
-  const size_t at = text.find_first_not_of("\xEF\xBB\xBF \t\r\n");
-  return at != std::string_view::npos && text[at] == '[';
 }
 
 bool is_records(const std::string& file) {

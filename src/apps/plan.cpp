@@ -13,9 +13,11 @@
 #include "kernels/backend.h"
 #include "parallel/schedule_picture.h"
 #include "train/arithmetic.h"
+#include "train/decide.h"
 #include "train/machine.h"
 #include "train/open.h"
 #include "train/run_places.h"
+#include "train/settle_recompute.h"
 #include "train/variants.h"
 
 namespace ravine {
@@ -51,7 +53,7 @@ struct PlanFlags {
 
 int run_plan(PlanFlags& flags, Config& config) {
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
-  std::string where = config.model.path.empty() ? config.model.config : config.model.path;
+  std::string where = model_place(config.model);
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg"))
     throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
@@ -87,6 +89,9 @@ int run_plan(PlanFlags& flags, Config& config) {
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
   RunLayout layout = run_layout(config, ranks, *model);
+  settle_recompute(config, [&](const Config& way) {
+    return plan_ranks(*model, way, layout, types, kernels, config.data.sequence_length).bytes;
+  });
   StepEstimate estimate = estimate_of(plan, config, layout);
   if (!flags.schedule.empty()) {
     if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
@@ -205,7 +210,7 @@ Command plan_command() {
       {.name = "plan",
        .summary = "memory and time of a run, without running it",
        .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
-       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel",
+       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
                     "checkpoint", "log", "health", "probe"}},
       "Train", run_plan);
 }

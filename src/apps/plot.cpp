@@ -103,27 +103,10 @@ void check_picture(const PlotFlags& flags) {
 
 void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const PlotFlags& flags) {
   const std::string& path = flags.output;
-  const bool html = path.ends_with(".html");
-  constexpr int kWidth = 720, kHeight = 300;
-  std::string out;
-  if (html) {
-    std::string names;
-    for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
-    out = fmt::format(
-        "<!doctype html>\n<!-- ravine plot -->\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
-        xml_escaped(names));
-    for (const Chart& c : charts) out += svg_chart(c, kWidth, kHeight);
-    out += "</body></html>\n";
-  } else {
-    out = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\"><!-- ravine plot -->\n",
-        kWidth, kHeight * static_cast<int>(charts.size()));
-    for (size_t i = 0; i < charts.size(); ++i)
-      out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i),
-                         svg_chart(charts[i], kWidth, kHeight));
-    out += "</svg>\n";
-  }
-  write_file_atomic(path, out, may_replace_output(kPlotMark, flags.overwrite));
+  std::string names;
+  for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
+  write_file_atomic(path, path.ends_with(".html") ? html_page(names, charts) : svg_page(charts),
+                    may_replace_output(kPlotMark, flags.overwrite));
 }
 
 int run_plot(PlotFlags& flags, Config&) {

@@ -15,6 +15,7 @@
 #include "data/handlers/all_handlers.h"
 #include "data/instruct/conversation.h"
 #include "data/source.h"
+#include "dialects/megatron.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/stop.h"
 
@@ -140,7 +141,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
 }  // namespace
 
 Command preprocess_command() {
-  return command<PreprocessFlags>(
+  Command made = command<PreprocessFlags>(
       {.name = "preprocess",
        .summary = "corpora to .bin/.idx token files",
        .example =
@@ -149,6 +150,8 @@ Command preprocess_command() {
        .lasting = true,
        .stoppable = true},
       "Data", run_preprocess);
+  made.rewrite = preprocess_words;
+  return made;
 }
 
 }  // namespace ravine

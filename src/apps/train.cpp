@@ -1,5 +1,6 @@
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "apps/training.h"
 #include "probe/capture.h"
 #include "train/run_places.h"
 #include "train/trainer.h"
@@ -17,7 +18,11 @@ struct TrainFlags {
   }
 };
 
-int run_train(TrainFlags& flags, Config& config) {
+int run_train(TrainFlags& flags, Config& config) { return run_training(config, flags.common.backend); }
+
+}  // namespace
+
+int run_training(Config& config, Backend backend) {
   refuse_config_of_other_run(config);
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
@@ -26,14 +31,12 @@ int run_train(TrainFlags& flags, Config& config) {
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
-    trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world);
+    trainer = std::make_unique<Trainer>(config, backend, log, world);
     for (const auto& dump : dumps) trainer->watch(*dump);
     trainer->run();
     trainer.reset();
   });
 }
-
-}  // namespace
 
 Command train_command() {
   return command<TrainFlags>(
@@ -41,7 +44,7 @@ Command train_command() {
        .summary = "pretraining, continued pretraining and fine-tuning",
        .example =
            "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
-       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel",
+       .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
                     "checkpoint", "log", "health", "probe"},
        .lasting = true,
        .stoppable = true},

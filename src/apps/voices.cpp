@@ -1,5 +1,6 @@
 #include "apps/voices.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -97,6 +98,13 @@ std::vector<int32_t> Voices::encode(size_t voice, const std::string& text) {
   ChatPrompt& conversation = chat(voice);
   conversation.begin_again();
   return conversation.ask(text);
+}
+
+void end_with_template(GenerateOptions& options, const Voice& voice) {
+  if (!voice.chat) return;
+  std::vector<int32_t>& ids = options.end_ids;
+  const int32_t end = voice.chat->end_token();
+  if (end < voice.session->model->facts().vocabulary && std::find(ids.begin(), ids.end(), end) == ids.end()) ids.push_back(end);
 }
 
 }  // namespace ravine

@@ -8,7 +8,7 @@
 
 #include "config/named_path.h"
 #include "infer/generation_config.h"
-#include "infer/session.h"
+#include "infer/speaker.h"
 #include "io/adapter_folder.h"
 #include "text/chat/chat_prompt.h"
 
@@ -58,6 +58,9 @@ class Voices {
   std::vector<std::unique_ptr<Voice>> voices_;      // first the one without a name
   std::vector<std::unique_ptr<Session>> sessions_;  // beside the base's
 };
+
+// The end token of the voice's chat template ends its answers too.
+void end_with_template(GenerateOptions& options, const Voice& voice);
 
 // What to do about text that is not UTF-8.
 inline constexpr const char* kToUtf8 =

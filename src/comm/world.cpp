@@ -1,5 +1,6 @@
 #include "comm/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/host_name.h"
@@ -37,11 +38,14 @@ int launched_rank() {
   return 0;
 }
 
-bool launched_as_several() {
+int launched_ranks() {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* text = std::getenv(variable)) return std::atoi(text) > 1;
-  return launched_rank() > 0;
+    if (const char* text = std::getenv(variable)) return std::max(1, std::atoi(text));
+  const char* tasks = launched_as_rank() ? std::getenv("SLURM_NTASKS") : nullptr;  // PMIx says only which rank this is
+  return tasks ? std::max(1, std::atoi(tasks)) : 1;
 }
+
+bool launched_as_several() { return launched_ranks() > 1 || launched_rank() > 0; }
 
 std::unique_ptr<World> open_world() {
   if (launched_as_rank()) return open_mpi_world();

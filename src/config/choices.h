@@ -36,10 +36,10 @@ constexpr auto names_of(SampleOrder) {
 
 // ---- train ----
 
-enum class Recompute : uint8_t { none, cheap, full };
+enum class Recompute : uint8_t { none, cheap, full, automatic };
 constexpr auto names_of(Recompute) {
   using enum Recompute;
-  return std::to_array<ValueName<Recompute>>({{none, "none"}, {cheap, "cheap"}, {full, "full"}});
+  return std::to_array<ValueName<Recompute>>({{none, "none"}, {cheap, "cheap"}, {full, "full"}, {automatic, kAuto}});
 }
 
 enum class TrainObjective : uint8_t { causal, dpo };
@@ -118,7 +118,7 @@ enum class ScheduleType : uint8_t {
   cosine_warmup_with_min_lr,
   reduce_lr_on_plateau,
   greedy,
-  // Of other programs, by the names of their classes (optim/class_schedules.h): DeepSpeed's, MindFormers'.
+  // Of other programs, by the names of their classes (optim/class_schedules.h): DeepSpeed's, MindFormers', Megatron's.
   LRRangeTest,
   OneCycle,
   WarmupLR,
@@ -132,7 +132,8 @@ enum class ScheduleType : uint8_t {
   PolynomialWithWarmUpLR,
   WarmUpStableDecayLR,
   CosineAnnealingLR,
-  CosineAnnealingWarmRestarts
+  CosineAnnealingWarmRestarts,
+  OptimizerParamScheduler  // Megatron's
 };
 constexpr auto names_of(ScheduleType) {
   using enum ScheduleType;
@@ -159,7 +160,16 @@ constexpr auto names_of(ScheduleType) {
                                                  {PolynomialWithWarmUpLR, "PolynomialWithWarmUpLR"},
                                                  {WarmUpStableDecayLR, "WarmUpStableDecayLR"},
                                                  {CosineAnnealingLR, "CosineAnnealingLR"},
-                                                 {CosineAnnealingWarmRestarts, "CosineAnnealingWarmRestarts"}});
+                                                 {CosineAnnealingWarmRestarts, "CosineAnnealingWarmRestarts"},
+                                                 {OptimizerParamScheduler, "OptimizerParamScheduler"}});
+}
+
+// How the rate of OptimizerParamScheduler falls behind its warm-up.
+enum class DecayStyle : uint8_t { constant, linear, cosine, inverse_square_root };
+constexpr auto names_of(DecayStyle) {
+  using enum DecayStyle;
+  return std::to_array<ValueName<DecayStyle>>(
+      {{constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {inverse_square_root, "inverse-square-root"}});
 }
 
 // How a rate rises or falls.
@@ -174,6 +184,15 @@ enum class ThresholdMode : uint8_t { relative, absolute };
 constexpr auto names_of(ThresholdMode) {
   using enum ThresholdMode;
   return std::to_array<ValueName<ThresholdMode>>({{relative, "rel"}, {absolute, "abs"}});
+}
+
+// ---- log ----
+
+// Whose form the lines of steps have.
+enum class LogStyle : uint8_t { ravine, mindformers, megatron };
+constexpr auto names_of(LogStyle) {
+  using enum LogStyle;
+  return std::to_array<ValueName<LogStyle>>({{ravine, "ravine"}, {mindformers, "mindformers"}, {megatron, "megatron"}});
 }
 
 // ---- layout ----

@@ -11,13 +11,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/look_alike.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/asked.h"
 #include "config/load.h"
 #include "config/other_names.h"
 #include "config/sources_meant.h"
+#include "config/stray_word.h"
 
 namespace ravine {
 namespace {
@@ -288,23 +288,6 @@ class Words {
           fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
   }
 
-  // An option or flag in characters of another keyboard, in capitals, or with something else for the dot and the equals sign;
-  // "" if it is none.
-  std::string spelled_otherwise(const std::string& word) const {
-    const std::string strange = look_alike(word);
-    std::string plain = with_plain_characters(word);
-    if (!strange.empty() && plain.size() > 1 && plain[0] == '-' && plain[1] != '-')
-      plain = "-" + plain;  // a word processor makes one dash of two
-    if (!strange.empty() && is_name(plain.substr(0, plain.find('='))))
-      return fmt::format("{}: write {}", strange, shell_word(plain));
-    const size_t equals = plain.find('=');
-    if (equals == std::string::npos || equals == 0) return "";
-    std::string name = plain.substr(0, equals);
-    while (!name.empty() && std::string_view(":+ ").find(name.back()) != std::string_view::npos) name.pop_back();
-    for (char& c : name) c = c == ':' || c == '/' ? '.' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    return is_name(name) ? fmt::format("write {}={}", name, shell_word(plain.substr(equals + 1))) : "";
-  }
-
   // What a word without a flag was meant to be.
   std::string place_of_name(size_t which) const {
     namespace fs = std::filesystem;
@@ -312,7 +295,15 @@ class Words {
     const size_t at = name_places_[which];
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
-    if (std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
+    const std::string value_behind = after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after);
+    if (std::string meant = spelled_otherwise(word, [this](const std::string& name) { return is_name(name); }); !meant.empty())
+      return meant;
+    if (word.ends_with(':') && is_name(word.substr(0, word.size() - 1)))
+      return fmt::format("write {}={}", word.substr(0, word.size() - 1), value_behind);
+    for (size_t i = at; i-- > 0;)
+      if (is_setting(args_[i]))
+        if (const std::string whole = value_cut_at_blanks(args_, i); !whole.empty())
+          return "a value with blanks stands in quotes: " + shell_word(whole);
     if (is_name("--explain") && !after.starts_with('=') &&
         !option_named([&](const Option& o) { return o.name() == word || o.section == word; }).empty())
       return fmt::format("what it means is told by ravine {} --explain {}", spec_.name, word);
@@ -328,16 +319,13 @@ class Words {
         return fmt::format("no blanks around '=': write {}={}", word, shell_word(args_[at + 2]));
       if (after.size() > 1 && after[0] == '=')
         return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
-      return fmt::format("an option is written with its value: {}={}", word,
-                         after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after));
+      return fmt::format("an option is written with its value: {}={}", word, value_behind);
     }
     // Behind a flag whose value was its first word only.
     if (at > 1 && is_flag(args_[at - 2]) && args_[at - 2].find('=') == std::string::npos)
       for (const Option& f : flags_)
         if ("--" + f.key == args_[at - 2] && f.is_text() && f.rule.path == Rule::Path::none && f.rule.choices.empty())
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
-    if (at > 0 && before.find(',') != std::string::npos && is_setting(before))
-      return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
     if (std::error_code found; at > 0 && is_setting(before)) {  // a path with blanks
       std::string whole = before;
       for (size_t i = at; i < args_.size() && !is_setting(args_[i]) && !is_flag(args_[i]); ++i) {

@@ -4,6 +4,13 @@
 
 namespace ravine {
 
+bool is_inline(const std::string& model_config) { return model_config.starts_with('{'); }
+
+std::string model_place(const ModelOptions& model) {
+  if (!model.path.empty()) return model.path;
+  return is_inline(model.config) ? "model.config" : model.config;
+}
+
 bool follows_validation(const ScheduleOptions& s) {
   return s.type == ScheduleType::reduce_lr_on_plateau || s.type == ScheduleType::greedy;
 }

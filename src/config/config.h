@@ -1,6 +1,6 @@
-// The options of a run; of those of the section schedule the ones that classes of other programs have are in
-// schedule_classes.h. A field and its line in `each` are the whole declaration of an option (option.h,
-// docs/howto/add-an-option.md).
+// The options of a run. Sections with much to say have headers of their own (data, moe, offload, optimizer, probe), and so has what
+// classes of other programs take of the section schedule (schedule_classes.h). A field and its line in `each` are the whole
+// declaration of an option (docs/howto/add-an-option.md).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,8 +9,11 @@
 
 #include "config/bounds.h"
 #include "config/choices.h"
+#include "config/data_options.h"
 #include "config/model_choices.h"
 #include "config/moe_options.h"
+#include "config/offload_options.h"
+#include "config/optimizer_options.h"
 #include "config/option.h"
 #include "config/probe_options.h"
 #include "config/schedule_classes.h"
@@ -27,8 +30,9 @@ struct ModelOptions {
     v("path", path,
       "Hugging Face folder: config, weights, tokenizer; a resume needs the same weights, the folder may have moved",
       reads_folder() & fixed());
-    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)",
-      reads() & may_change());
+    v("config", config,
+      "config.json of a model whose weights are initialised from train.seed (instead of model.path), or the map that would stand in it",
+      reads() & or_map() & may_change());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
     v("vocabulary", vocabulary,
       "rows of embedding and head, where those of model.path are to be more or fewer: the first keep their bits; 0: as stored; -1: what the tokenizer needs, and no fewer than stored",
@@ -41,6 +45,11 @@ struct ModelOptions {
       may_change());
   }
 };
+
+// model.config holds the fields of a config.json themselves, as JSON, and names no file.
+bool is_inline(const std::string& model_config);
+// What messages call the model of a run: its folder, its config.json, or the option.
+std::string model_place(const ModelOptions& model);
 
 struct LoraOptions {
   int64_t rank = 0;
@@ -82,89 +91,12 @@ struct LoraOptions {
   }
 };
 
-struct DataSource {
-  std::string path;
-  double weight = 1;
-  std::optional<RecordFormat> format;
-  template <class V>
-  void each(V&& v) {
-    v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
-    v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
-    v("format", format, "as data.format, for this source; empty: data.format", no_value(""));
-  }
-};
-
-// What samples Megatron's GPT dataset makes of token files: for training in its order, and for `ravine data index`.
-struct MegatronOptions {
-  int64_t sequence_length = 1024;  // predictions of a sample
-  std::string split = "969,30,1";
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;         // end-of-document id; needed by the three above
-  std::string index_cache;  // folder of index files; empty: none
-};
-
-struct DataOptions : MegatronOptions {
-  std::vector<DataSource> train, valid;
-  double valid_fraction = 0;
-  std::string text_key = "text", chat_template;
-  RecordFormat format = RecordFormat::automatic;
-  LossOn loss_on = LossOn::answers;
-  TooLong too_long = TooLong::cut;
-  bool pack = true, document_attention = false, append_eos = true, shuffle = true;
-  std::vector<int64_t> skip_steps;
-  int64_t prefetch = 4;
-  bool cache = true;
-  SampleOrder order = SampleOrder::philox;
-  template <class V>
-  void each(V&& v) {
-    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
-    v("valid", valid, "validation sources, written like data.train", may_change());
-    v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
-      at_least(1e-6) & below(1) & or_zero() & fixed());
-    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids",
-      between(2, kMostTokens) & may_change());
-    v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
-    v("format", format,
-      "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
-      fixed());
-    v("chat_template", chat_template,
-      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer",
-      reads() & fixed());
-    v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
-      fixed());
-    v("too_long", too_long,
-      "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported", fixed());
-    v("pack", pack,
-      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
-      fixed());
-    v("document_attention", document_attention,
-      "keep attention inside documents of a packed sequence; conversations are always kept apart", fixed());
-    v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
-    v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
-    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",
-      between(1, kMostSteps) & may_change());
-    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
-    v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
-    v("order", order,
-      "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
-      fixed());
-    v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
-    v("index_cache", index_cache,
-      "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
-    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document",
-      fixed());
-    v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
-    v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
-    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer",
-      between(-1, INT32_MAX) & fixed());
-  }
-};
-
 struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
   std::string output = "runs/default";
   TrainObjective objective = TrainObjective::causal;
   Recompute recompute = Recompute::cheap;
+  int64_t memory_mb = 0;
   LossAverage loss_average = LossAverage::tokens;
   double dropout = 0, attention_dropout = 0;
   int64_t valid_every = 0, valid_batches = 0;
@@ -184,7 +116,9 @@ struct TrainOptions {
       "what is learned: causal, the next token of text and answers; dpo, to prefer the chosen of two answers (section dpo)",
       fixed());
     v("recompute", recompute,
-      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations", may_change());
+      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations; auto: as little as fits into train.memory_mb",
+      may_change());
+    v("memory_mb", memory_mb, "memory of a rank in MB that train.recompute=auto keeps within", between(0, 1e9) & may_change());
     v("loss_average", loss_average,
       "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches",
       fixed());
@@ -218,103 +152,6 @@ struct DpoOptions {
     v("reference", reference,
       "folder of the reference model, of the same shape; empty: the model as the run begins, of adapters the base without them",
       reads_folder() & fixed());
-  }
-};
-
-struct ParamGroup {
-  std::string match;
-  double lr_mult = 1, wd_mult = 1;
-  int64_t from_step = 1;
-  template <class V>
-  void each(V&& v) {
-    v("match", match, "glob pattern of parameter names", filled());
-    v("lr_mult", lr_mult, "factor on the learning rate", between(1e-6, 1e6) & or_zero());
-    v("wd_mult", wd_mult, "factor on the weight decay", between(1e-6, 1e6) & or_zero());
-    v("from_step", from_step, "the update that is their first; before it they are as if frozen", between(1, kMostSteps));
-  }
-};
-
-// What is common to all types, then what some of them take (config/optimizer_types.h).
-struct OptimizerOptions {
-  OptimizerType type = OptimizerType::adamw;
-  DecayOf decay = DecayOf::matrices;
-  double lr = 3e-4;
-  std::vector<double> betas = {0.9, 0.95}, eps = {1e-8};
-  double weight_decay = 0.1, clip_norm = 1, momentum = 0.9;
-  bool nesterov = false;
-  double dampening = 0;
-  double lr_decay = 0, initial_accumulator_value = 0;
-  double beta1 = 0.9, beta3 = 0.99, clip_threshold = 1, decay_rate = -0.8;
-  bool scale_parameter = true, relative_step = true, warmup_init = false;
-  bool bias_correction = true;
-  double max_coeff = 10, min_coeff = 0.01;
-  std::vector<double> ns_coefficients = {3.4445, -4.775, 2.0315};
-  int64_t ns_steps = 5;
-  AdjustRate adjust_lr_fn = AdjustRate::original;
-  int64_t freeze_step = 100000, var_freeze_step = 100000, var_update_scaler = 16, local_step_scaler = 32678,
-          local_step_clipper = 16;
-  double coeff_beta = 0.9, factor_max = 4, factor_min = 0.5, factor_threshold = 0.1;
-  std::vector<ParamGroup> groups;
-  template <class V>
-  void each(V&& v) {
-    v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own", fixed());
-    v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
-    v("betas", betas, "decay rates of the first and second moment (adamw, adam, lamb, lion, muon, 1-bit types)",
-      between(0, kMostMomentum) & length(2) & fixed());
-    v("eps", eps,
-      "added to the denominator; adafactor: [to squares of gradients, least size of a parameter], came: the same and [to squares of the instability]",
-      between(0, 1) & lone() & fixed());
-    v("weight_decay", weight_decay, "weight decay, of what optimizer.decay says", between(1e-12, 1e4) & or_zero() & fixed());
-    v("decay", decay,
-      "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", fixed());
-    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping",
-      between(1e-8, 1e12) & or_zero() & fixed());
-    v("momentum", momentum, "momentum (sgd, muon)", between(0, kMostMomentum) & fixed());
-    v("nesterov", nesterov, "look ahead along the momentum (sgd, muon)", fixed());
-    v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1) & fixed());
-    v("lr_decay", lr_decay, "step t takes lr / (1 + (t - 1) lr_decay) (adagrad)", between(1e-12, 1e6) & or_zero() & fixed());
-    v("initial_accumulator_value", initial_accumulator_value, "what sums of squares begin with (adagrad)",
-      between(1e-30, 1e12) & or_zero() & fixed());
-    v("beta1", beta1, "decay rate of the first moment (cadam, came, adafactor; 0: none)", between(0, kMostMomentum) & fixed());
-    v("beta3", beta3, "decay rate of the instability (came)", between(0, kMostMomentum) & fixed());
-    v("clip_threshold", clip_threshold, "largest root mean square of an update before the rate (adafactor, came)",
-      between(1e-6, 1e6) & fixed());
-    v("decay_rate", decay_rate, "squares of gradients decay at step t by 1 - t^-|decay_rate| (adafactor, came)",
-      between(-1, 1) & fixed());
-    v("scale_parameter", scale_parameter, "the rate is multiplied by the root mean square of the parameter (adafactor, came)",
-      fixed());
-    v("relative_step", relative_step,
-      "the rate of step t is min(0.01, 1 / sqrt(t)), whatever optimizer.lr and the schedule say (adafactor)", fixed());
-    v("warmup_init", warmup_init, "with relative_step: 1e-6 t in place of 0.01 (adafactor)", fixed());
-    v("bias_correction", bias_correction, "corrects for moments that begin at zero (lamb)", fixed());
-    v("max_coeff", max_coeff, "largest trust ratio (lamb, onebit_lamb)", between(1e-12, 1e12) & fixed());
-    v("min_coeff", min_coeff, "least trust ratio (lamb, onebit_lamb)", between(1e-12, 1e12) & or_zero() & fixed());
-    v("ns_coefficients", ns_coefficients, "of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T (muon)",
-      between(-100, 100) & length(3) & fixed());
-    v("ns_steps", ns_steps, "Newton-Schulz iterations (muon)", between(1, 99) & fixed());
-    v("adjust_lr_fn", adjust_lr_fn,
-      "factor on the rate of a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), which suits rates of adamw (muon)",
-      fixed());
-    v("freeze_step", freeze_step, "last step with whole gradients and a moving second moment (onebit_adam, onebit_lamb)",
-      between(2, kMostSteps) & fixed());
-    v("var_freeze_step", var_freeze_step, "the second moment moves up to the step behind this one (zeroone_adam)",
-      between(2, kMostSteps) & fixed());
-    v("var_update_scaler", var_update_scaler,
-      "updates of the second moment until the interval between them doubles (zeroone_adam)", between(1, kMostSteps) & fixed());
-    v("local_step_scaler", local_step_scaler,
-      "steps after var_freeze_step until the interval between exchanges doubles (zeroone_adam)",
-      between(1, kMostSteps) & fixed());
-    v("local_step_clipper", local_step_clipper, "longest interval between exchanges (zeroone_adam)",
-      between(1, kMostSteps) & fixed());
-    v("coeff_beta", coeff_beta, "decay rate of the mean trust ratio that is frozen (onebit_lamb)",
-      between(0, kMostMomentum) & fixed());
-    v("factor_max", factor_max, "largest factor on the frozen trust ratio (onebit_lamb)", between(1e-6, 1e6) & fixed());
-    v("factor_min", factor_min, "least factor on the frozen trust ratio (onebit_lamb)", between(1e-6, 1e6) & fixed());
-    v("factor_threshold", factor_threshold, "how much of itself that factor may change in a step (onebit_lamb)",
-      between(1e-6, 1) & fixed());
-    v("groups", groups,
-      "what counts for the parameters that match a pattern, the first that does: {match: GLOB, lr_mult: 1, wd_mult: 1, from_step: 1}, factors on rate and decay, and the update that is their first (docs/howto/finetune.md)",
-      fixed());
   }
 };
 
@@ -523,6 +360,7 @@ struct LogOptions {
   int64_t every = 1;
   bool tensorboard = true;
   std::string local_norms;
+  LogStyle style = LogStyle::ravine;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before",
@@ -531,6 +369,9 @@ struct LogOptions {
     v("local_norms", local_norms,
       "glob pattern of the parameters whose gradients are measured on each rank, before data ranks add them up: sum of squares and its root; empty: none",
       metavar("GLOB") & may_change());
+    v("style", style,
+      "form of the lines of steps and names of TensorBoard scalars: Ravine's own, or those of MindFormers or Megatron",
+      may_change());
   }
 };
 
@@ -562,6 +403,7 @@ struct Config {
   ScheduleOptions schedule;
   PrecisionOptions precision;
   ParallelOptions parallel;
+  OffloadOptions offload;
   CheckpointOptions checkpoint;
   LogOptions log;
   HealthOptions health;
@@ -582,6 +424,7 @@ struct Config {
     v("schedule", schedule, "the learning rate over the steps");
     v("precision", precision, "number formats");
     v("parallel", parallel, "how work is spread over ranks");
+    v("offload", offload, "where a run keeps what it does not work on");
     v("checkpoint", checkpoint, "saving and resuming");
     v("log", log, "what one sees");
     v("health", health, "steps that are skipped and checkpoints that are not gone on from");

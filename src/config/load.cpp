@@ -226,7 +226,13 @@ Config parse_config(const std::string& yaml, const std::string& name, const std:
 Config load_config(const std::string& file, const std::vector<Setting>& settings) {
   Config config;
   Loader loader(config);
-  if (!file.empty()) loader.document(*read_yaml(file), file);
+  if (!file.empty()) {
+    const YamlNode::Ptr root = read_yaml(file);
+    if (root->kind == YamlNode::Kind::null)
+      throw UserError("a file without options", file, "--config takes sections of options",
+                      "write sections like train: {steps: 1000}, or begin with `ravine init DIR`");
+    loader.document(*root, file);
+  }
   for (const Setting& s : settings) loader.setting(s);
   finish(config);
   return config;

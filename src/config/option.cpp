@@ -18,6 +18,7 @@
 #include "config/number_meant.h"
 #include "config/other_names.h"
 #include "config/word_list.h"
+#include "config/yaml_json.h"
 
 namespace ravine {
 namespace {
@@ -95,15 +96,18 @@ class Assignment {
   }
   void operator()(const std::shared_ptr<AnyChoice>& out, const YamlNode& v) const { out->set(text_of(v)); }
   void operator()(std::string* out, const YamlNode& v) const {
-    std::string text = text_of(v);
     const Rule& rule = option_.rule;
+    if (rule.map && v.kind == Kind::text && v.text.starts_with('{'))  // a map that was kept as JSON
+      return (*this)(out, *load_yaml(v.text, source_ + ", " + option_.name(), false));
+    const bool map = rule.map && v.kind == Kind::map;
+    std::string text = map ? json_of(v).dump() : text_of(v);
     if (rule.filled && text.empty()) wrong(v, "must not be empty", "write a value or remove the line");
     if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
       wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
     if (text.find('\0') != std::string::npos) wrong(v, "must not hold a zero byte", "remove it");
     if (static_cast<int64_t>(text.size()) > rule.max_bytes)
       wrong(v, fmt::format("must have at most {} bytes, has {}", rule.max_bytes, text.size()), "shorten it");
-    if (rule.path != Rule::Path::none) {
+    if (rule.path != Rule::Path::none && !map) {
       const auto path = with_home(text);
       if (!path) wrong(v, kNoHome, kNoHomeFix);
       text = *path;
@@ -135,6 +139,10 @@ class Assignment {
         Option named = option_;
         named.key = fmt::format("{}[{}]", option_.key, escaped(key.substr(0, 80)));
         if (key.empty()) wrong(v, "a name must not be empty", "write it like {NAME: 4}");
+        if (const size_t colon = key.rfind(':'); value->kind == Kind::null && value->text.empty() && colon != std::string::npos)
+          wrong(v, fmt::format("'{}' is a name without a number: a blank stands behind the colon", escaped(key.substr(0, 80))),
+                fmt::format("write {{{}: {}}}", escaped(key.substr(0, std::min<size_t>(colon, 80))),
+                            escaped(key.substr(colon + 1, 80))));
         Assignment(named, source_)(&map[key], *value);
       }
     }
@@ -336,6 +344,7 @@ Rule operator&(Rule a, const Rule& b) {
   a.filled |= b.filled;
   a.bare |= b.bare;
   a.lone |= b.lone;
+  a.map |= b.map;
   a.required |= b.required;
   a.positional |= b.positional;
   a.named |= b.named;
@@ -395,6 +404,8 @@ std::string Option::yaml() const {
       return fmt::format("[{}]", fmt::join(parts, ", "));
     }
   };
+  if (const auto* text = std::get_if<std::string*>(&target); text && rule.map && (*text)->starts_with('{'))
+    return flow_yaml(parse_json(**text, name()));
   const auto* optional = std::get_if<std::optional<double>*>(&target);
   if (optional && !**optional) return yaml_text(rule.none);
   const std::string text = std::visit(Writer{}, target);

@@ -42,6 +42,7 @@ struct Rule {
   std::string same_as;                // flags: shorthand of this config key
   std::string metavar;                // word for the value in help
   OnResume on_resume = OnResume::undecided;
+  bool map = false;  // of a text: a map of YAML is taken too, and becomes JSON
   // The text is a path (or several words of which one is).
   enum class Path : uint8_t { none, reads, reads_folder, writes };
   Path path = Path::none;
@@ -79,6 +80,8 @@ inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
 inline Rule reads() { return {.path = Rule::Path::reads}; }
 inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
 inline Rule writes() { return {.path = Rule::Path::writes}; }
+// A file may give a map instead of the text; it is kept as JSON, at most 64 KiB.
+inline Rule or_map() { return {.max_bytes = 65536, .map = true}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
 inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
 inline Rule may_change() { return {.on_resume = OnResume::may_change}; }

@@ -1,11 +1,13 @@
 // Arguments of the schedules that schedule.type takes from other programs under the names of their classes: those of DeepSpeed
-// 0.19 (runtime/lr_schedules.py) and of MindFormers 1.6 (core/lr/lr_schedule.py), as these programs name them and with their
+// 0.19 (runtime/lr_schedules.py), of MindFormers 1.6 (core/lr/lr_schedule.py) and of Megatron-LM
+// (optimizer_param_scheduler.py, which counts samples where steps are counted here), as these programs name them and with their
 // defaults. What both and Ravine's own types have (warmup_steps, power, decay_steps, warmup_type) stands in ScheduleOptions.
 #pragma once
 #include <cstdint>
 #include <optional>
 
 #include "config/bounds.h"
+#include "config/choices.h"
 #include "config/option.h"
 
 namespace ravine {
@@ -26,6 +28,9 @@ struct ScheduleClasses {
   double lr_range_test_min_lr = 1e-3, lr_range_test_step_rate = 1;
   int64_t lr_range_test_step_size = 2000;
   bool lr_range_test_staircase = false;
+  // Megatron.
+  DecayStyle lr_decay_style = DecayStyle::linear;
+  double min_lr = 0, lr_warmup_init = 0, lr_warmup_steps = 0, lr_decay_steps = 0;
 
   template <class V>
   void each(V&& v) {
@@ -91,6 +96,15 @@ struct ScheduleClasses {
       between(0, 1e6) & fixed());
     v("lr_range_test_staircase", lr_range_test_staircase, "the rate rises at the end of a unit, not step by step (LRRangeTest)",
       fixed());
+
+    v("lr_decay_style", lr_decay_style, "how the rate falls behind the warm-up (OptimizerParamScheduler)", fixed());
+    v("min_lr", min_lr, "lowest rate (OptimizerParamScheduler)", rate);
+    v("lr_warmup_init", lr_warmup_init, "rate at which the warm-up begins (OptimizerParamScheduler)", rate);
+    v("lr_warmup_steps", lr_warmup_steps, "steps of the warm-up, of which there may be a fraction (OptimizerParamScheduler)",
+      between(0, kMostSteps) & fixed());
+    v("lr_decay_steps", lr_decay_steps,
+      "steps until the lowest rate, the warm-up among them (OptimizerParamScheduler); 0: the length of the schedule",
+      between(0, kMostSteps) & may_change());
   }
 };
 

@@ -48,6 +48,7 @@ constexpr SettingsOf kSettings[] = {
      " warmup_steps warmup_ratio warmup_lr_init total_steps lr_end decay_start_steps decay_start_ratio "},
     {ScheduleType::CosineAnnealingLR, " t_max eta_min "},
     {ScheduleType::CosineAnnealingWarmRestarts, " t_0 t_mult eta_min "},
+    {ScheduleType::OptimizerParamScheduler, " lr_decay_style min_lr lr_warmup_init lr_warmup_steps lr_decay_steps "},
 };
 
 // A word of the table that is no option would make one that nobody can give.

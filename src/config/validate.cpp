@@ -251,6 +251,17 @@ void check_class_schedule(const Config& c) {
       refuse(fmt::format("schedule.cycle_min_lr is {}, schedule.cycle_max_lr {}", *x.cycle_min_lr, *x.cycle_max_lr),
              "schedule.cycle_min_lr", "the cycle rises from one to the other", "lower schedule.cycle_min_lr");
   }
+  if (s.type == OptimizerParamScheduler) {
+    const double length = x.lr_decay_steps > 0 ? x.lr_decay_steps : static_cast<double>(s.steps > 0 ? s.steps : c.train.steps);
+    if (x.min_lr > c.optimizer.lr)
+      refuse(fmt::format("schedule.min_lr is {}, optimizer.lr {}", x.min_lr, c.optimizer.lr), "schedule.min_lr",
+             "the rate falls from one to the other", "lower schedule.min_lr");
+    if (x.lr_warmup_steps > length)
+      refuse(fmt::format("schedule.lr_warmup_steps is {}, the schedule {} steps long", x.lr_warmup_steps, length),
+             "schedule.lr_warmup_steps", "the warm-up ends before the decay does", "warm up in fewer steps");
+    if (x.lr_decay_style == DecayStyle::inverse_square_root)
+      need(x.lr_warmup_steps > 0, "schedule.lr_warmup_steps", "the root is taken of steps over the warm-up's", "100");
+  }
   if (s.type == CosineAnnealingLR)
     need(x.t_max > 0, "schedule.t_max", "half a wave is so many steps long", fmt::format("schedule.t_max={}", c.train.steps));
   if (s.type == CosineAnnealingWarmRestarts)
@@ -362,6 +373,15 @@ void validate(const Config& c) {
         fmt::format("precision.scale_min is {}, precision.scale_initial {}", c.precision.scale_min, c.precision.scale_initial),
         "precision.scale_min", "the loss scale falls from one to the other",
         fmt::format("set precision.scale_min to {} or less", c.precision.scale_initial));
+  if (c.log.style == LogStyle::mindformers)
+    conflict(c, fmt::format("log.style is {}", name(c.log.style)), "log.style", "the lines of mindformers are not there so far",
+             "leave it out");
+  if (c.train.recompute == Recompute::automatic && c.train.memory_mb == 0)
+    conflict(c, "train.recompute is auto, train.memory_mb 0", "train.recompute", "auto keeps within a memory",
+             "set train.memory_mb=MB too");
+  if (c.offload.asks_for_disk() && c.offload.path.empty())
+    conflict(c, "offload.path is empty", given_of(c, {"offload.optimizer", "offload.params"}), "disk is a folder on a disk",
+             "set offload.path=DIR");
   if (c.health.skip_count > 0 && c.health.skip_norm == 0)
     conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count",
              "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");

@@ -52,6 +52,7 @@ constexpr int kForbidden[] = {
     SYS_fork,
     SYS_vfork,
 #endif
+    SYS_clone,  // threads too: nothing else would bound their number
     SYS_socket,
     SYS_socketpair,
     SYS_ptrace,
@@ -106,9 +107,9 @@ std::vector<sock_filter> system_call_filter() {
   answer(SECCOMP_RET_KILL_PROCESS);
   for (const int number : kForbidden) answer_if(number, refuse);
   answer_if(kClone3, SECCOMP_RET_ERRNO | ENOSYS);  // its flags lie in memory; libraries fall back to clone
-  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3));
   load(offsetof(seccomp_data, args));
-  f.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0));
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1));  // it ends with us
   answer(refuse);
   answer(SECCOMP_RET_ALLOW);
   return f;
@@ -123,7 +124,7 @@ struct Cage {
   std::vector<std::string> folders, files;                 // made in the root
   std::vector<std::pair<std::string, std::string>> links;  // target, place
   std::vector<Bind> binds;
-  std::string base, uid_map, gid_map, python;
+  std::string uid_map, gid_map, python;
   std::vector<sock_filter> filter;
   SandboxLimits limits;
 };
@@ -145,6 +146,10 @@ bool write_to(const char* path, const std::string& text) {
   ::close(fd);
   return done;
 }
+
+// Where a root is mounted, in the child's own mounts: a folder that is always there, from which it needs nothing by then.
+constexpr const char* kRoot = "/proc";
+constexpr double kPatience = 6;  // times the seconds of computing, until a program that does not compute is ended
 
 bool limit_to(int resource, uint64_t most) {
   const rlimit r{most, most};
@@ -171,7 +176,7 @@ bool build_root(const Cage& c) {
 }
 
 bool set_limits(const SandboxLimits& l) {
-  const auto seconds = static_cast<uint64_t>(l.seconds) + 1;
+  const auto seconds = static_cast<uint64_t>(std::max(1.0, l.seconds));
   return limit_to(RLIMIT_AS, static_cast<uint64_t>(l.memory)) && limit_to(RLIMIT_CPU, seconds) && limit_to(RLIMIT_CORE, 0) &&
          limit_to(RLIMIT_FSIZE, 16 << 20) && limit_to(RLIMIT_NOFILE, 64) && limit_to(RLIMIT_MEMLOCK, 0);
 }
@@ -186,11 +191,11 @@ int enter(const Cage& c, int program, int said) {
   ++step;
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return step;
   ++step;
-  if (::mount("tmpfs", c.base.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,nr_inodes=4096,mode=755") != 0) return step;
+  if (::mount("tmpfs", kRoot, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,nr_inodes=4096,mode=755") != 0) return step;
   ++step;
   if (!build_root(c)) return step;
   ++step;
-  if (::chdir(c.base.c_str()) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 || ::umount2(".", MNT_DETACH) != 0 ||
+  if (::chdir(kRoot) != 0 || ::syscall(SYS_pivot_root, ".", ".") != 0 || ::umount2(".", MNT_DETACH) != 0 ||
       ::chdir("/box") != 0)
     return step;
   ++step;
@@ -236,8 +241,14 @@ std::string random_word() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-// Blocks until the process has ended, or ends it when its time is up. Its exit status; nothing: it did not exit by itself.
-std::optional<int> wait_for(pid_t child, double seconds) {
+// How a process has ended: by itself with a status, or by a signal; late: its time was up.
+struct Ended {
+  std::optional<int> status;
+  bool late = false;
+};
+
+// Blocks until the process has ended, or ends it when its time is up.
+Ended wait_for(pid_t child, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
   int status = 0;
@@ -249,12 +260,12 @@ std::optional<int> wait_for(pid_t child, double seconds) {
       ::kill(child, SIGKILL);
       while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
       }
-      return {};
+      return {.status = {}, .late = true};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));
   }
   if (!WIFEXITED(status)) return {};
-  return WEXITSTATUS(status);
+  return {WEXITSTATUS(status)};
 }
 
 std::vector<std::string> lines_said_by(const char* command) {
@@ -270,35 +281,33 @@ std::vector<std::string> lines_said_by(const char* command) {
 
 void add_place(Cage& c, const std::string& place) {
   std::error_code error;
-  std::string at = c.base;
+  std::string at = kRoot;
   for (const fs::path& part : fs::path(place).parent_path().relative_path()) c.folders.push_back(at += "/" + part.string());
   if (fs::is_symlink(place, error)) {
-    c.links.emplace_back(fs::read_symlink(place, error).string(), c.base + place);
+    c.links.emplace_back(fs::read_symlink(place, error).string(), kRoot + place);
     return;
   }
   const bool folder = fs::is_directory(place, error);
-  (folder ? c.folders : c.files).push_back(c.base + place);
-  c.binds.push_back({place, c.base + place, place.starts_with("/dev/")});
+  (folder ? c.folders : c.files).push_back(kRoot + place);
+  c.binds.push_back({place, kRoot + place, place.starts_with("/dev/")});
 }
 
 }  // namespace
 
 Sandbox::Sandbox(SandboxLimits limits) : limits_(limits) {
   find_python();
-  std::error_code error;
-  std::string base = (fs::temp_directory_path(error) / "ravine_sandbox_XXXXXX").string();
-  if (!::mkdtemp(base.data())) throw_system("create folder", base, errno);
-  base_ = base;
   const Outcome tried = run("");
   if (tried.ended) return;
-  ::rmdir(base_.c_str());
+  if (tried.late)
+    throw UserError("the sandbox did not start in time", "--allow-code",
+                    fmt::format("a program that does nothing took more than {} seconds: other work keeps this machine busy",
+                                limits_.seconds * kPatience),
+                    "wait until there is less of it, or leave out human_eval");
   throw UserError(
       "no sandbox on this machine", "--allow-code",
       tried.failed.empty() ? std::string("a program that does nothing does not end in it") : tried.failed + " is refused",
       "generated code runs in Linux's user namespaces with seccomp only: allow them (sysctl kernel.unprivileged_userns_clone=1, in Docker --security-opt seccomp=unconfined), or leave out human_eval");
 }
-
-Sandbox::~Sandbox() { ::rmdir(base_.c_str()); }
 
 void Sandbox::find_python() {
   if (kArchitecture == 0)
@@ -330,13 +339,12 @@ void Sandbox::find_python() {
 
 Sandbox::Outcome Sandbox::run(const std::string& program) const {
   Cage cage;
-  cage.base = base_;
   cage.python = python_;
   cage.limits = limits_;
   cage.uid_map = fmt::format("65534 {} 1", ::geteuid());
   cage.gid_map = fmt::format("65534 {} 1", ::getegid());
   cage.filter = system_call_filter();
-  cage.folders = {base_ + "/box", base_ + "/tmp", base_ + "/dev"};
+  cage.folders = {fmt::format("{}/box", kRoot), fmt::format("{}/tmp", kRoot), fmt::format("{}/dev", kRoot)};
   for (const std::string& place : places_) add_place(cage, place);
 
   // A program that leaves early, by whatever status, does not know the word that its last line says.
@@ -363,15 +371,16 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
     ::_exit(127);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (child < 0) return {false, fmt::format("{} ({})", kSteps[0], std::strerror(why))};
+  if (child < 0) return {.failed = fmt::format("{} ({})", kSteps[0], std::strerror(why))};
   said.close(), trouble.close();
-  const std::optional<int> status = wait_for(static_cast<pid_t>(child), limits_.seconds);
+  const Ended end = wait_for(static_cast<pid_t>(child), limits_.seconds * kPatience);
   Trouble t;
   if (::read(*trouble_heard, &t, sizeof t) == static_cast<ssize_t>(sizeof t))
-    return {false, fmt::format("{} ({})", kSteps[t.step], std::strerror(t.error))};
+    return {.failed = fmt::format("{} ({})", kSteps[t.step], std::strerror(t.error))};
   std::array<char, 64> answer{};
   const ssize_t n = ::read(*heard, answer.data(), answer.size());
-  return {status == 0 && n == static_cast<ssize_t>(word.size()) && word == std::string_view(answer.data(), word.size()), ""};
+  const bool said_it = n == static_cast<ssize_t>(word.size()) && word == std::string_view(answer.data(), word.size());
+  return {.ended = end.status == 0 && said_it, .late = end.late};
 }
 
 bool Sandbox::passes(const std::string& program) const {

@@ -2,8 +2,10 @@
 //
 // A sandbox is a process with user, mount, process, network and IPC namespaces of its own (user_namespaces(7)), whose root is a
 // tmpfs of 16 MiB with the Python installation in it, read only. It has no capabilities, sees no other process, has no network;
-// seccomp refuses sockets, new processes and what changes namespaces; 1 GiB of memory, 10 s, nothing from the environment, its
-// output goes nowhere. When it ends or its time is up nothing of it is left.
+// seccomp refuses sockets, new processes and threads, and what changes namespaces; 1 GiB of memory, 10 s of computing (six times
+// as long by the clock, since other work may slow it down), nothing from the environment, its output goes nowhere. When it ends, its
+// time is up or this program dies, however that comes, nothing of it is left: no process, and no folder, as its root is mounted
+// where only it sees it.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +14,7 @@ namespace ravine {
 
 struct SandboxLimits {
   int64_t memory = int64_t{1} << 30;  // bytes of address space
-  double seconds = 10;
+  double seconds = 10;                // of computing, whole ones from 1
 };
 
 class Sandbox {
@@ -20,16 +22,14 @@ class Sandbox {
   // Finds Python (`python3` of PATH) and tries the sandbox with a program that does nothing. A machine on which it does not
   // come up is a UserError that says which step failed.
   explicit Sandbox(SandboxLimits limits = {});
-  ~Sandbox();
-  Sandbox(const Sandbox&) = delete;
-  Sandbox& operator=(const Sandbox&) = delete;
 
-  // Whether the program ran to its end: it left neither early nor by an exception. Blocks for limits.seconds at most.
+  // Whether the program ran to its end: it left neither early nor by an exception. Blocks for six times limits.seconds at most.
   bool passes(const std::string& program) const;
 
  private:
   struct Outcome {
     bool ended = false;  // to the last line
+    bool late = false;   // its time by the clock was up
     std::string failed;  // a step of setting up; "": none
   };
   Outcome run(const std::string& program) const;
@@ -38,7 +38,6 @@ class Sandbox {
   SandboxLimits limits_;
   std::string python_;               // the interpreter, without links
   std::vector<std::string> places_;  // folders that it needs
-  std::string base_;                 // an empty folder, on which the root is mounted
 };
 
 // The program that a human_eval item is judged by, by ModelLink's rules (eval_impl/human_eval.py): of `code` (the prompt, four

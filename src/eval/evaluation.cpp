@@ -16,6 +16,8 @@
 namespace ravine {
 namespace {
 
+constexpr const char* kResultsFile = "results.json";
+
 std::string path_in(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
@@ -272,10 +274,26 @@ void Evaluation::rank_choices(Job& job, const Answerer& answerer) const {
   }
 }
 
+std::vector<TaskResult> Evaluation::earlier_results() const {
+  std::vector<TaskResult> results;
+  const std::string path = path_in(options_.output, kResultsFile);
+  if (!std::filesystem::exists(path)) return results;
+  const Json tasks = field<Json>(read_json(path), "tasks", path);
+  for (const Task& task : all_tasks()) {
+    const std::string samples = samples_path(options_.output, task.name);
+    const bool again = std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.task->name == task.name; });
+    if (again || !tasks.contains(task.name) || !std::filesystem::exists(samples)) continue;
+    std::vector<Outcome> outcomes;
+    for (const Json& line : read_samples(samples)) outcomes.push_back(outcome_of(line, samples));
+    if (!outcomes.empty()) results.push_back(score(task, options_.of.protocol, outcomes));
+  }
+  return results;
+}
+
 std::vector<TaskResult> Evaluation::run(const Answerer* answerer, Log& log, const std::function<bool()>& stop) {
   const Ranks* ranks = answerer ? &answerer->session->ranks() : nullptr;
   const bool writes = !ranks || ranks->first();
-  std::vector<TaskResult> results;
+  std::vector<TaskResult> results, all = writes ? earlier_results() : std::vector<TaskResult>();
   for (const Work& work : works_) {
     std::unique_ptr<SampleFile> file;
     if (writes) file = std::make_unique<SampleFile>(options_.output, work.task->name, work.items);
@@ -303,8 +321,10 @@ std::vector<TaskResult> Evaluation::run(const Answerer* answerer, Log& log, cons
     std::vector<Outcome> outcomes;
     for (const Json& line : file->lines()) outcomes.push_back(outcome_of(line, file->path()));
     results.push_back(score(*work.task, options_.of.protocol, outcomes));
-    write_file_atomic(path_in(options_.output, "results.json"), results_json(results).dump(1) + "\n");
-    write_file_atomic(path_in(options_.output, "results.csv"), results_csv(results));
+    all.push_back(results.back());
+    write_file_atomic(path_in(options_.output, kResultsFile),
+                      results_json(all).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_file_atomic(path_in(options_.output, "results.csv"), results_csv(all));
   }
   return results;
 }
@@ -314,7 +334,7 @@ Json ceval_submission(const std::vector<Json>& samples) {
   for (const Json& line : samples) {
     const auto id = field<std::string>(line, "id", "samples");
     const size_t slash = id.rfind('/');
-    const Json& parsed = line.at("parsed");
+    const Json parsed = line.value("parsed", Json());
     out[id.substr(0, slash)][id.substr(slash + 1)] = parsed.is_string() ? parsed : Json("");
   }
   return out;

@@ -43,8 +43,8 @@ class Evaluation {
   const EvaluationOptions& options() const { return options_; }
   int64_t items() const;
 
-  // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv
-  // after each task, CEval's submission behind its test split. answerer: nothing with completions. stop: asked between steps;
+  // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv,
+  // which keep what an earlier command has found of other tasks, after each task, CEval's submission behind its test split. answerer: nothing with completions. stop: asked between steps;
   // true ends it with Stopped, and the same call goes on from there. All ranks call it; the first one writes.
   std::vector<TaskResult> run(const Answerer* answerer, Log& log, const std::function<bool()>& stop);
 
@@ -57,6 +57,7 @@ class Evaluation {
   void read_completions();
   std::string judge(const Task& task, const Item& item, const std::string& output) const;  // what it says
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
+  std::vector<TaskResult> earlier_results() const;  // of tasks that an earlier command has finished in this folder
   void take_completions(Job& job) const;
   void generate_answers(Job& job, const Answerer& answerer) const;
   void choose_first_tokens(Job& job, const Answerer& answerer) const;

@@ -14,6 +14,7 @@ namespace ravine {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr int64_t kReadFully = int64_t{32} << 20;  // bytes: configs and tokenizers, and small weights
 constexpr const char* kResultFiles[] = {"results.json", "results.csv", "ceval_submission.json", "eval.json"};
 
 void remove_results(const fs::path& folder) {
@@ -51,12 +52,20 @@ std::unique_ptr<FolderLock> open_result_folder(const std::string& folder, const 
   return lock;
 }
 
-std::string files_of_model(const std::string& folder) {
+std::string files_of_model(const std::string& path) {
   std::vector<std::string> files;
-  for (const fs::directory_entry& e : fs::directory_iterator(folder))
-    if (std::error_code error; e.is_regular_file(error))
-      files.push_back(fmt::format("{} {} {}", e.path().filename().string(), e.file_size(error),
-                                  e.last_write_time(error).time_since_epoch().count()));
+  auto add = [&](const fs::path& file) {
+    std::error_code error;
+    const auto size = static_cast<int64_t>(fs::file_size(file, error));
+    const std::string is = size <= kReadFully ? checksum_text(checksum_of_file(file.string()))
+                                              : fmt::format("{}", fs::last_write_time(file, error).time_since_epoch().count());
+    files.push_back(fmt::format("{} {} {}", file.filename().string(), size, is));
+  };
+  if (fs::is_regular_file(path))
+    add(path);
+  else
+    for (const fs::directory_entry& e : fs::directory_iterator(path))
+      if (std::error_code error; e.is_regular_file(error)) add(e.path());
   std::sort(files.begin(), files.end());
   std::string all;
   for (const std::string& f : files) all += f + "\n";

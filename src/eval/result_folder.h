@@ -12,7 +12,8 @@ namespace ravine {
 // folder that holds something else; overwrite: an evaluation with other settings is removed. Held until the lock is gone.
 std::unique_ptr<FolderLock> open_result_folder(const std::string& folder, const Json& settings, bool overwrite);
 
-// Names, sizes and times of the files of a model folder: another text where one of them was changed.
-std::string files_of_model(const std::string& folder);
+// Names and contents of the files of a model folder, or of one file; of large files size and time in place of what they hold.
+// Another text where one of them was changed.
+std::string files_of_model(const std::string& path);
 
 }  // namespace ravine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/csv_text.h"
 #include "eval/subjects.h"
 
 namespace ravine {
@@ -72,7 +73,7 @@ std::string results_csv(const std::vector<TaskResult>& results) {
   std::string out = "task,subject,n,accuracy,stderr,accuracy_norm,stderr_norm\n";
   for (const TaskResult& r : results) {
     for (const auto& [name, s] : r.subjects)
-      out += fmt::format("{},{},{},{},{},{},{}\n", r.task, name, s.n, s.accuracy(), stderr_of(s.accuracy(), s.n),
+      out += fmt::format("{},{},{},{},{},{},{}\n", r.task, csv_text(name), s.n, s.accuracy(), stderr_of(s.accuracy(), s.n),
                          r.normalised ? fmt::format("{}", s.accuracy_normalised()) : "",
                          r.normalised ? fmt::format("{}", stderr_of(s.accuracy_normalised(), s.n)) : "");
     out += fmt::format("{},total,{},{},{},{},{}\n", r.task, r.total.n, r.total.accuracy(), r.stderr_accuracy,

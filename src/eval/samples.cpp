@@ -1,12 +1,14 @@
 #include "eval/samples.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "files/compressed.h"
 
 namespace ravine {
@@ -33,26 +35,42 @@ Outcome outcome_of(const Json& line, const std::string& where) {
   return o;
 }
 
+namespace {
+
+// A line's text, in which bytes that are not UTF-8 have been replaced.
+std::string line_text(const Json& line) { return line.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// What a line that holds this text gives back.
+std::string as_read_back(const std::string& text) {
+  return find_invalid_utf8(text) == std::string::npos ? text : Json::parse(line_text(Json(text))).get<std::string>();
+}
+
+}  // namespace
+
 SampleFile::SampleFile(const std::string& folder, const std::string& task, const std::vector<Item>& items) {
   const std::string path = samples_path(folder, task);
+  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+  struct stat s;
+  if (!file && errno != ELOOP) throw_system("open file", path, errno);
+  if (!file || ::fstat(*file, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1)  // it is cut and added to
+    throw UserError("cannot write the samples", path, "it must be a plain file of one name",
+                    "remove it, or choose another --output");
   int64_t whole = 0;
-  if (std::filesystem::exists(path)) lines_ = read_samples(path, &whole);
+  lines_ = read_samples(path, &whole);
   for (size_t i = 0; i < lines_.size(); ++i) {
     const std::string where = fmt::format("{}:{}", path, i + 1);
-    if (i >= items.size() || field<std::string>(lines_[i], "id", where) != items[i].id ||
-        field<std::string>(lines_[i], "prompt", where) != items[i].prompt)
+    if (i >= items.size() || field<std::string>(lines_[i], "id", where) != as_read_back(items[i].id) ||
+        field<std::string>(lines_[i], "prompt", where) != as_read_back(items[i].prompt))
       throw UserError("an item that is not the data's", where, "a run goes on with the data it began with",
                       "choose another --output, or remove the file");
+    outcome_of(lines_[i], where);  // it has one
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0) throw_system("open file", path, errno);
-  Fd file(fd);
   if (::ftruncate(*file, whole) != 0) throw_system("cut file", path, errno);
   file_ = AppendedFile(std::move(file), path);
 }
 
 void SampleFile::append(Json line) {
-  file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  file_.append(line_text(line) + "\n");
   lines_.push_back(std::move(line));
 }
 

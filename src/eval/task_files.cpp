@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -61,6 +62,15 @@ void collect(const fs::path& folder, std::string_view pattern, const std::string
     if (const auto star = star_of(part, last ? without_compression(name) : std::string_view(name))) go_on(name, *star);
 }
 
+// Both would be asked, and each item counted twice.
+void refuse_twins(const std::vector<TaskFile>& found) {
+  std::map<std::string_view, const TaskFile*> seen;
+  for (const TaskFile& f : found)
+    if (const auto [other, fresh] = seen.emplace(without_compression(f.path), &f); !fresh)
+      throw UserError(fmt::format("a file and its compressed copy, {} beside it", fs::path(f.path).filename().string()),
+                      other->second->path, "each item is asked once", "remove one of them");
+}
+
 std::vector<fs::path> roots_of(const std::string& data, const std::string& task) {
   std::error_code error;
   if (fs::is_directory(fs::path(data) / task, error)) return {fs::path(data) / task};
@@ -75,6 +85,7 @@ std::vector<TaskFile> look_for_task_files(const std::string& data, const std::st
     for (const std::string& pattern : patterns) {
       std::vector<TaskFile> found;
       collect(root, pattern, "", found);
+      refuse_twins(found);
       if (!found.empty()) return found;
     }
   return {};

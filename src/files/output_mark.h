@@ -26,6 +26,8 @@ inline constexpr OutputMark kNpyMark{"an array that ravine has written",
 inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
 inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
 inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};
+inline constexpr OutputMark kPairsMark{"a table of `ravine compare`", "rank,step,micro_batch,phase,path,op,call,tensor,side,"};
+inline constexpr OutputMark kVerdictMark{"a verdict of `ravine compare`", R"({"ravine":"compare",)"};
 inline constexpr OutputMark kManMark{"a manual page of ravine", "\"Ravine\"\n.SH NAME\nravine"};
 
 // A UserError if `path` is there and must not be replaced; `flag` names the way to say otherwise. Asked before the work begins.

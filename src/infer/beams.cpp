@@ -118,7 +118,8 @@ class BeamRun {
       for (size_t beam = 0; beam < a.slots.size(); ++beam) {
         const auto row = static_cast<int64_t>(ids_.size());
         cache_.extend(a.slots[beam], row, a.take);
-        speakers_.add_rows(b, a.prompt, row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0);
+        add_adapter_rows(b, speakers_.session(), *speakers_.speaker(a.prompt).session,
+                         {row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0});
         for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
           ids_.push_back(a.search.tokens(static_cast<int64_t>(beam))[static_cast<size_t>(p)]);
           positions_.push_back(static_cast<int32_t>(p));

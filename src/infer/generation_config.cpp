@@ -28,6 +28,10 @@ class Fields {
     if (json_.at(key) != Json("never")) refuse(key, "it must be true, false or \"never\"");
     return EarlyStop::never;
   }
+  bool flag(const std::string& key) const {
+    if (has(key) && !json_.at(key).is_boolean()) refuse(key, "it must be true or false");
+    return has(key) && json_.at(key).get<bool>();
+  }
   std::optional<int64_t> integer(const std::string& key, int64_t low) const {
     if (!has(key)) return {};
     const Json& v = json_.at(key);
@@ -43,6 +47,16 @@ class Fields {
       if (!id.is_number_integer() || !(id.get<double>() >= 0 && id.get<double>() < static_cast<double>(vocabulary)))
         refuse(key, fmt::format("it must be an id, or a list of ids, below vocab_size = {}", vocabulary));
       out.push_back(id.get<int32_t>());
+    }
+    return out;
+  }
+  std::vector<std::string> texts(const std::string& key) const {
+    std::vector<std::string> out;
+    if (!has(key)) return out;
+    const Json& v = json_.at(key);
+    for (const Json& text : v.is_array() ? v : Json::array({v})) {
+      if (!text.is_string() || text.get_ref<const std::string&>().empty()) refuse(key, "it must be a text, or a list of texts");
+      out.push_back(text.get<std::string>());
     }
     return out;
   }
@@ -78,6 +92,11 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
   if (p.temperature == 0) p.temperature = 1;  // written by models that are meant for greedy decoding
   p.top_k = f.integer("top_k", 0).value_or(50);
   p.top_p = f.number("top_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
+  p.min_p = f.number("min_p", 0, 1, "it must be a number from 0 to 1").value_or(0);
+  p.typical_p = f.number("typical_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
+  d.sample = f.flag("do_sample");
+  d.names_top_k = f.has("top_k");
+  d.stop_texts = f.texts("stop_strings");
   d.length_penalty = f.number("length_penalty", -100, 100, "it must be a number from -100 to 100").value_or(1);
   d.early_stopping = f.early_stopping("early_stopping");
   d.max_new_tokens = f.integer("max_new_tokens", 1);
@@ -89,8 +108,6 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
 
   const std::pair<const char*, Json> others[] = {{"min_length", 0},
                                                  {"min_new_tokens", 0},
-                                                 {"min_p", 0},
-                                                 {"typical_p", 1},
                                                  {"top_h", nullptr},
                                                  {"epsilon_cutoff", 0},
                                                  {"eta_cutoff", 0},
@@ -105,7 +122,6 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
                                                  {"sequence_bias", nullptr},
                                                  {"guidance_scale", 1},
                                                  {"exponential_decay_length_penalty", nullptr},
-                                                 {"stop_strings", nullptr},
                                                  {"watermarking_config", nullptr},
                                                  {"renormalize_logits", false},
                                                  {"max_time", nullptr},

@@ -16,11 +16,15 @@ struct GenerationDefaults {
   // Of beams.
   double length_penalty = 1;
   EarlyStop early_stopping = EarlyStop::no;
-  std::vector<int32_t> end_ids;          // of the file, else of config.json; a list or a single id
+  std::vector<int32_t> end_ids;  // of the file, else of config.json; a list or a single id
+  std::vector<std::string> stop_texts;
+  bool sample = false;                   // do_sample
+  bool names_top_k = false;              // top_k stands in the file
   std::vector<std::string> not_offered;  // fields that are set there, would change what is generated, and are not obeyed
 };
 
-// Without the file, what config.json says. do_sample and num_beams are not obeyed: the command line chooses the mode. A field
+// Without the file, what config.json says. num_beams is not obeyed, and do_sample in conversations only: elsewhere the
+// command line chooses the mode. A field
 // of a wrong type or out of range is a UserError naming file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);
 GenerationDefaults parse_generation_config(Json json, const std::string& file,

@@ -1,19 +1,14 @@
-// Writes on where prompts end. Prompts of any length go through the model as one ragged batch, without padding: each step feeds
-// one token of every sequence that is writing and, within a budget, the next piece of prompts that are still being read; a
-// sequence that is done leaves the batch and the next prompt takes its slot.
+// Writes on where prompts end: all of a list, `batch` of them at a time (infer/batcher.h). A sequence that is done leaves the
+// batch and the next prompt takes its slot.
 #pragma once
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "infer/speaker.h"
+#include "infer/batcher.h"
 
 namespace ravine {
-
-// eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside.
-enum class Finish : uint8_t { eos, length, stop };
-std::string_view name(Finish f);
 
 struct Beam {
   std::vector<int32_t> ids;  // new tokens only, up to and including the end id
@@ -37,8 +32,6 @@ struct GenerateEvents {
   std::function<bool()> stop;  // asked before each step; true ends all
 };
 
-// Tokens that the prompt and what follows it may have together.
-int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& options);
 // The UserErrors of generate().
 void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
                    const std::string& where);

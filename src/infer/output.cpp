@@ -11,22 +11,30 @@ namespace ravine {
 
 GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
                                std::FILE* to, bool beams)
-    : prompts_(prompts), json_(json), beams_(beams), to_(to), terminal_(::isatty(::fileno(to)) == 1), of_(prompts.size()) {
+    : prompts_(prompts),
+      json_(json),
+      beams_(beams),
+      to_(to),
+      terminal_(to && ::isatty(::fileno(to)) == 1),
+      of_(prompts.size()) {
   for (One& one : of_) one.tokenizer = tokenizer;
 }
 
-void GenerateOutput::answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer) {
+void GenerateOutput::answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer,
+                             std::vector<std::string> stops) {
   of_[prompt].adapter = adapter;
   of_[prompt].tokenizer = tokenizer;
+  of_[prompt].stops = std::move(stops);
 }
 
-void GenerateOutput::token(size_t prompt, int32_t id) {
+bool GenerateOutput::token(size_t prompt, int32_t id) {
   One& one = of_[prompt];
   if (one.tokenizer)
     decode(one, prompt, id);
   else if (!json_)
     one.text += fmt::format("{} ", id);
   if (!json_ && prompt == front_) write(one);
+  return !one.decoder || !one.decoder->stopped();
 }
 
 void GenerateOutput::finished(size_t prompt, const Generated& result) {
@@ -56,19 +64,13 @@ void GenerateOutput::rest() {
   for (; front_ < of_.size(); ++front_) write(of_[front_]);
 }
 
-// The text is what follows the prompt's, so the decoder hears the prompt first. Ids that only the model has make no text.
 void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
-  if (!one.decoder) {
-    one.decoder = std::make_unique<StreamDecoder>(*one.tokenizer, true);
-    for (int32_t before : prompts_[prompt])
-      if (before < one.tokenizer->size()) one.decoder->next(before);
-    one.decoder->settle();
-  }
-  if (id < one.tokenizer->size()) one.text += one.decoder->next(id);
+  if (!one.decoder) one.decoder = std::make_unique<AnswerText>(*one.tokenizer, prompts_[prompt], one.stops);
+  one.text += one.decoder->next(id);
 }
 
 void GenerateOutput::write(One& one) {
-  if (one.text.empty()) return;
+  if (one.text.empty() || !to_) return;
   if (!json_ && !std::exchange(one.begun, true) && of_.size() > 1)
     fmt::print(to_, "{}--- {} of {}\n", std::exchange(any_, true) ? "\n" : "", front_ + 1, of_.size());
   const std::string shown =

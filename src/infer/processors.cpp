@@ -1,8 +1,10 @@
 #include "infer/processors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "infer/sampler.h"
@@ -66,13 +68,72 @@ void keep_top_p(std::span<float> scores, double p, int64_t least_kept) {
   }
 }
 
-void process(std::span<float> scores, std::span<const int32_t> context, const Processing& s, bool sample) {
+void add_bias(std::span<float> scores, std::span<const TokenBias> biases) {
+  for (const TokenBias& b : biases) {
+    require(b.id >= 0 && static_cast<size_t>(b.id) < scores.size(), "logit bias: token {} of {}", b.id, scores.size());
+    scores[static_cast<size_t>(b.id)] += static_cast<float>(b.bias);
+  }
+}
+
+void penalize_frequency(std::span<float> scores, std::span<const int32_t> written, double frequency, double presence) {
+  std::unordered_map<int32_t, int64_t> counts;
+  for (const int32_t id : written) ++counts[id];
+  for (const auto& [id, n] : counts)
+    scores[static_cast<size_t>(id)] -= static_cast<float>(static_cast<double>(n) * frequency + presence);
+}
+
+void keep_min_p(std::span<float> scores, double min_p, int64_t least_kept) {
+  std::vector<float> p(scores.begin(), scores.end());
+  softmax(p);
+  const float limit = static_cast<float>(min_p) * *std::max_element(p.begin(), p.end());
+  std::vector<float> best = p;  // what the last of the `least_kept` best has
+  const auto last = std::min(best.size(), static_cast<size_t>(least_kept)) - 1;
+  std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(last), best.end(), std::greater<>());
+  for (size_t i = 0; i < p.size(); ++i)
+    if (p[i] < limit && p[i] < best[last]) scores[i] = kRemoved;
+}
+
+void keep_typical(std::span<float> scores, double mass, int64_t least_kept) {
+  std::vector<float> p(scores.begin(), scores.end());
+  softmax(p);
+  const float top = *std::max_element(scores.begin(), scores.end());
+  double sum = 0, entropy = 0;
+  for (const float s : scores) sum += std::exp(static_cast<double>(s - top));
+  const double log_sum = std::log(sum);
+  std::vector<float> distance(scores.size());  // infinite of what is removed already
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (scores[i] > kRemoved) entropy += static_cast<double>(p[i]) * (log_sum - static_cast<double>(scores[i] - top));
+  std::vector<size_t> order(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    order[i] = i;
+    distance[i] = static_cast<float>(std::abs(log_sum - static_cast<double>(scores[i] - top) - entropy));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance[a] < distance[b]; });
+  size_t last = 0;
+  double reached = 0;  // PyTorch adds up in double and stores float
+  for (; last + 1 < order.size(); ++last)
+    if (reached += p[order[last]]; !(static_cast<float>(reached) < static_cast<float>(mass))) break;
+  for (size_t i = static_cast<size_t>(least_kept); i < order.size(); ++i)
+    if (distance[order[i]] > distance[order[last]]) scores[order[i]] = kRemoved;
+}
+
+bool changes_best(const Processing& s) {
+  return s.repetition_penalty != 1 || s.no_repeat_ngram > 0 || s.frequency_penalty != 0 || s.presence_penalty != 0 ||
+         !s.bias.empty();
+}
+
+void process(std::span<float> scores, std::span<const int32_t> context, const Processing& s, bool sample, size_t prompt) {
+  add_bias(scores, s.bias);
   if (s.repetition_penalty != 1) penalize_repetition(scores, context, s.repetition_penalty);
   if (s.no_repeat_ngram > 0) forbid_repeated_ngrams(scores, context, s.no_repeat_ngram);
+  if (s.frequency_penalty != 0 || s.presence_penalty != 0)
+    penalize_frequency(scores, context.subspan(prompt), s.frequency_penalty, s.presence_penalty);
   if (!sample) return;
   if (s.temperature != 1) apply_temperature(scores, s.temperature);
   if (s.top_k > 0) keep_top_k(scores, s.top_k, s.least_kept);
   if (s.top_p < 1) keep_top_p(scores, s.top_p, s.least_kept);
+  if (s.min_p > 0) keep_min_p(scores, s.min_p, s.least_kept);
+  if (s.typical_p < 1) keep_typical(scores, s.typical_p, s.least_kept);
 }
 
 }  // namespace ravine

@@ -15,6 +15,7 @@ struct GenerateOptions {
   Processing processing;
   bool sample = false;  // false: greedy
   uint64_t seed = 0;
+  int64_t alternatives = 0;    // the likeliest tokens at each place that are told besides (infer/batcher.h)
   int64_t batch = 16;          // sequences at a time
   int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
   const Recipe* recipe = nullptr;

@@ -17,13 +17,12 @@ Speakers::Speakers(std::span<const Speaker> all, std::span<const size_t> of) : a
   }
 }
 
-void Speakers::add_rows(Batch& batch, size_t prompt, int64_t row, int64_t count, int64_t logit, int64_t logits) const {
-  const Session* session = all_[of_[prompt]].session;
-  if (session == session_) return;
+void add_adapter_rows(Batch& batch, const Session& base, const Session& of, const PromptRows& rows) {
+  if (&of == &base) return;
   std::vector<AdapterRows>& all = batch.adapters;
-  if (all.empty() || all.back().adapters != session->beside || all.back().begin + all.back().count != row)
-    all.push_back({row, 0, logit, 0, session->beside, session->store.get()});
-  all.back().count += count, all.back().logit_count += logits;
+  if (all.empty() || all.back().adapters != of.beside || all.back().begin + all.back().count != rows.row)
+    all.push_back({rows.row, 0, rows.logit, 0, of.beside, of.store.get()});
+  all.back().count += rows.count, all.back().logit_count += rows.logits;
 }
 
 }  // namespace ravine

@@ -8,6 +8,15 @@
 
 namespace ravine {
 
+// Rows of a batch, and those of its logit_rows, that belong to one prompt.
+struct PromptRows {
+  int64_t row = 0, count = 0, logit = 0, logits = 0;  // [row, row + count), [logit, logit + logits)
+};
+
+// These rows go through the adapters of `of` where it stands beside `base`, whose model runs. Rows come in order; those of one
+// session should lie together.
+void add_adapter_rows(Batch& batch, const Session& base, const Session& of, const PromptRows& rows);
+
 class Speakers {
  public:
   // of: the speaker of each prompt. Of sessions that do not share batches no two may be spoken through: an Error.
@@ -18,9 +27,7 @@ class Speakers {
   size_t at(size_t prompt) const { return of_[prompt]; }
   const GenerateOptions& options(size_t prompt) const { return all_[of_[prompt]].options; }
 
-  // Rows [row, row + count) of the batch, and [logit, logit + logits) of its logit_rows, are of this prompt; rows come in
-  // order. Those of one speaker should lie together.
-  void add_rows(Batch& batch, size_t prompt, int64_t row, int64_t count, int64_t logit, int64_t logits) const;
+  const Speaker& speaker(size_t prompt) const { return all_[of_[prompt]]; }
 
  private:
   std::span<const Speaker> all_;

@@ -82,7 +82,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     throw UserError("a file where a folder is needed", where, rule,
                     path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error)
                         ? "name its folder, " + path.parent_path().string()
-                        : "name the folder that holds it");
+                        : "name the folder of a model: this file lies in none");
   if (fs::exists(path / "model" / "config.json", error))
     throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
   if (fs::exists(path / "run" / "model" / "config.json", error))

@@ -161,6 +161,20 @@ double one_cycle(const ScheduleClasses& c, double step) {
   return at.over ? least / (1 + c.decay_lr_rate * at.decayed) : least + (most - least) * at.scale;
 }
 
+// ---- Megatron ----
+
+// ModelLink and Megatron-LM count samples; with a batch of one size their quotients are those of steps.
+double param_scheduler(const ScheduleOptions& s, double lr, int64_t steps, double t) {
+  const ScheduleClasses& c = s.classes;
+  const double warmup = c.lr_warmup_steps, length = c.lr_decay_steps > 0 ? c.lr_decay_steps : static_cast<double>(steps);
+  if (warmup > 0 && t <= warmup) return c.lr_warmup_init + (lr - c.lr_warmup_init) * t / warmup;
+  if (c.lr_decay_style == DecayStyle::constant) return lr;
+  if (t > length) return c.min_lr;
+  if (c.lr_decay_style == DecayStyle::inverse_square_root) return std::max(c.min_lr, lr * std::sqrt(warmup) / std::sqrt(t));
+  const double done = (t - warmup) / (length - warmup);
+  return c.min_lr + (c.lr_decay_style == DecayStyle::linear ? 1 - done : half_wave(std::numbers::pi * done)) * (lr - c.min_lr);
+}
+
 double range_test(const ScheduleClasses& c, double step) {
   double units = step / static_cast<double>(c.lr_range_test_step_size);
   if (c.lr_range_test_staircase) units = std::floor(units);
@@ -197,6 +211,7 @@ bool is_class_schedule(ScheduleType type) {
     case WarmUpStableDecayLR:
     case CosineAnnealingLR:
     case CosineAnnealingWarmRestarts:
+    case OptimizerParamScheduler:
       return true;
   }
   fail("schedule: no such type");
@@ -206,6 +221,8 @@ double class_rate(const ScheduleOptions& s, double base_lr, int64_t steps, int64
   using enum ScheduleType;
   const double t = static_cast<double>(step);
   switch (s.type) {
+    case OptimizerParamScheduler:
+      return param_scheduler(s, base_lr, steps, t);
     case LRRangeTest:
       return range_test(s.classes, t);
     case OneCycle:

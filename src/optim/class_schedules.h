@@ -1,5 +1,5 @@
-// Learning rates of the schedules that other programs name by their classes: DeepSpeed 0.19 (runtime/lr_schedules.py) and
-// MindFormers 1.6 (core/lr/lr_schedule.py). Arguments: config/schedule_classes.h.
+// Learning rates of the schedules that other programs name by their classes: DeepSpeed 0.19 (runtime/lr_schedules.py),
+// MindFormers 1.6 (core/lr/lr_schedule.py) and Megatron-LM (optimizer_param_scheduler.py). Arguments: config/schedule_classes.h.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -266,6 +266,8 @@ Comparison compare_dumps(const Dump& a, const Dump& b) {
                     fmt::format("no tensor of one is in the other; {}",
                                 out.unmatched.empty() ? "both are empty" : "for example: " + out.unmatched.front()),
                     "dump the same steps, paths and phases of both runs");
+  for (const auto& [dump, damaged] : {std::pair{&a, &out.damaged_a}, {&b, &out.damaged_b}})
+    for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
   if (first) out.culprit = std::move(first->culprit), out.inherited_from.clear();
   out.verdict = verdict_of(out);
   return out;

@@ -2,26 +2,14 @@
 
 #include <cmath>
 
+#include "base/csv_text.h"
 #include "probe/compare_dumps.h"
 
 namespace ravine {
-namespace {
-
-// A field of a CSV line: in quotes, those inside doubled.
-std::string csv_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
-}  // namespace
 
 Json comparison_json(const Comparison& c) {
-  Json j{{"equal", c.agrees()},
-         {"verdict", c.verdict},
-         {"culprit", nullptr},
-         {"pairs", c.pairs.size()},
-         {"unmatched", c.unmatched}};
+  Json j{{"equal", c.agrees()},     {"verdict", c.verdict},     {"culprit", nullptr},
+         {"pairs", c.pairs.size()}, {"unmatched", c.unmatched}, {"damaged_lines", {{"a", c.damaged_a}, {"b", c.damaged_b}}}};
   if (c.culprit) {
     const Culprit& k = *c.culprit;
     j["culprit"] = {
@@ -40,13 +28,13 @@ std::string pairs_csv(const Comparison& c) {
   out += ",ulp_more\n";
   for (const ComparedPair& p : c.pairs) {
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{},{}", p.rank, p.a.step, p.a.micro,
-                       name(p.a.phase), csv_text(p.a.path), p.a.op, p.a.n, csv_text(p.a.tensor),
+                       name(p.a.phase), csv_text(p.a.path), csv_text(p.a.op), p.a.n, csv_text(p.a.tensor),
                        p.a.output ? "output" : "input", name(p.a.dtype), name(p.b.dtype), csv_text(p.a.shape.text()),
                        name(p.by), p.error, p.own, p.inherited, p.ratio(), p.judged ? 1 : 0, p.beyond() ? 1 : 0);
     if (p.exact) {
       const PairErrors& e = *p.exact;
-      out += fmt::format(",{:.12g},{:.9g},{},{:.17g},{:.17g},{:.9g},{}", e.cosine, e.max_abs, e.at, e.a_at, e.b_at, e.bias,
-                         e.max_ulp);
+      out += fmt::format(",{:.12g},{:.9g},{},{},{},{:.9g},{}", e.cosine, e.max_abs, e.at, element_text(p.a.dtype, e.a_at, 17),
+                         element_text(p.b.dtype, e.b_at, 17), e.bias, e.max_ulp);
       for (const int64_t n : e.ulps) out += fmt::format(",{}", n);
       out += "\n";
     } else {

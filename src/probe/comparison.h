@@ -31,7 +31,7 @@ struct ComparedPair {
   double own = 0, inherited = 0;    // bounds; of what a call reads 0
   bool judged = false;              // error may not be beyond the sum of both
   std::optional<PairErrors> exact;  // where tensors were compared
-  bool beyond() const { return judged && error > own + inherited; }
+  bool beyond() const { return judged && !(error <= own + inherited); }
   double ratio() const { return own + inherited > 0 ? error / (own + inherited) : 0; }
 };
 
@@ -47,8 +47,9 @@ struct Comparison {
   std::vector<std::string> unmatched;  // in words, those of a whole step or phase together
   std::optional<Culprit> culprit;
   std::string inherited_from;  // no culprit, and yet beyond: the first input that differs and that no call has made
-  std::string verdict;         // three sentences
+  std::string verdict;         // three sentences, and one of damaged lines
   int64_t equal_bits = 0;
+  int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
   bool agrees() const { return !culprit && inherited_from.empty(); }
 };
 

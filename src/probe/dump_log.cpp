@@ -104,6 +104,7 @@ DumpRecord record_from(const Json& j, const std::string& where) {
   const std::vector<int64_t> shape = integers(j, "shape", where);
   if (shape.size() > 5) fail("{}: a shape of {} dims", where, shape.size());
   for (const int64_t n : shape) r.shape.push_back(n);
+  if (r.shape.count() > std::numeric_limits<int64_t>::max() / size_of(r.dtype)) fail("{}: a shape without end", where);
   r.at = integers(j, "at", where), r.global = integers(j, "global", where);
   if (j.contains("parameters"))
     for (const Json& p : array_field(j, "parameters", where)) r.parameters.push_back(p.get<std::string>());
@@ -166,7 +167,8 @@ int rank_in(const std::string& name) {
   if (!name.starts_with("rank_") || !name.ends_with(".log")) return -1;
   const std::string digits = name.substr(5, name.size() - 9);
   if (digits.empty() || digits.size() > 6 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
-  return std::stoi(digits);
+  const int rank = std::stoi(digits);
+  return digits == std::to_string(rank) ? rank : -1;  // one file has one name
 }
 
 Fd open_at_end(const std::string& path) {

@@ -65,8 +65,8 @@ std::string hypothesis_of(const ComparedPair& p) {
   if (r != 0 && std::abs(r - 1) > 1e-2)
     return r == -1 || std::abs(r + 1) < kSameShare ? "the sign is the other one" : "B is A times " + factor_text(r);
   if (p.exact && p.exact->differing == 1)
-    return fmt::format("one element alone differs, number {}: {:.9g} in A, {:.9g} in B", p.exact->at, p.exact->a_at,
-                       p.exact->b_at);
+    return fmt::format("one element alone differs, number {}: {} in A, {} in B", p.exact->at,
+                       element_text(p.a.dtype, p.exact->a_at, 9), element_text(p.b.dtype, p.exact->b_at, 9));
   if (p.exact && p.exact->max_ulp == 1) return "no element is more than one unit in the last place apart: another rounding";
   if (p.a.dtype != p.b.dtype) return fmt::format("types differ: {} in A, {} in B", name(p.a.dtype), name(p.b.dtype));
   return "";
@@ -79,6 +79,9 @@ std::string verdict_of(const Comparison& c) {
       c.unmatched.empty()
           ? ""
           : fmt::format(", and {} without a partner", counted(static_cast<int64_t>(c.unmatched.size()), "group or tensor")));
+  for (const auto& [side, damaged] : {std::pair{"A", c.damaged_a}, {"B", c.damaged_b}})
+    if (damaged > 0)
+      out += fmt::format("{} of {} cannot be read, and what it held is not compared. ", counted(damaged, "line"), side);
   if (!c.culprit) {
     if (!c.inherited_from.empty())
       return out +

@@ -1,9 +1,12 @@
 #include "probe/pair_errors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "base/parallel.h"
@@ -32,27 +35,33 @@ int64_t place_of(DType type, double x) {
       return place_in_order<uint32_t>(static_cast<float>(x));
     case DType::bf16:
       return place_in_order<uint16_t>(bf16(static_cast<float>(x)));
-    case DType::f16:
-      return place_in_order<uint16_t>(f16(static_cast<float>(x)));
     default:
-      return static_cast<int64_t>(x);
+      return place_in_order<uint16_t>(f16(static_cast<float>(x)));
   }
 }
 
-int64_t steps_between(DType type, double a, double b) {
-  const int64_t x = place_of(type, a), y = place_of(type, b);
+// `type`: of fewer bits; an integer where both sides are.
+template <class Real>
+int64_t steps_between(DType type, Real a, Real b) {
+  if (!is_float(type)) {
+    const Real d = std::abs(b - a);
+    return d < static_cast<Real>(kFarthest) ? static_cast<int64_t>(d) : kFarthest;
+  }
+  const int64_t x = place_of(type, static_cast<double>(a)), y = place_of(type, static_cast<double>(b));
   int64_t d = 0;
   if (__builtin_sub_overflow(std::max(x, y), std::min(x, y), &d)) return kFarthest;
   return d;
 }
 
 // Of a run of elements. Sums are of elements that are finite on both sides.
+template <class Real>
 struct PairSums {
   PairErrors e;
-  double aa = 0, bb = 0, ab = 0, dd = 0, d = 0;
+  Real aa = 0, bb = 0, ab = 0, dd = 0, d = 0;
 };
 
-void note_pair(PairSums& s, DType type, double a, double b, int64_t at) {
+template <class Real>
+void note_pair(PairSums<Real>& s, DType type, Real a, Real b, int64_t at) {
   if (a == b || (std::isnan(a) && std::isnan(b))) {
     ++s.e.ulps[0];
     if (std::isfinite(a)) s.aa += a * a, s.bb += b * b, s.ab += a * b;
@@ -62,7 +71,7 @@ void note_pair(PairSums& s, DType type, double a, double b, int64_t at) {
   double distance = std::numeric_limits<double>::infinity();
   int64_t steps = kFarthest;
   if (std::isfinite(a) && std::isfinite(b)) {
-    distance = std::abs(b - a);
+    distance = static_cast<double>(std::abs(b - a));
     steps = steps_between(type, a, b);
     s.aa += a * a, s.bb += b * b, s.ab += a * b, s.dd += (b - a) * (b - a), s.d += b - a;
   } else {
@@ -73,7 +82,8 @@ void note_pair(PairSums& s, DType type, double a, double b, int64_t at) {
   ++s.e.ulps[static_cast<size_t>(std::lower_bound(kUlpBins.begin(), kUlpBins.end(), steps) - kUlpBins.begin())];
 }
 
-void join(PairSums& all, const PairSums& part) {
+template <class Real>
+void join(PairSums<Real>& all, const PairSums<Real>& part) {
   all.aa += part.aa, all.bb += part.bb, all.ab += part.ab, all.dd += part.dd, all.d += part.d;
   all.e.differing += part.e.differing, all.e.not_finite_on_one += part.e.not_finite_on_one;
   if (part.e.at >= 0 && (all.e.at < 0 || part.e.max_abs > all.e.max_abs))
@@ -82,41 +92,77 @@ void join(PairSums& all, const PairSums& part) {
   for (size_t i = 0; i < all.e.ulps.size(); ++i) all.e.ulps[i] += part.e.ulps[i];
 }
 
+struct Side {
+  DType type;
+  const std::byte* bytes;
+};
+
+// Elements [from, from + n) as numbers, n <= kPairBlock. i64 does not go through f64, which has 53 bits.
+template <class Real>
+void load_block(const Side& side, int64_t from, int64_t n, Real* to) {
+  const std::byte* at = side.bytes + from * size_of(side.type);
+  if constexpr (std::is_same_v<Real, double>) {
+    convert(side.type, at, DType::f64, to, n);
+  } else if (side.type == DType::i64) {
+    int64_t block[kPairBlock];
+    convert(side.type, at, DType::i64, block, n);
+    std::copy_n(block, n, to);
+  } else {
+    double block[kPairBlock];
+    convert(side.type, at, DType::f64, block, n);
+    std::copy_n(block, n, to);
+  }
+}
+
+template <class Real>
+PairErrors errors_as(DType type, const Side& a, const Side& b, int64_t count) {
+  const int64_t chunks = (count + kPairChunk - 1) / kPairChunk;
+  std::vector<PairSums<Real>> parts(static_cast<size_t>(chunks));
+  parallel_for(chunks, [&](int64_t chunk) {
+    Real x[kPairBlock], y[kPairBlock];
+    PairSums<Real>& sums = parts[static_cast<size_t>(chunk)];
+    const int64_t end = std::min(count, (chunk + 1) * kPairChunk);
+    for (int64_t from = chunk * kPairChunk; from < end; from += kPairBlock) {
+      const int64_t n = std::min(kPairBlock, end - from);
+      load_block(a, from, n, x), load_block(b, from, n, y);
+      for (int64_t i = 0; i < n; ++i) note_pair(sums, type, x[i], y[i], from + i);
+    }
+  });
+  PairSums<Real> all;
+  for (const PairSums<Real>& p : parts) join(all, p);
+  PairErrors& e = all.e;
+  e.count = count;
+  const Real norm_a = std::sqrt(all.aa), norm_b = std::sqrt(all.bb);
+  e.norm_a = static_cast<double>(norm_a), e.norm_b = static_cast<double>(norm_b);
+  const int64_t finite = count - e.not_finite_on_one;
+  e.bias = finite > 0 ? static_cast<double>(all.d / static_cast<Real>(finite)) : 0;
+  if (norm_a > 0 && norm_b > 0)
+    e.cosine = static_cast<double>(all.ab / (norm_a * norm_b));
+  else
+    e.cosine = norm_a == norm_b ? 1 : 0;
+  e.relative = e.not_finite_on_one > 0 ? std::numeric_limits<double>::infinity()
+               : e.differing == 0      ? 0
+                                       : static_cast<double>(std::sqrt(all.dd) / norm_a);
+  return e;
+}
+
 }  // namespace
 
 PairErrors errors_between(DType a_type, std::span<const std::byte> a, DType b_type, std::span<const std::byte> b) {
+  // Holds every i64 and every f64, and the squares of the largest and the smallest of these.
+  using Wide = long double;
+  static_assert(std::numeric_limits<Wide>::digits >= 64 && std::numeric_limits<Wide>::min_exponent < -2200);
   const auto count = static_cast<int64_t>(a.size()) / size_of(a_type);
   require(count == static_cast<int64_t>(b.size()) / size_of(b_type), "compare: {} bytes of {} and {} of {}", a.size(),
           name(a_type), b.size(), name(b_type));
   const DType type = !is_float(a_type) || (is_float(b_type) && epsilon(b_type) > epsilon(a_type)) ? b_type : a_type;
-  const int64_t chunks = (count + kPairChunk - 1) / kPairChunk;
-  std::vector<PairSums> parts(static_cast<size_t>(chunks));
-  parallel_for(chunks, [&](int64_t chunk) {
-    double x[kPairBlock], y[kPairBlock];
-    PairSums& sums = parts[static_cast<size_t>(chunk)];
-    const int64_t end = std::min(count, (chunk + 1) * kPairChunk);
-    for (int64_t from = chunk * kPairChunk; from < end; from += kPairBlock) {
-      const int64_t n = std::min(kPairBlock, end - from);
-      convert(a_type, a.data() + from * size_of(a_type), DType::f64, x, n);
-      convert(b_type, b.data() + from * size_of(b_type), DType::f64, y, n);
-      for (int64_t i = 0; i < n; ++i) note_pair(sums, type, x[i], y[i], from + i);
-    }
-  });
-  PairSums all;
-  for (const PairSums& p : parts) join(all, p);
-  PairErrors& e = all.e;
-  e.count = count;
-  e.norm_a = std::sqrt(all.aa), e.norm_b = std::sqrt(all.bb);
-  const int64_t finite = count - e.not_finite_on_one;
-  e.bias = finite > 0 ? all.d / static_cast<double>(finite) : 0;
-  if (e.norm_a > 0 && e.norm_b > 0)
-    e.cosine = all.ab / (e.norm_a * e.norm_b);
-  else
-    e.cosine = e.norm_a == e.norm_b ? 1 : 0;
-  e.relative = e.not_finite_on_one > 0 ? std::numeric_limits<double>::infinity()
-               : e.differing == 0      ? 0
-                                       : std::sqrt(all.dd) / e.norm_a;
-  return e;
+  const Side x{a_type, a.data()}, y{b_type, b.data()};
+  const bool wide = size_of(a_type) == 8 || size_of(b_type) == 8;
+  return wide ? errors_as<Wide>(type, x, y, count) : errors_as<double>(type, x, y, count);
+}
+
+std::string element_text(DType type, long double value, int digits) {
+  return is_float(type) ? fmt::format("{:.{}g}", static_cast<double>(value), digits) : fmt::format("{:.0f}", value);
 }
 
 }  // namespace ravine

@@ -59,10 +59,13 @@ uint64_t bits_of(T x) {
     return static_cast<std::make_unsigned_t<T>>(x);
 }
 
+// `scale`: a power of two, for f64 only; that of other types is 1.
 template <class T>
-double number_of(T x) {
+double number_of(T x, double scale) {
   if constexpr (requires { x.bits; })
     return static_cast<double>(static_cast<float>(x));
+  else if constexpr (std::is_same_v<T, double>)
+    return x * scale;
   else
     return static_cast<double>(x);
 }
@@ -87,12 +90,12 @@ double lane_sum(const double (&lanes)[kFigureLanes]) {
 
 // Sums run in lanes, so that the compiler may take several at once; what is behind the n elements counts as left out.
 template <class T>
-void block_statistics(const T* v, int64_t n, PartFigures& p) {
+void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   alignas(64) double x[kFigureBlock], counts[kFigureBlock];  // the value, or 0; whether it is finite, 1 or 0
   int64_t finite = 0, nan = 0, plus = 0, minus = 0, zero = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const double value = number_of(v[i]);
+    const double value = number_of(v[i], scale);
     const bool is_finite = std::abs(value) < kInfinite;
     x[i] = is_finite ? value : 0;
     counts[i] = is_finite ? 1 : 0;
@@ -137,25 +140,26 @@ void gather(const TensorView& view, int64_t from, int64_t n, T* to) {
 }
 
 template <class T>
-PartFigures part_of(const TensorView& view, int64_t from, int64_t to, bool statistics) {
+PartFigures part_of(const TensorView& view, int64_t from, int64_t to, bool statistics, double scale) {
   PartFigures all;
   T block[kFigureBlock];
   for (int64_t i = from; i < to; i += kFigureBlock) {
     const int64_t n = std::min(kFigureBlock, to - i);
     gather(view, i, n, block);
     PartFigures p = block_checksums(block, n, i);
-    if (statistics) block_statistics(block, n, p);
+    if (statistics) block_statistics(block, n, scale, p);
     join(all, p);
   }
   return all;
 }
 
 template <class T>
-PartFigures all_of(const TensorView& view, bool statistics) {
+PartFigures all_of(const TensorView& view, bool statistics, double scale = 1) {
   const int64_t count = view.count(), chunks = (count + kFigureChunk - 1) / kFigureChunk;
   std::vector<PartFigures> parts(static_cast<size_t>(chunks));
   parallel_for(chunks, [&](int64_t i) {
-    parts[static_cast<size_t>(i)] = part_of<T>(view, i * kFigureChunk, std::min(count, (i + 1) * kFigureChunk), statistics);
+    parts[static_cast<size_t>(i)] =
+        part_of<T>(view, i * kFigureChunk, std::min(count, (i + 1) * kFigureChunk), statistics, scale);
   });
   PartFigures all;
   for (const PartFigures& p : parts) join(all, p);
@@ -186,11 +190,18 @@ TensorFigures figures_of(const TensorView& view, bool statistics) {
   PartFigures all = figures_by_type(view, statistics);
   TensorFigures& f = all.f;
   f.has_statistics = statistics;
+  // Squares of f64 may be beyond f64: then sums are taken of numbers near 1.
+  double scale = 1;
+  if (view.dtype == DType::f64 && f.abs_max > 0 && (f.abs_max > 1e140 || f.abs_max < 1e-140)) {
+    scale = std::ldexp(1.0, std::clamp(-std::ilogb(f.abs_max), -1000, 1000));
+    const PartFigures scaled = all_of<double>(view, statistics, scale);
+    all.sum = scaled.sum, all.spread = scaled.spread, all.squares = scaled.squares, f.l1 = scaled.f.l1 / scale;
+  }
   if (f.finite > 0) {
     const auto n = static_cast<double>(f.finite);
-    f.mean = all.sum / n;
-    f.std = std::sqrt(all.spread / n);
-    f.l2 = std::sqrt(all.squares);
+    f.mean = all.sum / n / scale;
+    f.std = std::sqrt(all.spread / n) / scale;
+    f.l2 = std::sqrt(all.squares) / scale;
   }
   return f;
 }

@@ -97,11 +97,18 @@ class Advice {
         s.type == ScheduleType::WarmUpStableDecayLR && end > 0 && end < t.steps)
       say("schedule.total_steps={} is below train.steps={}: behind its end WarmUpStableDecayLR falls on, below zero, as in MindFormers",
           end, t.steps);
-    if (t.valid_every > 0 && !valid)
+    if (t.valid_every > 0 && !valid && c_.data.order == SampleOrder::philox)  // others: data.split holds out a part
       say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
     if (t.valid_every == 0 && !valid && t.valid_batches > 0)
       say("train.valid_batches={} has no effect: nothing is validated without train.valid_every", t.valid_batches);
+    // Rules whose step is about the rate itself, whatever the gradient's size.
+    const OptimizerType rule = c_.optimizer.type;
+    if (c_.optimizer.lr > 0.1 && !is_class_schedule(s.type) &&
+        (rule == OptimizerType::adamw || rule == OptimizerType::adam || rule == OptimizerType::cadam ||
+         rule == OptimizerType::lion))
+      say("optimizer.lr={} is large: a step of {} moves each weight by about the rate, and 1e-5 to 1e-3 is usual",
+          c_.optimizer.lr, name(rule));
     if (c_.optimizer.lr == 0 && !is_class_schedule(s.type)) say("optimizer.lr=0: no weight is changed, and nothing is learned");
     for (int64_t s : c_.data.skip_steps)
       if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
@@ -157,9 +164,7 @@ class Advice {
 
   void model() {
     if (c_.model.path.empty() && c_.model.config.empty()) return;
-    std::string file =
-        c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
-    Json j = read_json(file);
+    Json j = asked_model_config(c_);
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
     model_config_ = j;
     vocabulary_ = run_vocabulary(c_, j, 0);
@@ -199,7 +204,7 @@ class Advice {
       say("{}: ids beyond it have no row in the embedding", trouble);
     if (c_.model.path.empty() && vocabulary_ > 2 * tokenizer_->size())
       say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller",
-          vocabulary_, tokenizer_->size(), c_.model.config);
+          vocabulary_, tokenizer_->size(), model_place(c_.model));
     if (c_.data.append_eos && !tokenizer_->special().eos && reads_text())
       say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
   }

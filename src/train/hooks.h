@@ -32,6 +32,7 @@ struct StepWindow {
 struct StepReport {
   int64_t step = 0;
   double loss = 0, lr = 0, grad_norm = 0;
+  double next_lr = 0;  // of the update behind this one
   int64_t valid = 0;   // labels that counted in the step
   int64_t tokens = 0;  // seen in all
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;

@@ -46,15 +46,20 @@ void refuse_idle_norms(const Config& c, const Model& model) {
                       : fmt::format("write '*{}*', which matches {}", word, meant->name));
 }
 
+void refuse_strange_config(const Config& c) {
+  if (!is_inline(c.model.config)) check_model_config(c.model.config);
+}
+
 }  // namespace
 
 std::unique_ptr<Model> open_run_model(const Config& c) {
   refuse_without_model(c);
   if (c.model.path.empty())
-    check_model_config(c.model.config), refuse_vocabulary_of_new_model(c);
+    refuse_strange_config(c), refuse_vocabulary_of_new_model(c);
   else
     check_model_folder(c.model.path, "model.path");
-  std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_resized_model(c);
+  std::unique_ptr<Model> model =
+      c.model.path.empty() ? make_model(new_model_config(c), model_place(c.model)) : open_resized_model(c);
   model = with_experts(std::move(model), c);
   if (const auto lora = lora_of(c, *model)) {
     model = with_adapters(*model, *lora);
@@ -123,9 +128,9 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());
   if (c.model.path.empty())
-    if (const int64_t had = run_vocabulary(c, read_json(c.model.config), 0); had != facts.vocabulary)
+    if (const int64_t had = run_vocabulary(c, asked_model_config(c), 0); had != facts.vocabulary)
       s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary,
-                                         had, c.model.config));
+                                         had, model_place(c.model)));
   return s;
 }
 

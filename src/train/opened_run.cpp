@@ -13,15 +13,26 @@
 #include "train/adapter.h"
 #include "train/arithmetic.h"
 #include "train/check_reference.h"
+#include "train/decide.h"
 #include "train/estimate.h"
 #include "train/healthy_only.h"
 #include "train/open.h"
 #include "train/run_record.h"
+#include "train/settle_recompute.h"
 #include "train/variants.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
 namespace {
+
+// What a run keeps lies in memory: a config may name a disk, to be shown and translated, but no run can work so.
+void refuse_disk(const Config& c) {
+  if (!c.offload.asks_for_disk()) return;
+  const bool states = c.offload.optimizer == OffloadTo::disk;
+  const std::string key = states ? "offload.optimizer" : "offload.params";
+  throw UserError(key + " is disk", key, "states and weights lie in memory: this version moves neither to a disk",
+                  "use cpu, or more ranks with parallel.zero=3; `ravine plan` says what a rank needs");
+}
 
 // The checkpoint that the run may go on from, at a glance; it is opened by find_checkpoint, once the folder is held.
 std::optional<RunRecord> look_at_folder(OpenedRun& run) {
@@ -126,6 +137,10 @@ void plan_step(OpenedRun& run) {
                         .leaves = run.layout.leaves};
   if (c.parallel.split == StageSplit::cost && mesh.pipeline > 1)
     c.parallel.stage_layers = layers_by_cost(*run.model, c, run.chosen.types, run.chosen.kernels, columns);
+  settle_recompute(c, [&](const Config& way) {
+    return largest(run.ranks.all(),
+                   plan_ranks(*run.model, way, run.layout, run.chosen.types, run.chosen.kernels, columns).bytes);
+  });
   run.engine = std::make_unique<StepEngine>(*run.model, c, run.chosen.types, run.chosen.kernels, shape, nullptr, &run.ranks);
 }
 
@@ -153,9 +168,10 @@ void refuse_without_memory(const OpenedRun& run) {
     }
   }
   std::vector<std::string> whats = gather_texts(run.ranks.all(), what), fixes = gather_texts(run.ranks.all(), fix),
-                           limits = gather_texts(run.ranks.all(),
-                                                 "this process has " + text(have) + " at most" +
-                                                     (process_room() < available_memory() ? " (ulimit -v or -d)" : ""));
+                           limits = gather_texts(
+                               run.ranks.all(),
+                               "this process has " + text(have) + " at most" +
+                                   (process_room() <= available_memory() ? " (ulimit -v or -d; raise it, or unset it)" : ""));
   for (size_t r = 0; r < whats.size(); ++r)
     if (!whats[r].empty()) throw UserError(whats[r], "memory plan", limits[r], fixes[r]);
 }
@@ -163,6 +179,7 @@ void refuse_without_memory(const OpenedRun& run) {
 }  // namespace
 
 OpenedRun::OpenedRun(Config given, Backend backend, Log& to, World* job) : config(std::move(given)), log(to), world(job) {
+  refuse_disk(config);
   const std::optional<RunRecord> was = look_at_folder(*this);
   open_model(*this, was);
   chosen = make_choices(*this, was, backend);

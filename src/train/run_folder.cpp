@@ -184,7 +184,7 @@ std::string run_in(const std::string& folder) {
     std::vector<std::string> sources;
     for (const DataSource& s : c.data.train) sources.push_back(s.path);
     return fmt::format("{} on data.train=[{}]",
-                       c.model.path.empty() ? "model.config=" + c.model.config : "model.path=" + c.model.path,
+                       c.model.path.empty() ? "model.config=" + model_place(c.model) : "model.path=" + c.model.path,
                        fmt::join(sources, ", "));
   } catch (const std::exception&) {
     return "";

@@ -267,7 +267,7 @@ std::string field_that_differs(const Json& was, const Model& model) {
 }  // namespace
 
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
-  const std::string where = config.model.path.empty() ? config.model.config : config.model.path;
+  const std::string where = model_place(config.model);
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
     const bool stored = !config.model.path.empty();  // then options change these fields of it
     const std::string back = stored && field == "vocab_size" ? fmt::format("set model.vocabulary={}", had)

@@ -9,6 +9,7 @@
 #include "train/export.h"
 #include "train/forensics.h"
 #include "train/machine.h"
+#include "train/megatron_log.h"
 #include "train/shared_folder.h"
 #include "train/stop.h"
 #include "train/validation.h"
@@ -73,8 +74,9 @@ void Trainer::start_hooks() {
   hooks_.push_back(validation_hook(c.train.valid_every));
   if (first()) {
     hooks_.push_back(metrics_hook(c.log.every));
-    if (c.log.tensorboard) hooks_.push_back(tensorboard_hook(c.log.every));
-    hooks_.push_back(console_hook(c.log.every));
+    const bool megatron = c.log.style == LogStyle::megatron;
+    if (c.log.tensorboard) hooks_.push_back(megatron ? megatron_tensorboard_hook(c.log.every) : tensorboard_hook(c.log.every));
+    hooks_.push_back(megatron ? megatron_console_hook(c.log.every) : console_hook(c.log.every));
   }
   hooks_.push_back(window_hook(c.log.every));
   hooks_.push_back(checkpoint_hook(c.checkpoint.every));
@@ -194,6 +196,7 @@ void Trainer::step(int64_t step) {
   }
   report.loss = r.loss;
   report.lr = rates.lr;
+  report.next_lr = this->rates().lr;
   report.grad_norm = r.grad_norm;
   report.tokens = progress_.tokens;
   report.step_time = seconds_now() - began;

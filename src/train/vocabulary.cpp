@@ -84,8 +84,13 @@ std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::str
   }
 }
 
+Json asked_model_config(const Config& c) {
+  if (c.model.config.empty()) return read_json(c.model.path + "/config.json");
+  return is_inline(c.model.config) ? parse_json(c.model.config, "model.config") : read_json(c.model.config);
+}
+
 Json new_model_config(const Config& c) {
-  Json config = read_json(c.model.config);
+  Json config = asked_model_config(c);
   if (c.model.tokenizer.empty() || !fs::exists(c.model.tokenizer)) return config;
   if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config))
     config["vocab_size"] = rows;
@@ -102,9 +107,9 @@ void refuse_vocabulary_of_new_model(const Config& c) {
     refuse(c.model.vocabulary != none.vocabulary ? "model.vocabulary" : "model.new_rows",
            fmt::format(
                "leave it out: a new model has vocab_size rows of {}, and as many as model.tokenizer has ids where that is more",
-               c.model.config));
+               model_place(c.model)));
   if (c.model.tie != none.tie)
-    refuse("model.tie", fmt::format("leave it out, and set tie_word_embeddings in {}", c.model.config));
+    refuse("model.tie", fmt::format("leave it out, and set tie_word_embeddings in {}", model_place(c.model)));
 }
 
 std::unique_ptr<Model> open_resized_model(const Config& c) {

@@ -18,6 +18,9 @@ std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
 // stands for another piece; "" where they agree, where one has but more ids than the other, or the folder has none.
 std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder);
 
+// What config.json says of the model that a run names: that of model.path, the file of model.config, or the map given there.
+Json asked_model_config(const Config& config);
+
 // The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
 Json new_model_config(const Config& config);
 // The options are about weights that are there: a UserError where model.config is given.

@@ -7,7 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from training import IN_DOUBLE, STEPS, Rounding, launch, prepare, same, train, with_even_rows
+from training import IN_DOUBLE, STEPS, Rounding, into_each_other, launch, prepare, same, train, with_even_rows
 import ravine_run as r
 from ravine_run import check
 
@@ -80,13 +80,7 @@ def test_any_checkpoint_in_any_layout(folder):
     whole = train(base, folder / "whole")
     kinds = {"one": (1, {}), "experts 2": (2, {"expert": 2}), "experts 2 of 4 zero 1": (4, {"expert": 2, "zero": 1}), "experts 4 zero 3": (4, {"expert": 4, "zero": 3}),
              "pipe 2": (2, {"pipeline": 2})}
-    names = list(kinds)
-    for i, name in enumerate(names):
-        for other in (names[(i + 1) % len(names)], names[(i + 2) % len(names)]):
-            out = folder / f"{name} to {other}"
-            for steps, (ranks, settings) in ((2, kinds[name]), (STEPS, kinds[other])):
-                train({**base, "schedule.steps": STEPS, "train.steps": steps}, out, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
-            same(whole, out, out.name)
+    into_each_other(base, whole, folder, kinds)
 
 
 def test_what_is_sent_is_what_was_planned(folder):

@@ -19,7 +19,7 @@ from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prep
 import ravine_run as r
 from adapters import ASKED, named, save_prompts, train_adapters
 from ravine_run import check
-from talk import chat_model
+from chat_model import chat_model
 
 EXPERTS = {**LIKE_LLAMA, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
 FAMILIES = {**OTHERS, "qwen2": {**LIKE_LLAMA, "num_key_value_heads": 2}, "mixtral": EXPERTS,

@@ -159,10 +159,8 @@ def test_long_leaves(folder):
     layouts(folder, [("three", 3, {}), ("three zero 1", 3, {"zero": 1}), ("three pipe", 6, {"pipeline": 2})], parallel__sum_leaves=6, train__global_batch=12)
 
 
-def test_any_checkpoint_in_any_layout(folder):
-    base = {**prepare(folder), "checkpoint.every": 2, "checkpoint.keep": 0}
-    whole = train(base, folder / "whole")
-    kinds = {"one": (1, {}), "data 2": (2, {}), "zero 1 on 4": (4, {"zero": 1}), "zero 3 on 2": (2, {"zero": 3}), "pipe 2 data 2 zero 2": (4, {"pipeline": 2, "zero": 2})}
+def into_each_other(base, whole, folder, kinds):
+    """A run that begins in one layout, {name: (ranks, parallel's settings)}, and ends in another has the bits of `whole`."""
     names = list(kinds)
     for i, name in enumerate(names):
         for other in (names[(i + 1) % len(names)], names[(i + 2) % len(names)]):
@@ -170,6 +168,13 @@ def test_any_checkpoint_in_any_layout(folder):
             for steps, (ranks, settings) in ((2, kinds[name]), (STEPS, kinds[other])):
                 train({**base, "schedule.steps": STEPS, "train.steps": steps}, out, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
             same(whole, out, out.name)
+
+
+def test_any_checkpoint_in_any_layout(folder):
+    base = {**prepare(folder), "checkpoint.every": 2, "checkpoint.keep": 0}
+    whole = train(base, folder / "whole")
+    kinds = {"one": (1, {}), "data 2": (2, {}), "zero 1 on 4": (4, {"zero": 1}), "zero 3 on 2": (2, {"zero": 3}), "pipe 2 data 2 zero 2": (4, {"pipeline": 2, "zero": 2})}
+    into_each_other(base, whole, folder, kinds)
 
 
 def test_leaves_of_a_checkpoint_are_kept(folder):

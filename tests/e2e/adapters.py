@@ -7,7 +7,7 @@ import shutil
 import ravine_run as r
 from inference_memory import WIDE, peak_mb, save_model
 from ravine_run import check
-from talk import chat_model
+from chat_model import chat_model
 
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
 KINDS = {

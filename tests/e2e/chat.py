@@ -141,6 +141,24 @@ def test_weights_change_on_resume(folder):
     check((early, late) == (12, 4), f"shares of a before and after: {early} and {late} of 16")
 
 
+def test_a_name_is_no_answer(folder):
+    """An empty answer teaches nothing, also where its message says who gave it."""
+    rows = [{"messages": [{"role": "user", "content": f"Q {i}?"}, {"role": "assistant", "content": "An answer." if i % 2 else "", **({"name": "Ann"} if i < 4 else {})}]} for i in range(8)]
+    (folder / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = run("data", "show", *seen(options(folder, "x", data__train=[str(folder / "m.jsonl")]))).stderr
+    check("8 conversations" in said and "4 left out: 4 without an answer to learn" in said, said)
+
+
+def test_each_source_has_an_order_of_its_own(folder):
+    """Two sources of as many conversations, in a blend: the order of one says nothing of that of the other."""
+    a, b = alpaca(folder / "a.json", 24), alpaca(folder / "b.json", 24, "Why is")
+    words = seen(options(folder, "x", train__steps=12, data__train=[{"path": a, "weight": 2}, {"path": b, "weight": 2}], data__pack=False, data__sequence_length=96))
+    taken = [json.loads(line)["origin"] for step in range(1, 13) for line in run("data", "show", "--json", "--step", step, *words).stdout.splitlines()]
+    orders = [[s.replace(str(folder / name), "") for s in taken if name in s] for name in ("a.json", "b.json")]
+    check(sorted(orders[0]) == sorted(orders[1]) and len(set(orders[0])) == 24, f"one pass of each: {orders}")
+    check(orders[0] != orders[1], f"both in the same order: {orders}")
+
+
 def token_files(prefix, name):
     """Sequences of PREFIX_name_document.bin/.idx, which hold int32."""
     idx, data = (Path(f"{prefix}_{name}_document.{s}").read_bytes() for s in ("idx", "bin"))

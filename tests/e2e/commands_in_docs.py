@@ -25,6 +25,8 @@ NOT_RUN = {
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
+    "ravine serve": "runs until it is stopped; tests/e2e/serve.py starts it as these lines do",
+    "curl": "asks a server",
 }
 
 # (page, words there, words that run): what cannot be had in a test.
@@ -194,11 +196,32 @@ def _evaluate(base, out):
     (out / "few_shot.json").write_text(json.dumps({"gsm8k": {"few_shot": "Q: One?\n\nA:The answer is 1."}}))
 
 
+def _difference(base, out):
+    """Two runs of one course, repeats of one of them, and the log of another program."""
+    losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
+    for name in ("here", "there", "there-again", "there-once-more"):
+        (out / "runs" / name).mkdir(parents=True)
+        (out / "runs" / name / "metrics.jsonl").write_text("".join(json.dumps({"step": t, "loss": x, "grad_norm": 1 + t % 7 / 10}) + "\n" for t, x in enumerate(losses, 1)))
+    (out / "megatron.log").write_text("".join(f" iteration {t:8d}/     200 | consumed samples: {8 * t} | lm loss: {x:.6E} | grad norm: {1 + t % 7 / 10:.3f} |\n" for t, x in enumerate(losses, 1)))
+
+
+def _deepspeed(base, out):
+    shutil.copy(ROOT / "examples" / "deepspeed" / "zero2.json", out / "ds.json")
+
+
+def _megatron(base, out):
+    for script in (ROOT / "examples" / "megatron").glob("*.sh"):
+        shutil.copy(script, out)
+    shutil.copytree(ROOT / "tests" / "golden" / "tokenizer" / "llama", out / "tokenizer")
+    (out / "data").mkdir()
+    (out / "data" / "books.jsonl").write_text("".join(json.dumps({"text": f"Book {i}: " + "the word stands here and goes on. " * 40}) + "\n" for i in range(40)))
+
+
 def _experts(base, out):
     r.save_config(out / "config.json", **{**TINY, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2})
 
 
-EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "find-a-difference.md": _difference, "from-deepspeed.md": _deepspeed, "from-megatron.md": _megatron, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
 
 
 def script_of(block, assignments):

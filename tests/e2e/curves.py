@@ -1,164 +1,148 @@
-"""Whole runs of `ravine train` against training curves of PyTorch and Transformers (tests/golden/curves, made by tools/golden/make_curves.py): loss, rate,
-norm and validation loss of every step and the weights in the end, of every optimizer and family. In double precision the two differ by roundings of 2^-53, in
-single by those of 2^-24.
+"""`ravine curves`: two training curves of any program, judged as one or not; the limit of norms that it draws from them.
 
-The bounds follow from what single precision came to in PyTorch itself: `distance` is the largest over a few orders of its sums. A second program is another draw
-of that spread, with other orders and kernels: 8 times the distance. Roundings of double precision are 2^-29 of those, and grow alike."""
-import array
+The curves are made here: a common course, and differences whose size, side and slope are known."""
 import json
 import math
-import os
-import shutil
-from pathlib import Path
+import random
 
 import ravine_run as r
 
-GOLDEN = Path(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "curves").resolve()
-RECORD = json.loads((GOLDEN / "curves.json").read_text())
-DRAWS = 8
-TYPES = {"f32": ([], 2.0 ** -24), "f64": (["--backend", "ref"], 2.0 ** -53), "bf16": ([], 2.0 ** -8), "f16": ([], 2.0 ** -11)}  # the flags, and half the distance from 1 to the next number
+STEPS = 400
 
 
-def train(model, output, options, kind, **more):
-    values = {"model.path": model, "data.train": [str(GOLDEN / "train.safetensors")], "data.valid": [str(GOLDEN / "valid.safetensors")],
-              "data.sequence_length": RECORD["columns"], "train.steps": RECORD["steps"], "train.global_batch": RECORD["global_batch"],
-              "train.micro_batch": RECORD["micro_batch"], "train.valid_every": RECORD["valid_every"], "train.threads": 1, "checkpoint.every": 0,
-              "log.tensorboard": False, "precision.compute": kind, "train.output": output, **options, **more}
-    r.run("train", *TYPES[kind][0], *r.settings(values))
-    return output
+def course(step):
+    return 6 * math.exp(-step / 120) + 2
 
 
-def floats(tensor):
-    return array.array("f", tensor[2])
+def series(difference=lambda t: 0.0, scatter=0.0, seed=0, steps=STEPS):
+    """Losses of steps 1 to `steps`: the course, a difference, and a scatter that grows from nothing over the first hundred steps."""
+    draw = random.Random(seed)
+    return [course(t) + difference(t) + scatter * draw.gauss(0, 1) * min(1, (t / 100) ** 4) for t in range(1, steps + 1)]
 
 
-def distance(a, b):
-    """|a - b| / |b| of two lists of numbers."""
-    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y * y for y in b))
+def norms(seed=0, factor=1.0, steps=STEPS):
+    draw = random.Random(1000 + seed)
+    return [factor * math.exp(draw.gauss(0, 0.1)) for _ in range(steps)]
 
 
-def compare(name, folder, kind, **more):
-    case = RECORD["cases"][name]
-    rounding = TYPES[kind][1]
-    far = {key: value for key, value in case["distance"].items() if key != "weights"}
-    share = rounding / 2.0 ** -24
-    out = train(GOLDEN / "models" / case["model"], folder / f"{name}-{kind}", case["options"], kind, **more)
-    steps = r.metrics(out)
-    r.check(sorted(steps) == list(range(1, RECORD["steps"] + 1)), f"{name}: steps {sorted(steps)}")
-    wrong = []
-
-    def near(what, got, want, bound):
-        if not abs(got - want) <= bound * abs(want):
-            wrong.append(f"{what}: {got!r} instead of {want!r}, off by {abs(got - want) / (bound * abs(want) or 5e-324):.3g} bounds")
-
-    for step, row in steps.items():
-        for key in ("loss", "grad_norm"):
-            near(f"step {step}, {key}", row[key], case[key][step - 1], DRAWS * far[key] * share + 4 * rounding)
-        near(f"step {step}, lr", row["lr"], case["lr"][step - 1], 4 * 2.0 ** -53)
-        valid = case["valid_loss"].get(str(step))
-        if (valid is None) != ("valid_loss" not in row):
-            wrong.append(f"step {step}: validation {'missing' if valid else 'unasked'}")
-        elif valid is not None:
-            near(f"step {step}, valid_loss", row["valid_loss"], valid, DRAWS * far["valid_loss"] * share + 4 * rounding)
-    begun, want, got = (r.load_tensors(f, "*.safetensors") for f in (GOLDEN / "models" / case["model"], prepare_final(folder, name), out / "model"))
-    r.check(got.keys() == want.keys(), f"{name}: tensors {sorted(got.keys() ^ want.keys())}")
-    for tensor in want:
-        r.check(got[tensor][:2] == want[tensor][:2], f"{name}: {tensor} is {got[tensor][:2]}")
-        if want[tensor][2] == begun[tensor][2]:  # frozen, or at a rate of 0
-            if got[tensor][2] != begun[tensor][2]:
-                wrong.append(f"{tensor} must stay as it was")
-            continue
-        off, bound = distance(floats(got[tensor]), floats(want[tensor])), DRAWS * case["distance"]["weights"][tensor] * share + 2 * 2.0 ** -24  # stored in f32
-        if not off <= bound:
-            wrong.append(f"{tensor}: off by {off:.3g}, {off / bound:.3g} bounds")
-    r.check(not wrong, f"{name} in {kind}: " + "; ".join(wrong[:6]) + f" ({len(wrong)} in all)")
-    shutil.rmtree(out)
+def save(path, losses, norm=None):
+    rows = [f"{t},{x!r},{n!r}" for t, (x, n) in enumerate(zip(losses, norm or norms()), 1)]
+    path.write_text("\n".join(["step,loss,grad_norm", *rows]) + "\n")
+    return path
 
 
-def prepare_final(folder, name):
-    """A folder of its own for one file of final weights."""
-    place = folder / f"final-{name}"
-    place.mkdir(exist_ok=True)
-    shutil.copy(GOLDEN / "final" / f"{name}.safetensors", place / "model.safetensors")
-    return place
+def judge(*curves, status=0, flags=()):
+    said = json.loads(r.run("curves", *curves, "--json", *flags, status=status).stdout)
+    r.check(said.get("agrees", True) == (status == 0), said)
+    return said
 
 
-def families():
-    return [name for name, case in RECORD["cases"].items() if case["model"] == name]
+def test_the_guides_case(folder):
+    """0.1 to one side late in the run is refused; within 0.03 around 0 is accepted, as the precision guide does."""
+    reference = save(folder / "b.csv", series())
+    for name, difference, scatter in (("steady", lambda t: 0.1 * min(1, (t / 200) ** 4), 0.01), ("below", lambda t: -0.1 * min(1, (t / 200) ** 4), 0.01)):
+        said = judge(save(folder / f"{name}.csv", series(difference, scatter, 1)), reference, status=1)
+        r.check(not said["late"]["in_band"] and abs(abs(said["late"]["most"]) - 0.1) < 0.02 and said["early"]["first_beyond"] is None, said)
+    said = judge(save(folder / "around.csv", series(scatter=0.01, seed=2)), reference)
+    r.check(said["late"]["centred"] and said["late"]["level"], said)
+    # Half the band, but always on one side: said as such.
+    said = judge(save(folder / "side.csv", series(lambda t: 0.018 * min(1, (t / 100) ** 4), 0.004, 3)), reference, status=1)
+    r.check(said["late"]["in_band"] and not said["late"]["centred"] and "to one side" in said["verdict"] and "ravine eval" in said["verdict"], said)
 
 
-def test_optimizers_in_double(folder):
-    for name in RECORD["cases"]:
-        if name not in families():
-            compare(name, folder, "f64")
+def test_where_they_part(folder):
+    reference = save(folder / "b.csv", series())
+    for name, difference, first in (("forward", lambda t: 0.1, 1), ("update", lambda t: 0.0 if t < 10 else 0.2, 10)):
+        said = judge(save(folder / f"{name}.csv", series(difference)), reference, status=1)
+        r.check(said["early"]["first_beyond"] == first and said["exact"] == first - 1, said)
+        r.check(("first loss already differs" in said["verdict"]) == (first == 1), said["verdict"])
+    # f32 explains less than bf16 does.
+    close = save(folder / "close.csv", series(lambda t: 1e-3))
+    judge(close, reference, flags=["--compute", "bf16"])
+    r.check(judge(close, reference, status=1, flags=["--compute", "f32"])["early"]["first_beyond"] == 1, "a thousandth is no rounding of f32")
+    slope = save(folder / "slope.csv", series(lambda t: 0.025 * max(0, t - 100) / (STEPS - 100), 0.002, 4))
+    r.check(not judge(slope, reference, status=1)["late"]["level"], "a slope")
+    broken = series()
+    broken[120] = float("nan")
+    r.check(judge(save(folder / "nan.csv", broken), reference, status=1)["not_finite"] == 121, "a loss that is not finite")
+    r.check("the gradient norms differ" in judge(save(folder / "norms.csv", series(), norms(factor=1.3)), reference, status=1)["verdict"], "norms")
 
 
-def test_optimizers_in_single(folder):
-    for name in RECORD["cases"]:
-        if name not in families():
-            compare(name, folder, "f32")
+def test_repeats_say_how_wide_the_band_is(folder):
+    runs = [save(folder / f"{k}.csv", series(scatter=0.05, seed=10 + k)) for k in range(4)]
+    r.check(judge(*runs)["late"]["noise_ratio"] < 1.5, "four runs of one kind agree")
+    quiet = [save(folder / f"quiet{k}.csv", series(scatter=0.0005, seed=20 + k)) for k in range(3)]
+    off = save(folder / "off.csv", series(lambda t: 0.01 * min(1, (t / 100) ** 4), 0.0005, 30))
+    r.check(judge(off, quiet[0], status=1)["late"]["in_band"], "a third of 0.03, to one side")
+    said = judge(off, *quiet, status=1)
+    r.check(not said["late"]["in_band"] and said["late"]["noise_ratio"] > 2, said)
 
 
-def test_families_in_double(folder):
-    for name in families():
-        compare(name, folder, "f64")
+def test_files_of_every_program(folder):
+    """The same losses, as each program writes them: what is printed with fewer digits is judged by these."""
+    losses, norm = series(), norms()
+    reference = save(folder / "b.csv", losses, norm)
+    megatron = folder / "megatron.log"
+    megatron.write_text("".join(f" iteration {t:8d}/{STEPS:8d} | consumed samples: {t:12d} | learning rate: 1.000E-04 | lm loss: {x:.6E} | loss scale: 1.0 | grad norm: {n:.3f} |\n"
+                                for t, (x, n) in enumerate(zip(losses, norm), 1)) + " validation loss at iteration 400 | lm loss value: 9.0E+00 | lm loss PPL: 8.1E+03 |\n")
+    mindformers = folder / "mindformers.log"
+    mindformers.write_text("".join(
+        f"2024-01-01 - INFO - {{ Epoch:[{(t - 1) // 100 + 1:3d}/  4], step:[{(t - 1) % 100 + 1:5d}/  100], loss: {x:5.3f}, per_step_time: 12ms, lr: 1e-05, overflow cond: False, loss_scale: 1.0, global_norm: [{n}]\n"
+        f"2024-01-01 - INFO -   25.0% |████| 1.0 samples/s/p  0:00:01 }}\n" for t, (x, n) in enumerate(zip(losses, norm), 1)))
+    state = folder / "trainer_state.json"
+    state.write_text(json.dumps({"log_history": [*({"step": t, "loss": round(x, 4), "grad_norm": n} for t, (x, n) in enumerate(zip(losses, norm), 1)), {"step": STEPS, "eval_loss": 9.0}]}))
+    for file, digits in ((megatron, 1e-5), (mindformers, 1e-3), (state, 1e-4)):
+        said = judge(file, reference)
+        r.check(said["steps"] == STEPS and abs(said["late"]["most"]) < digits and said["norm"] < 1e-3, (file, said))
+    # In three decimals nobody can tell what f32 would have.
+    judge(mindformers, reference, flags=["--compute", "f32"])
 
 
-def test_families_in_single(folder):
-    for name in families():
-        compare(name, folder, "f32")
+def test_runs_of_ours(folder):
+    text = folder / "text.txt"
+    text.write_text("The ravine is deep and the river runs below.\n" * 400)
+    base = {"model.config": r.save_config(folder / "m.json", vocab_size=300), "data.train": [str(text)], "data.sequence_length": 16, "train.steps": 12, "train.global_batch": 2,
+            "schedule.warmup_steps": 0, "checkpoint.every": 0}
+    r.run("tokenizer", "train", "--input", text, "--output", folder / "tok", "--vocab-size", 300)
+    for name, more in (("a", {}), ("b", {}), ("lr", {"optimizer.lr": 0.01})):
+        r.run("train", *r.settings({**base, "model.tokenizer": folder / "tok", "train.output": folder / name, **more}))
+    said = judge(folder / "a", folder / "b")
+    r.check(said["exact"] == said["steps"] == 12 and said["compute"] == "f32" and "equal" in said["verdict"], said)
+    r.check(judge(folder / "lr", folder / "a", status=1)["early"]["first_beyond"] == 2, "another rate shows from the second step on")
+    said = judge(folder / "a" / "tensorboard", folder / "a" / "metrics.jsonl")
+    r.check(said["steps"] == 12 and said["early"]["ratio"] <= 1, "TensorBoard's values are the same in f32")
 
 
-def test_sixteen_bits(folder):
-    """Products of 16 bits with masters in f32: roundings are 2^16 or 2^13 times those of f32. Enough to see that what is trained is what is read."""
-    for name in ("llama", "qwen2", "gpt2", "groups"):
-        compare(name, folder, "bf16")
-        compare(name, folder, "f16")
+def test_a_limit_of_norms(folder):
+    spiky = norms(1)
+    for at in (150, 151, 300):
+        spiky[at] = 40.0
+    said = judge(save(folder / "a.csv", series(), spiky), save(folder / "b.csv", series(), norms(2)), flags=["--suggest-threshold"], status=1)
+    limit = said["threshold"]
+    r.check(1.5 < limit["skip_norm"] < 2.5 and limit["per_million"] < 0.01, limit)
+    r.check([run["above"] for run in limit["runs"]] == [[151, 152, 301], []] and limit["runs"][0]["in_a_row"] == 2, limit)
+    r.check("health.skip_norm=" in r.run("curves", folder / "a.csv", "--suggest-threshold").stdout, "one run is enough for that")
 
 
-def test_however_memory_is_kept(folder):
-    """Recomputation and another micro batch change no curve."""
-    for more in ({"train.recompute": "full", "train.micro_batch": 1}, {"train.recompute": "none", "train.micro_batch": 4}):
-        compare("groups", folder, "f64", **more)
-        compare("gpt2", folder, "f32", **more)
+def test_a_picture(folder):
+    a, b = save(folder / "a.csv", series(scatter=0.01, seed=1)), save(folder / "b.csv", series())
+    for name in ("p.svg", "p.html"):
+        r.run("curves", a, b, "--svg", folder / name)
+        picture = (folder / name).read_text()
+        r.check(all(word in picture for word in ("loss of a.csv minus b.csv", "smoothed", "band", "gradient norm", "<svg")) and "http" not in picture.replace("http://www.w3.org/2000/svg", ""), name)
+    (folder / "mine.svg").write_text("mine")
+    r.check("mine.svg" in r.run("curves", a, b, "--svg", folder / "mine.svg", status=2).stderr and (folder / "mine.svg").read_text() == "mine", "a file of the user's stays")
 
 
-def alike(folder, name, like, config, tensors):
-    """The family `name`, of the weights of `like`, has the same curve to the bit."""
-    place = folder / name
-    place.mkdir()
-    was = json.loads((GOLDEN / "models" / like / "config.json").read_text())
-    (place / "config.json").write_text(json.dumps({k: v for k, v in {**was, "model_type": name, **config}.items() if v is not None}))
-    held = r.load_tensors(GOLDEN / "models" / like)
-    header, body = {}, b""
-    for tensor, parts in tensors(held).items():
-        data = b"".join(held[p][2] for p in parts)
-        shape = [sum(held[p][1][0] for p in parts), *held[parts[0]][1][1:]]
-        header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    r.save_raw(place / "model.safetensors", header, body)
-    options = RECORD["cases"][like]["options"]
-    one, other = train(GOLDEN / "models" / like, folder / f"{name}-like", options, "f32"), train(place, folder / f"{name}-run", options, "f32")
-    r.check(r.metrics(one) == r.metrics(other), f"{name} trains otherwise than {like}")
-    ends, same = r.load_tensors(other / "model"), r.load_tensors(one / "model")
-    for tensor, parts in tensors(held).items():
-        r.check(ends[tensor][2] == b"".join(same[p][2] for p in parts), f"{name}: {tensor} ends otherwise than that of {like}")
-
-
-def test_families_that_are_llama(folder):
-    def same(held):
-        return {name: [name] for name in held}
-
-    def packed(held):
-        out = {name: [name] for name in held if not any(x in name for x in ("q_proj", "k_proj", "v_proj"))}
-        for name in held:
-            if "q_proj" in name:
-                out[name.replace("q_proj", "W_pack")] = [name.replace("q_proj", x) for x in ("q_proj", "k_proj", "v_proj")]
-        return out
-
-    alike(folder, "aquila", "llama", {}, same)
-    alike(folder, "internlm", "llama_bias", {"bias": True, "attention_bias": None, "num_key_value_heads": None, "rope_theta": None}, same)
-    alike(folder, "baichuan", "llama", {"num_key_value_heads": None, "rope_theta": None}, packed)
+def test_what_is_no_curve(folder):
+    b = save(folder / "b.csv", series())
+    (folder / "words.log").write_text("no steps here\n")
+    (folder / "other.csv").write_text("when,how\n1,2\n")
+    (folder / "far.csv").write_text("step,loss\n1000,2.0\n1001,2.0\n")
+    for words, arguments in ((["no such file"], ["nothing", b]), (["no step with a loss", "words.log"], [folder / "words.log", b]), (["no column of steps", "other.csv", "when"], [folder / "other.csv", b]),
+                             (["0 steps in common", "1000"], [folder / "far.csv", b]), (["a folder without curves"], [folder, b]), (["one curve", "ravine plot"], [b])):
+        said = r.run("curves", *arguments, status=2).stderr
+        r.check(all(word in said for word in words), (words, said))
 
 
 if __name__ == "__main__":

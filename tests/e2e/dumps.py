@@ -117,6 +117,18 @@ def test_filters(folder):
     r.check(not (folder / "c").exists(), "rank 0 was not asked for")
 
 
+def test_what_is_run_again_counts_as_backward(folder):
+    """Under full recompute the forward pass of a layer is run again: a dump of the backward pass has its calls, and with them all calls of the forward one."""
+    dump = lambda name: {"dir": str(folder / name), "phases": ["backward"], "what": "checksum", "steps": "1"}
+    train(folder, "full", dump("again"), train__recompute="full", train__steps=1)
+    train(folder, "none", {**dump("forward"), "phases": ["forward"]}, train__recompute="none", train__steps=1)
+    calls = lambda kept: {(x["micro"], x["path"], x["op"]) for x in kept if ".layers." in x["path"]}
+    again, forward = records(folder / "again"), records(folder / "forward")
+    rerun = [x for x in again if x["phase"] == "recompute"]
+    r.check({x["phase"] for x in again} == {"backward", "recompute"}, f"{sorted({x['phase'] for x in again})}")
+    r.check(calls(forward) and calls(rerun) == calls(forward), f"{sorted(calls(rerun) ^ calls(forward))[:5]}")
+
+
 def test_kill(folder):
     """What was before a kill is there; a resume goes on with the dump, and it is that of a run left alone."""
     train(folder, "alone", {"dir": str(folder / "whole")}, train__steps=12)
@@ -256,6 +268,60 @@ def test_traces(folder):
     r.run(*trace, folder / "c.safetensors")
     culprit = compare(folder / "a.safetensors", folder / "c.safetensors", 1)["culprit"]
     r.check(culprit["kind"] == "forward" and culprit["path"] == "hidden.1", f"{culprit}")
+
+
+def one_tensor(path, name, dtype, values):
+    r.save_tensors(path, {name: (dtype, (len(values),), values)})
+    return path
+
+
+def test_numbers_at_the_ends_of_their_types(folder):
+    """Numbers whose squares no f64 holds, and integers that differ beyond 2^53."""
+    for i, (dtype, a, b) in enumerate((("F64", (1e200, 1.0), (2e200, 5.0)), ("F64", (1e-200, 1e-201), (3e-200, 9e-201)), ("F64", (math.inf, 1e200), (math.inf, -1e200)),
+                                       ("I64", (2**53, 7), (2**53 + 1, 7)), ("I64", (2**63 - 1, 0), (2**63 - 2, 0)))):
+        sides = [one_tensor(folder / f"{side}{i}.safetensors", "loss", dtype, values) for side, values in (("a", a), ("b", b))]
+        out = compare(*sides, 1)
+        r.check(out["culprit"]["path"] == "loss" and "nan" not in r.run("compare", *sides, status=1).stdout, f"{a} {b}: {out}")
+
+
+def test_names_from_files_do_not_steer_a_terminal(folder):
+    name = "t\x1b[31mX\u202e"
+    said = r.run("compare", one_tensor(folder / "a.safetensors", name, "F32", (1.0,)), one_tensor(folder / "b.safetensors", name, "F32", (3.0,)), "--report", folder / "report", status=1).stdout
+    r.check("\x1b" not in said and "\u202e" not in said and said.count("x1b[31mX") >= 2, said)
+    r.check("\x1b" not in (folder / "report" / "pairs.csv").read_text(), "a table that is printed is harmless too")
+
+
+def test_a_report_replaces_reports_only(folder):
+    a, b = (one_tensor(folder / f"{n}.safetensors", "loss", "F32", (x,)) for n, x in (("a", 1.0), ("b", 1.0)))
+    report = folder / "report"
+    for _ in range(2):
+        r.run("compare", a, b, "--report", report)
+    verdict = json.loads((report / "verdict.json").read_text())
+    r.check(verdict["equal"] and verdict["ravine"] == "compare", f"{verdict}")
+    for name in ("pairs.csv", "verdict.json"):
+        (report / name).write_text("my own")
+        (folder / "mine").write_text("mine")
+        for link in (False, True):
+            if link:
+                (report / name).unlink()
+                (report / name).symlink_to(folder / "mine")
+            said = r.run("compare", a, b, "--report", report, status=2).stderr
+            r.check(name in said and "--overwrite" in said and (report / name).read_text() in ("my own", "mine"), said)
+        r.run("compare", a, b, "--report", report, "--overwrite")
+        r.check((folder / "mine").read_text() == "mine" and not (report / name).is_symlink(), "what a link leads to stays")
+
+
+def test_damaged_lines_are_said(folder):
+    train(folder, "run", {"dir": str(folder / "d"), "steps": "1"})
+    pairs = compare(folder / "d", folder / "d")["pairs"]
+    log = folder / "d" / "rank_0.log"
+    (folder / "d" / "rank_00.log").write_bytes(log.read_bytes())
+    r.check(compare(folder / "d", folder / "d")["pairs"] == pairs, "one rank, one log")
+    lines_there = log.read_text().splitlines(keepends=True)
+    lines_there[-2] = "0" * 16 + lines_there[-2][16:]
+    log.write_text("".join(lines_there))
+    out = compare(folder / "d", folder / "d")
+    r.check(out["damaged_lines"] == {"a": 1, "b": 1} and "1 line of A cannot be read" in out["verdict"] and "1 line of B" in out["verdict"], f"{out}")
 
 
 def test_mistakes(folder):

@@ -1,7 +1,9 @@
 """`ravine eval`: small benchmarks that this file makes, a tiny model, outputs from a file; what is written, what goes on, what is refused."""
 import csv
+import gzip
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -9,8 +11,7 @@ import time
 from pathlib import Path
 
 import ravine_run as r
-
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+from chat_model import chat_model
 SUBJECTS = ("anatomy", "high_school_geography")
 
 
@@ -60,15 +61,7 @@ def model(folder):
     """A model of one step, with a tokenizer."""
     if (folder / "run" / "model").exists():
         return folder / "run" / "model"
-    tokenizer = folder / "tokenizer"
-    tokenizer.mkdir()
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(GOLDEN / "chat" / name, tokenizer)
-    (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
-    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=440, max_position_embeddings=512), "model.tokenizer": str(tokenizer),
-                                "data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": str(folder / "run"),
-                                "log.tensorboard": False, "schedule.warmup_steps": 0, "checkpoint.every": 0}))
-    return folder / "run" / "model"
+    return chat_model(folder, vocab_size=440, max_position_embeddings=512)
 
 
 def evaluate(folder, out, tasks, *more, status=0):
@@ -147,6 +140,111 @@ def test_a_stopped_run_goes_on(folder):
     r.check(len(lines(folder / "INT" / "samples_gsm8k.jsonl")) == 2, "the new evaluation is there")
 
 
+def test_files_of_others_stay(folder):
+    """A compressed copy beside its file, samples that are no samples, samples that have another name elsewhere."""
+    given = write_lines(folder / "said.jsonl", [{"id": "test/4", "output": "The answer is $5."}])
+    out = folder / "out"
+    evaluate(folder, "out", "gsm8k", "--completions", given)
+    path = out / "samples_gsm8k.jsonl"
+    good = path.read_text()
+    for text in (good.replace('"correct":true', '"correct":1', 1), good.replace(',"correct":true', "", 1)):
+        r.check(text != good, good)
+        path.write_text(text)
+        said = evaluate(folder, "out", "gsm8k", "--completions", given, status=2).stderr
+        r.check("samples_gsm8k.jsonl:" in said and "correct" in said, said)
+        path.write_text(good)
+    mine = folder / "mine"
+    mine.write_text("mine")
+    path.unlink()
+    for link in (os.link, os.symlink):
+        link(mine, path)
+        said = evaluate(folder, "out", "gsm8k", "--completions", given, status=2).stderr
+        r.check("it must be a plain file of one name" in said and mine.read_text() == "mine", said)
+        path.unlink()
+    data = folder / "twice" / "gsm8k"
+    shutil.copytree(benchmarks(folder), folder / "twice")
+    plain = next(data.rglob("*.jsonl"))
+    (plain.parent / (plain.name + ".gz")).write_bytes(gzip.compress(plain.read_bytes()))
+    said = r.run("eval", "--tasks", "gsm8k", "--data", folder / "twice", "--output", folder / "o2", "--completions", given, status=2).stderr
+    r.check(plain.name in said and plain.name + ".gz" in said and "remove one of them" in said, said)
+
+
+def test_other_arithmetic_is_another_evaluation(folder):
+    """What changes the numbers of a model is a setting, with the content of files beside their names."""
+    words = ["--protocol", "likelihood", "--model", model(folder), "--limit", 2]
+    evaluate(folder, "out", "piqa", *words)
+    for option, value in (("lora.base", "nf4"), ("precision.recipes", '[{path: "*", op: "*", round: bf16}]'), ("precision.unfused", "[attention]"), ("precision.compute", "bf16"), ("precision.bf16_products", "widen")):
+        said = evaluate(folder, "out", "piqa", *words, f"{option}={value}", status=2).stderr
+        r.check(f"another '{option}'" in said, f"{option}: {said}")
+    tokenizer = folder / "tok"
+    shutil.copytree(model(folder), tokenizer)
+    evaluate(folder, "own", "piqa", *words, f"model.tokenizer={tokenizer}")
+    evaluate(folder, "own", "piqa", *words, f"model.tokenizer={tokenizer}")
+    (tokenizer / "tokenizer_config.json").write_text("{}")
+    said = evaluate(folder, "own", "piqa", *words, f"model.tokenizer={tokenizer}", status=2).stderr
+    r.check("another 'tokenizer'" in said, said)
+
+
+def test_tasks_of_one_folder_stand_together(folder):
+    words = ["--protocol", "likelihood", "--model", model(folder), "--limit", 1]
+    evaluate(folder, "out", "piqa", *words)
+    evaluate(folder, "out", "boolq,mmlu", *words)
+    got = json.loads((folder / "out" / "results.json").read_text())["tasks"]
+    r.check(set(got) == {"piqa", "boolq", "mmlu"}, got)
+    evaluate(folder, "all", "piqa,boolq,mmlu", *words)
+    r.check(got == json.loads((folder / "all" / "results.json").read_text())["tasks"], got)
+    tables = [sorted((folder / x / "results.csv").read_text().splitlines()) for x in ("out", "all")]
+    r.check(tables[0] == tables[1] and len(tables[0]) == 6, tables[0])
+
+
+def test_odd_names_and_texts(folder):
+    """A subject with a comma, a quote and an escape; one that is not UTF-8; more options than letters."""
+    name = 'a,b"c\x1b[2J'
+    table(folder / "odd" / "mmlu" / "test" / f"{name}_test.csv", [["one?", "p", "q", "r", "s", "A"]])
+    table(Path(os.fsdecode(os.fsencode(folder / "odd" / "mmlu" / "test") + b"/caf\xe9_test.csv")), [["two?", "p", "q", "r", "s", "B"]])
+    words = ["eval", "--data", folder / "odd", "--protocol", "likelihood", "--model", model(folder), "--shots", 0, "--tasks"]
+    for _ in range(2):  # a finished evaluation is gone on with
+        r.run(*words, "mmlu", "--output", folder / "out")
+    text = (folder / "out" / "results.csv").read_text()
+    rows = list(csv.reader(text.splitlines()))
+    r.check("\x1b" not in text and all(len(x) == 7 for x in rows) and 'a,b"c\\x1b[2J' in {x[1] for x in rows}, text)
+    write_lines(folder / "odd" / "agieval" / "sat-math.jsonl", [{"question": "q", "options": [f"({i})x" for i in range(n)], "label": "A"} for n in (26, 27)])
+    said = r.run("eval", "--data", folder / "odd", "--protocol", "likelihood", "--model", model(folder), "--tasks", "agieval", "--output", folder / "two", status=2).stderr
+    r.check("27 options" in said and "sat-math.jsonl:2" in said, said)
+
+
+def test_a_prompt_that_is_too_long_keeps_its_end(folder):
+    """What is asked stands last: of a prompt beyond max_position_embeddings, less the new tokens, the beginning goes."""
+    long = folder / "long.json"
+    long.write_text(json.dumps({"gsm8k": {"few_shot": "Q: 1?\n\nA:The answer is 1.\n\n" * 60}}))
+    evaluate(folder, "long", "gsm8k", "--template", long, "--limit", 3, "--model", model(folder), "--max-new-tokens", 4)
+    rows = lines(folder / "long" / "samples_gsm8k.jsonl")
+    ids = [json.loads(x)["ids"] for x in subprocess.run(r.command("tokenizer", "encode", "--tokenizer", model(folder), "--jsonl"), input="".join(json.dumps({"text": x["prompt"]}) + "\n" for x in rows),
+                                                         capture_output=True, text=True, check=True).stdout.splitlines()]
+    r.check(all(len(x) > 512 for x in ids), f"prompts of {[len(x) for x in ids]} tokens")
+    outputs = {}
+    for name, cut in (("last", [x[-508:] for x in ids]), ("first", [x[:508] for x in ids])):
+        (folder / "cut.json").write_text(json.dumps(cut))
+        said = r.run("generate", "--model", model(folder), "--prompt-ids", folder / "cut.json", "--json", "--max-new-tokens", 4).stdout
+        outputs[name] = [json.loads(x)["text"].strip() for x in said.splitlines()]
+    r.check(outputs["last"] != outputs["first"], f"the model tells them apart: {outputs}")
+    r.check([x["output"].strip() for x in rows] == outputs["last"], f"{[x['output'] for x in rows]}, not {outputs['last']}")
+
+
+def test_normalised_by_characters(folder):
+    """acc_norm divides by the characters of a choice, as lm-evaluation-harness does by len() of its text: of Chinese choices each has three bytes."""
+    pairs = [("过桥", "a bridge that is long"), ("造一条船过河去", "a boat"), ("走", "wade"), ("游过去吧", "to swim across it"), ("桥", "a bridge"), ("从上面的桥走过去", "go by the bridge")]
+    write_lines(folder / "own" / "piqa" / "valid.jsonl", [{"goal": f"Cross {i}", "sol1": a, "sol2": b} for i, (a, b) in enumerate(pairs)])
+    (folder / "own" / "piqa" / "valid-labels.lst").write_text("0\n" * len(pairs))
+    r.run("eval", "--tasks", "piqa", "--data", folder / "own", "--output", folder / "normalised", "--protocol", "likelihood", "--model", model(folder))
+    rows = lines(folder / "normalised" / "samples_piqa.jsonl")
+    best = lambda size: [max((0, 1), key=lambda c: x["logprobs"][c] / size(pair[c])) for x, pair in zip(rows, pairs, strict=True)]
+    r.check(best(len) != best(lambda text: len(text.encode())), f"some choice depends on it: {rows}")
+    r.check([x["parsed_norm"] for x in rows] == best(len), f"{[x['parsed_norm'] for x in rows]}, not {best(len)}")
+    got = json.loads((folder / "normalised" / "results.json").read_text())["tasks"]["piqa"]
+    r.check(got["accuracy_norm"] == best(len).count(0) / len(pairs), got)
+
+
 def test_submission_of_ceval(folder):
     evaluate(folder, "out", "ceval", "--split", "test", "--model", model(folder))
     got = json.loads((folder / "out" / "ceval_submission.json").read_text())
@@ -196,6 +294,22 @@ def test_code_runs_in_a_sandbox(folder):
     rows = lines(folder / "out" / "samples_human_eval.jsonl")
     r.check([x["parsed"] for x in rows] == ["passed", "failed", "failed"], rows)
     r.check(not (folder / "out.txt").exists(), "a file was written outside")
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    write_lines(folder / "slow.jsonl", [{"id": "HumanEval/0", "output": "    import time\n    time.sleep(30)\n    return a + b\n"}])
+    job = r.start("eval", "--tasks", "human_eval", "--data", benchmarks(folder), "--output", folder / "killed", "--completions", folder / "slow.jsonl", "--allow-code", env={**os.environ, "TMPDIR": str(temporary)})
+    until = time.time() + 30
+    children = lambda: [int(x) for x in (Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split())]
+    while time.time() < until and not ((folder / "killed" / "samples_human_eval.jsonl").exists() and children()):
+        time.sleep(0.05)
+    inside = children()
+    job.kill()
+    job.communicate()
+    until = time.time() + 10
+    while time.time() < until and any(os.path.exists(f"/proc/{x}") for x in inside):
+        time.sleep(0.05)
+    r.check(inside and not any(os.path.exists(f"/proc/{x}") for x in inside), f"{inside} outlive a killed eval")
+    r.check(not list(temporary.iterdir()), f"left: {list(temporary.iterdir())}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -108,6 +109,20 @@ def test_groups_that_begin_later(folder):
                     if state not in ("weights", "") and parameter in base and not begun(parameter):
                         r.check(not any(tensor[2]), f"{name}, after step {steps}: {n} is not zero")
             r.check(r.same_run(folder / f"whole {kind}", folder / name) == "", f"{name}: {r.same_run(folder / f'whole {kind}', folder / name)}")
+
+
+def test_a_late_group_takes_a_first_step_of_its_own(folder):
+    """Its moments begin at zero with its first update, so Adam's correction of their bias does too: the update is lr g / (|g| + eps), which is lr wherever |g| is far above eps."""
+    model_folder(folder)
+    lr = 2.0 ** -7
+    more = {"train__freeze": [], "precision__compute": "f32", "optimizer__lr": lr, "optimizer__weight_decay": 0, "optimizer__eps": 1e-12, "schedule__type": "constant", "checkpoint__every": 1,
+            "checkpoint__keep": 0, "optimizer__groups": [{"match": "*.layers.1.*", "from_step": 3}]}
+    train(folder, train__steps=3, **more)
+    name = "model.layers.1.mlp.up_proj.weight"
+    was, now = (struct.unpack(f"<{len(t) // 4}f", t) for t in (r.load_tensors(folder / "run" / "checkpoints" / f"step_{s:06}")[f"weights/{name}"][2] for s in (2, 3)))
+    moves = sorted(abs(a - b) for a, b in zip(was, now))
+    # A weight below 1 is rounded by 2^-25 at most, and the step itself by a few units of f32.
+    r.check(abs(moves[len(moves) // 2] - lr) < 2.0 ** -24 + 8 * lr * 2.0 ** -24 and moves[-1] < lr + 2.0 ** -24 + 8 * lr * 2.0 ** -24, f"first moves {moves[::200]}, not {lr}")
 
 
 def glob(pattern, name):

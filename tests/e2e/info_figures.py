@@ -43,6 +43,15 @@ def test_lengths_fields_and_samples(folder):
     check(f"lengths (bytes of a record): {lengths['least']} to {lengths['most']}, mean {lengths['mean']:.1f}" in text, text)
 
 
+def test_a_list_on_one_line(folder):
+    """Samples of a list are headed by their numbers, those of lines by their lines."""
+    rows = [{"instruction": "a", "output": "b"}, {"instruction": "c", "output": "d"}]
+    (folder / "al.json").write_text(json.dumps(rows))
+    (folder / "al.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    check([s["where"] for s in info(folder / "al.json")["samples"]] == [f"{folder / 'al.json'} record {i}" for i in (1, 2)], "a list")
+    check([s["where"] for s in info(folder / "al.jsonl")["samples"]] == [f"{folder / 'al.jsonl'}:{i}" for i in (1, 2)], "lines")
+
+
 def test_token_files(folder):
     """Lengths of documents, those without tokens, and the ids of the first sequences."""
     lengths, documents = [3, 0, 5, 1], [0, 1, 2, 4]  # of sequences; where documents begin

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import ravine_run as r
-from talk import GOLDEN, adapter, chat_model
+from chat_model import GOLDEN, chat_model
+from talk import adapter
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Parameters that Transformers 5 counts for configs of this repository: sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters()).
@@ -180,6 +181,9 @@ def test_type_of_exports(folder):
     r.save_raw(wide, header, body[:at] + struct.pack("<f", 1e5) + body[at + 4:])
     said = r.run("train", f"model.path={wide.parent}", *r.settings({**asked, "train.output": str(folder / "wide"), "train.steps": 1, "checkpoint.model_dtype": "f16"})).stderr
     r.check("1 weight is beyond f16 (65504), infinite in the file: export as bf16 or f32 (checkpoint.model_dtype)" in said, said)
+    r.save_raw(wide, header, body[:at] + struct.pack("<3f", 1e5, -1e5, -65520) + body[at + 12:])
+    said = r.run("train", f"model.path={wide.parent}", *r.settings({**asked, "train.output": str(folder / "both"), "train.steps": 1, "checkpoint.model_dtype": "f16"})).stderr
+    r.check("3 weights are beyond f16 (65504)" in said, f"below and above: {said}")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,15 @@ def broken(folder, change, case="layers"):
     return path
 
 
+def test_an_alpha_that_is_not_said_is_that_of_peft(folder):
+    """LoraConfig has lora_alpha 8 unless told, whatever r is."""
+    case = next(c for c in CASES if json.loads((GOLDEN / c / "adapter" / "adapter_config.json").read_text())["r"] != 8)
+    words = ("--backend", "ref", "precision.compute=f64")
+    said = trace(folder, case, *words, adapter=broken(folder, {"lora_alpha": 8}, case))["logits"]
+    check(said != trace(folder, case, *words, adapter=broken(folder, {"lora_alpha": 9}, case))["logits"], f"{case}: alpha counts")
+    check(said == trace(folder, case, *words, adapter=broken(folder, {"lora_alpha": None}, case))["logits"], f"{case}: the default is another")
+
+
 def test_what_is_refused_is_named(folder):
     def refused(path, *parts, base=GOLDEN / "layers" / "base"):
         for words in (["merge-lora", "--model", base, "--adapter", path, "--output", folder / "out"],

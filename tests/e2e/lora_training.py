@@ -214,6 +214,7 @@ def test_what_is_refused(folder):
 
     refused("model.path", lora__rank=4, model__path=None, model__config=folder / "config.json")
     refused("no module of the model ends in 'query'", "q_proj", lora__targets=["query"])
+    refused("no module of the model ends in '_proj'", "lora.targets", lora__targets=["_proj"])  # names end in whole parts
     refused("lora.alpha without an adapter", "lora.rank", lora__rank=None, lora__targets=None, lora__alpha=8)
     refused("lora.rank", lora__rank=-1)
     refused("lora.alpha", lora__alpha=0)

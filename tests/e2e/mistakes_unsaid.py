@@ -45,6 +45,9 @@ def prepare(folder):
     for name, text in (("comma", "data: {sequence_length: 1,024}\n"), ("decimal", "optimizer: {weight_decay: 0,1}\n"), ("dash", "data:\n  train:\n  -book.txt\n  sequence_length: 8\n"),
                        ("factory", "lora_target: all\n"), ("formers", "run_mode: finetune\nload_checkpoint: x\nlr_schedule: {type: cosine}\nrunner_config: {epochs: 2}\n")):
         (folder / f"{name}.yaml").write_text(text)
+    (folder / "nothing.yaml").write_text("# no option yet\n")
+    (folder / "half.json").write_text('{"version": "1.0", "model": {"type": "BPE", "vo')
+    (folder / "number.jsonl").write_text('{"prompt": "a", "chosen": 5, "rejected": "b"}\n' * 8)
     (folder / "mixed").mkdir()
     shutil.copy(folder / "book.txt", folder / "mixed" / "a.txt")
     shutil.copy(folder / "q.json", folder / "mixed" / "b.json")
@@ -106,7 +109,7 @@ MISTAKES = [
     ("Megatron's warm-up", TRAIN + "--lr-warmup-fraction 0.1", ["here it is schedule.warmup_steps"]),
     ("Megatron's finetune", TRAIN + "--finetune", ["leave it out"]),
     ("resume without a value", TRAIN + "--resume", ["leave it out: the same command goes on"]),
-    ("the type of a tokenizer", "preprocess --tokenizer-type HF --input {dir}/book.txt", ["leave it out: the tokenizer's files tell"]),
+    ("the type of a tokenizer", "preprocess --tokenizer-type HF --input {dir}/book.txt", ["--tokenizer-type is HF", "PretrainedFromHF"]),
     ("thousands in a file", "config --config {dir}/comma.yaml", ["comma.yaml:1", "sequence_length: 1,024", "write 1024"]),
     ("a decimal comma in a file", "config --config {dir}/decimal.yaml", ["weight_decay: 0,1", "write 0.1"]),
     ("a list dash without a blank", "config --config {dir}/dash.yaml", ["dash.yaml:3", "a blank stands between the '-'", "write - book.txt"]),
@@ -145,6 +148,15 @@ MISTAKES = [
     ("Megatron's choices", TRAIN + "--moe-router-topk 2", ["num_experts_per_tok"]),
     ("Megatron's loss of load", TRAIN + "--moe-aux-loss-coeff 0.01", ["here it is moe.aux_loss"]),
     ("Megatron's rounds of validation", TRAIN + "--eval-iters 3", ["here it is train.valid_batches"]),
+    ("a table smaller than the tokenizer", "convert --input {model} --output {dir}/c --to hf --resize-vocab 100", ["--resize-vocab 100", "every id must have a row"]),
+    ("a file without options", "train --config {dir}/nothing.yaml", ["a file without options", "nothing.yaml", "ravine init DIR"]),
+    ("an option with a colon", ["config", "train.steps:", "10"], ["write train.steps=10"], "config train.steps=10"),
+    ("typographic quotes around an option", ["config", "\u2018train.steps=3\u2019"], ["write train.steps=3"], "config train.steps=3"),
+    ("a list that the shell has cut", ["config", "optimizer.groups=[{{match:", "norm,", "lr_mult:", "1}}]"], ["a value with blanks stands in quotes", "'optimizer.groups=[{{match: norm, lr_mult: 1}}]'"]),
+    ("a map without its blank", TUNE + "lora.rank=2 lora.rank_pattern={{q_proj:8}}", ["a blank stands behind the colon", "write {{q_proj: 8}}"]),
+    ("an answer that is a number", "train {base} train.objective=dpo data.train=[{dir}/number.jsonl] data.chat_template=chatml", ["'chosen' is no answer", "a text, a message or a list of messages", "number"]),
+    ("a text as a model", "generate --model {dir}/book.txt --prompt x", ["book.txt", "name"]),
+    ("a broken tokenizer", "tokenizer encode --tokenizer {dir}/half.json", ["half.json", "line 1"]),
     ("too few characters", "tokenizer train --input {dir}/book.txt --output {dir}/t --character-coverage 0.9", ["0.98"]),
 ]
 

@@ -304,7 +304,7 @@ RECORDS = [  # (the second record of a file, words of the message)
     ({"prompt": "a?", "chosen": "b", "rejcted": "c"}, ("rename 'rejcted' to 'rejected'",)),
     ({"prompt": "a?", "chosen": "b", "rejected": None}, ("'rejected' is null",)),
     ({"prompt": "a?", "chosen": "", "rejected": "c"}, ("'chosen' is empty",)),
-    ({"prompt": "a?", "chosen": "b", "rejected": 7}, ("'rejected' is no text", "number")),
+    ({"prompt": "a?", "chosen": "b", "rejected": 7}, ("'rejected' is no answer", "number")),
     ({"prompt": 7, "chosen": "b", "rejected": "c"}, ("'prompt' is no text",)),
     ({"question": "a?", "chosen": "b", "rejected": "c"}, ("rename 'question' to 'prompt'",)),
     ({"prompt": "a?", "instruction": "a?", "chosen": "b", "rejected": "c"}, ("'prompt' beside 'instruction'",)),
@@ -313,7 +313,7 @@ RECORDS = [  # (the second record of a file, words of the message)
 ]
 CHAT = {"prompt": [{"role": "user", "content": "a?"}], "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}
 CHATS = [
-    ({**CHAT, "rejected": "c"}, ("'rejected' is no list of messages",)),
+    ({**CHAT, "rejected": "c"}, ("'rejected'", "list of messages")),
     ({**CHAT, "rejected": [{"role": "assistent", "content": "c"}]}, ("assistent", "assistant")),
     ({**CHAT, "rejected": []}, ("'rejected' is empty",)),
     ({**CHAT, "chosen": [{"role": "assistant"}, 5]}, ("record 2", "chosen")),

@@ -19,8 +19,9 @@ from pathlib import Path
 
 PROGRAM = ""
 LIMIT = 600  # seconds for one command; builds with sanitizers on a busy machine are slow
+TERMINAL_LIMIT = 300  # seconds for one conversation on a terminal
 COMPARED = ("loss", "lr", "grad_norm", "tokens", "valid_loss")
-TYPES = {"F32": "f", "I64": "q", "I32": "i"}
+TYPES = {"F64": "d", "F32": "f", "I64": "q", "I32": "i"}
 
 TINY = {
     "model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -59,7 +60,7 @@ def on_terminal(words, typed, cwd=None):
     parent, child = pty.openpty()
     job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd)
     os.close(child)
-    seen, until, rest = "", time.time() + LIMIT, list(typed)
+    seen, until, rest = "", time.time() + TERMINAL_LIMIT, list(typed)
     while time.time() < until:
         if select.select([parent], [], [], 0.2)[0]:
             try:
@@ -71,8 +72,11 @@ def on_terminal(words, typed, cwd=None):
             seen += data.decode("utf-8", "replace")
         if rest and seen.count(rest[0][0]) >= rest[0][1]:
             os.write(parent, rest.pop(0)[2])
-    status = job.wait(timeout=LIMIT)
+    else:
+        job.kill()
+    status = job.wait()
     os.close(parent)
+    assert time.time() < until, f"still there after {TERMINAL_LIMIT} s, {len(rest)} of {len(typed)} not typed; seen: {seen}"
     return status, seen
 
 

@@ -35,6 +35,15 @@ def test_mindformers_length_is_that_of_the_run(folder):
     check(all(abs(a - b) < 1e-15 for a, b in zip(got, want, strict=True)), f"{got}, not {want}")
 
 
+def test_restarts_end_at_zero_behind_their_length(folder):
+    """MindFormers' CosineWithRestartsAndWarmUpLR, where the decay is longer than the schedule: behind the end the rate is 0, whatever lr_end is."""
+    train(folder, "run", **{"schedule.type": "CosineWithRestartsAndWarmUpLR", "schedule.warmup_steps": 1, "schedule.total_steps": 4, "schedule.decay_steps": 8, "schedule.lr_end": 1e-5,
+                            "train.steps": 6, "optimizer.lr": 1e-3})
+    want = [0] + [1e-5 + 9.9e-4 * (1 + math.cos(math.pi * p / 3)) / 2 for p in range(3)] + [0, 0]
+    got = rates(folder, "run")
+    check(all(abs(a - b) < 1e-15 for a, b in zip(got, want, strict=True)), f"{got}, not {want}")
+
+
 def replay(folder, name, *options):
     source = folder / "in.safetensors"
     if not source.exists():

@@ -63,9 +63,9 @@ def test_warnings_of_generate(folder):
                          (["--beams", 2, "--early-stopping"], ""), (["--beams", 2, "--beam-rules", "modellink"], ""), ([], "")):
         said = r.run(*base, *more).stderr
         check(wanted in said if wanted else "effect" not in said, f"{more}: {said}")
-    (folder / "m" / "generation_config.json").write_text(json.dumps({"typical_p": 0.5, "top_k": 3}))
+    (folder / "m" / "generation_config.json").write_text(json.dumps({"eta_cutoff": 0.5, "top_k": 3}))
     said = r.run(*base).stderr
-    check("'typical_p' of generation_config.json is not offered and has no effect" in said and "'top_k'" not in said, said)
+    check("'eta_cutoff' of generation_config.json is not offered and has no effect" in said and "'top_k'" not in said, said)
     (folder / "none.json").write_text("[]")
     told([*base[:4], folder / "none.json"], "none.json")
 

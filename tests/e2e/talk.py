@@ -5,24 +5,9 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import ravine_run as r
-
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
-
-
-def chat_model(folder):
-    """A model of one step whose tokenizer has a chat template."""
-    tokenizer = folder / "tokenizer"
-    tokenizer.mkdir(exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(GOLDEN / "chat" / name, tokenizer)
-    (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
-    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=520, max_position_embeddings=256), "model.tokenizer": str(tokenizer),
-                                "data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": str(folder / "run"),
-                                "log.tensorboard": False, "schedule.warmup_steps": 0, "checkpoint.every": 0}))
-    return folder / "run" / "model"
+from chat_model import chat_model
 
 
 def feed(text, *arguments, status=0):
@@ -128,6 +113,98 @@ def test_chat_on_a_terminal(folder):
     turns = [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"Who?\n"), ("You >> ", 3, b"\x04")]
     status, seen = r.on_terminal(["generate", "--chat", "--model", chat_model(folder), "--max-new-tokens", 3], turns)
     r.check(status == 0 and seen.count("You >> ") == 3, seen)
+
+
+def rendered(*turns, system=""):
+    """The text of the template of chat_model: turns of the user and the assistant in turn, then the beginning of an answer."""
+    text = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
+    for i, turn in enumerate(turns):
+        text += f"<|im_start|>{('user', 'assistant')[i % 2]}\n{turn}<|im_end|>\n"
+    return text + "<|im_start|>assistant\n"
+
+
+def test_the_chat_command(folder):
+    """What it says is what generate says to the rendered conversation, and stdout has nothing else."""
+    model = chat_model(folder)
+    few = ["--model", model, "--max-new-tokens", 4]
+
+    def wanted(*turns, system=""):
+        (folder / "ids.json").write_text(json.dumps([ids_of(model, rendered(*turns, system=system))]))
+        return answers(r.run("generate", *few, "--prompt-ids", folder / "ids.json", "--json").stdout)[0]["text"]
+
+    first = wanted("Who?")
+    second, alone, brief = wanted("Who?", first, "Where?"), wanted("Where?"), wanted("Where?", system="Be brief.")
+    saved = folder / "talk.json"
+    said, told = feed(f"Who?\n\nWhere?\n/save {saved}\n/reset\nWhere?\n/system Be brief.\nWhere?\n/nonsense\n/load {folder}/none.json\n/quit\nWho?\n", "chat", *few)
+    r.check(said == "".join(x + "\n" for x in (first, second, alone, brief)), f"{said!r}")
+    r.check("/nonsense" in told and "none.json" in told, told)
+    turns = [("user", "Who?"), ("assistant", first), ("user", "Where?"), ("assistant", second)]
+    r.check(json.loads(saved.read_text()) == [{"role": a, "content": b} for a, b in turns], saved.read_text())
+    said, _ = feed(f"/load {saved}\nAnd?", "chat", *few)
+    r.check(said == wanted("Who?", first, "Where?", second, "And?") + "\n", f"{said!r}")
+    (folder / "other.txt").write_text("not a conversation")
+    said, told = feed(f"/save {folder / 'other.txt'}\n/help\n", "chat", *few)
+    r.check(said == "" and "only a conversation is written over" in told and "/system TEXT" in told and (folder / "other.txt").read_text() == "not a conversation", told)
+    r.check("none.jinja" in feed("", "chat", *few, "--template", folder / "none.jinja", status=2)[1], "a template that is not there")
+
+
+def test_a_long_conversation_loses_its_oldest_turns(folder):
+    """Whole turns, and it is said; what is left is answered as a conversation of its own."""
+    model = chat_model(folder)  # 256 positions
+    few = ["--model", model, "--max-new-tokens", 4]
+    long = "The ravine is deep and the river runs below. " * 4
+    said, told = feed((long + "\n") * 4, "chat", *few)
+    replies = said.splitlines()
+    r.check("positions: its oldest" in told and "left out" in told, told)
+    r.check(len(said) > 0 and len(replies) >= 4, said)
+    said, told = feed("word " * 400 + "\nWho?\n", "chat", *few)
+    r.check("max_position_embeddings" in told and said.count("\n") >= 1, f"one turn that is too long is refused, the next one answered: {told} {said!r}")
+
+
+def test_the_chat_command_on_a_terminal(folder):
+    """The prompt, a line that is called back, and Ctrl-C at the prompt."""
+    words = ["chat", "--model", chat_model(folder), "--max-new-tokens", 3]
+    status, seen = r.on_terminal(words, [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"/quit\n")])
+    r.check(status == 0 and "/help tells more" in seen, seen)
+    status, seen = r.on_terminal(words, [("You >> ", 1, b"\x04")])
+    r.check(status == 0, seen)
+
+
+def test_stop_texts(folder):
+    """An answer ends before them, wherever tokens begin and end."""
+    model = chat_model(folder)
+    letters = ids_of(model, "abcdefghijklm")  # of which the text is made, each once
+    base = ["generate", "--model", model, "--max-new-tokens", 12, "--json", "--prompt", "The ravine", "--logit-bias", json.dumps({str(i): 1000 for i in letters}), "--presence-penalty", 100]
+    whole = answers(r.run(*base).stdout)[0]
+    text = whole["text"]
+    r.check(len(text) > 6 and text.isprintable(), f"a text to cut: {text!r}")
+    for stop in (text[2:4], text[3:6], text[-1]):
+        cut = answers(r.run(*base, "--stop", "never met", stop).stdout)[0]
+        r.check(cut["text"] == text[:text.index(stop)] and cut["finish"] == "stop" and cut["ids"] == whole["ids"][:len(cut["ids"])], f"{stop!r}: {cut}")
+        plain = r.run(*[w for w in base if w != "--json"], "--stop", stop).stdout
+        r.check(plain == cut["text"] + "\n", f"{stop!r}: {plain!r}")
+    none = answers(r.run(*base, "--stop", "never met").stdout)[0]
+    r.check(none == whole, f"{none}")
+    (model / "generation_config.json").write_text(json.dumps({"stop_strings": [text[3:6]]}))
+    r.check(answers(r.run(*base).stdout)[0]["text"] == text[:text.index(text[3:6])], "stop_strings of the model")
+    r.check("--stop with --beams" in r.run(*base, "--stop", "x", "--beams", 2, status=2).stderr, "--beams")
+    ends = answers(r.run(*base, "--stop", "never met", "--stop-ids", whole["ids"][2]).stdout)[0]
+    r.check(ends["finish"] == "eos" and ends["ids"] == whole["ids"][:whole["ids"].index(whole["ids"][2]) + 1], f"{ends}")
+
+
+def test_biases_and_penalties(folder):
+    model = chat_model(folder)
+    base = ["generate", "--model", model, "--max-new-tokens", 8, "--json", "--prompt", "The ravine"]
+    whole = answers(r.run(*base).stdout)[0]["ids"]
+    other = answers(r.run(*base, "--logit-bias", f"{{{whole[0]}: -1000}}").stdout)[0]["ids"]
+    r.check(whole[0] not in other, f"{other}")
+    always = answers(r.run(*base, "--logit-bias", "{7: 1000}").stdout)[0]["ids"]
+    r.check(always == [7] * 8, f"{always}")
+    once = answers(r.run(*base, "--logit-bias", "{7: 50}", "--presence-penalty", 100).stdout)[0]["ids"]
+    r.check(once.count(7) == 1 and once[0] == 7, f"{once}")
+    drawn = answers(r.run(*base, "--sample", "--min-p", 1, "--top-k", 0).stdout)[0]["ids"]
+    r.check(drawn == whole, "min-p of 1 leaves the most likely token")
+    r.check("'x' is no token" in r.run(*base, "--logit-bias", "{x: 1}", status=2).stderr, "--logit-bias")
 
 
 def test_chat_mistakes(folder):

@@ -280,12 +280,12 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
   const std::pair<const char*, const char*> cases[] = {
       {"trian: {steps: 1}",
        "unknown section 'trian' (run.yaml:1): sections are model, lora, moe, data, train, dpo, optimizer, schedule, precision, "
-       "parallel, checkpoint, log, health, probe; did you mean 'train'?"},
+       "parallel, offload, checkpoint, log, health, probe; did you mean 'train'?"},
       {"train:\n  stpes: 1",
        "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
       {"train: {lr: 1}", "unknown key 'train.lr' (run.yaml:1): section train has no such key; did you mean 'optimizer.lr'?"},
       {"log: {qqqqqq: 1}",
-       "unknown key 'log.qqqqqq' (run.yaml:1): section log has no such key; its keys are every, tensorboard, local_norms"},
+       "unknown key 'log.qqqqqq' (run.yaml:1): section log has no such key; its keys are every, tensorboard, local_norms, style"},
       {"steps: 1", "unknown section 'steps' (run.yaml:1): options stand in sections; did you mean train: {steps: ..}?"},
       {"[1]", "not a config (run.yaml:1): a config is a map of sections; write sections like train: {steps: 1000}"},
       {"train: 3", "section 'train' holds no keys (run.yaml:1): a section is a map of options; write train: {steps: ..}"},

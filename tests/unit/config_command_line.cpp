@@ -130,7 +130,7 @@ TEST(CommandLine, Errors) {
        "action is 'endcode' (command line): must be one of encode, decode, or empty; did you mean 'encode'?"},
       {{"optimizer.lr=1"}, "option 'optimizer.lr' (command line): try takes the sections model, train; remove it"},
       {{"trian.steps=1"},
-       "unknown section 'trian' (command line): sections are model, lora, moe, data, train, dpo, optimizer, schedule, precision, parallel, "
+       "unknown section 'trian' (command line): sections are model, lora, moe, data, train, dpo, optimizer, schedule, precision, parallel, offload, "
        "checkpoint, "
        "log, health, probe; did you mean 'train'?"},
       {{"steps=1"}, "unknown section 'steps' (command line): options stand in sections; did you mean 'train.steps'?"},

@@ -10,9 +10,8 @@
 #include "base/json.h"
 #include "base/philox.h"
 #include "infer/sampler.h"
-#include "parallel/flat_store.h"
-#include "parallel/initialise.h"
 #include "tests/unit/log_probability.h"
+#include "tests/unit/small_sessions.h"
 
 namespace ravine {
 namespace {
@@ -266,39 +265,17 @@ TEST(BeamSearch, Draws) {
 }
 
 Session small_session(const std::string& type) {
-  Json config = type == "llama" ? Json{{"model_type", "llama"},    {"hidden_size", 32},
-                                       {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                                       {"num_key_value_heads", 2}, {"intermediate_size", 48},
-                                       {"vocab_size", 61},         {"max_position_embeddings", 64},
-                                       {"initializer_range", 0.4}}
-                                : Json{{"model_type", "bloom"}, {"n_embed", 32},    {"n_layer", 2},
-                                       {"n_head", 4},           {"vocab_size", 61}, {"initializer_range", 0.4}};
-  Session s;
-  s.model = make_model(config, "test");
-  s.kernels = ref_kernels();
-  s.types = Types::of(DType::f64);
-  s.store = std::make_unique<FlatStore>(s.model->params(), s.types, DeviceKind::cpu);
-  initialise(s.model->params(), *s.store, 3);
-  return s;
-}
-
-// Logits of the last of `context`, without a cache.
-std::vector<float> last_logits(const Session& s, Tokens context) {
-  HeapArena arena;
-  Ctx c(s.setup(arena));
-  auto n = static_cast<int64_t>(context.size());
-  Tokens positions(context.size());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
-  Batch b;
-  b.tokens = n;
-  b.ids = view_of(context.data(), DType::i32, {n}), b.positions = view_of(positions.data(), DType::i32, {n});
-  b.segments = {{0, n, 0, n}};
-  b.max_position = n;
-  c.begin(b, false);
-  s.model->forward(c);
-  TensorView logits = c.outputs().at("logits").view();
-  const double* row = logits.row<double>(n - 1);
-  return {row, row + logits.cols()};
+  if (type == "llama") {
+    Json config = small_llama(64);
+    config.erase("tie_word_embeddings");
+    return session_of(config);
+  }
+  return session_of({{"model_type", "bloom"},
+                     {"n_embed", 32},
+                     {"n_layer", 2},
+                     {"n_head", 4},
+                     {"vocab_size", 61},
+                     {"initializer_range", 0.4}});
 }
 
 const std::vector<Tokens> kPrompts = {

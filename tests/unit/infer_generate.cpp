@@ -10,52 +10,17 @@
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
 #include "infer/sampler.h"
-#include "parallel/initialise.h"
 #include "tests/unit/files_temporary.h"
 #include "tests/unit/log_probability.h"
+#include "tests/unit/small_sessions.h"
 
 namespace ravine {
 namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-// A small Llama with random weights, computed by ref in f64: each row of a product is then independent of the others.
-Session small_session() {
-  Json config = {
-      {"model_type", "llama"},    {"hidden_size", 32},           {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-      {"num_key_value_heads", 2}, {"intermediate_size", 48},     {"vocab_size", 61},       {"max_position_embeddings", 64},
-      {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
-  Session s;
-  s.model = make_model(config, "test");
-  s.kernels = ref_kernels();
-  s.types = Types::of(DType::f64);
-  s.store = std::make_unique<FlatStore>(s.model->params(), s.types, DeviceKind::cpu);
-  initialise(s.model->params(), *s.store, 3);
-  return s;
-}
-
 const Prompts kPrompts = {
     {5}, {1, 2, 3, 4, 5}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13, 14, 15, 16, 17}, {60, 30, 60}, {22, 23}};
-
-// Logits of the last of `context`, without a cache.
-std::vector<float> last_logits(const Session& s, std::vector<int32_t> context) {
-  HeapArena arena;
-  Ctx c(s.setup(arena));
-  int64_t n = static_cast<int64_t>(context.size());
-  std::vector<int32_t> positions(context.size());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
-  Batch b;
-  b.tokens = n;
-  b.ids = view_of(context.data(), DType::i32, {n});
-  b.positions = view_of(positions.data(), DType::i32, {n});
-  b.segments = {{0, n, 0, n}};
-  b.max_position = n;
-  c.begin(b, false);
-  s.model->forward(c);
-  TensorView logits = c.outputs().at("logits").view();
-  const double* row = logits.row<double>(n - 1);
-  return {row, row + logits.cols()};
-}
 
 struct Recomputed {
   Generated result;
@@ -90,14 +55,14 @@ void expect_same(const std::vector<Generated>& got, const Session& s, const Gene
 }
 
 TEST(Generate, CacheEqualsRunningTheWholeContext) {
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 10;
   expect_same(generate(s, kPrompts, o), s, o);
 }
 
 TEST(Generate, SlotsChunksAndOrderChangeNothing) {
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 12;
   o.sample = true;
@@ -117,7 +82,7 @@ TEST(Generate, SlotsChunksAndOrderChangeNothing) {
 }
 
 TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 8;
   std::vector<Generated> plain = generate(s, kPrompts, o);
@@ -149,7 +114,7 @@ TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
 }
 
 std::string refusal(const Prompts& prompts, const GenerateOptions& o) {
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   return message_of<UserError>([&] { generate(s, prompts, o, {}, "file.json"); });
 }
 
@@ -165,14 +130,14 @@ TEST(Generate, RefusesWhatCannotRun) {
   o.max_length = 3;
   EXPECT_NE(refusal({{1, 2, 3}}, o).find("max_length = 3"), std::string::npos);
   EXPECT_NE(refusal({std::vector<int32_t>(64, 1)}, {}).find("shorten the prompt"), std::string::npos);
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   o = {};
   o.max_new_tokens = 61;
   EXPECT_EQ(generate(s, {{1, 2, 3}}, o)[0].ids.size(), 61u);  // the last position is in reach
 }
 
 TEST(Generate, NanOfTheModelIsAnError) {
-  Session s = small_session();
+  Session s = session_of(small_llama(64));
   s.store->master(*s.model->params().find("model.norm.weight")).as<double>()[0] = NAN;
   GenerateOptions o;
   o.max_new_tokens = 2;
@@ -225,16 +190,21 @@ TEST(GenerationConfig, ReadsDefaultsAndEndIds) {
   spill(
       folder / "generation_config.json",
       R"({"eos_token_id": [3, 99], "do_sample": true, "num_beams": 4, "temperature": 0.6, "top_p": 0.9, "top_k": null, "max_length": 4096,
-            "repetition_penalty": 1.1, "typical_p": 1.0, "min_p": 0.05, "stop_strings": ["\n"], "bad_words_ids": null})");
+            "repetition_penalty": 1.1, "typical_p": 1.0, "min_p": 0.05, "stop_strings": ["\n"], "bad_words_ids": null, "eta_cutoff": 0.1})");
   d = read_generation_config(folder.path(), facts);
   EXPECT_EQ(d.end_ids, (std::vector<int32_t>{3, 99}));
   EXPECT_EQ(d.processing.temperature, 0.6);
   EXPECT_EQ(d.processing.top_p, 0.9);
   EXPECT_EQ(d.processing.repetition_penalty, 1.1);
   EXPECT_EQ(*d.max_length, 4096);
-  EXPECT_EQ(d.not_offered, (std::vector<std::string>{"min_p", "stop_strings"}));
+  EXPECT_EQ(d.processing.min_p, 0.05);
+  EXPECT_EQ(d.processing.typical_p, 1);
+  EXPECT_EQ(d.stop_texts, std::vector<std::string>{"\n"});
+  EXPECT_TRUE(d.sample && d.end_ids.size() == 2);
+  EXPECT_EQ(d.not_offered, (std::vector<std::string>{"eta_cutoff"}));
   for (const char* bad : {R"({"temperature": "hot"})", R"({"top_p": 2})", R"({"eos_token_id": 100})",
-                          R"({"eos_token_id": ["x"]})", R"({"top_k": 1.5})", "[]"}) {
+                          R"({"eos_token_id": ["x"]})", R"({"top_k": 1.5})", R"({"min_p": 2})", R"({"typical_p": "x"})",
+                          R"({"stop_strings": [""]})", R"({"do_sample": 1})", "[]"}) {
     spill(folder / "generation_config.json", bad);
     EXPECT_NE(message_of<UserError>([&] { read_generation_config(folder.path(), facts); }).find("generation_config.json"),
               std::string::npos)

@@ -4,48 +4,11 @@
 #include <cmath>
 
 #include "infer/likelihood.h"
-#include "parallel/initialise.h"
 #include "tests/unit/log_probability.h"
+#include "tests/unit/small_sessions.h"
 
 namespace ravine {
 namespace {
-
-// A small Llama with random weights, computed by ref in f64.
-Session likelihood_session(int64_t positions) {
-  const Json config = {{"model_type", "llama"},    {"hidden_size", 32},
-                       {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2}, {"intermediate_size", 48},
-                       {"vocab_size", 61},         {"max_position_embeddings", positions},
-                       {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
-  Session s;
-  s.model = make_model(config, "test");
-  s.kernels = ref_kernels();
-  s.types = Types::of(DType::f64);
-  s.store = std::make_unique<FlatStore>(s.model->params(), s.types, DeviceKind::cpu);
-  initialise(s.model->params(), *s.store, 3);
-  return s;
-}
-
-// All logits [n][V] of a sequence, in f32.
-std::vector<std::vector<float>> all_logits(const Session& s, std::vector<int32_t> ids) {
-  HeapArena arena;
-  Ctx c(s.setup(arena));
-  const auto n = static_cast<int64_t>(ids.size());
-  std::vector<int32_t> positions(ids.size());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
-  Batch b;
-  b.tokens = n;
-  b.ids = view_of(ids.data(), DType::i32, {n});
-  b.positions = view_of(positions.data(), DType::i32, {n});
-  b.segments = {{0, n, 0, n}};
-  b.max_position = n;
-  c.begin(b, false);
-  s.model->forward(c);
-  const TensorView logits = c.outputs().at("logits").view();
-  std::vector<std::vector<float>> rows;
-  for (int64_t r = 0; r < n; ++r) rows.emplace_back(logits.row<double>(r), logits.row<double>(r) + logits.cols());
-  return rows;
-}
 
 // What the harness does with one pair: the tokens that do not fit fall off the left of the context.
 double plain_likelihood(const Session& s, const std::vector<int32_t>& context, const std::vector<int32_t>& says,
@@ -89,7 +52,7 @@ std::vector<Continuations> likely_items() {
 
 TEST(Likelihood, EqualsEachPairRunWhole) {
   constexpr int64_t kPositions = 64;
-  const Session s = likelihood_session(kPositions);
+  const Session s = session_of(small_llama(kPositions));
   const std::vector<Continuations> items = likely_items();
   for (const int64_t batch : {1, 3, 16})
     for (const int64_t step : {1, 10, 1024}) {
@@ -117,7 +80,7 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
 
 // What is common is read once: the model sees far fewer tokens than the pairs have.
 TEST(Likelihood, ReadsCommonBeginningsOnce) {
-  const Session s = likelihood_session(64);
+  const Session s = session_of(small_llama(64));
   struct Count : Observer {
     void after(const CallInfo& info) override {
       if (info.op != std::string_view("embedding")) return;
@@ -142,7 +105,7 @@ TEST(Likelihood, ReadsCommonBeginningsOnce) {
 }
 
 TEST(Likelihood, StopsAndRefuses) {
-  const Session s = likelihood_session(16);
+  const Session s = session_of(small_llama(16));
   int asked = 0;
   LikelihoodEvents events;
   events.stop = [&] { return ++asked > 1; };

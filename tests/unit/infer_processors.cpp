@@ -1,4 +1,4 @@
-// Processors of logits against Transformers' own, recorded by tools/golden/make_gen.py.
+// Processors of logits against Transformers' own, recorded by tools/golden/make_gen.py and make_warpers.py.
 #include "infer/processors.h"
 
 #include <gtest/gtest.h>
@@ -45,6 +45,14 @@ Processing settings_of(const std::string& name) {
     s.repetition_penalty = value;
   else if (kind == "no_repeat_ngram")
     s.no_repeat_ngram = static_cast<int64_t>(value);
+  else if (kind == "min_p")
+    s.min_p = value;
+  else if (kind == "typical_p")
+    s.typical_p = value;
+  else if (kind == "bias")
+    s.bias = {{3, 2.5}, {17, -4}, {40, 100}};
+  else if (kind == "both")
+    s.top_k = 20, s.min_p = 0.05, s.typical_p = 0.9;
   else
     ADD_FAILURE() << "unknown processor " << name;
   return s;
@@ -92,7 +100,8 @@ TEST_P(Recorded, Distributions) {
   EXPECT_GE(compared, 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Recorded, testing::Values("ties", "llama-mha", "llama-gqa-tied", "llama31", "llama-linear-hd"),
+INSTANTIATE_TEST_SUITE_P(Models, Recorded,
+                         testing::Values("ties", "warpers", "llama-mha", "llama-gqa-tied", "llama31", "llama-linear-hd"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -106,6 +115,17 @@ TEST(Processors, WarpersActOnlyWhereTokensAreDrawn) {
   process(scores, {}, {1, 0, 0.5, 1, 0.1}, true);
   EXPECT_EQ(scores[3], 8);
   EXPECT_EQ(scores[2], -INFINITY);
+}
+
+// OpenAI's formula: logit - n * frequency - (n > 0) * presence, n counted in what the model has written.
+TEST(Processors, PenaltiesOfFrequencyCountWhatWasWritten) {
+  const std::vector<int32_t> context = {3, 3, 0, 1, 0, 0};  // the first two are the prompt
+  std::vector<float> scores = {4, 4, 4, 4};
+  Processing s;
+  s.frequency_penalty = 0.5, s.presence_penalty = 0.25;
+  process(scores, context, s, false, 2);
+  EXPECT_EQ(scores, (std::vector<float>{2.25, 3.25, 4, 4}));
+  EXPECT_TRUE(changes_best(s) && !changes_best({}));
 }
 
 TEST(Processors, RepetitionCountsOncePerToken) {

@@ -72,8 +72,6 @@ TEST(GenerationDefaults, WhatIsNotOfferedIsNamedWhereItActs) {
   const std::vector<std::pair<const char*, std::pair<Json, Json>>> fields = {
       {"min_length", {0, 1}},
       {"min_new_tokens", {0, 1}},
-      {"min_p", {0, 0.1}},
-      {"typical_p", {1, 0.9}},
       {"top_h", {nullptr, 0.5}},
       {"epsilon_cutoff", {0, 0.1}},
       {"eta_cutoff", {0.0, 0.1}},
@@ -88,7 +86,6 @@ TEST(GenerationDefaults, WhatIsNotOfferedIsNamedWhereItActs) {
       {"sequence_bias", {nullptr, Json::array({1})}},
       {"guidance_scale", {1, 1.5}},
       {"exponential_decay_length_penalty", {nullptr, Json::array({1, 2})}},
-      {"stop_strings", {nullptr, "a"}},
       {"watermarking_config", {nullptr, Json{{"a", 1}}}},
       {"renormalize_logits", {false, true}},
       {"max_time", {nullptr, 3}},

@@ -48,6 +48,52 @@ TEST(PairErrors, KnowNaNInfinityZeroAndSubnormals) {
   EXPECT_EQ(e.b_at, -2);
 }
 
+TEST(PairErrors, KnowNumbersWhoseSquaresF64DoesNot) {
+  for (const double s : {1.0, 1e200, 1e-200, 5e-324}) {
+    const PairErrors e = between<double>({s, 0}, {3 * s, s}, DType::f64);
+    EXPECT_NEAR(e.relative, std::sqrt(5.0), 1e-12) << s;
+    EXPECT_NEAR(e.cosine, 3 / std::sqrt(10.0), 1e-12) << s;
+  }
+  EXPECT_EQ(between<double>({kInf, 1e200}, {kInf, -1e200}, DType::f64).relative, 2);
+  EXPECT_EQ(between<double>({1e308}, {-1e308}, DType::f64).relative, 2);
+  const ComparedPair p{.error = NAN, .own = 1, .judged = true};
+  EXPECT_TRUE(p.beyond()) << "nothing explains what is no number";
+}
+
+TEST(PairErrors, CompareIntegersAsIntegers) {
+  constexpr int64_t big = int64_t{1} << 53, most = std::numeric_limits<int64_t>::max();
+  for (const auto& [a, b] : {std::pair{big, big + 1}, {most, most - 1}, {-most - 1, -most}}) {
+    const PairErrors e = between<int64_t>({a, 7}, {b, 7}, DType::i64);
+    EXPECT_EQ(e.differing, 1) << a;
+    EXPECT_EQ(e.max_ulp, 1) << a;
+    EXPECT_EQ(e.max_abs, 1) << a;
+    EXPECT_GT(e.relative, 0) << a;
+    EXPECT_EQ(element_text(DType::i64, e.b_at, 9), std::to_string(b));
+  }
+  EXPECT_EQ(between<int64_t>({-most - 1}, {most}, DType::i64).max_ulp, most);
+  const std::vector<int64_t> whole{big, big + 1};
+  const std::vector<double> real{1.0 * big, 1.0 * big};
+  const PairErrors e = errors_between(DType::i64, std::as_bytes(std::span(whole)), DType::f64, std::as_bytes(std::span(real)));
+  EXPECT_EQ(e.differing, 1) << "against a float too";
+}
+
+TEST(TensorFigures, OfTheEndsOfF64) {
+  for (const double s : {1e200, 1e-200, 5e-324}) {
+    std::vector<double> v{3 * s, -4 * s, 0};
+    const TensorFigures f = figures_of(view_of(v.data(), DType::f64, {3}), true);
+    EXPECT_NEAR(f.l2 / s, 5, 1e-9) << s;
+    EXPECT_NEAR(f.l1 / s, 7, 1e-9) << s;
+    EXPECT_EQ(f.min, -4 * s);
+    if (s > 1e-300) EXPECT_NEAR(f.std / s, std::sqrt(25.0 / 3 - 1.0 / 9), 1e-9) << s;
+    std::vector<double> w{3 * s, -8 * s, 0};
+    const double least = least_error(f, figures_of(view_of(w.data(), DType::f64, {3}), true));
+    EXPECT_TRUE(least > 0.5 && least <= 0.8 + 1e-9) << least;
+  }
+  TensorFigures lacks;
+  lacks.count = lacks.finite = 1, lacks.l2 = NAN;
+  EXPECT_EQ(least_error(lacks, lacks), kInf) << "of a log that somebody has changed";
+}
+
 TEST(PairErrors, CountStepsInTheTypeOfFewerBits) {
   const std::vector<float> a{1, 1.0078125F, -3};
   const std::vector<bf16> b{bf16(1.0F), bf16(1.0F), bf16(-3.0F)};

@@ -1,6 +1,7 @@
 // The learning rates equal those that Transformers recorded (tools/golden/copy_schedules.py), to the last bits.
 #include "optim/schedule.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,8 +112,28 @@ TEST(Schedule, EqualsClassesOfDeepSpeedAndMindFormers) {
     }
     types.insert(curve["type"]);
   }
+  types.insert("OptimizerParamScheduler");  // the next test
   for (const auto& row : names_of(ScheduleType{}))
     EXPECT_EQ(is_class_schedule(row.value), types.contains(row.name)) << row.name;
+}
+
+// tools/golden/make_param_scheduler.py: megatron-core works in f64.
+TEST(Schedule, EqualsMegatronsAtEveryStep) {
+  const Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/param_scheduler.json");
+  const double base = all["base_lr"];
+  const int64_t steps = all["steps"];
+  std::set<std::string> styles;
+  for (const Json& curve : all["curves"]) {
+    Json args = curve;
+    args.erase("lr");
+    const Config c = config_of({{"base_lr", base}, {"type", "OptimizerParamScheduler"}, {"args", args}});
+    for (int64_t t = 0; t < steps; ++t)
+      EXPECT_NEAR(rates_of_update(c.schedule, c.optimizer.lr, steps, t).lr, curve["lr"][static_cast<size_t>(t)].get<double>(),
+                  1e-13 * base)
+          << args << " behind " << t << " updates";
+    styles.insert(args["lr_decay_style"]);
+  }
+  EXPECT_EQ(styles.size(), 4U);
 }
 
 TEST(Schedule, ClassesRefuseWhatTheyCannotDo) {

@@ -258,7 +258,7 @@ TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
         {said<NoFlags>(train, {"train.steps", "3"}), "an option is written with its value: train.steps=3"},
         {said<NoFlags>(train, {"train.steps"}), "an option is written with its value: train.steps=VALUE"},
         {said<NoFlags>(train, {"train.steps", "train.seed=1"}), "an option is written with its value: train.steps=VALUE"},
-        {said<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a list has no blanks, or stands in quotes: 'train.freeze=[a, b]'"},
+        {said<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a value with blanks stands in quotes: 'train.freeze=[a, b]'"},
         {said<NoFlags>(train, {"Train.Steps:=3"}), "write train.steps=3"},
         {said<OneFlags>(one, {f / "a.txt", f / "other.yaml"}), "it takes one at a time: ravine one " + (f / "other.yaml")},
         {said<TokenFlags>(encode, {"hello"}), "text comes from stdin: echo hello | ravine tokenizer encode --tokenizer DIR"},

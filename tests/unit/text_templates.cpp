@@ -121,5 +121,36 @@ TEST(ChatPrompts, EndWithTheTokenOfTheTemplateOrTheTokenizer) {
   EXPECT_USER_ERROR(ChatPrompt(bytes, f.write("mute.jinja", "x"), "", ""), "the chat template drops the answer");
 }
 
+// What a conversation forgets is whole turns, oldest first; the system's message and the last question stay.
+TEST(ChatPrompts, ForgetWholeTurns) {
+  test::Folder f;
+  const test::Bytes bytes;
+  const std::string letters = f.write(
+      "letters.jinja",
+      "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% if m.content == 'X' %}{{ raise_exception('no X') }}{% endif %}{% endfor %}");
+  ChatPrompt chat(bytes, letters, "", "S");
+  auto text = [&] { return bytes.decode(chat.ids_of(chat.messages()), true); };
+  chat.ask("1"), chat.answered("a");
+  chat.ask("2"), chat.answered("b");
+  chat.ask("3");
+  EXPECT_EQ(text(), "sS;u1;aa;u2;ab;u3;");
+  EXPECT_TRUE(chat.forget_oldest());
+  EXPECT_EQ(text(), "sS;u2;ab;u3;");
+  EXPECT_TRUE(chat.forget_oldest());
+  EXPECT_FALSE(chat.forget_oldest());
+  EXPECT_EQ(text(), "sS;u3;");
+  EXPECT_USER_ERROR(chat.ask("X"), "no X");
+  EXPECT_EQ(text(), "sS;u3;") << "a question that is refused is not part of it";
+  chat.set_system("");
+  chat.ask("4");
+  EXPECT_EQ(text(), "u4;");
+  EXPECT_FALSE(chat.forget_oldest());
+  chat.take_back();
+  EXPECT_EQ(text(), "");
+  chat.set_messages(say({{"system", "T"}, {"user", "5"}, {"assistant", "c"}}));
+  chat.begin_again();
+  EXPECT_EQ(text(), "sT;") << "the system's message is that of the conversation";
+}
+
 }  // namespace
 }  // namespace ravine

@@ -7,6 +7,7 @@
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
 #include "tests/unit/fake_run.h"
+#include "train/megatron_log.h"
 
 namespace ravine {
 namespace {
@@ -211,6 +212,45 @@ TEST(Shown, IsOfTheWindow) {
   r.step = 3, r.more.clear();
   board->after_step(run, r);
   EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("train/loss").size(), 1u) << "no line, no point";
+}
+
+// The scalars that megatron/training.py writes, each by iterations and by samples.
+TEST(Shown, MegatronsScalarsHaveItsNames) {
+  FakeRun run(100);
+  run.options.train.global_batch = 8;
+  auto board = megatron_tensorboard_hook(2);
+  board->start(run, 0);
+  StepReport r = report_of(2);
+  r.ranks = 4, r.loss_scale = 1024;
+  r.more.emplace_back("valid_loss", 0.5);
+  board->after_step(run, r);
+  const EventData data = read_events(event_files(run.path("tensorboard")));
+  std::map<std::string, double> want;
+  for (const auto& [tag, value] :
+       std::map<std::string, double>{{"learning-rate", 2.5},
+                                     {"batch-size", 8},
+                                     {"lm loss", 1.5},
+                                     {"loss-scale", 1024},
+                                     {"world-size", 4},
+                                     {"grad-norm", 3.5},
+                                     {"lm loss validation", 0.5},
+                                     {"lm loss validation ppl", static_cast<float>(std::exp(0.5))}}) {
+    ASSERT_TRUE(data.scalars.contains(tag)) << tag;
+    EXPECT_EQ(data.scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{2, value}})) << tag;
+    ASSERT_TRUE(data.scalars.contains(tag + " vs samples")) << tag;
+    EXPECT_EQ(data.scalars.at(tag + " vs samples"), (std::vector<std::pair<int64_t, double>>{{16, value}})) << tag;
+  }
+  EXPECT_EQ(data.scalars.at("iteration-time").at(0).second, 7.5);
+  EXPECT_EQ(data.scalars.at("mem-allocated-bytes").at(0).second, 8.5 * (1 << 20));
+  EXPECT_EQ(data.scalars.size(), 2U * 8 + 2);
+  r.step = 3, r.more.clear();
+  board->after_step(run, r);
+  EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("lm loss").size(), 1U) << "no line, no point";
+  r.step = 4, r.skipped = r.overflow = true;
+  board->after_step(run, r);
+  const EventData skipped = read_events(event_files(run.path("tensorboard")));
+  EXPECT_EQ(skipped.scalars.at("lm loss").size(), 1U) << "of a step that was not applied";
+  EXPECT_EQ(skipped.scalars.at("loss-scale").size(), 2U);
 }
 
 TEST(Console, LinesHaveTheirFigures) {

@@ -21,6 +21,8 @@ CASES = [
     ({"rope_type": "yarn", "rope_theta": 5e5, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 16.0, "beta_slow": 2.0,
       "mscale": 1.2, "mscale_all_dim": 0.8}, [64]),
     ({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 4096, "truncate": False}, [64]),
+    ({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 64, "mscale": 0.7}, [64]),
+    ({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 64, "mscale_all_dim": 0.7}, [64]),
     ({"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "short_factor": 1.0, "long_factor": 2.5}, [32, 33, 100]),
     ({"rope_type": "longrope", "rope_theta": 5e5, "original_max_position_embeddings": 64, "short_factor": 1.1, "long_factor": 9.0}, [64, 65]),
     ({"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 200, "short_factor": 1.0, "long_factor": 2.0}, [64, 201]),

@@ -155,6 +155,9 @@ Preference read_preference(const Json& r, const std::string& where) {
   const char* form = texts ? "text" : question ? "message" : "list of messages";
   for (const char* key : {"chosen", "rejected"}) {
     const Json& v = r[key];
+    if (!v.is_string() && !v.is_array() && !v.is_object())
+      wrong_preference(fmt::format("'{}' is no answer", key), where,
+                       fmt::format("an answer is a text, a message or a list of messages, this is of type {}", v.type_name()));
     if (texts ? !v.is_string() : !v.is_array() && !(question && v.is_object()))
       wrong_preference(fmt::format("'{}' is no {}", key, form), where,
                        fmt::format("both answers are {}, this is of type {}",

@@ -58,7 +58,12 @@ std::string exam_query(const ExamQuestion& q, bool english) {
   return fmt::format("{}问题：{} 选项：{}\n答案：从A到{}, 我们应选择", q.passage, q.question, fmt::join(q.options, " "), last);
 }
 
+constexpr size_t kLetters = 26;
+
 void rank_options(Item& item, const ExamQuestion& q, const std::string& where) {
+  if (q.options.size() > kLetters)
+    throw UserError(fmt::format("a question with {} options", q.options.size()), where, "options have the letters A to Z",
+                    "leave the question out, or download the file again");
   item.choices = q.options;
   item.several = true;
   for (const std::string& label : q.labels) {
@@ -93,8 +98,8 @@ std::vector<Item> load_agieval(const std::string& data, const TaskOptions& o) {
         item.prompt += fmt::format("{}\n{}\n{}\n{}", question, around[1], fmt::join(q.options, "\n"), around[2]);
       } else {
         if (q.options.empty()) break;  // a subject without choices (gaokao-mathcloze, math)
-        item.prompt = exam_query(q, asked_in_english);
         rank_options(item, q, r.where);
+        item.prompt = exam_query(q, asked_in_english);
       }
       items.push_back(std::move(item));
     }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "eval/python_text.h"
 
 namespace ravine {
 
@@ -33,6 +34,29 @@ const std::vector<ChoiceQuestion>& WorkedExamples::of(const std::string& subject
                     fmt::format("use --shots {} or less", all.size()));
   all.resize(static_cast<size_t>(shots_));
   return all;
+}
+
+void word_choice(Item& item, const ChoiceQuestion& q, WorkedExamples& examples, const TaskOptions& o, const ChoiceWording& w) {
+  if (o.protocol == Protocol::likelihood) {
+    item.prompt = w.ranked_heading;
+    for (const ChoiceQuestion& e : examples.of(q.subject))
+      item.prompt += choice_block(e, strip(e.question), w.ranked_ask) + " " + e.answer + "\n\n";
+    item.prompt += choice_block(q, strip(q.question), w.ranked_ask);
+    rank_letters(item, q);
+    return;
+  }
+  if (o.shots.value_or(5) > 0) {
+    if (const auto* given = o.templates.find(w.task, q.subject)) {
+      item.prompt = given->at(0);
+    } else {
+      item.prompt = w.heading;
+      const std::vector<ChoiceQuestion>& shown = examples.of(q.subject);
+      for (size_t i = 0; i < shown.size(); ++i)
+        item.prompt += (i > 0 ? w.gap : "") + choice_block(shown[i], w.lead + shown[i].question, w.shown_ask) + shown[i].answer;
+    }
+    item.prompt += "\n\n";
+  }
+  item.prompt += choice_block(q, w.lead + q.question, w.ask);
 }
 
 bool shows_examples(const std::string& task, const TaskOptions& options) {

@@ -185,8 +185,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     report.bytes += e.count() * size_of(d);
   };
   if (to_megatron) {
-    dtype = common_type(w, o);
     plan.megatron = plan_megatron(w, g, megatron);
+    dtype = common_type(w, o);
     for (const MegatronFile& f : plan.megatron)
       for (const auto& t : f.tensors)
         row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);

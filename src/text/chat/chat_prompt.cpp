@@ -23,12 +23,41 @@ void ChatPrompt::begin_again() {
   if (!system_.empty()) messages_.push_back({{"role", "system"}, {"content", system_}});
 }
 
+void ChatPrompt::set_system(const std::string& text) {
+  system_ = text;
+  begin_again();
+}
+
+void ChatPrompt::set_messages(Json messages) {
+  messages_ = std::move(messages);
+  const bool system = !messages_.empty() && messages_[0].at("role") == "system";
+  system_ = system ? messages_[0].at("content").get<std::string>() : "";
+}
+
+void ChatPrompt::take_back() { messages_.erase(messages_.size() - 1); }
+
+bool ChatPrompt::forget_oldest() {
+  auto next_question = [&](size_t from) {
+    while (from < messages_.size() && messages_[from].at("role") != "user") ++from;
+    return from;
+  };
+  const size_t first = system_.empty() ? 0 : 1, next = next_question(next_question(first) + 1);
+  if (next >= messages_.size()) return false;
+  for (size_t i = first; i < next; ++i) messages_.erase(first);
+  return true;
+}
+
+std::vector<int32_t> ChatPrompt::ids_of(const Json& messages) const {
+  return tokenizer_.encode(chat_->render({{"messages", messages}, {"add_generation_prompt", true}}), false);
+}
+
 std::vector<int32_t> ChatPrompt::ask(const std::string& question) {
   messages_.push_back({{"role", "user"}, {"content", question}});
   try {
-    return tokenizer_.encode(chat_->render({{"messages", messages_}, {"add_generation_prompt", true}}), false);
+    return ids_of(messages_);
   } catch (const jinja::TemplateError& e) {
-    throw UserError("the chat template refuses this conversation", "--chat", e.what(),
+    take_back();
+    throw UserError("the chat template refuses this conversation", "the conversation", e.what(),
                     "leave out --system, or give another --template");
   }
 }
@@ -40,7 +69,9 @@ void ChatPrompt::answered(const std::vector<int32_t>& prompt, const std::vector<
   std::string text;
   for (int32_t id : ids)
     if (id < tokenizer_.size()) text += decoder.next(id);
-  messages_.push_back({{"role", "assistant"}, {"content", text + decoder.finish()}});
+  answered(text + decoder.finish());
 }
+
+void ChatPrompt::answered(const std::string& text) { messages_.push_back({{"role", "assistant"}, {"content", text}}); }
 
 }  // namespace ravine

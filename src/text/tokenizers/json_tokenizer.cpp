@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/philox.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
@@ -182,8 +183,10 @@ void read_added(const JsonView& json, TokenizerParts& p) {
 TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& where) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
-  if (auto error = parser.parse(bytes).get(root))
+  if (auto error = parser.parse(bytes).get(root)) {
+    parse_json(bytes, where);  // says line and column of what is no JSON for it either
     throw UserError("not valid JSON", where, simdjson::error_message(error), "repair or replace the file");
+  }
   JsonView json(root, where);
   json.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
              "model"});

@@ -1,0 +1,254 @@
+// `ravine chat`: a conversation with a model, a turn per line.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/adapters.h"
+#include "apps/commands.h"
+#include "apps/model_job.h"
+#include "apps/sampling_flags.h"
+#include "apps/turns.h"
+#include "apps/voices.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "files/atomic.h"
+#include "infer/answer_text.h"
+#include "infer/generator.h"
+#include "io/model_folder.h"
+#include "train/step.h"
+
+namespace ravine {
+namespace {
+
+struct ChatFlags {
+  CommonFlags common;
+  SamplingFlags sampling;
+  std::string model, chat_template, system;
+  std::vector<std::string> adapter;
+  template <class V>
+  void each(V&& v) {
+    v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
+    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+      named() & metavar("[NAME=]DIR") & reads_folder());
+    v("system", system, "the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
+    v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+    sampling.each(v);
+    common.each(v);
+  }
+};
+
+constexpr const char* kChatHelp =
+    "a line is a turn; lines that begin with / are commands:\n"
+    "  /help         this text\n"
+    "  /reset        begin again, with the system's message\n"
+    "  /system TEXT  begin again with this message of the system; without TEXT: with none\n"
+    "  /save FILE    write the conversation, a JSON list of messages\n"
+    "  /load FILE    go on with one\n"
+    "  /quit         end, as the end of input (Ctrl-D) does; Ctrl-C ends an answer";
+
+// Ctrl-C ends an answer; at the prompt, and a second time in an answer, it ends the program.
+std::atomic<bool> answering{false}, interrupted{false};  // a signal handler can reach nothing else
+
+void end_by_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    if (!answering || interrupted.exchange(true)) ::_exit(130);
+  };
+  ::sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+class Interruptible {
+ public:
+  Interruptible() {
+    interrupted = false;
+    answering = true;
+  }
+  ~Interruptible() { answering = false; }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+
+// Messages as /save writes them, and the OpenAI API has them.
+Json read_messages(const std::string& file) {
+  Json messages = read_json(file, kMostPrompt);
+  const char* rule = "it must be a JSON list of messages, each with texts under \"role\" and \"content\"";
+  if (!messages.is_array()) throw UserError("no conversation", file, rule, "name a file that /save has written");
+  for (const Json& m : messages)
+    if (!m.is_object() || !m.contains("role") || !m.contains("content") || !m.at("role").is_string() ||
+        !m.at("content").is_string())
+      throw UserError("no conversation", file, rule, "correct the file");
+  return messages;
+}
+
+void save_messages(const std::string& file, const Json& messages) {
+  if (std::error_code error; std::filesystem::exists(file, error)) try {
+      read_messages(file);
+    } catch (const UserError&) {
+      throw UserError("the file is there already", file, "only a conversation is written over", "choose another name");
+    }
+  write_file_atomic(file, messages.dump(1) + "\n");
+}
+
+class Talk {
+ public:
+  Talk(const Voice& voice, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops)
+      : voice_(voice), chat_(chat), options_(std::move(options)), stops_(std::move(stops)) {
+    if (positions() > 0)
+      options_.max_length = options_.max_length > 0 ? std::min(options_.max_length, positions()) : positions();
+  }
+
+  // False: the conversation is over. What is wrong with a turn is a UserError, and leaves the conversation as it was.
+  bool turn(const std::string& line) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return true;
+    if (line[0] != '/') return answer(line), true;
+    const size_t end = std::min(line.find_first_of(" \t"), line.size()), rest = line.find_first_not_of(" \t", end);
+    const std::string word = line.substr(0, end);
+    std::string text = rest == std::string::npos ? "" : line.substr(rest);
+    text.erase(text.find_last_not_of(" \t") + 1);
+    return obey(word, text);
+  }
+
+ private:
+  int64_t positions() const { return voice_.session->model->facts().max_positions; }
+
+  bool obey(const std::string& word, const std::string& text) {
+    auto file = [&] {
+      if (text.empty()) throw UserError(word + " without a file", "the conversation", "it takes the name of one", "add it");
+      return with_home(text).value_or(text);
+    };
+    if (word == "/quit" || word == "/exit") return false;
+    if (word == "/help")
+      say(kChatHelp);
+    else if (word == "/reset")
+      chat_.begin_again();
+    else if (word == "/system")
+      chat_.set_system(text);
+    else if (word == "/save")
+      save_messages(file(), chat_.messages());
+    else if (word == "/load")
+      chat_.set_messages(read_messages(file()));
+    else
+      throw UserError(fmt::format("no command '{}'", word.substr(0, 80)), "the conversation",
+                      "there are /help, /reset, /system TEXT, /save FILE, /load FILE and /quit",
+                      "put a blank before a turn that begins with /");
+    return true;
+  }
+
+  // The ids of the conversation with this question, less the oldest turns where the model has no positions for them.
+  std::vector<int32_t> prompt_of(const std::string& question) {
+    std::vector<int32_t> prompt = chat_.ask(question);
+    if (positions() == 0) return prompt;
+    const int64_t room = std::min(options_.max_new_tokens, std::max<int64_t>(1, positions() / 4));  // of an answer, at least
+    int64_t left_out = 0;
+    for (; static_cast<int64_t>(prompt.size()) + room > positions() && chat_.forget_oldest(); ++left_out)
+      prompt = chat_.ids_of(chat_.messages());
+    if (left_out > 0)
+      say(fmt::format("note: the conversation is longer than the model's {} positions: its {} are left out", positions(),
+                      left_out == 1 ? "oldest turn" : fmt::format("oldest {} turns", left_out)));
+    return prompt;
+  }
+
+  void answer(const std::string& question) {
+    const Json before = chat_.messages();
+    try {
+      const std::vector<int32_t> prompt = prompt_of(question);
+      check_prompts({prompt}, voice_.session->model->facts(), options_, "the conversation");
+      chat_.answered(say_answer(prompt));
+    } catch (const Error&) {
+      chat_.set_messages(before);
+      throw;
+    }
+    ++options_.seed;  // turns draw otherwise
+  }
+
+  std::string say_answer(const std::vector<int32_t>& prompt) {
+    AnswerText text(*voice_.tokenizer, prompt, stops_);
+    std::string all;
+    auto show = [&](const std::string& piece) {
+      all += piece;
+      const std::string shown = terminal_ ? escaped(piece, "\n\t") : piece;
+      std::fwrite(shown.data(), 1, shown.size(), stdout);
+      std::fflush(stdout);
+    };
+    {
+      const Interruptible scope;
+      GenerateEvents events;
+      events.stop = [] { return interrupted.load(); };
+      events.token = [&](size_t, int32_t id) { return show(text.next(id)), !text.stopped(); };
+      generate(*voice_.session, {prompt}, options_, events, "the conversation");
+    }
+    show(text.finish());
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+    return all;
+  }
+
+  const Voice& voice_;
+  ChatPrompt& chat_;
+  GenerateOptions options_;
+  std::vector<std::string> stops_;
+  bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
+};
+
+int run_chat(ChatFlags& flags, Config& config) {
+  end_by_interrupt();
+  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
+  one_adapter(meant, "chat");
+  config.model.path = flags.model = meant.model;
+  check_model_folder(config.model.path, "--model");
+  Voices voices(config.model, meant.adapters, flags.chat_template, {true, flags.system});
+  const size_t of = voices.only();
+  ChatPrompt& chat = voices.chat(of);
+  const Session session = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
+                                         describe(flags), voices[0].adapter);
+  voices.open(session);
+  const Voice& voice = voices[of];
+  SamplingFlags sampling = flags.sampling;
+  sampling.sample = sampling.sample || (voice.defaults.sample && sampling.temperature != std::vector<double>{0});
+  GenerateOptions options = sampling_options(sampling, voice.session->model->facts(), voice.defaults, 0);
+  end_with_template(options, voice);
+  const Recipe recipe = make_recipe(config.precision, session.kernels);
+  options.recipe = &recipe;
+  Log log;
+  for (const std::string& field : voice.defaults.not_offered)
+    log.warn("'{}' of generation_config.json is not offered and has no effect", field);
+  if (const std::string draws = given_for_draws(sampling); !options.sample && !draws.empty() && sampling.temperature.empty())
+    log.warn("without --sample there is no effect of {}", draws);
+
+  Turns turns("You >> ");
+  if (turns.terminal()) say("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
+  Talk talk(voice, chat, std::move(options), stop_texts(sampling, voice.defaults));
+  for (bool on = true; on;) {
+    try {
+      const std::optional<std::string> line = turns.next();
+      on = line && talk.turn(*line);
+    } catch (const UserError& e) {
+      if (std::ferror(stdin)) throw;
+      say(escaped(fmt::format("error: {}", e.what())));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command chat_command() {
+  return command<ChatFlags>(
+      {.name = "chat",
+       .summary = "talk with a model: each line is a turn",
+       .example = "ravine chat --model my-llama-chat --system \"Be brief.\"",
+       .sections = {"model.path", "model.tokenizer", "lora.base", "data.chat_template", "precision.compute",
+                    "precision.bf16_products", "precision.recipes", "precision.unfused"},
+       .alone = true},
+      "Run", run_chat);
+}
+
+}  // namespace ravine

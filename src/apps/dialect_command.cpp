@@ -1,0 +1,132 @@
+#include "apps/dialect_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/training.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/shell_word.h"
+#include "base/text.h"
+#include "comm/world.h"
+#include "config/yaml_json.h"
+#include "optim/schedule.h"
+
+namespace ravine {
+namespace {
+
+// An option of ours: section.key=value, of a section that there is.
+bool is_setting(const std::string& word) {
+  const size_t equals = word.find('='), dot = word.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals) return false;
+  Config all;
+  const std::string section = word.substr(0, dot);
+  for (const Section& s : sections_of(all))
+    if (s.name == section) return true;
+  return false;
+}
+
+// Steps (from 1) and their rates: the first two, the first with the highest rate and the next if it has the same, the last.
+Json rates_of(const Config& c) {
+  const auto rate = [&](int64_t step) { return learning_rate(c.schedule, c.optimizer.lr, c.train.steps, step - 1); };
+  int64_t highest = 1;
+  for (int64_t step = 2; step <= c.train.steps; ++step)
+    if (rate(step) > rate(highest)) highest = step;
+  Json rates = Json::object();
+  std::vector<int64_t> steps{1, std::min<int64_t>(2, c.train.steps), highest, c.train.steps};
+  if (highest < c.train.steps && rate(highest + 1) == rate(highest)) steps.push_back(highest + 1);
+  std::sort(steps.begin(), steps.end());
+  for (const int64_t step : steps) rates[std::to_string(step)] = rate(step);
+  return rates;
+}
+
+class DialectCall : public Call {
+ public:
+  DialectCall(CommandSpec spec, TranslateWords translate, std::vector<Command> others)
+      : spec_(std::move(spec)), translate_(translate), others_(std::move(others)) {}
+
+  std::vector<Option> flags() override { return options_of(flags_); }
+
+  std::optional<Config> read(const std::vector<std::string>& words) override {
+    std::vector<std::string> own, other;
+    const std::vector<Option> flags = options_of(flags_);
+    for (size_t at = 0; at < words.size(); ++at) {
+      const std::string name = words[at].substr(0, words[at].find('='));
+      const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Option& f) { return "--" + f.key == name; });
+      if (is_setting(words[at])) {
+        over_.push_back(parse_setting(words[at]));
+      } else if (flag == flags.end()) {
+        other.push_back(words[at]);
+      } else {
+        own.push_back(words[at]);
+        if (!flag->is_bool() && name.size() == words[at].size() && at + 1 < words.size()) own.push_back(words[++at]);
+      }
+    }
+    CommandSpec plain = spec_;
+    plain.sections.clear();
+    const Config given = read_command_line(plain, flags, own);
+    if (given.train.threads > 0) over_.push_back({"train.threads", std::to_string(given.train.threads)});
+    translation_ = translate_(placed(other), flags_);
+    for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
+    if (flags_.explain && !translation_->refusals().empty()) print(explanation(*translation_));
+    refuse_all(*translation_);
+    return translation_->command.empty() ? config_of(*translation_, over_) : Config{};
+  }
+
+  int run(Config& config) override {
+    if (!translation_->command.empty()) return run_command();
+    if (flags_.explain) {
+      translation_->derive("derived.lr", rates_of(config));
+      return print(explanation(*translation_)), 0;
+    }
+    if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
+    return run_training(config, flags_.common.backend);
+  }
+
+ private:
+  int run_command() {
+    std::vector<std::string> words = translation_->command;
+    for (const Setting& s : over_) words.push_back(s.key + "=" + s.value);
+    if (flags_.explain) return print(explanation(*translation_)), 0;
+    if (!flags_.print_config) return run_program(others_, words);
+    std::string line = "# ";
+    if (ranks() > 1) line += fmt::format("mpirun -n {} ", ranks());
+    line += "ravine";
+    for (const std::string& word : words) line += " " + shell_word(word);
+    return print(line + "\n"), 0;
+  }
+
+  int64_t ranks() const { return flags_.ranks > 0 ? flags_.ranks : std::max<int64_t>(1, translation_->ranks); }
+
+  static void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  // How a script's job is started here.
+  std::string launch_line() const {
+    if (flags_.script.empty()) return "";
+    return fmt::format("# mpirun -n {} ravine {} --script {}\n", ranks(), spec_.name, shell_word(flags_.script));
+  }
+
+  CommandSpec spec_;
+  TranslateWords translate_;
+  std::vector<Command> others_;
+  DialectFlags flags_;
+  std::vector<Setting> over_;
+  std::optional<Translation> translation_;
+};
+
+}  // namespace
+
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others) {
+  Command made{std::move(spec), std::move(group), nullptr, {}, {}};
+  made.call = [spec = made.spec, translate, others = std::move(others)]() -> std::unique_ptr<Call> {
+    return std::make_unique<DialectCall>(spec, translate, others);
+  };
+  return made;
+}
+
+}  // namespace ravine

@@ -1,0 +1,36 @@
+// Commands that take the command line of another program as it is (dialects/dialect.h). Beside that line they have flags of
+// their own, and options of ours as section.key=value, which count over what the other program says. Without --explain and
+// --print-config they train, exactly as `ravine train` does.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "dialects/dialect.h"
+
+namespace ravine {
+
+struct DialectFlags {
+  bool explain = false, print_config = false;
+  int64_t ranks = 0;
+  std::string script;
+  CommonFlags common;
+  template <class V>
+  void each(V&& v) {
+    v("explain", explain, "one JSON line per key: what becomes of it; nothing is run");
+    v("print-config", print_config, "the config as Ravine's own YAML; nothing is run");
+    v("ranks", ranks, "explain and print for so many ranks; 0: those of the job, or of the script", between(0, 1 << 15));
+    v("script", script, "the command inside this launch script, which is read and never executed",
+      reads() & metavar("FILE.sh"));
+    common.each(v);
+  }
+};
+
+// What the other program's line comes to. `words`: what is neither a flag above nor an option of ours. `flags.ranks` is the
+// number of ranks that counts, 0 if nothing says so.
+using TranslateWords = Translation (*)(const std::vector<PlacedWord>& words, const DialectFlags& flags);
+
+// `others`: the commands that programs which do not train lead to (Translation::command).
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others = {});
+
+}  // namespace ravine

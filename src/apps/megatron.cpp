@@ -1,0 +1,41 @@
+// `ravine megatron`: the flags and launch scripts of Megatron-LM and ModelLink.
+#include "dialects/megatron.h"
+
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "apps/dialect_command.h"
+#include "dialects/launch_script.h"
+#include "text/tokenizers/open_tokenizer.h"
+
+namespace ravine {
+namespace {
+
+Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
+  MegatronJob job{.ranks = flags.ranks};
+  job.vocabulary = [](const std::string& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error) ? open_tokenizer(path)->size() : 0;
+  };
+  if (flags.script.empty()) return translate_megatron(words, job);
+  const LaunchScript script = read_launch_script(flags.script);
+  LaunchedProgram launched = launched_program(script);
+  for (const auto& [path, text] : script.written) job.written[path] = known_word(script, text).text;
+  job.program = launched.program.text.substr(launched.program.text.rfind('/') + 1);
+  if (job.ranks == 0) job.ranks = launched.ranks;
+  launched.flags.insert(launched.flags.end(), words.begin(), words.end());  // what is typed counts over the script
+  return translate_megatron(launched.flags, job);
+}
+
+}  // namespace
+
+Command megatron_command(const std::vector<Command>& others) {
+  return dialect_command({.name = "megatron",
+                          .summary = "training by the flags or the launch script of Megatron-LM and ModelLink",
+                          .example = "ravine megatron --script pretrain_llama.sh --print-config",
+                          .lasting = true,
+                          .stoppable = true},
+                         "Other programs", translate_words, others);
+}
+
+}  // namespace ravine

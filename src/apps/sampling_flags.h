@@ -1,0 +1,62 @@
+// Flags of commands that let a model write: how its tokens are chosen, and what ends an answer.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "infer/generation_config.h"
+#include "infer/speaker.h"
+
+namespace ravine {
+
+struct SamplingFlags {
+  // Empty: not given.
+  std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, stop_ids;
+  std::vector<double> temperature, top_p, min_p, typical_p, repetition_penalty;
+  double frequency_penalty = 0, presence_penalty = 0;
+  std::map<std::string, double> logit_bias;
+  std::vector<std::string> stop;
+  int64_t seed = 0;
+  bool sample = false;
+  template <class V>
+  void each(V&& v) {
+    v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
+      between(1, kMostTokens) & length(1) & metavar("N"));
+    v("stop", stop, "texts at which an answer ends, before them; several behind one flag", filled() & metavar("TEXT"));
+    v("stop-ids", stop_ids, "ids that end an answer, beside those of the model", between(0, INT32_MAX) & metavar("ID"));
+    v("sample", sample, "draw tokens; without it, always the most likely one");
+    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample",
+      between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
+    v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
+    v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
+    v("min-p", min_p, "draw among those at least P times as likely as the most likely one; 0: off",
+      between(0, 1) & length(1) & metavar("P"));
+    v("typical-p", typical_p, "draw among the tokens nearest to the expected surprise that together have probability P; 1: off",
+      between(0, 1) & length(1) & metavar("P"));
+    v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
+      between(1e-6, 1e6) & length(1) & metavar("X"));
+    v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
+      between(0, kMostTokens) & length(1) & metavar("N"));
+    v("frequency-penalty", frequency_penalty, "taken from the logit of a token for each time that the answer has it",
+      between(-100, 100) & metavar("X"));
+    v("presence-penalty", presence_penalty, "taken from the logits of tokens that the answer has",
+      between(-100, 100) & metavar("X"));
+    v("logit-bias", logit_bias, "added to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
+    v("seed", seed, "of the draws: the same seed gives the same text", at_least(0));
+  }
+};
+
+// What the flags and the model's own defaults come to, for prompts of at most `longest` tokens. Ids that the model does not have
+// are UserErrors.
+GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
+                                 int64_t longest);
+// Texts that end an answer: those of the flags, else of the model.
+std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
+
+// Flags that act on draws only, and were given: "--temperature and --top-p"; "": none.
+std::string given_for_draws(const SamplingFlags& flags);
+// "--top-k and --top-p" of those that were given.
+std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags);
+
+}  // namespace ravine

@@ -1,0 +1,129 @@
+// `ravine serve`: a model that answers over HTTP, by OpenAI's API.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/adapters.h"
+#include "apps/commands.h"
+#include "apps/model_job.h"
+#include "apps/voices.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "io/model_folder.h"
+#include "serve/service.h"
+#include "train/step.h"
+#include "train/stop.h"
+
+namespace ravine {
+namespace {
+
+struct ServeFlags {
+  CommonFlags common;
+  std::string model, chat_template, host = "127.0.0.1", api_key;
+  std::vector<std::string> adapter;
+  int64_t port = 8000, max_batch = 16, max_queue = 256, max_body = 8, time_limit = 600;
+  template <class V>
+  void each(V&& v) {
+    v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
+    v("adapter", adapter,
+      "LoRA adapter of PEFT beside the model's weights; with a name it is a model of its own beside the base, several may be",
+      named() & metavar("[NAME=]DIR") & reads_folder());
+    v("host", host, "address to listen on; 0.0.0.0: all of this machine's", filled() & metavar("HOST"));
+    v("port", port, "of it; 0: a free one", between(0, 65535) & metavar("PORT"));
+    v("api-key", api_key, "what clients must show as Authorization: Bearer KEY; empty: nothing", metavar("KEY"));
+    v("max-batch", max_batch, "texts written at a time", between(1, 4096) & metavar("N"));
+    v("max-queue", max_queue, "requests that may wait; more are answered with 503", between(1, 1000000) & metavar("N"));
+    v("max-body", max_body, "MiB of a request", between(1, 1024) & metavar("N"));
+    v("time-limit", time_limit, "seconds of a request, waiting included", between(1, 1000000) & metavar("S"));
+    v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+    common.each(v);
+  }
+};
+
+std::string folder_name(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
+  if (error) whole = path;
+  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
+}
+
+// A model without a chat template completes texts all the same.
+const ChatPrompt* chat_of(Voices& voices, size_t voice, bool asked, Log& log) {
+  try {
+    return &voices.chat(voice);
+  } catch (const UserError& e) {
+    if (asked) throw;
+    log.warn("no conversations: {}", escaped(e.what()));
+    return nullptr;
+  }
+}
+
+int run_serve(ServeFlags& flags, Config& config) {
+  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
+  config.model.path = flags.model = meant.model;
+  check_model_folder(config.model.path, "--model");
+  Log log;
+  Voices voices(config.model, meant.adapters, flags.chat_template, {true, ""});
+  std::vector<const ChatPrompt*> chats;
+  for (size_t i = 0; i < voices.size(); ++i) {
+    if (!voices[i].tokenizer)
+      throw UserError("no tokenizer", config.model.path, "a server needs the tokenizer of the model",
+                      "put it there, or set model.tokenizer");
+    chats.push_back(chat_of(voices, i, !flags.chat_template.empty(), log));
+  }
+  ServeFlags shown = flags;
+  shown.api_key.clear();
+  const Session session = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
+                                         describe(shown), voices[0].adapter);
+  voices.open(session);
+
+  constexpr int64_t kUnbounded = 32768;  // tokens of a sequence, where the model has no bound
+  const Recipe recipe = make_recipe(config.precision, session.kernels);
+  GenerateOptions shared;
+  shared.recipe = &recipe, shared.max_length = kUnbounded;
+  DeskLimits limits{.places = flags.max_batch, .queue = flags.max_queue, .seconds = static_cast<double>(flags.time_limit)};
+  limits.longest = 1;
+  std::vector<ServedModel> models;
+  for (size_t i = 0; i < voices.size(); ++i) {
+    const Voice& v = voices[i];
+    const int64_t positions = v.session->model->facts().max_positions;
+    limits.longest = std::max(limits.longest, positions > 0 ? positions : kUnbounded);
+    models.push_back(
+        {v.name.empty() ? folder_name(config.model.path) : v.name, v.session, v.tokenizer.get(), chats[i], &v.defaults});
+    for (const std::string& field : v.defaults.not_offered)
+      log.warn("'{}' of generation_config.json is not offered and has no effect", field);
+  }
+  Desk desk(limits, shared);
+  Service service(desk, models, flags.api_key, shared);
+  const StopSignals signals;
+  HttpLimits http;
+  http.body = flags.max_body << 20;
+  const HttpServer server(
+      flags.host, static_cast<int>(flags.port), http, [&](HttpExchange& exchange) { return service.answer(exchange); },
+      Service::refusal);
+  const bool six = flags.host.find(':') != std::string::npos;
+  fmt::print("listening on http://{}{}{}:{}\n", six ? "[" : "", flags.host, six ? "]" : "", server.port());
+  std::fflush(stdout);
+  if (flags.api_key.empty() && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1")
+    log.warn("whoever reaches {} may ask: there is no --api-key", escaped(flags.host));
+  StopSignals::say_when_asked("finishing what is under way; Ctrl-C once more ends at once", "stopped");
+  desk.run([] { return StopSignals::requested(); });
+  return 0;
+}
+
+}  // namespace
+
+Command serve_command() {
+  return command<ServeFlags>(
+      {.name = "serve",
+       .summary = "answer requests over HTTP, by OpenAI's API",
+       .example = "ravine serve --model my-llama-chat --port 8000",
+       .sections = {"model.path", "model.tokenizer", "lora.base", "data.chat_template", "precision.compute",
+                    "precision.bf16_products", "precision.recipes", "precision.unfused"},
+       .alone = true,
+       .lasting = true},
+      "Run", run_serve);
+}
+
+}  // namespace ravine

@@ -1,0 +1,10 @@
+// A training run, as `ravine train` and the commands that take other programs' command lines begin it.
+#pragma once
+#include "config/config.h"
+#include "kernels/backend.h"
+
+namespace ravine {
+
+int run_training(Config& config, Backend backend);  // the exit status; throws UserError, Error or Stopped
+
+}  // namespace ravine

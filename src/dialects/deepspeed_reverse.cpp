@@ -1,0 +1,106 @@
+// A config as far as DeepSpeed's JSON says it: batch, optimizer, schedule, arithmetic, ZeRO, offload. The rest are flags of the
+// training script.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "config/yaml_json.h"
+#include "dialects/deepspeed_auto.h"
+#include "dialects/deepspeed_json.h"
+#include "dialects/reverse.h"
+#include "dialects/trainer.h"
+
+namespace ravine {
+namespace {
+
+// Sizes that DeepSpeed compares with the flags and makes nothing of by itself, and what is of the form of its own files.
+const std::vector<std::string> kFlagsSay = {"train.global_batch", "train.micro_batch", "optimizer.clip_norm", "log.every",
+                                            "log.style"};
+
+Json number_as_given(double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? Json(static_cast<int64_t>(x)) : Json(x); }
+
+// {"type", "params"} of the class that leads to `ours`; null if there is none.
+Json class_section(const Config& c, std::span<const DeepSpeedClass> classes, const std::string& ours) {
+  for (const DeepSpeedClass& k : classes) {
+    const bool plain_adam = ours == "adam" && k.name == "Adam";
+    if (k.ours != ours && !plain_adam) continue;
+    Json params = Json::object();
+    for (const DeepSpeedParam& p : k.params) {
+      if (p.option.empty()) continue;
+      if (p.option == "optimizer.type")
+        params[std::string(p.key)] = !plain_adam;
+      else
+        params[std::string(p.key)] = option_value(c, p.option);
+    }
+    return {{"type", std::string(k.name)}, {"params", params}};
+  }
+  return nullptr;
+}
+
+Json written_form(const Config& c) {
+  Json j = {{"train_batch_size", c.train.global_batch},
+            {"train_micro_batch_size_per_gpu", c.train.micro_batch},
+            {"gradient_clipping", c.optimizer.clip_norm},
+            {"steps_per_print", c.log.every}};
+  if (c.parallel.data > 0 && c.train.global_batch % (c.train.micro_batch * c.parallel.data) == 0)
+    j["gradient_accumulation_steps"] = c.train.global_batch / c.train.micro_batch / c.parallel.data;
+  if (Json s = class_section(c, deepspeed_optimizers(), option_value(c, "optimizer.type")); !s.is_null()) j["optimizer"] = s;
+  if (Json s = class_section(c, deepspeed_schedulers(), option_value(c, "schedule.type")); !s.is_null()) j["scheduler"] = s;
+  const PrecisionOptions& p = c.precision;
+  if (p.compute == DType::bf16) j["bf16"] = {{"enabled", true}};
+  if (p.compute == DType::f16) {
+    j["fp16"] = {{"enabled", true},
+                 {"loss_scale", number_as_given(p.loss_scale.value_or(0))},
+                 {"loss_scale_window", p.scale_window},
+                 {"hysteresis", p.scale_hysteresis},
+                 {"consecutive_hysteresis", p.scale_consecutive_hysteresis},
+                 {"min_loss_scale", number_as_given(p.scale_min)}};
+    if (const double power = std::log2(p.scale_initial); power == std::floor(power) && power >= 0)
+      j["fp16"]["initial_scale_power"] = static_cast<int64_t>(power);
+  }
+  if (p.gradients == GradientType::compute && p.compute == DType::f16) j["data_types"] = {{"grad_accum_dtype", "fp16"}};
+  if (p.gradients == GradientType::compute && p.compute == DType::bf16) j["data_types"] = {{"grad_accum_dtype", "bf16"}};
+  Json zero = {{"stage", c.parallel.zero}};
+  const OffloadOptions& o = c.offload;
+  for (const auto& [key, to] : {std::pair{"offload_optimizer", o.optimizer}, {"offload_param", o.params}}) {
+    if (to == OffloadTo::none) continue;
+    zero[key] = {{"device", to == OffloadTo::disk ? "nvme" : "cpu"}, {"pin_memory", o.pin}};
+    if (to == OffloadTo::disk) zero[key]["nvme_path"] = o.path, zero[key]["buffer_count"] = o.buffers;
+  }
+  j["zero_optimization"] = zero;
+  if (o.asks_for_disk())
+    j["aio"] = {{"block_size", o.block_kb * 1024}, {"queue_depth", o.queue_depth}, {"thread_count", o.threads}};
+  if (c.log.tensorboard) j["tensorboard"] = {{"enabled", true}};
+  const std::string type = option_value(c, "optimizer.type");
+  for (const DeepSpeedClass& k : deepspeed_optimizers())
+    if (k.ours == type && !k.zero_tested && c.parallel.zero > 0) j["zero_allow_untested_optimizer"] = true;
+  return j;
+}
+
+}  // namespace
+
+ForeignForm deepspeed_form(const Config& config, const Json&) {
+  ForeignForm form;
+  form.text = written_form(config).dump(2) + "\n";
+  std::vector<std::string> forgiven;
+  std::vector<KeyRefusal> refusals;
+  const YamlNode::Ptr root = parse_deepspeed_json(form.text, "config", forgiven);
+  const DeepSpeedConfig read = take_deepspeed_keys(*root, "config", compared_with_flag, refusals, forgiven);
+  TrainerOutcome out;
+  lead_deepspeed(read, read_trainer_flags({}, refusals), out);
+  refusals.insert(refusals.end(), out.refusals.begin(), out.refusals.end());
+  for (const KeyRefusal& r : refusals) form.notices.push_back(fmt::format("DeepSpeed would refuse {}: {}", r.what, r.rule));
+  // What the file says nothing of is as it is without options.
+  Config got;
+  std::vector<Section> sections = sections_of(got);
+  for (const TrainerOutcome::Choice& choice : out.choices)
+    for (const Section& s : sections)
+      for (const Option& o : s.options)
+        if (o.name() == choice.option) o.assign(*load_yaml(flow_yaml(choice.value), choice.option, false), "config");
+  form.unsaid = unsaid_options(config, got, kFlagsSay);
+  return form;
+}
+
+}  // namespace ravine

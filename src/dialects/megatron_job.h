@@ -1,0 +1,18 @@
+// What is known of a job besides the words of its command line.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace ravine {
+
+struct MegatronJob {
+  std::string program;                         // "pretrain_llama.py"; empty: training with the defaults of 2024
+  int64_t ranks = 0;                           // of the job, 0 if that is not known
+  std::map<std::string, std::string> written;  // files that a script writes before it starts the program, by path
+  // Ids of the tokenizer at a path; 0 if nothing is there. Empty: nobody can tell.
+  std::function<int64_t(const std::string& path)> vocabulary;
+};
+
+}  // namespace ravine

@@ -1,0 +1,154 @@
+// tools/preprocess_data.py.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "dialects/megatron.h"
+#include "dialects/megatron_programs.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+DialectTable megatron_preprocess_table() {
+  return {
+      used("--input", texts, "--input"),
+      used("--output-prefix", text, "--output-prefix"),
+      used("--tokenizer-type", text, "--tokenizer", nullptr,
+           {"PretrainedFromHF", "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "GPT2BPETokenizer"}),
+      used("--tokenizer-name-or-path", text, "--tokenizer"),
+      used("--tokenizer-model", text, "--tokenizer"),
+      used("--vocab-file", text, "--tokenizer"),
+      inert("--merge-file", text, "merges lie beside the vocabulary or in tokenizer.json"),
+      inert("--tokenizer-not-use-fast", on, "both kinds of tokenizer give the same ids, and here is one"),
+      used("--handler-name", text, "--handler"),
+      used("--json-keys", texts, "--json-keys"),
+      used("--json-key", texts, "--json-keys"),
+      used("--hf-datasets-params", text, "--input"),
+      inert("--datasets", texts, "nobody reads it there either"),
+      inert("--streaming", on, "records are always read one by one"),
+      refused("--split-sentences", on, "documents are not cut into sentences"),
+      refused("--keep-newlines", on, "documents are not cut into sentences"),
+      used("--append-eod", on, "--append-eod"),
+      used("--seq-length", whole, "--seq-length"),
+      inert("--make-vocab-size-divisible-by", whole, "ids on disk are the tokenizer's"),
+      inert("--pad-vocab-size-to", whole, "ids on disk are the tokenizer's"),
+      inert("--dataset-impl", text, "files of tokens are of the kind mmap"),
+      used("--workers", whole, "--workers", 1),
+      inert("--log-interval", whole, "progress is told now and then"),
+  };
+}
+
+// The folder that a file of arguments of load_dataset names.
+std::string folder_of_params(Translation& t, const MegatronJob& job) {
+  const std::string file = t.text("--hf-datasets-params");
+  const auto refuse = [&](const std::string& rule, const std::string& fix) {
+    t.refuse("--hf-datasets-params", "--hf-datasets-params " + file, rule, fix);
+    return std::string();
+  };
+  Json params;
+  try {
+    const auto own = job.written.find(file);
+    params = own != job.written.end() ? parse_json(own->second, file) : read_json(file);
+  } catch (const UserError& e) {
+    return refuse(e.what(), "correct the file");
+  }
+  const auto path = params.is_object() ? params.find("path") : params.end();
+  if (!params.is_object() || path == params.end() || !path->is_string())
+    return refuse("it is an object with a path", "write {\"path\": \"FOLDER\"}");
+  if (path->get<std::string>().ends_with(".py")) return refuse("code of a data set is not run", "name a folder of its files");
+  if (const auto split = params.find("split"); split != params.end() && split->is_string() && *split != "train")
+    return refuse("the split is train", "name a folder with the files of the split");
+  return path->get<std::string>();
+}
+
+}  // namespace
+
+Translation translate_preprocessing(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+  const DialectTable table = megatron_preprocess_table();
+  Translation t = translate(table, read_flags(table, words, job.program), job.program);
+  t.ranks = 1;
+  t.command = {"preprocess"};
+  const auto pass = [&](const char* flag, const std::string& value) { t.command.insert(t.command.end(), {flag, value}); };
+  if (t.has("--hf-datasets-params")) {
+    if (const std::string folder = folder_of_params(t, job); !folder.empty()) pass("--input", folder);
+    if (t.has("--input")) t.becomes("--input", KeyStatus::inert, "--hf-datasets-params says what is read");
+  } else if (t.has("--input")) {
+    t.command.push_back("--input");
+    for (const Json& file : t.value("--input")) t.command.push_back(file.get<std::string>());
+  } else {
+    t.refuse("--input", "--input is not given", "it says what is read", "name files or a folder");
+  }
+  if (t.has("--input") && t.value("--input").size() == 1) t.shows("--input", t.value("--input")[0]);
+  const char* key = t.has("--tokenizer-model")          ? "--tokenizer-model"
+                    : t.has("--tokenizer-name-or-path") ? "--tokenizer-name-or-path"
+                                                        : "--vocab-file";
+  if (t.has(key))
+    pass("--tokenizer", t.text(key));
+  else
+    t.refuse("--tokenizer-name-or-path", "--tokenizer-name-or-path is not given", "text becomes ids by a tokenizer",
+             "name its folder");
+  if (t.has("--output-prefix"))
+    pass("--output-prefix", t.text("--output-prefix"));
+  else
+    t.refuse("--output-prefix", "--output-prefix is not given", "it begins the names of what is written", "name it");
+  for (const char* keys : {"--json-keys", "--json-key"}) {
+    if (!t.has(keys)) continue;
+    t.command.push_back("--json-keys");
+    for (const Json& k : t.value(keys)) t.command.push_back(k.get<std::string>());
+    if (t.value(keys).size() == 1) t.shows(keys, t.value(keys)[0]);
+  }
+  if (!t.text("--handler-name").empty() && t.text("--handler-name") != "GeneralPretrainHandler")
+    pass("--handler", t.text("--handler-name"));
+  if (t.is_on("--append-eod")) t.command.push_back("--append-eod");
+  if (t.has("--seq-length")) pass("--seq-length", std::to_string(t.whole("--seq-length")));
+  if (t.has("--workers")) pass("--workers", std::to_string(t.whole("--workers")));
+  return t;
+}
+
+std::vector<std::string> preprocess_words(const std::vector<std::string>& words) {
+  const std::vector<std::string> foreign = {"--tokenizer-type",    "--tokenizer-name-or-path", "--tokenizer-model",
+                                            "--vocab-file",        "--handler-name",           "--json-key",
+                                            "--hf-datasets-params"};
+  const auto is_foreign = [&](const std::string& w) {
+    return std::find(foreign.begin(), foreign.end(), w.substr(0, w.find('='))) != foreign.end();
+  };
+  if (std::none_of(words.begin(), words.end(), is_foreign)) return words;
+  const DialectTable table = megatron_preprocess_table();
+  std::vector<PlacedWord> other;
+  std::vector<std::string> own;
+  for (size_t i = 0; i < words.size();) {  // a flag with its values goes to whom it belongs
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const bool theirs = std::any_of(table.begin(), table.end(), [&](const DialectKey& r) { return r.key == name; });
+    do {
+      if (theirs)
+        other.push_back({words[i], "command line"});
+      else
+        own.push_back(words[i]);
+      ++i;
+    } while (i < words.size() && !words[i].starts_with("--"));
+  }
+  // Our flag names the tokenizer as well as theirs.
+  const auto flag_of = [](const std::string& w) { return w.substr(0, w.find('=')); };
+  const auto mine = std::find_if(own.begin(), own.end(), [&](const std::string& w) { return flag_of(w) == "--tokenizer"; });
+  if (mine != own.end()) {
+    for (const PlacedWord& w : other)
+      for (const char* theirs : {"--tokenizer-model", "--tokenizer-name-or-path", "--vocab-file"})
+        if (flag_of(w.text) == theirs)
+          throw UserError(fmt::format("the tokenizer is given twice, by --tokenizer and {}", theirs), "command line",
+                          "text becomes ids by one tokenizer", "leave one of them out");
+    const auto end = std::find_if(mine + 1, own.end(), [](const std::string& w) { return w.starts_with("--"); });
+    other.push_back({"--tokenizer-name-or-path" + mine->substr(std::string("--tokenizer").size()), "command line"});
+    for (auto w = mine + 1; w != end; ++w) other.push_back({*w, "command line"});
+    own.erase(mine, end);
+  }
+  Translation t = translate_preprocessing(other, {.program = "preprocess_data.py"});
+  refuse_all(t);
+  std::vector<std::string> out(t.command.begin() + 1, t.command.end());
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
+}
+
+}  // namespace ravine

@@ -1,0 +1,25 @@
+// What a training program of Megatron makes of its flags, and what it refuses.
+#pragma once
+#include "dialects/megatron_job.h"
+#include "dialects/megatron_tables.h"
+
+namespace ravine {
+
+// Sizes that several rules need; 0: not given.
+struct MegatronSizes {
+  int64_t ranks = 0, tensor = 1, pipeline = 1, data = 0;  // data: 0 where the ranks are not known
+  int64_t layers = 0, hidden = 0, heads = 0, groups = 0, micro = 0, global = 0, steps = 0;
+};
+
+// The flags' values; what cannot be is refused (7.3 and 8 of Megatron's argument checks, in their words' meaning).
+MegatronSizes megatron_sizes(Translation& t, const MegatronJob& job);
+void refuse_megatron_conflicts(Translation& t, const MegatronSizes& sizes, MegatronAge age);
+
+// config.json of the network that the flags describe: the family that is built so. One that no family is built as is refused.
+void set_megatron_model(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
+// The path that the flags of the tokenizer name; "" if none does.
+std::string megatron_tokenizer(const Translation& t);
+
+void set_megatron_run(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
+
+}  // namespace ravine

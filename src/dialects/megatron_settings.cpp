@@ -1,0 +1,382 @@
+// The options that the flags of a training program of Megatron lead to.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "dialects/megatron_run.h"
+
+namespace ravine {
+namespace {
+
+namespace fs = std::filesystem;
+
+void set_steps(Translation& t, const MegatronSizes& s) {
+  const bool samples = t.has("--train-samples");
+  const double batch = static_cast<double>(std::max<int64_t>(1, s.global));
+  t.set("train.micro_batch", s.micro, "--micro-batch-size");
+  t.set("train.global_batch", s.global, "--global-batch-size");
+  t.set("train.steps", s.steps, samples ? "--train-samples" : "--train-iters");
+  t.set("train.loss_average", "micro", "--micro-batch-size");
+  t.set("train.seed", t.value("--seed"), "--seed");
+  t.set("optimizer.lr", t.value("--lr"), "--lr");
+  // Rates are counted in samples there; with a batch of one size, steps say the same.
+  const std::string decay_key = samples ? "--lr-decay-samples" : "--lr-decay-iters";
+  const double decay = t.has(decay_key) ? t.number(decay_key) / (samples ? batch : 1)
+                       : samples        ? t.number("--train-samples") / batch
+                                        : static_cast<double>(s.steps);
+  const double warmup = t.has("--lr-warmup-fraction") ? t.number("--lr-warmup-fraction") * decay
+                        : samples                     ? t.number("--lr-warmup-samples") / batch
+                                                      : t.number("--lr-warmup-iters");
+  t.set("schedule.type", "OptimizerParamScheduler", "--lr-decay-style");
+  t.set("schedule.lr_decay_style", t.value("--lr-decay-style"), "--lr-decay-style");
+  t.set("schedule.min_lr", t.value("--min-lr"), "--min-lr");
+  t.set("schedule.lr_warmup_init", t.value("--lr-warmup-init"), "--lr-warmup-init");
+  t.set("schedule.lr_warmup_steps", warmup,
+        t.has("--lr-warmup-fraction") ? "--lr-warmup-fraction"
+        : samples                     ? "--lr-warmup-samples"
+                                      : "--lr-warmup-iters");
+  t.set("schedule.lr_decay_steps", decay, decay_key);
+  if (t.has("--rampup-batch-size"))
+    t.notice(fmt::format("--rampup-batch-size is not followed: every batch has {} sequences, and the run {} steps", s.global,
+                         s.steps));
+}
+
+void set_optimizer(Translation& t) {
+  const std::string kind = t.text("--optimizer");
+  const auto idle = [&](const char* key) {
+    if (t.has(key)) t.becomes(key, KeyStatus::inert, fmt::format("--optimizer {} has none", kind));
+  };
+  t.set("optimizer.type", kind == "cadam" ? "cadam" : kind == "sgd" ? "sgd" : "adamw", "--optimizer");
+  t.set("optimizer.decay", "matrices", "--weight-decay");
+  t.set("optimizer.clip_norm", t.value("--clip-grad"), "--clip-grad");
+  double decay = t.number("--weight-decay");
+  if (t.has("--start-weight-decay") || t.has("--end-weight-decay")) {
+    const double begin = t.number("--start-weight-decay"), end = t.number("--end-weight-decay");
+    if (begin != end || !t.has("--start-weight-decay") || !t.has("--end-weight-decay"))
+      t.refuse("--end-weight-decay", fmt::format("--start-weight-decay {}, --end-weight-decay {}", begin, end),
+               "the weight decay does not change within a run", "write --weight-decay");
+    decay = begin;
+  }
+  if (t.has("--weight-decay-incr-style"))
+    t.becomes("--weight-decay-incr-style", KeyStatus::inert, "the weight decay does not change within a run");
+  t.set("optimizer.weight_decay", decay, "--weight-decay");
+  if (kind == "cadam") {
+    t.set("optimizer.beta1", t.value("--adam-beta1"), "--adam-beta1");
+    t.becomes("--adam-beta1", KeyStatus::used, "optimizer.beta1");
+    idle("--adam-beta2"), idle("--adam-eps");
+  } else if (kind == "sgd") {
+    t.set("optimizer.momentum", t.value("--sgd-momentum"), "--sgd-momentum");
+    idle("--adam-beta1"), idle("--adam-beta2"), idle("--adam-eps");
+  } else {
+    t.set("optimizer.betas", Json::array({t.number("--adam-beta1"), t.number("--adam-beta2")}), "--adam-beta1");
+    t.set("optimizer.eps", t.value("--adam-eps"), "--adam-eps");
+  }
+  if (kind != "sgd") idle("--sgd-momentum");
+  t.set("train.attention_dropout", t.value("--attention-dropout"), "--attention-dropout");
+  t.set("train.dropout", t.value("--hidden-dropout"), "--hidden-dropout");
+}
+
+void set_precision(Translation& t, const Json& deepspeed) {
+  const bool half = t.is_on("--fp16");
+  t.set("precision.compute", half ? "f16" : t.is_on("--bf16") ? "bf16" : "f32", half ? "--fp16" : "--bf16");
+  if (!half) {
+    for (const char* key : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"})
+      if (t.has(key)) t.becomes(key, KeyStatus::inert, "only gradients of fp16 are scaled");
+    if (t.has("--release-fp32-grad"))
+      t.becomes("--release-fp32-grad", KeyStatus::inert,
+                "only gradients of fp16 are kept in 16 bits: those of bf16 are f32 there too");
+    return;
+  }
+  if (t.is_on("--release-fp32-grad") && !t.is_on("--accumulate-allreduce-grads-in-fp32"))
+    t.set("precision.gradients", "compute", "--release-fp32-grad");
+  double scale = t.has("--loss-scale") ? t.number("--loss-scale") : 0, initial = t.number("--initial-loss-scale"),
+         least = t.number("--min-loss-scale");
+  int64_t window = t.whole("--loss-scale-window"), hysteresis = t.whole("--hysteresis");
+  if (const auto fp16 = deepspeed.find("fp16"); fp16 != deepspeed.end() && fp16->is_object()) {
+    const auto number = [&](const char* key, double otherwise) {
+      const auto it = fp16->find(key);
+      return it != fp16->end() && it->is_number() ? it->get<double>() : otherwise;
+    };
+    scale = number("loss_scale", 0);
+    initial = std::exp2(number("initial_scale_power", 16));
+    window = static_cast<int64_t>(number("loss_scale_window", 1000));
+    hysteresis = static_cast<int64_t>(number("hysteresis", 2));
+    least = number("min_loss_scale", 1);
+  }
+  t.set("precision.loss_scale", scale, "--loss-scale");
+  if (scale > 0) return;
+  t.set("precision.scale_initial", initial, "--initial-loss-scale");
+  t.set("precision.scale_window", window, "--loss-scale-window");
+  t.set("precision.scale_hysteresis", hysteresis, "--hysteresis");
+  t.set("precision.scale_min", least, "--min-loss-scale");
+}
+
+void set_layers(Translation& t, const MegatronSizes& s, const char* key) {
+  Json layers = Json::array();
+  int64_t sum = 0;
+  for (const std::string& word : split(t.text(key), ',')) {
+    const YamlNode n = resolve_scalar(word);
+    layers.push_back(n.kind == YamlNode::Kind::integer ? n.integer : 0);
+    sum += layers.back().get<int64_t>();
+  }
+  if (static_cast<int64_t>(layers.size()) != s.pipeline || sum != s.layers)
+    return t.refuse(key, fmt::format("{} is {}", key, t.text(key)),
+                    fmt::format("it has a number for each of {} stages, {} layers in all", s.pipeline, s.layers), "correct it");
+  t.set("parallel.stage_layers", layers, key);
+}
+
+void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
+  t.set("parallel.tensor", s.tensor, "--tensor-model-parallel-size");
+  t.set("parallel.pipeline", s.pipeline, "--pipeline-model-parallel-size");
+  if (s.data > 0) t.set("parallel.data", s.data, "--tensor-model-parallel-size");
+  if (t.is_on("--sequence-parallel")) {
+    if (s.tensor > 1)
+      t.set("parallel.sequence", true, "--sequence-parallel");
+    else
+      t.becomes("--sequence-parallel", KeyStatus::inert, "one tensor rank has nothing to cut");
+  }
+  const bool stages = t.is_on("--deepspeed");
+  double zero = t.is_on("--use-distributed-optimizer") ? 1 : 0;
+  if (stages) {
+    zero = t.number("--zero-stage");
+    if (const auto part = deepspeed.find("zero_optimization"); part != deepspeed.end() && part->is_object())
+      if (const auto stage = part->find("stage"); stage != part->end() && stage->is_number()) {
+        if (t.has("--zero-stage") && stage->get<double>() != zero)
+          t.refuse("--zero-stage",
+                   fmt::format("--zero-stage is {}, the stage of --deepspeed_config {}", zero, stage->get<double>()),
+                   "both say the same", "correct one of them");
+        zero = stage->get<double>();
+      }
+    if (!t.has("--deepspeed_config"))
+      t.refuse("--deepspeed", "--deepspeed without --deepspeed_config", "the file holds the settings", "give it");
+  } else {
+    for (const char* key : {"--zero-stage", "--deepspeed_config", "--deepspeed-activation-checkpointing"})
+      if (t.has(key)) t.becomes(key, KeyStatus::inert, "--deepspeed is not given");
+  }
+  if (zero != std::floor(zero) || zero < 0 || zero > 3)
+    t.refuse("--zero-stage", fmt::format("--zero-stage is {}", zero), "it is 0, 1, 2 or 3", "correct it");
+  else
+    t.set("parallel.zero", static_cast<int64_t>(zero), stages ? "--zero-stage" : "--use-distributed-optimizer");
+  if (t.has("--num-layers-per-virtual-pipeline-stage") && s.pipeline > 0 &&
+      t.whole("--num-layers-per-virtual-pipeline-stage") > 0)
+    t.set("parallel.virtual", s.layers / s.pipeline / t.whole("--num-layers-per-virtual-pipeline-stage"),
+          "--num-layers-per-virtual-pipeline-stage");
+  if (t.has("--num-layer-list")) set_layers(t, s, "--num-layer-list");
+  if (t.has("--manual-layers")) {
+    if (t.is_on("--use-manual-layer-allocation"))
+      set_layers(t, s, "--manual-layers");
+    else
+      t.becomes("--manual-layers", KeyStatus::inert, "--use-manual-layer-allocation is not given");
+  }
+  if (t.whole("--num-experts") > 0)
+    t.set("parallel.expert", t.value("--expert-model-parallel-size"), "--expert-model-parallel-size");
+  const auto only = [&](const char* key, bool fits, const char* reason, const char* rule) {
+    if (!t.has(key)) return;
+    if (fits)
+      t.becomes(key, KeyStatus::inert, reason);
+    else
+      t.refuse(key, fmt::format("{} {}", key, t.value(key).dump()), rule, "leave it out");
+  };
+  only("--context-parallel-size", t.whole("--context-parallel-size") == 1, "1 is what runs",
+       "sequences are not cut over ranks");
+  only("--remote-device", t.text("--remote-device") == "none", "none is what runs", "weights stay in memory");
+  only("--z-loss-weight", t.number("--z-loss-weight") == 0, "0 adds nothing to the loss",
+       "the loss on the largest logit is not offered");
+  only("--triangle-attn", true, "attention always leaves the masked half of the scores out", "");
+}
+
+void set_recompute(Translation& t) {
+  const int64_t room = t.whole("--auto-recompute-device-size");
+  if (t.is_on("--checkpoint-activations")) t.set("train.recompute", "full", "--checkpoint-activations");
+  if (t.is_on("--recompute-activations") || t.text("--recompute-granularity") == "selective")
+    t.set("train.recompute", "cheap", t.has("--recompute-granularity") ? "--recompute-granularity" : "--recompute-activations");
+  if (t.text("--recompute-granularity") == "full") t.set("train.recompute", "full", "--recompute-granularity");
+  if (room > 0 && !t.is_on("--checkpoint-activations")) {
+    t.set("train.recompute", "auto", "--auto-recompute-device-size");
+    t.set("train.memory_mb", room, "--auto-recompute-device-size");
+  } else if (t.has("--auto-recompute-device-size")) {
+    t.becomes("--auto-recompute-device-size", KeyStatus::inert, "a size of 0 or less switches it off");
+  }
+}
+
+// "PREFIX", "PREFIX PREFIX", or "WEIGHT PREFIX WEIGHT PREFIX".
+Json sources_of(Translation& t, const char* key) {
+  const Json& words = t.value(key);
+  Json sources = Json::array();
+  const bool weighted = words.size() > 1 && resolve_scalar(words[0].get<std::string>()).kind != YamlNode::Kind::text;
+  if (weighted && words.size() % 2 != 0)
+    return t.refuse(key, fmt::format("{} has {} words", key, words.size()), "a weight stands before each prefix", "correct it"),
+           sources;
+  for (size_t i = 0; i < words.size(); i += weighted ? 2 : 1)
+    if (weighted) {
+      const YamlNode w = resolve_scalar(words[i].get<std::string>());
+      sources.push_back({{"path", words[i + 1]}, {"weight", w.real}});
+    } else {
+      sources.push_back(words[i]);
+    }
+  return sources;
+}
+
+void set_data(Translation& t, const MegatronSizes& s, MegatronAge age) {
+  if (!t.has("--data-path") && !t.has("--train-data-path"))
+    t.refuse("--data-path", "--data-path is not given", "training needs data", "write --data-path PREFIX");
+  for (const char* key : {"--data-path", "--train-data-path"})
+    if (t.has(key)) {
+      t.set("data.train", sources_of(t, key), key);
+      if (t.value(key).size() == 1) t.shows(key, t.value(key)[0]);
+    }
+  if (t.has("--valid-data-path")) t.set("data.valid", sources_of(t, "--valid-data-path"), "--valid-data-path");
+  t.set("data.order", age == MegatronAge::classic ? "megatron-2023" : "megatron", "--data-path");
+  t.set("data.split", t.value("--split"), "--split");
+  t.set("data.sequence_length", t.value("--seq-length"), "--seq-length");
+  for (const auto& [key, option] : {std::pair{"--reset-position-ids", "data.reset_position_ids"},
+                                    {"--reset-attention-mask", "data.reset_attention_mask"},
+                                    {"--eod-mask-loss", "data.eod_mask_loss"}})
+    if (t.is_on(key)) t.set(option, true, key);
+  if (t.has("--data-cache-path")) t.set("data.index_cache", t.value("--data-cache-path"), "--data-cache-path");
+  if (t.is_on("--variable-seq-lengths"))
+    t.becomes("--variable-seq-lengths", KeyStatus::inert,
+              "rows of instruction data are as long as the longest of their micro batch");
+  if (t.has("--dataloader-type")) {
+    if (t.text("--dataloader-type") == "single")
+      t.becomes("--dataloader-type", KeyStatus::inert, "single is what runs");
+    else
+      t.refuse("--dataloader-type", "--dataloader-type cyclic", "samples come in the order of their index", "leave it out");
+  }
+  // The share of validation data in the split; without any nothing is validated.
+  const std::vector<std::string> shares = split(t.text("--split"), ',');
+  const bool held = t.has("--valid-data-path") ||
+                    (shares.size() > 1 && resolve_scalar(shares[1].substr(shares[1].find_first_not_of(' ') == std::string::npos
+                                                                              ? 0
+                                                                              : shares[1].find_first_not_of(' ')))
+                                                  .real > 0);
+  const int64_t every = held ? t.whole("--eval-interval") : 0, batches = t.whole("--eval-iters");
+  if (every > 0 && batches > 0 && s.micro > 0) {
+    t.set("train.valid_every", every, "--eval-interval");
+    t.set("train.valid_batches", batches * std::max<int64_t>(1, s.global / s.micro), "--eval-iters");
+  } else {
+    for (const char* key : {"--eval-interval", "--eval-iters"})
+      if (t.has(key)) t.becomes(key, KeyStatus::inert, "the split leaves no data to validate on, or no batches are asked for");
+  }
+}
+
+const char* tokenizer_flag(const Translation& t) {
+  return t.has("--tokenizer-model")          ? "--tokenizer-model"
+         : t.has("--tokenizer-name-or-path") ? "--tokenizer-name-or-path"
+                                             : "--vocab-file";
+}
+
+void set_tokenizer(Translation& t) {
+  const std::string kind = t.text("--tokenizer-type");
+  if (kind.starts_with("BertWordPiece"))
+    return t.refuse("--tokenizer-type", "--tokenizer-type " + kind, "this program trains models of the next token",
+                    "use the tokenizer of such a model");
+  if (kind == "NullTokenizer") return t.becomes("--tokenizer-type", KeyStatus::inert, "token files need no tokenizer");
+  if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, tokenizer_flag(t));
+}
+
+void set_files(Translation& t) {
+  if (t.has("--save")) {
+    t.set("train.output", t.value("--save"), "--save");
+    t.set("checkpoint.every", t.value("--save-interval"), "--save-interval");
+    t.set("checkpoint.keep", 0, "--save");
+  } else {
+    t.set("checkpoint.every", 0, "--save");
+    if (t.has("--save-interval")) t.becomes("--save-interval", KeyStatus::inert, "--save is not given");
+  }
+  t.set("log.every", t.value("--log-interval"), "--log-interval");
+  t.set("log.style", "megatron", "--log-interval");
+  t.set("log.tensorboard", t.has("--tensorboard-dir"), "--tensorboard-dir");
+  if (t.has("--lora-target-modules")) {
+    t.set("lora.targets", t.value("--lora-target-modules"), "--lora-target-modules");
+    t.set("lora.rank", t.value("--lora-r"), "--lora-r");
+    t.set("lora.alpha", t.value("--lora-alpha"), "--lora-alpha");
+    if (t.has("--lora-modules-to-save")) t.set("lora.save", t.value("--lora-modules-to-save"), "--lora-modules-to-save");
+  } else {
+    for (const char* key : {"--lora-r", "--lora-alpha", "--lora-modules-to-save"})
+      if (t.has(key)) t.becomes(key, KeyStatus::inert, "--lora-target-modules names no modules");
+  }
+  if (t.has("--lora-load")) t.set("lora.path", t.value("--lora-load"), "--lora-load");
+}
+
+// --load: what lies there decides. Returns whether weights come from it, in place of new ones.
+bool set_load(Translation& t) {
+  for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
+    if (t.has(key) && !t.has("--load")) t.becomes(key, KeyStatus::inert, "--load is not given");
+  if (!t.has("--load")) return false;
+  const std::string load = t.text("--load");
+  std::error_code error;
+  const bool there = fs::exists(load, error);
+  if (fs::exists(fs::path(load) / "config.json", error)) {
+    t.set("model.path", load, "--load");
+    return true;
+  }
+  if (fs::exists(fs::path(load) / "latest_checkpointed_iteration.txt", error) || fs::exists(fs::path(load) / "latest", error)) {
+    t.refuse("--load", fmt::format("--load {}", load), "weights are read from a Hugging Face folder or go on from --save",
+             fmt::format("make one: ravine convert --input {0} --output {0}-hf --to hf, and name it with --load", load));
+    return false;
+  }
+  if (!there && t.is_on("--exit-on-missing-checkpoint"))
+    t.refuse("--exit-on-missing-checkpoint", fmt::format("--exit-on-missing-checkpoint with --load {}", load),
+             "the folder is missing", "correct the path");
+  t.becomes("--load", KeyStatus::inert,
+            load == t.text("--save") ? "a run always goes on from the newest checkpoint of --save"
+            : there                  ? "there is no checkpoint in it: training begins with new weights, as the program does"
+                                     : "there is no such folder: training begins with new weights, as the program does");
+  for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
+    if (t.has(key)) t.becomes(key, KeyStatus::inert, "--load names no weights here");
+  return false;
+}
+
+// The settings of --deepspeed_config, which a script may write itself; an empty object without it.
+Json deepspeed_settings(Translation& t, const MegatronJob& job) {
+  if (!t.is_on("--deepspeed") || !t.has("--deepspeed_config")) return Json::object();
+  const std::string path = t.text("--deepspeed_config");
+  const auto own = job.written.find(path);
+  try {
+    Json settings = own != job.written.end() ? parse_json(own->second, path) : read_json(path);
+    if (settings.is_object()) return settings;
+    t.refuse("--deepspeed_config", path, "it holds an object", "correct the file");
+  } catch (const UserError& e) {
+    t.refuse("--deepspeed_config", fmt::format("--deepspeed_config {}", path), e.what(), "correct the file");
+  }
+  return Json::object();
+}
+
+}  // namespace
+
+std::string megatron_tokenizer(const Translation& t) {
+  const std::string flag = tokenizer_flag(t), path = t.text(flag);
+  return flag == "--vocab-file" && !path.empty() ? fs::path(path).parent_path().string() : path;
+}
+
+void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age) {
+  const Json deepspeed = deepspeed_settings(t, job);
+  set_steps(t, s);
+  set_optimizer(t);
+  set_precision(t, deepspeed);
+  set_layout(t, s, deepspeed);
+  set_recompute(t);
+  set_data(t, s, age);
+  set_tokenizer(t);
+  set_files(t);
+  if (!set_load(t)) set_megatron_model(t, s, job, age);
+  if (t.whole("--num-experts") > 0) {
+    t.set("moe.load_balance", t.number("--moe-aux-loss-coeff") > 0 ? "aux" : "none", "--moe-aux-loss-coeff");
+    if (t.number("--moe-aux-loss-coeff") > 0) t.set("moe.aux_loss", t.value("--moe-aux-loss-coeff"), "--moe-aux-loss-coeff");
+    if (t.has("--moe-train-capacity-factor")) {
+      t.set("moe.capacity_factor", t.value("--moe-train-capacity-factor"), "--moe-train-capacity-factor");
+      t.set("moe.drop", "position", "--moe-train-capacity-factor");
+    }
+    if (t.has("--moe-z-loss-coeff")) t.set("moe.z_loss", t.value("--moe-z-loss-coeff"), "--moe-z-loss-coeff");
+  } else {
+    for (const char* key : {"--moe-router-topk", "--moe-aux-loss-coeff", "--moe-z-loss-coeff", "--moe-train-capacity-factor",
+                            "--expert-interval", "--expert-model-parallel-size"})
+      if (t.has(key)) t.becomes(key, KeyStatus::inert, "--num-experts is not given");
+  }
+}
+
+}  // namespace ravine

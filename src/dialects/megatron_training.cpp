@@ -1,0 +1,102 @@
+// Megatron's flags of training: batches, steps, rates, optimizer, precision, adapters.
+#include "dialects/megatron_tables.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+DialectTable megatron_step_rows() {
+  return {
+      copied("--micro-batch-size", whole, "train.micro_batch"),
+      used("--global-batch-size", whole, "train.global_batch"),
+      inert(
+          "--rampup-batch-size", wholes,
+          "every batch has --global-batch-size sequences; steps and rates are counted in samples, so that the run sees as many"),
+      used("--train-iters", whole, "train.steps"),
+      used("--train-samples", whole, "train.steps"),
+      refused("--train-tokens", whole, "a run ends after steps or samples", "write --train-samples"),
+      used("--lr", number, "optimizer.lr"),
+      used("--min-lr", number, "schedule.min_lr", 0.0),
+      used("--lr-decay-style", text, "schedule.lr_decay_style", "linear",
+           {"constant", "linear", "cosine", "inverse-square-root"}),
+      used("--lr-decay-iters", whole, "schedule.lr_decay_steps"),
+      used("--lr-decay-samples", whole, "schedule.lr_decay_steps"),
+      refused("--lr-decay-tokens", whole, "schedules are counted in steps or samples", "write --lr-decay-samples"),
+      used("--lr-warmup-fraction", number, "schedule.lr_warmup_steps"),
+      used("--lr-warmup-iters", whole, "schedule.lr_warmup_steps", 0),
+      used("--lr-warmup-samples", whole, "schedule.lr_warmup_steps", 0),
+      refused("--lr-warmup-tokens", whole, "schedules are counted in steps or samples", "write --lr-warmup-samples"),
+      used("--lr-warmup-init", number, "schedule.lr_warmup_init", 0.0),
+      inert("--override-opt_param-scheduler", on, "a run that goes on takes the schedule that its flags give"),
+      inert("--override-lr-scheduler", on, "a run that goes on takes the schedule that its flags give"),
+      inert("--use-checkpoint-opt_param-scheduler", on,
+            "a run that goes on has to have the schedule that it had: other flags are refused"),
+      inert("--use-checkpoint-lr-scheduler", on,
+            "a run that goes on has to have the schedule that it had: other flags are refused"),
+      used("--log-interval", whole, "log.every", 100),
+      refused("--exit-interval", whole, "a run ends at its last step", "write it as --train-iters, or ask with `ravine stop`"),
+      refused("--exit-duration-in-mins", whole, "a run has no clock of its own", "use `timeout -s TERM`: it saves and stops"),
+      inert("--exit-signal-handler", on, "SIGTERM always saves and stops"),
+      copied("--seed", whole, "train.seed", 1234),
+      inert("--data-parallel-random-init", on, "weights begin from the seed, alike on all data ranks"),
+      refused("--batch-size", whole, "Megatron's own name is another by now", "write --micro-batch-size"),
+      refused("--warmup", number, "Megatron's own name is another by now", "write --lr-warmup-fraction"),
+      refused("--model-parallel-size", whole, "Megatron's own name is another by now", "write --tensor-model-parallel-size"),
+      refused("--skip-train", on, "this command trains", "use `ravine eval`, or validate with --eval-interval"),
+  };
+}
+
+DialectTable megatron_optimizer_rows(MegatronAge age) {
+  const double dropout = age == MegatronAge::classic ? 0.0 : 0.1;
+  const char* begins = "what training begins from is --load's weights; moments come only with a run that goes on";
+  return {
+      used("--attention-dropout", number, "train.attention_dropout", dropout),
+      used("--hidden-dropout", number, "train.dropout", dropout),
+      used("--weight-decay", number, "optimizer.weight_decay", 0.01),
+      used("--start-weight-decay", number, "optimizer.weight_decay"),
+      used("--end-weight-decay", number, "optimizer.weight_decay"),
+      used("--weight-decay-incr-style", text, "optimizer.weight_decay", "constant", {"constant", "linear", "cosine"}),
+      copied("--clip-grad", number, "optimizer.clip_norm", 1.0),
+      used("--adam-beta1", number, "optimizer.betas", 0.9),
+      used("--adam-beta2", number, "optimizer.betas", 0.999),
+      used("--adam-eps", number, "optimizer.eps", 1e-8),
+      used("--sgd-momentum", number, "optimizer.momentum", 0.9),
+      used("--optimizer", text, "optimizer.type", "adam", {"adam", "sgd", "fused_adam", "cadam"}),
+      used("--release-fp32-grad", on, "precision.gradients"),
+      inert("--cpu-optimizer", on, "on this backend the optimizer is on the CPU as everything is"),
+      inert("--cpu_torch_adam", on, "on this backend the optimizer is on the CPU as everything is"),
+      inert("--no-load-optim", on, begins),
+      inert("--no-load-rng", on, "random numbers follow from seed and step; nothing of them is loaded"),
+      inert("--no-load-lr-state", on, "rates follow from the step"),
+      inert("--no-save-rng", on, "random numbers follow from seed and step; nothing of them is saved"),
+      refused("--no-save-optim", on, "a checkpoint here is one to go on from", "leave it out; OUTPUT/model has weights alone"),
+      used("--fp16", on, "precision.compute"),
+      used("--bf16", on, "precision.compute"),
+      used("--loss-scale", number, "precision.loss_scale"),
+      used("--initial-loss-scale", number, "precision.scale_initial", 4294967296.0),
+      used("--min-loss-scale", number, "precision.scale_min", 1.0),
+      used("--loss-scale-window", whole, "precision.scale_window", 1000),
+      used("--hysteresis", whole, "precision.scale_hysteresis", 2),
+  };
+}
+
+DialectTable megatron_adapter_rows() {
+  return {
+      used("--lora-target-modules", texts, "lora.targets"),
+      used("--lora-load", text, "lora.path"),
+      used("--lora-r", whole, "lora.rank", 16),
+      used("--lora-alpha", number, "lora.alpha", 32),
+      used("--lora-modules-to-save", texts, "lora.save"),
+      inert("--lora-register-forward-hook", texts, "gradients reach every adapter without hooks"),
+      inert("--lora-adapter-name", text, "an adapter is a folder here and needs no name"),
+  };
+}
+
+}  // namespace
+
+DialectTable megatron_training_rows(MegatronAge age) {
+  return joined({megatron_step_rows(), megatron_optimizer_rows(age), megatron_adapter_rows()});
+}
+
+}  // namespace ravine

@@ -1,0 +1,53 @@
+// `ravine trainer`: the command line of a training script of Transformers, with or without a DeepSpeed config, as options of
+// a run. The batch, optimizer, schedule, precision and ZeRO stage of a DeepSpeed config count where it has them, else the flags.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "dialects/deepspeed_auto.h"
+#include "dialects/dialect.h"
+
+namespace ravine {
+
+// A command line, read but not yet understood.
+struct TrainerLine {
+  TrainerArguments args;
+  std::optional<DeepSpeedConfig> config;  // of --deepspeed
+  TransformersVersion version = TransformersVersion::v4_37;
+  std::vector<KeyRefusal> refusals;
+  std::vector<std::string> notices;
+};
+
+// Reads the words, and the file of --deepspeed, whose syntax must be right (deepspeed_json.h); other mistakes are kept for
+// translate_trainer.
+TrainerLine read_trainer_line(const std::vector<PlacedWord>& words);
+
+Translation translate_trainer(TrainerLine line, const TrainerFacts& facts);
+
+// What keys come to, while they are gone through. A key: a flag with its dashes, or one of the config as it was written.
+struct TrainerOutcome {
+  struct Fate {
+    KeyStatus status = KeyStatus::used;
+    std::string says;  // option, or reason
+    Json value;        // that counts in the end
+  };
+  struct Choice {
+    std::string option;
+    Json value;
+    std::string from;  // key
+  };
+  std::map<std::string, Fate> fates;
+  std::vector<Choice> choices;  // an option once
+  std::vector<KeyRefusal> refusals;
+  std::vector<std::string> notices;
+
+  void set(const std::string& option, Json value, const std::string& from);
+};
+
+// What a DeepSpeed config leads to, once it is filled: optimizer, schedule, precision, ZeRO and offload.
+void lead_deepspeed(const DeepSpeedConfig& config, const TrainerArguments& args, TrainerOutcome& out);
+
+}  // namespace ravine

@@ -1,0 +1,214 @@
+#include "infer/batcher.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/parallel.h"
+#include "infer/sampler.h"
+#include "infer/speakers.h"
+
+namespace ravine {
+namespace {
+
+TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
+
+// Host work: what is done to scores and draws is by the rules of sampling (infer/sampler.h).
+std::vector<float> scores_of(const TensorView& logits, int64_t row) {
+  std::vector<float> scores(static_cast<size_t>(logits.cols()));
+  visit_float(logits.dtype, [&](auto zero) {
+    const auto* from = logits.row<decltype(zero)>(row);
+    for (size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(from[i]);
+  });
+  return scores;
+}
+
+// Names the first score that is not a finite number.
+void refuse(const Sequence& s, size_t position, std::span<const float> scores) {
+  for (size_t i = 0; i < scores.size(); ++i)
+    require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i], i,
+            position, s.number + 1);
+}
+
+// The `count` best scores, less what all of them come to (`log_sum`): log-probabilities. Among equals the lower id goes first.
+std::vector<std::pair<int32_t, double>> best_of(std::span<const float> scores, int64_t count, double log_sum) {
+  std::vector<int32_t> ids(scores.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto n = static_cast<std::ptrdiff_t>(std::min(ids.size(), static_cast<size_t>(count)));
+  auto score = [&](int32_t id) { return scores[static_cast<size_t>(id)]; };
+  std::partial_sort(ids.begin(), ids.begin() + n, ids.end(),
+                    [&](int32_t a, int32_t b) { return score(a) > score(b) || (score(a) == score(b) && a < b); });
+  std::vector<std::pair<int32_t, double>> best;
+  for (std::ptrdiff_t i = 0; i < n; ++i) {
+    const int32_t id = ids[static_cast<size_t>(i)];
+    best.emplace_back(id, static_cast<double>(score(id)) - log_sum);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string_view name(Finish f) {
+  constexpr std::string_view names[] = {"eos", "length", "stop"};
+  return names[static_cast<int>(f)];
+}
+
+int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& o) {
+  int64_t length = static_cast<int64_t>(prompt.size()), limit = length + o.max_new_tokens;
+  return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
+}
+
+Batcher::Batcher(const Session& base, int64_t slots, int64_t longest, const GenerateOptions& shared)
+    : session_(base),
+      shared_(shared),
+      longest_(longest),
+      ctx_(setup()),
+      team_(session_, ctx_),
+      cache_(team_.layers(), team_.cache_widths(), session_.types.compute, slots, session_.spread.local) {
+  for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
+}
+
+Ctx::Setup Batcher::setup() {
+  Ctx::Setup s = session_.setup(arena_);
+  s.recipe = shared_.recipe;
+  if (shared_.observer) s.observers.push_back(shared_.observer);
+  return s;
+}
+
+void Batcher::admit(Sequence sequence) {
+  require(!free_.empty(), "batcher: no free slot");
+  Active a;
+  a.slot = free_.back();
+  a.limit = length_limit(sequence.prompt, sequence.speaker->options);
+  a.context = std::move(sequence.prompt);
+  a.prompt = a.context.size();
+  sequence.prompt = {};
+  a.of = std::move(sequence);
+  free_.pop_back();
+  active_.push_back(std::move(a));
+  std::stable_sort(active_.begin(), active_.end(), [](const Active& x, const Active& y) { return x.of.order < y.of.order; });
+}
+
+std::vector<NewToken> Batcher::step() {
+  std::vector<NewToken> tokens;
+  if (active_.empty()) return tokens;
+  forward();
+  const std::vector<Choice> choices = choose(tokens);
+  for (Active& a : active_) {
+    a.fed += a.take;
+    if (a.row < 0) continue;
+    NewToken& t = tokens[static_cast<size_t>(a.row)];
+    const Choice& c = choices[static_cast<size_t>(a.row)];
+    t.key = a.of.key, t.id = c.id, t.logprob = c.logprob;
+    a.context.push_back(c.id);
+    const std::vector<int32_t>& end_ids = a.options().end_ids;
+    if (std::find(end_ids.begin(), end_ids.end(), c.id) != end_ids.end())
+      t.finish = Finish::eos;
+    else if (static_cast<int64_t>(a.context.size()) >= a.limit)
+      t.finish = Finish::length;
+    if (t.finish) retire(a);
+  }
+  std::erase_if(active_, [](const Active& a) { return a.slot < 0; });
+  return tokens;
+}
+
+void Batcher::remove(size_t key) {
+  for (Active& a : active_)
+    if (a.of.key == key) retire(a);
+  std::erase_if(active_, [](const Active& a) { return a.slot < 0; });
+}
+
+std::vector<size_t> Batcher::keys() const {
+  std::vector<size_t> out;
+  for (const Active& a : active_) out.push_back(a.of.key);
+  return out;
+}
+
+void Batcher::retire(Active& a) {
+  cache_.clear(a.slot);
+  free_.push_back(std::exchange(a.slot, -1));
+}
+
+// One pass of the model over what is pending; sets take and row.
+void Batcher::forward() {
+  int64_t budget = shared_.step_tokens, room = 0, rows = 0;
+  for (Active& a : active_) {
+    const auto length = static_cast<int64_t>(a.context.size());
+    if (team_.rotates_anew(a.length, length)) cache_.clear(a.slot), a.fed = 0;
+    a.length = length;
+    a.take = a.fed > 0 && a.pending() == 1 ? 1 : std::min(a.pending(), budget);
+    if (a.take > 1 || a.fed == 0) budget -= a.take;
+    a.row = a.take == a.pending() ? rows++ : -1;
+    room = std::max(room, a.fed + a.take);
+  }
+  cache_.begin_step(room, longest_);
+  ids_.clear(), positions_.clear(), logit_rows_.clear();
+  Batch& b = batch_;
+  b = {};
+  for (const Active& a : active_) {
+    if (a.take == 0) continue;
+    const auto row = static_cast<int64_t>(ids_.size());
+    cache_.extend(a.slot, row, a.take);
+    add_adapter_rows(b, session_, *a.of.speaker->session,
+                     {row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0});
+    for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
+      ids_.push_back(a.context[static_cast<size_t>(p)]);
+      positions_.push_back(static_cast<int32_t>(p));
+    }
+    b.max_position = std::max(b.max_position, a.fed + a.take);
+    if (a.row >= 0) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+  }
+  b.tokens = static_cast<int64_t>(ids_.size());
+  b.ids = view(ids_);
+  b.positions = view(positions_);
+  b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
+  b.segments = cache_.segments();
+  for (const Active& a : active_)
+    if (a.take > 0) b.lengths.push_back(a.length);
+  b.cache = &cache_;
+  team_.forward(b);
+}
+
+// The next token of every row with logits.
+std::vector<Batcher::Choice> Batcher::choose(std::vector<NewToken>& tokens) {
+  std::vector<const Active*> of;
+  for (const Active& a : active_)
+    if (a.row >= 0) of.push_back(&a);
+  std::vector<Choice> choices(of.size());
+  tokens.resize(of.size());
+  if (team_.decides() && !of.empty()) decide(of, choices, tokens);
+  team_.share(choices.data(), static_cast<int64_t>(choices.size() * sizeof(Choice)));
+  return choices;
+}
+
+void Batcher::decide(const std::vector<const Active*>& of, std::vector<Choice>& choices, std::vector<NewToken>& tokens) {
+  const TensorView logits = ctx_.outputs().at("logits").view();
+  std::vector<int32_t> ids(of.size());
+  std::vector<double> losses(of.size());
+  parallel_for(static_cast<int64_t>(of.size()),
+               [&](int64_t r) { ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r); });
+  const Shape rows{static_cast<int64_t>(of.size())};
+  ctx_.call(CrossEntropy{.logits = logits, .labels = view(ids), .losses = view_of(losses.data(), DType::f64, rows)});
+  for (size_t r = 0; r < of.size(); ++r) {
+    const auto row = static_cast<int64_t>(r);
+    if (!std::isfinite(losses[r])) refuse(of[r]->of, of[r]->context.size(), scores_of(logits, row));
+    choices[r] = {ids[r], -losses[r]};
+    if (const int64_t count = of[r]->options().alternatives; count > 0) {
+      const std::vector<float> scores = scores_of(logits, row);
+      tokens[r].best = best_of(scores, count, static_cast<double>(scores[static_cast<size_t>(ids[r])]) + losses[r]);
+    }
+  }
+}
+
+// Host work, as above. Where a score is not finite, what comes out has no meaning, and neither has its probability.
+int32_t Batcher::choose_one(const Active& a, const TensorView& logits, int64_t row) const {
+  const GenerateOptions& o = a.options();
+  if (!o.sample && !changes_best(o.processing) && logits.dtype == DType::f32)
+    return index_of_largest({logits.row<float>(row), static_cast<size_t>(logits.cols())});
+  std::vector<float> scores = scores_of(logits, row);
+  refuse(a.of, a.context.size(), scores);
+  process(scores, a.context, o.processing, o.sample, a.prompt);
+  return o.sample ? choose_at_random(scores, o.seed, a.of.number, a.context.size()) : choose_best(scores);
+}
+
+}  // namespace ravine

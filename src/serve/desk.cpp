@@ -1,0 +1,197 @@
+#include "serve/desk.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+
+namespace ravine {
+
+std::optional<AnswerPiece> Answers::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  news_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !pieces_.empty() || open_ == 0; });
+  if (pieces_.empty()) return {};
+  AnswerPiece piece = std::move(pieces_.front());
+  pieces_.pop_front();
+  return piece;
+}
+
+bool Answers::over() const {
+  const std::lock_guard lock(mutex_);
+  return open_ == 0 && pieces_.empty();
+}
+
+void Answers::say(AnswerPiece piece) {
+  const std::lock_guard lock(mutex_);
+  if (open_ == 0) return;
+  if (piece.finish) --open_;
+  if (!piece.error.empty()) open_ = 0;
+  pieces_.push_back(std::move(piece));
+  news_.notify_one();
+}
+
+Desk::Desk(const DeskLimits& limits, GenerateOptions shared) : limits_(limits), shared_(std::move(shared)) {}
+Desk::~Desk() = default;
+
+std::shared_ptr<Answers> Desk::ask(std::vector<Question> questions, int64_t prompt_tokens) {
+  auto answers = std::make_shared<Answers>(questions.size());
+  answers->until_ = seconds_now() + limits_.seconds;
+  const std::lock_guard lock(mutex_);
+  if (closed_ || counts_.waiting >= limits_.queue) return nullptr;
+  for (size_t i = 0; i < questions.size(); ++i) queue_.push_back({answers, i, std::move(questions[i])});
+  ++counts_.waiting;
+  counts_.prompt_tokens += prompt_tokens;
+  asked_.notify_one();
+  return answers;
+}
+
+bool Desk::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+DeskCounts Desk::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+bool Desk::busy() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const auto& g) { return !g->working.empty(); });
+}
+
+void Desk::run(const std::function<bool()>& stop) {
+  constexpr auto kLook = std::chrono::milliseconds(50);  // at signals, where nobody asks
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!busy() && queue_.empty()) asked_.wait_for(lock, kLook, [&] { return !queue_.empty(); });
+      if (stop()) closed_ = true;
+      if (closed_ && queue_.empty() && !busy()) return;
+    }
+    drop();
+    admit();
+    for (const auto& group : groups_)
+      if (!group->working.empty()) step(*group);
+  }
+}
+
+size_t Desk::place_of(const Session& session) {
+  const auto found = std::find(sessions_.begin(), sessions_.end(), &session);
+  if (found == sessions_.end()) return sessions_.push_back(&session), sessions_.size() - 1;
+  return static_cast<size_t>(found - sessions_.begin());
+}
+
+Desk::Group& Desk::group_of(const Session& session) {
+  const Session* base = session.base && session.beside ? session.base : &session;
+  for (const auto& group : groups_)
+    if (group->session == base) return *group;
+  groups_.push_back(std::make_unique<Group>());
+  groups_.back()->session = base;
+  return *groups_.back();
+}
+
+// Those whose turn it is take the places that are free.
+void Desk::admit() {
+  while (true) {
+    int64_t taken = 0;
+    for (const auto& group : groups_) taken += static_cast<int64_t>(group->working.size());
+    Waiting w;
+    {
+      const std::lock_guard lock(mutex_);
+      if (taken >= limits_.places || queue_.empty()) return;
+      w = std::move(queue_.front());
+      queue_.pop_front();
+      if (!std::exchange(w.answers->begun_, true)) --counts_.waiting, ++counts_.running;
+    }
+    const std::shared_ptr<Answers> answers = w.answers;
+    const size_t choice = w.choice, key = next_key_++;
+    Group& group = group_of(*w.question.speaker.session);
+    try {
+      begin(group, key, std::move(w));
+    } catch (const std::exception& e) {  // no memory for it
+      group.working.erase(key);
+      end(answers, {.choice = choice, .text = {}, .tokens = {}, .finish = {}, .error = e.what()});
+    }
+  }
+}
+
+void Desk::begin(Group& group, size_t key, Waiting w) {
+  Working& at = group.working.emplace(key, Working{w.answers, w.choice, std::move(w.question), nullptr}).first->second;
+  const Question& q = at.question;
+  at.text = std::make_unique<AnswerText>(*q.tokenizer, q.prompt, q.stops);
+  if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.session, limits_.places, limits_.longest, shared_);
+  group.batcher->admit({key, &q.speaker, place_of(*q.speaker.session), q.number, q.prompt});
+}
+
+// A request that is done leaves the counts.
+void Desk::end(const std::shared_ptr<Answers>& answers, AnswerPiece piece) {
+  answers->say(std::move(piece));
+  bool all = false;
+  {
+    const std::lock_guard lock(answers->mutex_);
+    all = answers->open_ == 0;
+  }
+  if (!all || std::exchange(answers->counted_, true)) return;
+  const std::lock_guard lock(mutex_);
+  --(answers->begun_ ? counts_.running : counts_.waiting);
+}
+
+// Whoever has left, and whose time is over, gives places back.
+void Desk::drop() {
+  const double now = seconds_now();
+  auto over = [&](const Answers& a) { return a.left_ || a.counted_ || now > a.until_; };
+  std::vector<std::shared_ptr<Answers>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Waiting& w : queue_)
+      if (over(*w.answers)) gone.push_back(w.answers);
+    std::erase_if(queue_, [&](const Waiting& w) { return over(*w.answers); });
+  }
+  for (const auto& group : groups_)
+    for (auto at = group->working.begin(); at != group->working.end();) {
+      if (!over(*at->second.answers)) {
+        ++at;
+        continue;
+      }
+      gone.push_back(at->second.answers);
+      group->batcher->remove(at->first);
+      at = group->working.erase(at);
+    }
+  for (const auto& answers : gone)
+    end(answers, {.choice = 0, .text = {}, .tokens = {}, .finish = {}, .error = "the time of the request is over"});
+}
+
+void Desk::step(Group& group) {
+  try {
+    const std::vector<NewToken> tokens = group.batcher->step();
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.steps;
+      counts_.generated_tokens += static_cast<int64_t>(tokens.size());
+    }
+    for (const NewToken& token : tokens) take(group, token);
+  } catch (const std::exception& e) {  // of all that shared the step: the next ones begin with an empty batch
+    const std::map<size_t, Working> failed = std::exchange(group.working, {});
+    group.batcher.reset();
+    for (const auto& [key, w] : failed)
+      end(w.answers, {.choice = w.choice, .text = {}, .tokens = {}, .finish = {}, .error = e.what()});
+  }
+}
+
+void Desk::take(Group& group, const NewToken& token) {
+  const auto at = group.working.find(token.key);
+  require(at != group.working.end(), "desk: a token of nobody's answer");
+  Working& w = at->second;
+  AnswerPiece piece{.choice = w.choice, .text = w.text->next(token.id), .tokens = {token}, .finish = token.finish, .error = {}};
+  if (w.text->stopped()) {
+    piece.finish = Finish::stop;
+    if (!token.finish) group.batcher->remove(token.key);
+  }
+  if (piece.finish) piece.text += w.text->finish();
+  const std::shared_ptr<Answers> answers = w.answers;
+  const bool done = piece.finish.has_value();
+  if (done) group.working.erase(at);
+  end(answers, std::move(piece));
+}
+
+}  // namespace ravine

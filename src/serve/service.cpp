@@ -1,0 +1,281 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+
+#include <fmt/ranges.h>
+
+#include "base/cut_text.h"
+#include "base/text.h"
+#include "infer/generator.h"
+#include "serve/openai_reply.h"
+#include "serve/page.h"
+
+namespace ravine {
+namespace {
+
+constexpr double kLook = 0.2;  // seconds between two looks at whether the client is still there
+
+uint64_t random_seed() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
+
+// In a time that does not say where they differ.
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned differ = a.size() != b.size();
+  for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
+  return differ == 0 && !b.empty();
+}
+
+HttpAnswer as_error(const ApiError& e) {
+  return {.status = e.status, .type = "application/json", .body = error_body(e), .stream = {}, .closes = false};
+}
+HttpAnswer as_json(std::string body) {
+  return {.status = 200, .type = "application/json", .body = std::move(body), .stream = {}, .closes = false};
+}
+
+}  // namespace
+
+// A request that the desk is answering.
+struct Service::Asked {
+  ~Asked() {
+    if (answers) answers->leave();
+  }
+  ApiRequest request;
+  std::shared_ptr<Answers> answers;
+  std::unique_ptr<Reply> reply;
+  size_t choices = 0;
+  Usage usage;
+};
+
+Service::Service(Desk& desk, std::vector<ServedModel> models, std::string key, const GenerateOptions& shared)
+    : desk_(desk), models_(std::move(models)), key_(std::move(key)), shared_(shared), started_(std::time(nullptr)) {}
+
+std::string Service::refusal(int status, const std::string& message) { return error_body(ApiError(status, message)); }
+
+HttpAnswer Service::answer(HttpExchange& exchange) {
+  HttpAnswer answer;
+  try {
+    answer = route(exchange);
+  } catch (const ApiError& e) {
+    answer = as_error(e);
+  } catch (const UserError& e) {
+    answer = as_error(ApiError(400, e.what()));
+  } catch (const std::exception& e) {
+    answer = as_error(ApiError(500, e.what()));
+  }
+  if (exchange.method == "POST" && answer.status >= 400) answer.closes = true;  // its body may not have been read
+  count(exchange.path, answer.status);
+  return answer;
+}
+
+HttpAnswer Service::route(HttpExchange& exchange) {
+  const std::string& path = exchange.path;
+  const bool get = exchange.method == "GET";
+  auto only = [&](bool right) {
+    if (!right) throw ApiError(405, fmt::format("{} {} is not what is asked here", exchange.method, escaped(path)));
+  };
+  if (path == "/health") {
+    only(get);
+    if (desk_.closed()) throw ApiError(503, "the server is ending");
+    return as_json("{\"status\":\"ok\"}");
+  }
+  if (path == "/metrics") {
+    only(get);
+    return {
+        .status = 200, .type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics(), .stream = {}, .closes = false};
+  }
+  if (path == "/") {
+    only(get);
+    return {.status = 200, .type = "text/html; charset=utf-8", .body = std::string(kPage), .stream = {}, .closes = false};
+  }
+  check_key(exchange.authorization);
+  if (path == "/v1/models") {
+    only(get);
+    return as_json(models_list());
+  }
+  if (path == "/v1/completions" || path == "/v1/chat/completions") {
+    only(!get);
+    return complete(exchange, path == "/v1/chat/completions");
+  }
+  throw ApiError(404, fmt::format("there is nothing at {}", escaped(cut_text(path, 200))), "", "not_found");
+}
+
+void Service::check_key(const std::string& authorization) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (key_.empty()) return;
+  if (!authorization.starts_with(kScheme) || !same_secret(std::string_view(authorization).substr(kScheme.size()), key_))
+    throw ApiError(401, "the API key is missing or wrong: the header is Authorization: Bearer KEY", "", "invalid_api_key");
+}
+
+const ServedModel& Service::model_of(const ApiRequest& request) const {
+  if (request.model.empty()) return models_[0];
+  std::vector<std::string> names;
+  for (const ServedModel& m : models_) {
+    if (m.name == request.model) return m;
+    names.push_back(m.name);
+  }
+  throw ApiError(
+      404, fmt::format("no model is called '{}'; there are: {}", escaped(cut_text(request.model, 80)), fmt::join(names, ", ")),
+      "model", "model_not_found");
+}
+
+std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const {
+  if (chat) {
+    if (!model.chat)
+      throw ApiError(400, "the model has no chat template; start the server with --template chatml, or another name or file",
+                     "messages");
+    try {
+      return {model.chat->ids_of(request.messages)};
+    } catch (const jinja::TemplateError& e) {
+      throw ApiError(400, fmt::format("the chat template refuses this conversation: {}", e.what()), "messages",
+                     "invalid_value");
+    }
+  }
+  std::vector<std::vector<int32_t>> prompts;
+  for (const auto& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    prompts.push_back(text ? model.tokenizer->encode(*text, true) : std::get<std::vector<int32_t>>(prompt));
+  }
+  return prompts;
+}
+
+GenerateOptions Service::options_of(const ApiRequest& request, const ServedModel& model, bool chat,
+                                    const std::vector<std::vector<int32_t>>& prompts) const {
+  constexpr int64_t kOfCompletions = 16;  // OpenAI's default
+  const ModelFacts& facts = model.session->model->facts();
+  GenerateOptions o = shared_;
+  o.processing = processing_of(request, *model.defaults);
+  for (const TokenBias& b : o.processing.bias)
+    if (b.id >= facts.vocabulary)
+      throw ApiError(400, fmt::format("'logit_bias': the model has no token {}", b.id), "logit_bias");
+  o.sample = draws(request);
+  o.seed = request.seed ? *request.seed : random_seed();
+  o.alternatives = request.alternatives;
+  o.end_ids = model.defaults->end_ids;
+  if (chat && model.chat->end_token() < facts.vocabulary) o.end_ids.push_back(model.chat->end_token());
+  o.end_ids.insert(o.end_ids.end(), request.stop_ids.begin(), request.stop_ids.end());
+  o.max_length = facts.max_positions;
+  int64_t longest = 0;
+  for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
+  const int64_t room = facts.max_positions > 0 ? facts.max_positions - longest : shared_.max_length - longest;
+  if (room < 1 || request.max_tokens.value_or(1) > room)
+    throw ApiError(400,
+                   fmt::format("the model has {} positions: {} of the prompt and {} new ones do not fit", room + longest,
+                               longest, request.max_tokens.value_or(1)),
+                   room < 1 ? (chat ? "messages" : "prompt") : "max_tokens", "context_length_exceeded");
+  o.max_new_tokens = std::min(room, request.max_tokens.value_or(chat ? room : kOfCompletions));
+  check_prompts(prompts, facts, o, chat ? "messages" : "prompt");
+  return o;
+}
+
+HttpAnswer Service::complete(HttpExchange& exchange, bool chat) {
+  HttpAnswer refusal;
+  if (desk_.closed()) throw ApiError(503, "the server is ending");
+  const std::optional<std::string> body = exchange.body(refusal);
+  if (!body) return refusal;
+  auto asked = std::make_shared<Asked>();
+  asked->request = parse_api_request(*body, chat);
+  const ApiRequest& r = asked->request;
+  const ServedModel& model = model_of(r);
+  const std::vector<std::vector<int32_t>> prompts = prompts_of(r, model, chat);
+  const GenerateOptions options = options_of(r, model, chat, prompts);
+  std::vector<std::string> stops = r.stops.empty() ? model.defaults->stop_texts : r.stops;
+  std::vector<Question> questions;
+  for (const auto& prompt : prompts) {
+    asked->usage.prompt_tokens += static_cast<int64_t>(prompt.size());
+    for (int64_t i = 0; i < r.n; ++i)
+      questions.push_back({{model.session, options}, questions.size(), prompt, model.tokenizer, stops});
+  }
+  asked->choices = questions.size();
+  asked->reply = std::make_unique<Reply>(model.name, chat, r.logprobs, *model.tokenizer, asked->choices);
+  asked->answers = desk_.ask(std::move(questions), asked->usage.prompt_tokens);
+  if (!asked->answers)
+    throw ApiError(503, desk_.closed() ? "the server is ending" : "too many requests are waiting", "", "overloaded");
+  return r.stream ? stream(asked) : whole(*asked, exchange);
+}
+
+HttpAnswer Service::whole(const Asked& asked, const HttpExchange& exchange) {
+  Usage usage = asked.usage;
+  while (!asked.answers->over()) {
+    const std::optional<AnswerPiece> piece = asked.answers->wait(kLook);
+    if (!piece) {
+      if (exchange.gone()) throw ApiError(499, "the client is gone");
+      continue;
+    }
+    if (!piece->error.empty()) throw ApiError(503, piece->error);
+    usage.completion_tokens += static_cast<int64_t>(piece->tokens.size());
+    asked.reply->add(piece->choice, piece->text, piece->tokens, piece->finish);
+  }
+  return as_json(asked.reply->whole(usage));
+}
+
+HttpAnswer Service::stream(std::shared_ptr<Asked> asked) {
+  HttpAnswer answer;
+  answer.type = "text/event-stream";
+  answer.stream = [asked](const HttpSend& send) {
+    const bool tells_usage = asked->request.usage;
+    bool there = true;
+    for (size_t i = 0; i < asked->choices && there; ++i)
+      if (const std::string first = asked->reply->first(i); !first.empty()) there = send(first);
+    while (there && !asked->answers->over()) {
+      const std::optional<AnswerPiece> piece = asked->answers->wait(kLook);
+      if (!piece) {
+        there = send("");
+        continue;
+      }
+      if (!piece->error.empty()) {
+        send("data: " + refusal(503, piece->error) + "\n\n");
+        break;
+      }
+      asked->usage.completion_tokens += static_cast<int64_t>(piece->tokens.size());
+      if (piece->text.empty() && !piece->finish && !asked->request.logprobs) continue;
+      there = send(asked->reply->piece(piece->choice, piece->text, piece->tokens, piece->finish, tells_usage));
+    }
+    if (there && tells_usage) there = send(asked->reply->last(asked->usage));
+    if (there) send(Reply::done());
+    asked->answers->leave();
+  };
+  return answer;
+}
+
+std::string Service::models_list() const {
+  Json list = Json::array();
+  for (const ServedModel& m : models_)
+    list.push_back({{"id", m.name}, {"object", "model"}, {"created", started_}, {"owned_by", "ravine"}});
+  return Json{{"object", "list"}, {"data", list}}.dump();
+}
+
+void Service::count(const std::string& path, int status) {
+  constexpr const char* kRoutes[] = {"/v1/completions", "/v1/chat/completions", "/v1/models"};
+  if (std::find(std::begin(kRoutes), std::end(kRoutes), path) == std::end(kRoutes)) return;
+  const std::lock_guard lock(mutex_);
+  ++requests_[{path, status}];
+}
+
+std::string Service::metrics() const {
+  const DeskCounts c = desk_.counts();
+  std::string text;
+  auto head = [&](const char* name, const char* type, const char* help) {
+    text += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+  };
+  auto one = [&](const char* name, const char* type, const char* help, int64_t value) {
+    head(name, type, help);
+    text += fmt::format("{} {}\n", name, value);
+  };
+  one("ravine_requests_running", "gauge", "Requests of which a text is being written", c.running);
+  one("ravine_requests_waiting", "gauge", "Requests that wait for a place", c.waiting);
+  one("ravine_prompt_tokens_total", "counter", "Tokens of the prompts of all requests", c.prompt_tokens);
+  one("ravine_generated_tokens_total", "counter", "Tokens that were written", c.generated_tokens);
+  one("ravine_steps_total", "counter", "Passes of the model", c.steps);
+  head("ravine_requests_total", "counter", "Requests that were answered, or whose answer has begun");
+  const std::lock_guard lock(mutex_);
+  if (requests_.empty()) text += "ravine_requests_total{route=\"/v1/completions\",status=\"200\"} 0\n";
+  for (const auto& [key, n] : requests_)
+    text += fmt::format("ravine_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
+  return text;
+}
+
+}  // namespace ravine

@@ -1,0 +1,59 @@
+// The routes of the server: OpenAI's, /health, /metrics, and a page to talk to the model at /.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "infer/generation_config.h"
+#include "serve/desk.h"
+#include "serve/http.h"
+#include "serve/openai_request.h"
+#include "text/chat/chat_prompt.h"
+
+namespace ravine {
+
+// A model as clients see it: one with its own words, or with an adapter.
+struct ServedModel {
+  std::string name;
+  const Session* session = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  const ChatPrompt* chat = nullptr;  // null: it has no chat template
+  const GenerationDefaults* defaults = nullptr;
+};
+
+class Service {
+ public:
+  // The first model is asked where a request names none. key: "" for none. All must outlive it.
+  Service(Desk& desk, std::vector<ServedModel> models, std::string key, const GenerateOptions& shared);
+  // Called by many threads at once.
+  HttpAnswer answer(HttpExchange& exchange);
+  static std::string refusal(int status, const std::string& message);
+
+ private:
+  struct Asked;
+  HttpAnswer route(HttpExchange& exchange);
+  HttpAnswer complete(HttpExchange& exchange, bool chat);
+  HttpAnswer stream(std::shared_ptr<Asked> asked);
+  HttpAnswer whole(const Asked& asked, const HttpExchange& exchange);
+  const ServedModel& model_of(const ApiRequest& request) const;
+  std::vector<std::vector<int32_t>> prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const;
+  GenerateOptions options_of(const ApiRequest& request, const ServedModel& model, bool chat,
+                             const std::vector<std::vector<int32_t>>& prompts) const;
+  void check_key(const std::string& authorization) const;
+  std::string models_list() const;
+  std::string metrics() const;
+  void count(const std::string& path, int status);
+
+  Desk& desk_;
+  std::vector<ServedModel> models_;
+  std::string key_;
+  const GenerateOptions& shared_;
+  int64_t started_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, int64_t> requests_;  // by route and status
+};
+
+}  // namespace ravine

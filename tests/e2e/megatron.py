@@ -1,0 +1,207 @@
+"""`ravine megatron`: every flag that is used changes the config that is printed, what cannot be is refused with its rule, all at once, and the scripts of examples/megatron are walked through:
+texts, token files, a run that is the run of the printed config. Real scripts are compared with by `check_megatron.py` of tools/shared_checks.py."""
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES, EXAMPLES = ROOT / "src" / "dialects", ROOT / "examples" / "megatron"
+TOKENIZER = ROOT / "tests" / "golden" / "tokenizer" / "llama"
+BASE = {"--num-layers": "8", "--hidden-size": "512", "--ffn-hidden-size": "1376", "--num-attention-heads": "8", "--seq-length": "64", "--max-position-embeddings": "128", "--micro-batch-size": "2", "--global-batch-size": "16",
+        "--train-iters": "100", "--lr": "1e-4", "--data-path": "a_document", "--position-embedding-type": "rope", "--normalization": "RMSNorm", "--swiglu": None, "--disable-bias-linear": None, "--vocab-size": "1000"}
+RANKS = 8
+
+
+def words_of(*parts):
+    """Flags as words; a later part counts over an earlier one, and None in place of a dict's value is a switch, False no flag."""
+    flags = {}
+    for part in parts:
+        flags.update(part)
+    out = []
+    for key, value in flags.items():
+        if value is not False:
+            out += [key] if value is None else [key, *str(value).split(" ")]
+    return out
+
+
+def ask(words, what="--print-config", ranks=RANKS):
+    return subprocess.run(r.command("megatron", *words, "--ranks", ranks, what), capture_output=True, text=True, timeout=r.LIMIT)
+
+
+def lines_of(done):
+    return {x["key"]: x for x in map(json.loads, done.stdout.splitlines())}
+
+
+def option(text, name):
+    section, key = name.split(".")
+    inside = re.search(rf"^{section}:\n((?:  .*\n)*)", text, re.M)[1]
+    return re.search(rf"^  {key}: (.*)$", inside, re.M)[1]
+
+
+# Of every flag that a row calls used: its value, and what stands beside it with and without it. Where --print-config refuses the one with it by its name, that is an effect too.
+GPT = {"--swiglu": False, "--normalization": "LayerNorm", "--disable-bias-linear": False}
+SAMPLES = {"--train-iters": False, "--train-samples": 1600}
+HALF = {"--fp16": None}
+EXPERTS = {"--num-experts": 4, "--untie-embeddings-and-output-weights": None}
+STAGES = {"--pipeline-model-parallel-size": 4}
+LORA = {"--lora-target-modules": "query_key_value"}
+SAVE = {"--save": "out", "--save-interval": 10}
+FLIPS = {
+    "--num-layers": (4, {}), "--encoder-num-layers": (8, {"--num-layers": False}), "--hidden-size": (256, {}), "--ffn-hidden-size": (2048, {}), "--num-attention-heads": (16, {}), "--kv-channels": (32, {}),
+    "--group-query-attention": (None, {"--num-query-groups": 2}), "--num-query-groups": (2, {"--group-query-attention": None}), "--max-position-embeddings": (64, {}), "--position-embedding-type": ("learned_absolute", GPT),
+    "--use-rotary-position-embeddings": (None, {**GPT, "--position-embedding-type": False}), "--rotary-percent": (0.5, GPT), "--rotary-base": (5000, {}), "--rotary-seq-len-interpolation-factor": (2, {}),
+    "--normalization": ("LayerNorm", {"--swiglu": False, "--disable-bias-linear": False}), "--layernorm-epsilon": (1e-6, {}), "--norm-epsilon": (1e-6, {}), "--swiglu": (None, {"--ffn-hidden-size": False}),
+    "--no-add-gate": None, "--add-bias-linear": None, "--disable-bias-linear": (None, {}), "--add-qkv-bias": (None, {}), "--add-dense-bias": (None, {"--add-qkv-bias": None}),
+    "--embed-layernorm": (None, {**GPT, "--position-embedding-type": "alibi", "--ffn-hidden-size": 2048}), "--lm-norm-weight": (None, {}), "--untie-embeddings-and-output-weights": (None, {}),
+    "--no-untie-embeddings-and-output-weights": None, "--make-vocab-size-divisible-by": (3000, {"--tokenizer-type": "NullTokenizer"}), "--pad-vocab-size-to": (2048, {}), "--padded-vocab-size": (2048, {}), "--vocab-size": (2000, {}),
+    "--init-method-std": (0.01, {}), "--num-experts": (4, {}), "--moe-router-topk": (1, EXPERTS), "--moe-aux-loss-coeff": (0.01, EXPERTS), "--moe-z-loss-coeff": (0.01, EXPERTS), "--moe-train-capacity-factor": (1.5, EXPERTS),
+    "--expert-interval": (2, EXPERTS), "--triangle-attn": "inert", "--z-loss-weight": (0.1, {}),
+    "--micro-batch-size": (1, {}), "--global-batch-size": (32, {}), "--train-iters": (50, {}), "--train-samples": (3200, {"--train-iters": False}), "--lr": (1e-3, {}), "--min-lr": (1e-5, {}), "--lr-decay-style": ("cosine", {}),
+    "--lr-decay-iters": (50, {}), "--lr-decay-samples": (800, SAMPLES), "--lr-warmup-fraction": (0.1, {}), "--lr-warmup-iters": (5, {}), "--lr-warmup-samples": (80, SAMPLES), "--lr-warmup-init": (1e-6, {}),
+    "--log-interval": (7, {}), "--seed": (1, {}), "--attention-dropout": (0.2, {}), "--hidden-dropout": (0.2, {}), "--weight-decay": (0.3, {}), "--start-weight-decay": (0.2, {"--end-weight-decay": 0.2}),
+    "--end-weight-decay": (0.2, {"--start-weight-decay": 0.2}), "--weight-decay-incr-style": "inert", "--clip-grad": (0.5, {}), "--adam-beta1": (0.8, {}), "--adam-beta2": (0.9, {}), "--adam-eps": (1e-6, {}),
+    "--sgd-momentum": (0.5, {"--optimizer": "sgd"}), "--optimizer": ("sgd", {}), "--release-fp32-grad": (None, HALF), "--fp16": (None, {}), "--bf16": (None, {}), "--loss-scale": (128, HALF), "--initial-loss-scale": (65536, HALF),
+    "--min-loss-scale": (2, HALF), "--loss-scale-window": (7, HALF), "--hysteresis": (3, HALF), "--lora-target-modules": ("query_key_value", {}), "--lora-load": ("there", LORA), "--lora-r": (4, LORA), "--lora-alpha": (8, LORA),
+    "--lora-modules-to-save": ("word_embeddings", LORA),
+    "--tensor-model-parallel-size": (2, {}), "--pipeline-model-parallel-size": (2, {}), "--sequence-parallel": (None, {"--tensor-model-parallel-size": 2}), "--num-layers-per-virtual-pipeline-stage": (1, STAGES),
+    "--expert-model-parallel-size": (2, EXPERTS), "--context-parallel-size": (2, {}), "--use-distributed-optimizer": (None, {}), "--use-manual-layer-allocation": (None, {**STAGES, "--manual-layers": "1,2,2,3"}),
+    "--manual-layers": ("1,2,2,3", {**STAGES, "--use-manual-layer-allocation": None}), "--num-layer-list": ("1,2,2,3", STAGES), "--checkpoint-activations": (None, {}), "--recompute-activations": (None, {"--checkpoint-activations": None}),
+    "--recompute-granularity": ("full", {}), "--auto-recompute-device-size": (4096, {}), "--deepspeed": (None, {"--deepspeed_config": "ds.json"}), "--deepspeed_config": ("ds.json", {"--deepspeed": None}),
+    "--zero-stage": (2, {"--deepspeed": None, "--deepspeed_config": "none.json"}), "--no-pipeline-parallel": (None, {"--pipeline-model-parallel-size": 2}), "--remote-device": ("cpu", {}),
+    "--data-path": ("b_document", {}), "--train-data-path": ("b_document", {"--data-path": False}), "--valid-data-path": ("c_document", {}), "--split": ("90,5,5", {}), "--data-cache-path": ("there", {}), "--seq-length": (32, {}),
+    "--reset-position-ids": (None, {}), "--reset-attention-mask": (None, {}), "--eod-mask-loss": (None, {}), "--variable-seq-lengths": "inert", "--dataloader-type": ("cyclic", {}),
+    "--tokenizer-type": ("BertWordPieceCase", {}), "--tokenizer-name-or-path": ("tok", {}), "--tokenizer-model": ("tok.model", {}), "--vocab-file": ("tok/vocab.json", {}), "--eval-interval": (10, {}), "--eval-iters": (3, {}),
+    "--save": ("out", {"--save-interval": 10}), "--save-interval": (5, SAVE), "--load": ("model", {}), "--use-checkpoint-args": "inert", "--exit-on-missing-checkpoint": (None, {"--load": "gone"}), "--tensorboard-dir": ("tb", {}),
+}
+
+
+def used_flags():
+    """Of the tables of training programs."""
+    text = "".join((SOURCES / f"megatron_{part}.cpp").read_text() for part in ("network", "training", "layout", "files"))
+    return set(re.findall(r'\b(?:used|copied)\(\s*"(--[\w-]+)"', text))
+
+
+def test_every_used_flag_acts(folder):
+    check(used_flags() == set(FLIPS), f"without a row here: {used_flags() - set(FLIPS)}; no longer there: {set(FLIPS) - used_flags()}")
+    (folder / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}))
+    (folder / "none.json").write_text("{}")
+    r.save_config(folder / "model" / "config.json")
+    idle = []
+    for key, row in FLIPS.items():
+        if row is None or row == "inert":
+            continue
+        value, beside = row
+        put = lambda flags: {k: str(folder / v) if isinstance(v, str) and (folder / v).exists() else v for k, v in flags.items()}
+        base = put({**BASE, **beside})
+        without = {k: v for k, v in base.items() if k != key or key in BASE and key not in beside and BASE[key] is not None}
+        plain, flipped = ask(words_of(without)), ask(words_of(base, put({key: value})))
+        refused = flipped.returncode == 2 and key in flipped.stderr and "unknown" not in flipped.stderr
+        needed = plain.returncode == 2 and flipped.returncode == 0  # without it there is no run
+        same = re.sub(r"^#.*\n", "", plain.stdout, flags=re.M) == re.sub(r"^#.*\n", "", flipped.stdout, flags=re.M)
+        if not (refused or needed or plain.returncode == flipped.returncode == 0 and not same):
+            idle.append(f"{key} {value} changes nothing ({plain.returncode}, {flipped.returncode})\n{flipped.stderr}{plain.stderr}")
+    check(not idle, "\n".join(idle))
+
+
+def script(folder, program, *flags):
+    """A launch script of these flags."""
+    path = folder / "run.sh"
+    path.write_text(f"torchrun --nproc_per_node {RANKS} {program} " + " ".join(words_of(BASE, *flags)) + "\n")
+    return path
+
+
+def test_flags_of_the_older_programs_act(folder):
+    """Those with None for a row above, and what those with "inert" say."""
+    older = {k: False for k in ("--swiglu", "--disable-bias-linear")}
+    says = lambda flags: option(r.run("megatron", "--script", script(folder, "pretrain_llama.py", older, flags), "--print-config").stdout, "model.config")
+    check("tie_word_embeddings: false" in says({}), says({}))
+    check("tie_word_embeddings: true" in says({"--no-untie-embeddings-and-output-weights": None}), "the head of 2023 is untied unless a flag says otherwise")
+    check("mlp_bias: false" in says({}) and "mlp_bias: true" in says({"--add-bias-linear": None}), "so are its linear layers without biases")
+    for key, beside in (("--triangle-attn", {}), ("--weight-decay-incr-style", {}), ("--variable-seq-lengths", {"--is-instruction-dataset": None}), ("--use-checkpoint-args", {})):
+        value = "constant" if key == "--weight-decay-incr-style" else None
+        line = lines_of(ask(words_of(BASE, beside, {key: value}), "--explain"))[key]
+        check(line["status"] == "inert" and line["reason"], f"{line}")
+    done = r.run("megatron", "--script", script(folder, "pretrain_llama.py", older, {"--no-add-gate": None}), "--print-config", status=2)
+    check("a plain MLP" in done.stderr, done.stderr)
+
+
+def test_rules_are_named_all_at_once(folder):
+    done = ask(words_of(BASE, {"--global-batch-size": 10, "--num-attention-heads": 7, "--min-lr": 1, "--seq-length": 256, "--fp16": None, "--bf16": None, "--train-samples": 7, "--save": "out", "--optimiser": "adam"}))
+    check(done.returncode == 2 and done.stderr.count("error:") == 1 and done.stdout == "", done.stderr)
+    for words in ("global batch size 10", "data parallel size (8)", "--num-attention-heads", "--min-lr", "--seq-length", "--bf16", "--train-samples", "--save-interval", "--optimiser", "did you mean '--optimizer'"):
+        check(words in done.stderr, f"{words} is not named: {done.stderr}")
+    for flags, words in (({"--tensor-model-parallel-size": 3}, ["8 ranks", "divisible"]), ({"--lr": False}, ["--lr is not given"]), ({"--lr-warmup-samples": 5}, ["--lr-warmup-samples", "iteration"]),
+                         ({"--num-layers-per-virtual-pipeline-stage": 2, "--pipeline-model-parallel-size": 2}, ["greater than 2"]), ({"--deepspeed": None}, ["--deepspeed_config"]), ({"--train-tokens": 10}, ["--train-tokens", "--train-samples"]),
+                         ({"--pipeline-model-parallel-size": 4, "--num-layer-list": "1,2,3"}, ["--num-layer-list", "4 stages"]), ({"--context-parallel-size": 2}, ["not cut over ranks"]), ({"--weight-decay": "heavy"}, ["--weight-decay", "heavy"])):
+        done = ask(words_of(BASE, flags))
+        check(done.returncode == 2 and all(w in done.stderr for w in words), f"{flags}: {words} in {done.stderr}")
+
+
+def test_every_flag_is_explained(folder):
+    given = {**BASE, "--use-flash-attn": None, "--bf16": None, "--loss-scale": "12", "--lr-warmup-fraction": "0.1", "--lr-decay-style": "cosine", "--min-lr": "1e-5"}
+    lines = lines_of(ask(words_of(given), "--explain"))
+    check(set(given) <= set(lines), f"{set(given) - set(lines)}")
+    check(lines["--bf16"]["status"] == "used" and lines["--bf16"]["option"] == "precision.compute", lines["--bf16"])
+    for key in ("--use-flash-attn", "--loss-scale"):
+        check(lines[key]["status"] == "inert" and lines[key]["reason"], lines[key])
+    rates = lines["derived.lr"]["value"]  # 10 steps up from 0, then the cosine down to 1e-5 over 90
+    last = 1e-5 + 9e-5 * (1 + math.cos(math.pi * 89 / 90)) / 2
+    check(rates["1"] == 0 and abs(rates["2"] - 1e-5) < 1e-18 and rates["11"] == 1e-4 and abs(rates["100"] - last) < 1e-15, f"{rates}")
+
+
+def test_a_script_is_read_and_never_run(folder):
+    path = folder / "run.sh"
+    path.write_text(f"touch {folder / 'executed'}\nN=8\nLR=1e-4\npython -m torch.distributed.launch --nproc_per_node $N pretrain_gpt.py {' '.join(words_of({**BASE, '--lr': '$LR'}))} --save out/$(date) --save-interval 5\n")
+    done = r.run("megatron", "--script", path, "--print-config", status=2)
+    check("run.sh:4" in done.stderr and "substitution" in done.stderr, done.stderr)
+    path.write_text(path.read_text().replace("$(date)", "here"))
+    done = r.run("megatron", "--script", path, "--lr", "2e-4", "--print-config")
+    check(re.search(r"mpirun -n 8 ravine megatron --script \S*run.sh", done.stdout), done.stdout[:200])
+    check(float(option(done.stdout, "optimizer.lr")) == 2e-4, "what is typed counts over the script")
+    check(not (folder / "executed").exists(), "the script was executed")
+
+
+def walk_through(folder):
+    """The folder in which the scripts of the examples are started."""
+    (folder / "data").mkdir()
+    rows = [{"text": f"Book {i}: " + " ".join(f"the word {j * i % 17} stands here" for j in range(40))} for i in range(40)]
+    (folder / "data" / "books.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    for path in EXAMPLES.glob("*.sh"):
+        shutil.copy(path, folder)
+    return {**os.environ, "TOKENIZER": str(TOKENIZER)}
+
+
+def test_the_examples_from_text_to_model(folder):
+    env = walk_through(folder)
+    check({p.name for p in EXAMPLES.iterdir()} == {"preprocess.sh", "pretrain_llama.sh"}, f"{list(EXAMPLES.iterdir())}")
+    explained = lines_of(r.run("megatron", "--script", "preprocess.sh", "--explain", cwd=folder, env=env))
+    check(explained["--json-keys"]["value"] == "text" and not list((folder / "data").glob("*.bin")), f"{explained}")
+    r.run("megatron", "--script", "preprocess.sh", cwd=folder, env=env)
+    check((folder / "data" / "books_text_document.idx").exists(), f"{list((folder / 'data').iterdir())}")
+    words = ["megatron", "--script", "pretrain_llama.sh", "train.threads=1"]
+    printed = r.run(*words, "train.output=again", "--print-config", cwd=folder, env=env).stdout
+    for name, value in {"train.steps": "6", "train.global_batch": "4", "schedule.type": "OptimizerParamScheduler", "data.order": "megatron", "precision.compute": "bf16", "parallel.zero": "1", "log.style": "megatron"}.items():
+        check(option(printed, name) == value, f"{name}: {option(printed, name)}")
+    said = r.run(*words, cwd=folder, env=env)
+    log = said.stdout + said.stderr
+    check(re.search(r" iteration        6/       6 \| consumed samples:           24 \|", log) and "validation loss at iteration 3" in log, log)
+    (folder / "printed.yaml").write_text(printed)
+    r.run("train", "--config", "printed.yaml", cwd=folder)
+    different = r.same_run(folder / "runs" / "small-llama", folder / "again")
+    check(not different, different)
+    losses = [x["loss"] for x in r.metrics(folder / "again").values() if "loss" in x]
+    check(losses[-1] < losses[0], f"{losses}")
+    # The script for two ranks says so.
+    two = r.run("megatron", "--script", "pretrain_llama.sh", "--print-config", cwd=folder, env={**env, "GPUS_PER_NODE": "2", "TP": "2"}).stdout
+    check("mpirun -n 2 ravine megatron --script" in two and option(two, "parallel.tensor") == "2", two[:300])
+
+
+if __name__ == "__main__":
+    r.main(globals())
