@@ -28,6 +28,9 @@ endfunction()
 
 # ravine_precompile(target BY name LIBRARIES ... HEADERS ...): what most files read of headers from outside, compiled once by the target
 # `name` for all that name it. A file still includes all that it uses: the fuzz preset builds without.
+# A precompiled header has other bytes each time it is made. So that the compiler cache knows it again, also in another working tree, it
+# is given a checksum of what the header is made of (CCACHE_PCH_EXTSUM in CMakeLists.txt): names and bytes of the headers of libraries;
+# the compiler, its own headers and the flags are known to the cache.
 option(RAVINE_PRECOMPILE "compile headers of libraries once for all files" ON)
 set(RAVINE_OUTSIDE_HEADERS <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <map> <memory> <optional> <span> <string> <string_view>
     <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
@@ -41,28 +44,66 @@ function(ravine_precompile target)
     add_library(${P_BY} OBJECT ${CMAKE_BINARY_DIR}/${P_BY}.cpp)
     target_link_libraries(${P_BY} PRIVATE ${P_LIBRARIES})
     target_precompile_headers(${P_BY} PRIVATE ${RAVINE_OUTSIDE_HEADERS} ${P_HEADERS})
+    file(GLOB_RECURSE outside /usr/include/fmt/*.h /usr/include/nlohmann/*.hpp /usr/include/gtest/*.h)
+    set(sums ${RAVINE_OUTSIDE_HEADERS} ${P_HEADERS})
+    foreach(header IN LISTS outside)
+      file(SHA256 ${header} sum)
+      list(APPEND sums ${header} ${sum})
+    endforeach()
+    string(SHA256 sum "${sums}")
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${P_BY}.dir/cmake_pch.hxx.gch.sum ${sum})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${P_BY})
 endfunction()
 
 # Several files of a room are compiled as one, since most of what a compiler does here is instantiate the same templates again: names in
-# an unnamed namespace are unique within a room. The fuzz preset compiles file by file.
+# an unnamed namespace are unique within a room, and each test file has a namespace of its own. The fuzz preset compiles file by file.
 option(RAVINE_UNITY "compile several files of a room together" ON)
-function(ravine_unity target)
-  if(RAVINE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+set(RAVINE_TOGETHER 8 CACHE STRING "files of a room that are compiled together")
+# ravine_together(out name base files...): the files as sources for a compiler, several as one; each is included by its path behind base, so
+# that the text is the same in every working tree.
+function(ravine_together out name base)
+  if(NOT RAVINE_UNITY)
+    set(${out} ${ARGN} PARENT_SCOPE)
+    return()
   endif()
+  set(made)
+  set(text "")
+  set(count 0)
+  foreach(file IN LISTS ARGN)
+    file(RELATIVE_PATH path ${base} ${file})
+    string(APPEND text "#include \"${path}\"\n")
+    math(EXPR count "${count} + 1")
+    if(count EQUAL RAVINE_TOGETHER)
+      list(APPEND made "${text}")
+      set(text "")
+      set(count 0)
+    endif()
+  endforeach()
+  if(text)
+    list(APPEND made "${text}")
+  endif()
+  set(sources)
+  set(number 0)
+  foreach(text IN LISTS made)
+    set(path ${CMAKE_BINARY_DIR}/Unity/${name}_${number}.cpp)
+    file(GENERATE OUTPUT ${path} CONTENT "${text}")  # written where it differs
+    list(APPEND sources ${path})
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# ravine_room(name EXCLUDE ... LIBRARIES ...): declares the library ravine_<name> of all .cpp files of the folder and the folders in
-# it, but those in EXCLUDE. It links every lower room that exists; libraries from outside stay private to it.
+# ravine_room(name EXCLUDE ... ALONE ... LIBRARIES ...): declares the library ravine_<name> of all .cpp files of the folder and the folders in
+# it, but those in EXCLUDE. Those in ALONE are not compiled together with others. It links every lower room that exists; libraries from outside stay private to it.
 function(ravine_room name)
-  cmake_parse_arguments(R "" "" "SOURCES;EXCLUDE;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(R "" "" "SOURCES;EXCLUDE;ALONE;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  foreach(file IN LISTS R_EXCLUDE)
+  foreach(file IN LISTS R_EXCLUDE R_ALONE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   endforeach()
-  add_library(ravine_${name} STATIC ${sources})
+  ravine_together(together ${name} ${CMAKE_SOURCE_DIR}/src ${sources})
+  add_library(ravine_${name} STATIC ${together} ${R_ALONE})
   ravine_include_folder(${name} folder)
   target_include_directories(ravine_${name} PRIVATE ${folder})
   ravine_level(${name} mine)
@@ -74,5 +115,4 @@ function(ravine_room name)
   endforeach()
   target_link_libraries(ravine_${name} PUBLIC fmt::fmt PRIVATE ${R_LIBRARIES})
   ravine_precompile(ravine_${name} BY ravine_outside LIBRARIES fmt::fmt nlohmann_json::nlohmann_json)
-  ravine_unity(ravine_${name})
 endfunction()

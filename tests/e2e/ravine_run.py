@@ -1,6 +1,10 @@
 """Shared by the end-to-end tests: runs the built program, makes tiny models and data, reads what a run wrote.
 
 A test program is `python3 NAME.py PATH_OF_RAVINE [FUNCTION ..]`; each of its functions `test_*` gets a folder of its own.
+
+Two tiers. The short one, which scripts/test runs, proves every mechanism once, as cheaply as it can. What repeats a proof on more rows, families, sizes or for
+longer is of the full one (RAVINE_FULL=1, set by scripts/test --full): a function says so by @full("why"), a table by `rows`. A function that is named on the
+command line runs in any case, and a table is whole then.
 """
 import array
 import json
@@ -13,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -21,6 +26,7 @@ PROGRAM = ""
 LIMIT = 600  # seconds for one command; builds with sanitizers on a busy machine are slow
 TERMINAL_LIMIT = 300  # seconds for one conversation on a terminal
 COMPARED = ("loss", "lr", "grad_norm", "tokens", "valid_loss")
+FULL = bool(os.environ.get("RAVINE_FULL"))
 TYPES = {"F64": "d", "F32": "f", "I64": "q", "I32": "i"}
 
 TINY = {
@@ -38,6 +44,23 @@ def check(condition, text):
         raise AssertionError(text)
 
 
+def full(why):
+    """Marks a test of the full tier. why: what the short tier has instead, in a line."""
+    def mark(function):
+        function.full = why
+        return function
+    return mark
+
+
+def rows(table, short, why):
+    """The rows of a table that are tried: all in the full tier. Short: `short` of them, others on another day, so that none is left out for long; why: in a line."""
+    table = list(table)
+    if FULL or len(table) <= short:
+        return table
+    print(f"    {short} of {len(table)} rows: {why}", flush=True)
+    return [table[i] for i in sorted(random.Random(os.environ.get("RAVINE_DRAW") or time.strftime("%Y-%m-%d")).sample(range(len(table)), short))]
+
+
 def command(*arguments):
     return [PROGRAM, *map(str, arguments)]
 
@@ -47,9 +70,42 @@ def start(*arguments, **options):
                             text=True, **options)
 
 
+class Commands:
+    """Runs commands in children of one process that has the program loaded (tests/commands.cpp): nothing is started anew."""
+
+    def __init__(self, server):
+        self.folder = Path(tempfile.mkdtemp(prefix="ravine-commands-"))
+        self.job = subprocess.Popen([server, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, arguments, cwd, env):
+        streams = {name: str(self.folder / name) for name in ("stdout", "stderr")}
+        self.job.stdin.write(json.dumps({"args": arguments, "cwd": str(cwd or os.getcwd()), "env": dict(env or os.environ), "stdin": os.devnull, **streams}) + "\n")
+        self.job.stdin.flush()
+        child = int(self.job.stdout.readline())
+        clock = threading.Timer(LIMIT, os.kill, (child, 9))
+        clock.start()
+        try:
+            status = int(self.job.stdout.readline())
+        finally:
+            clock.cancel()
+        said = {name: Path(path).read_text() for name, path in streams.items()}
+        return subprocess.CompletedProcess(command(*arguments), status, said["stdout"], said["stderr"])
+
+    def close(self):
+        self.job.stdin.close()
+        self.job.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+SERVED = None  # Commands, where the program is not started anew for each
+
+
 def run(*arguments, status=0, **options):
     """Runs to the end; the exit status must be `status`. Returns the finished process with .stdout and .stderr as text."""
-    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, **options)
+    if SERVED and options.keys() <= {"cwd", "env"}:
+        done = SERVED.run([str(x) for x in arguments], **{"cwd": None, "env": None, **options})
+    else:
+        done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, **options)
     check(done.returncode == status,
           f"exit status {done.returncode} instead of {status}: {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
     return done
@@ -205,10 +261,21 @@ def checkpoints(output):
     return sorted(p.name for p in folder.glob("step_*") if not p.name.endswith(".tmp")) if folder.exists() else []
 
 
+def serve():
+    """From here on `run` starts nothing anew. Not for what asks how much memory or time children took, or limits them."""
+    global SERVED
+    server = Path(PROGRAM).with_name("ravine_commands")
+    if not FULL and server.exists() and not SERVED:
+        SERVED = Commands(str(server))
+
+
 def main(functions):
-    """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails, 77 if all are skipped."""
-    global PROGRAM
+    """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails, 77 if none ran."""
+    global PROGRAM, FULL
     PROGRAM = os.path.abspath(sys.argv[1])
+    if functions.get("SERVED_COMMANDS", True):
+        serve()
+    FULL = FULL or len(sys.argv) > 2
     names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
     root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
@@ -219,6 +286,10 @@ def main(functions):
             folder = root / name
             folder.mkdir()
             try:
+                if why := not FULL and getattr(functions[name], "full", ""):
+                    skipped += 1
+                    print(f"full    {name}: {why}", flush=True)
+                    continue
                 functions[name](folder)
                 print(f"passed  {name}  {time.monotonic() - began:.1f} s", flush=True)
             except Skipped as why:
@@ -228,5 +299,7 @@ def main(functions):
                 failed += 1
                 print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
     finally:
+        if SERVED:
+            SERVED.close()
         shutil.rmtree(root, ignore_errors=True)
     sys.exit(1 if failed or not names else 77 if skipped == len(names) else 0)

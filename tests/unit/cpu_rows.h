@@ -18,11 +18,11 @@ inline constexpr double kF32 = 0x1p-23;
 inline const DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 // A matrix whose rows lie `gap` elements apart; what lies between them must never change.
-struct Buffer {
+struct RowBuffer {
   DType type;
   int64_t rows, cols, stride;
   std::vector<char> bytes;
-  Buffer(DType t, int64_t r, int64_t c, uint32_t seed = 0, int64_t gap = 3, double scale = 2)
+  RowBuffer(DType t, int64_t r, int64_t c, uint32_t seed = 0, int64_t gap = 3, double scale = 2)
       : type(t), rows(r), cols(c), stride(c + gap), bytes((r * (c + gap) + gap) * size_of(t), char(0x5a)) {
     for (int64_t i = 0; i < r; ++i)
       for (int64_t j = 0; j < c; ++j) {
@@ -66,11 +66,11 @@ struct Buffer {
   }
 };
 
-inline Buffer vector_of(DType t, int64_t n, uint32_t seed = 0, double scale = 2) {
-  Buffer b(t, 1, n, seed, 0, scale);
+inline RowBuffer vector_of(DType t, int64_t n, uint32_t seed = 0, double scale = 2) {
+  RowBuffer b(t, 1, n, seed, 0, scale);
   return b;
 }
-inline TensorView flat(Buffer& b) { return view_of(b.bytes.data(), b.type, {b.rows * b.cols}); }
+inline TensorView flat(RowBuffer& b) { return view_of(b.bytes.data(), b.type, {b.rows * b.cols}); }
 
 // Half a unit of the stored type, and `steps` roundings in f32 of terms that add up to `size`.
 inline double bound(DType t, double want, double size, double steps) {

@@ -14,12 +14,12 @@
 
 namespace ravine {
 
-inline constexpr int64_t kVocabulary = 19, kColumns = 12;  // over 2 ranks 10 and 9 rows, over 4 one has 4
+inline constexpr int64_t kRankVocabulary = 19, kColumns = 12;  // over 2 ranks 10 and 9 rows, over 4 one has 4
 
 inline Json like_llama(const std::string& type, const Json& more = Json::object()) {
   Json j{{"model_type", type},          {"hidden_size", 16},
          {"intermediate_size", 24},     {"num_hidden_layers", 2},
-         {"num_attention_heads", 4},    {"vocab_size", kVocabulary},
+         {"num_attention_heads", 4},    {"vocab_size", kRankVocabulary},
          {"rms_norm_eps", 1e-5},        {"initializer_range", 0.3},
          {"hidden_act", "silu"},        {"max_position_embeddings", 32},
          {"tie_word_embeddings", false}};
@@ -78,7 +78,7 @@ inline std::map<std::string, Json> families_for_ranks() {
         {"n_embed", 16},
         {"n_layer", 2},
         {"num_attention_heads", 4},
-        {"vocab_size", kVocabulary},
+        {"vocab_size", kRankVocabulary},
         {"initializer_range", 0.3},
         {"pad_token_id", 3}}},
       {"gpt2",
@@ -87,7 +87,7 @@ inline std::map<std::string, Json> families_for_ranks() {
         {"n_layer", 2},
         {"n_head", 4},
         {"n_positions", 32},
-        {"vocab_size", kVocabulary},
+        {"vocab_size", kRankVocabulary},
         {"initializer_range", 0.3}}},
       // Matrices of experts of 1024 elements: norms of gradients take partial sums of so many.
       {"mixtral", like_llama("mixtral", {{"num_key_value_heads", 2},
@@ -108,7 +108,7 @@ inline std::map<std::string, Json> families_for_ranks() {
         {"intermediate_size", 24},
         {"num_hidden_layers", 2},
         {"num_attention_heads", 4},
-        {"vocab_size", kVocabulary},
+        {"vocab_size", kRankVocabulary},
         {"initializer_range", 0.3},
         {"rotary_pct", 0.5},
         {"max_position_embeddings", 32}}},
@@ -123,9 +123,9 @@ inline MicroBatch micro_batch(int64_t step, int64_t index, int64_t columns) {
   const int64_t cut = columns / 3;
   for (int64_t i = 0; i < columns; ++i) {
     const auto word = philox(static_cast<uint64_t>(step), {static_cast<uint32_t>(index), static_cast<uint32_t>(i), 0, 0});
-    m.ids.push_back(static_cast<int32_t>((i + 7 * index + 3 * step) % kVocabulary));
+    m.ids.push_back(static_cast<int32_t>((i + 7 * index + 3 * step) % kRankVocabulary));
     const bool counts = word[1] % 8 >= static_cast<uint32_t>(index);
-    m.labels.push_back(counts ? static_cast<int32_t>(word[0] % kVocabulary) : -100);
+    m.labels.push_back(counts ? static_cast<int32_t>(word[0] % kRankVocabulary) : -100);
     m.positions.push_back(static_cast<int32_t>(i < cut ? i : i - cut));
     m.valid_tokens += counts;
   }

@@ -1,0 +1,55 @@
+// Runs commands of the program without starting it anew: each in a child of this process, made by fork(), with its own folder, environment and
+// streams, and the exit status it would have. tests/e2e/ravine_run.py asks it for what scripts run by the thousand; the full tier starts the program itself.
+// A line of stdin is a JSON object {"args", "cwd", "env", "stdin", "stdout", "stderr"} (env: all of it; streams: paths); answered by the child's
+// process id, then its status (as a shell's subprocess: 0 to 255, or the negative number of a signal).
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/program.h"
+
+namespace {
+
+using Json = nlohmann::json;
+
+// In the child; no return.
+[[noreturn]] void become(const Json& job, char* self) {
+  const auto stream = [&](const char* key, int flags, int to) {
+    const int fd = open(job.at(key).get<std::string>().c_str(), flags | O_CLOEXEC, 0600);
+    if (fd < 0 || dup2(fd, to) < 0) _exit(126);
+  };
+  stream("stdin", O_RDONLY, 0);
+  stream("stdout", O_WRONLY | O_CREAT | O_TRUNC, 1);
+  stream("stderr", O_WRONLY | O_CREAT | O_TRUNC, 2);
+  if (chdir(job.at("cwd").get<std::string>().c_str()) != 0) _exit(126);
+  clearenv();
+  for (const auto& [name, value] : job.at("env").items()) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
+  static std::vector<std::string> words = job.at("args").get<std::vector<std::string>>();
+  static std::vector<char*> argv{self};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  exit(ravine::program(static_cast<int>(argv.size()) - 1, argv.data()));
+}
+
+}  // namespace
+
+// commands NAME: how the program is called in messages.
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Json job = Json::parse(line);
+    const pid_t child = fork();
+    if (child == 0) become(job, argv[1]);
+    if (child < 0) return 1;
+    std::cout << child << std::endl;
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) return 1;
+    std::cout << (WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status)) << std::endl;
+  }
+}

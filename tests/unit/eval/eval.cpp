@@ -1,0 +1,202 @@
+// What answers say, scores, tables of questions, and the sandbox. Expected values: Python's own results of ModelLink's
+// expressions, numbers worked out by hand, SciPy for McNemar's test.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "data/handlers/packed.h"
+#include "eval/answers.h"
+#include "eval/code_run.h"
+#include "eval/compare.h"
+#include "eval/csv_rows.h"
+#include "eval/evaluation.h"
+#include "eval/python_text.h"
+#include "eval/subjects.h"
+#include "tests/unit/files_temporary.h"
+
+namespace ravine {
+namespace test_eval {
+
+TEST(Answers, Mmlu) {
+  const std::pair<const char*, const char*> cases[] = {{" B", "B"},
+                                                       {"B. because", "B"},
+                                                       {"The answer is C.", "C"},
+                                                       {"\n\nD", "D"},
+                                                       {"Choose A. or, better, D. and no other", "D"},
+                                                       {"", ""},
+                                                       {"b", ""},
+                                                       {"|", ""},
+                                                       {"E", ""},
+                                                       {"ABCD", "A"},
+                                                       {"A\nB. on the next line", "A"},
+                                                       {"Dog. A", "D"},
+                                                       {"none", ""},
+                                                       {".", ""}};
+  for (const auto& [said, want] : cases) EXPECT_EQ(parse_mmlu(said), want) << said;
+}
+
+TEST(Answers, Gsm8k) {
+  const std::pair<const char*, const char*> cases[] = {{"\n\nA:We add. The answer is 160.", "160"},
+                                                       {"The answer is $1,234.50.", "1234"},
+                                                       {"The answer is 72\n\nQ: Next? The answer is 9.", ""},
+                                                       {"The answer is 5.\n\nQ: Next? The answer is 9.", "5"},
+                                                       {"Q: The answer is 5.", ""},
+                                                       {"The answer is 320 apples. The answer is 4.", "320"},
+                                                       {"The answer is 7", "7"},
+                                                       {"The answer is ", ""}};
+  for (const auto& [said, want] : cases) EXPECT_EQ(parse_gsm8k(said), want) << said;
+}
+
+TEST(Answers, TheOthers) {
+  EXPECT_EQ(parse_agieval(" (E)\n\nProblem 7."), "E");
+  EXPECT_EQ(parse_agieval("(A) and (B)\n"), "A and B");
+  EXPECT_EQ(parse_bbh("\n No\nQ:"), "No");
+  EXPECT_EQ(parse_ceval(" C"), "C");
+  EXPECT_EQ(parse_ceval("\xE3\x80\x80"
+                        "C"),
+            "C");  // an ideographic blank
+  EXPECT_EQ(parse_boolq(" Yes."), "T");
+  EXPECT_EQ(parse_boolq("no"), "F");
+  EXPECT_EQ(parse_boolq("maybe"), "");
+}
+
+// Texts of random bytes and of pieces that parsers look for: they end, and say nothing that is not there.
+TEST(Answers, TakeAnyText) {
+  std::mt19937 random(1);
+  const std::string pieces[] = {"The answer is ",    "Q:", "\n", ".", "A", "|", "$", "(", " ", "\xE3\x80", "\xFF",
+                                std::string(1, '\0')};
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (uint32_t k = random() % 12; k > 0; --k) text += pieces[random() % std::size(pieces)];
+    for (auto* parse : {parse_boolq, parse_mmlu, parse_gsm8k, parse_agieval, parse_bbh, parse_ceval})
+      EXPECT_LE(parse(text).size(), text.size());
+  }
+  const std::string long_text(4 << 20, 'A');
+  EXPECT_EQ(parse_mmlu(long_text), "A");
+}
+
+TEST(PythonText, StripsCountsAndCapitalises) {
+  EXPECT_EQ(strip(" \t\xC2\xA0x y\xE3\x80\x80\n"), "x y");
+  EXPECT_EQ(strip("\x1c\x1fx"), "x");
+  EXPECT_EQ(strip_left("  x "), "x ");
+  EXPECT_EQ(count_characters("(B)国庆节"), 6);
+  EXPECT_EQ(capitalise("the Brown DOG"), "The brown dog");
+  EXPECT_EQ(replaced("a[title][title]", "[title]", "."), "a..");
+}
+
+TEST(CsvRows, QuotesLinesAndErrors) {
+  const auto rows = parse_csv_rows("\xEF\xBB\xBF\"a \"\"b\"\"\nc\",2\r\n\r\n,\"\"\nlast", "t.csv");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].fields, (std::vector<std::string>{"a \"b\"\nc", "2"}));
+  EXPECT_EQ(rows[1].fields, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(rows[1].line, 4);
+  EXPECT_EQ(rows[2].fields, (std::vector<std::string>{"last"}));
+  EXPECT_THROW(parse_csv_rows("\"open", "t.csv"), UserError);
+  EXPECT_THROW(parse_csv_rows("\"a\"b", "t.csv"), UserError);
+  EXPECT_THROW(parse_csv_rows("\xFF", "t.csv"), UserError);
+}
+
+TEST(Subjects, CategoriesAndNames) {
+  EXPECT_EQ(categories_of("mmlu", "anatomy"), std::vector<std::string>{"stem"});
+  EXPECT_EQ(categories_of("ceval", "college_physics"), (std::vector<std::string>{"stem", "hard"}));
+  EXPECT_TRUE(categories_of("bbh", "anatomy").empty());
+  EXPECT_EQ(chinese_name_of("law"), "法学");
+  EXPECT_EQ(chinese_name_of("unknown"), "unknown");
+}
+
+TEST(Results, ErrorsOfMeansAndPooled) {
+  const Task& mmlu = find_task("mmlu", Protocol::likelihood);
+  std::vector<Outcome> outcomes;
+  for (const bool right : {true, true, true, false}) outcomes.push_back({"anatomy", right, false});
+  for (const bool right : {true, false}) outcomes.push_back({"law_of_nothing", right, false});
+  const TaskResult plain = score(mmlu, Protocol::generate, outcomes);
+  EXPECT_NEAR(plain.total.accuracy(), 4.0 / 6, 1e-15);
+  EXPECT_NEAR(plain.stderr_accuracy, std::sqrt(4.0 / 6 * 2 / 6 / 5), 1e-15);
+  // Samples have variances 1/4 and 1/2: (3 / 4 + 1 / 2) / (6 - 2) over 6.
+  EXPECT_NEAR(score(mmlu, Protocol::likelihood, outcomes).stderr_accuracy, std::sqrt(1.25 / 4 / 6), 1e-15);
+  EXPECT_EQ(plain.categories.at("stem").n, 4);
+  EXPECT_EQ(plain.subjects.size(), 2U);
+  EXPECT_EQ(score(mmlu, Protocol::generate, {{"anatomy", true, false}}).stderr_accuracy, 0);
+}
+
+// scipy.stats.binomtest(b, b + c).pvalue
+TEST(Compare, McNemar) {
+  EXPECT_NEAR(mcnemar(0, 0), 1, 1e-12);
+  EXPECT_NEAR(mcnemar(3, 3), 1, 1e-12);
+  EXPECT_NEAR(mcnemar(1, 9), 0.021484375, 1e-12);
+  EXPECT_NEAR(mcnemar(9, 1), 0.021484375, 1e-12);
+  EXPECT_NEAR(mcnemar(0, 10), 0.001953125, 1e-12);
+}
+
+TEST(Tasks, UnknownNamesAndProtocols) {
+  const auto said = [](const char* name, Protocol p) -> std::string {
+    try {
+      find_task(name, p);
+      return "";
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(said("boolqq", Protocol::generate).find("did you mean boolq"), std::string::npos);
+  EXPECT_NE(said("zzz", Protocol::generate).find("hellaswag"), std::string::npos);
+  EXPECT_NE(said("piqa", Protocol::generate).find("likelihood"), std::string::npos);
+  EXPECT_NE(said("gsm8k", Protocol::likelihood).find("generate"), std::string::npos);
+  EXPECT_EQ(said("mmlu", Protocol::likelihood), "");
+}
+
+TEST(Templates, KeysAndTexts) {
+  const Templates t = Templates::parse(
+      parse_json(R"({"template": "<{instruction}>", "bbh": {"logical_deduction": "x"}, "agieval": {"math": ["a", "b", "c"]}})",
+                 "t"),
+      "t");
+  EXPECT_EQ(t.wrap("p"), "<p>");
+  EXPECT_EQ(t.get("bbh", "logical_deduction_five_objects").at(0), "x");
+  EXPECT_EQ(t.get("agieval", "math").size(), 3U);
+  EXPECT_THROW(t.get("gsm8k", "few_shot"), UserError);
+  for (const char* bad : {"[]", R"({"gsm": {}})", R"({"template": "x"})", R"({"bbh": "x"})", R"({"agieval": {"math": ["a"]}})"})
+    EXPECT_THROW(Templates::parse(parse_json(bad, "t"), "t"), UserError) << bad;
+}
+
+TEST(JudgedProgram, KeepsWhatModelLinkKeeps) {
+  EXPECT_EQ(
+      judged_program("import re\n\nX = 1\ndef f(a):\n    \"\"\" x \"\"\"\n    return a\n\nprint('done')\n    y\n", "T", "f"),
+      "from typing import List\nimport math\nimport re\ndef f(a):\n    \"\"\" x \"\"\"\n    return a\nT\ncheck(f)\n");
+  EXPECT_EQ(judged_program("python\nY\ndef ff(a):\n  1\nZ\ndef f():\n  2\ndef g():\n  3\nZ", "T", "f"),
+            "from typing import List\nimport math\ndef ff(a):\n  1\ndef f():\n  2\ndef g():\n  3\nT\ncheck(f)\n");
+}
+
+std::unique_ptr<Sandbox> sandbox_or_nothing(SandboxLimits limits = {}) {
+  try {
+    return std::make_unique<Sandbox>(limits);
+  } catch (const UserError& e) {
+    std::puts(e.what());
+    return nullptr;
+  }
+}
+
+TEST(Sandbox, EndsOrNot) {
+  const auto box = sandbox_or_nothing({.seconds = 2});
+  if (!box) GTEST_SKIP();
+  EXPECT_TRUE(box->passes("x = 1"));
+  EXPECT_TRUE(box->passes("import math, re, json, collections, threading"));
+  for (const char* bad :
+       {"raise ValueError", "import sys\nsys.exit(0)", "import os\nos._exit(0)", "while True: pass", "(",
+        "x = [b'x' * (64 << 20) for _ in range(48)]", "import os\nos.fork()",
+        "import threading\nthreading.Thread(target=print).start()",
+        "import ctypes\nassert ctypes.CDLL(None).prctl(1, 0, 0, 0, 0) == 0", "import socket\nsocket.socket()",
+        "import socket\nsocket.socketpair()", "import os\nos.memfd_create('x')", "open('/usr/ravine_escape', 'w')",
+        "open('/proc/self/status')", "open('/box/x', 'w').write('x' * (32 << 20))",
+        "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0", "import os\nassert os.environ.get('PATH')",
+        "import os\nassert os.listdir('/home')"})
+    EXPECT_FALSE(box->passes(bad)) << bad;
+  EXPECT_TRUE(box->passes("import ctypes\nassert ctypes.CDLL(None).prctl(1, 0, 0, 0, 0) == -1")) << "it ends with us";
+  EXPECT_TRUE(box->passes("import time\ntime.sleep(2.5)")) << "what counts is computing: other work may slow it down";
+  EXPECT_TRUE(box->passes("open('/box/x', 'w').write('x')"));
+  EXPECT_TRUE(box->passes("import os\nassert not os.path.exists('/box/x')"));  // each has a root of its own
+  EXPECT_TRUE(box->passes("import os\nassert os.getpid() == 1 and os.getuid() == 65534"));
+}
+
+}  // namespace test_eval
+}  // namespace ravine

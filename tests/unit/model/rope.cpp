@@ -1,0 +1,104 @@
+// Every rope_type gives the frequencies and the table that Transformers gives (tools/golden/make_rope.py), in either spelling
+// of config.json.
+#include "model/layers/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace ravine {
+namespace test_rope {
+
+RopeSettings settings_of(const Json& config, int64_t head_size) {
+  ConfigReader reader(config, "config.json");
+  return read_rope(reader, head_size, config["max_position_embeddings"]);
+}
+
+TEST(Rope, FrequenciesAreThoseOfTransformers) {
+  const Json golden = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/rope.json");
+  ASSERT_GT(golden["cases"].size(), 20u);
+  for (const Json& c : golden["cases"]) {
+    Json new_style{{"max_position_embeddings", c["max_position_embeddings"]}, {"rope_parameters", c["rope_parameters"]}};
+    Json old_style{{"max_position_embeddings", c["max_position_embeddings"]},
+                   {"rope_theta", c["rope_parameters"]["rope_theta"]}};
+    for (auto& [key, value] : c["rope_parameters"].items())
+      if (key != "rope_theta") old_style["rope_scaling"][key == "rope_type" ? "type" : key] = value;
+    for (const Json& config : {new_style, old_style}) {
+      const RopeSettings s = settings_of(config, c["head_dim"]);
+      const std::vector<double> got = inverse_frequencies(s, c["length"]);
+      ASSERT_EQ(got.size(), c["inv_freq"].size());
+      // f32 rounds the base (llama3: its ratios too) and the exponent, which weighs ln(base), then a handful of operations.
+      const double eps = std::numeric_limits<float>::epsilon(), bound = eps * (8 + std::log(got.front() / got.back()));
+      for (size_t i = 0; i < got.size(); ++i) {
+        const double want = c["inv_freq"][i];
+        EXPECT_NEAR(got[i], want, bound * want) << config.dump() << " length " << c["length"] << " at " << i;
+      }
+      EXPECT_NEAR(s.attention_factor, c["attention_factor"].get<double>(), 1e-14) << config.dump();
+    }
+  }
+}
+
+// What kernels read: cos and sin of position times frequency, each times the type's factor (yarn's attention_factor), halves
+// side by side.
+TEST(Rope, TheTableIsThatOfTransformers) {
+  const Json golden = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/rope.json");
+  int with_factor = 0;
+  for (const Json& c : golden["cases"]) {
+    Json config{{"max_position_embeddings", c["max_position_embeddings"]}, {"rope_parameters", c["rope_parameters"]}};
+    RopeTable table(settings_of(config, c["head_dim"]));
+    const int64_t rows = c["length"];
+    const double factor = c["attention_factor"], eps = std::numeric_limits<float>::epsilon();
+    with_factor += factor != 1;
+    for (DType type : {DType::f32, DType::f64}) {
+      table.prepare(rows, type, DeviceKind::cpu);
+      const RopeTables& tables = table.tables();
+      const TensorView view = tables.far.absent() || rows <= tables.limit ? tables.near : tables.far;
+      const auto half = static_cast<int64_t>(c["inv_freq"].size());
+      ASSERT_EQ(view.cols(), 2 * half);
+      ASSERT_GE(view.rows(), rows);
+      const double first = c["inv_freq"].front(), last = c["inv_freq"].back(),
+                   bound = eps * (8 + std::log(first / last));  // of the recorded frequencies, as above
+      for (int64_t p : {int64_t{0}, int64_t{1}, rows / 2, rows - 1})
+        for (int64_t j = 0; j < half; ++j) {
+          const double angle = static_cast<double>(p) * c["inv_freq"][static_cast<size_t>(j)].get<double>(),
+                       off = factor * (bound * angle + eps);
+          auto at = [&](int64_t i) {
+            return type == DType::f64 ? view.row<double>(p)[i] : static_cast<double>(view.row<float>(p)[i]);
+          };
+          EXPECT_NEAR(at(j), factor * std::cos(angle), off) << config.dump() << " position " << p << " at " << j;
+          EXPECT_NEAR(at(j + half), factor * std::sin(angle), off) << config.dump() << " position " << p << " at " << j;
+        }
+    }
+  }
+  EXPECT_GT(with_factor, 2) << "types whose factor is not 1";
+}
+
+TEST(Rope, TheTableGrowsWithThePositions) {
+  Json config{{"max_position_embeddings", 8}, {"rope_parameters", {{"rope_type", "dynamic"}, {"factor", 2.0}}}};
+  RopeTable table(settings_of(config, 8));
+  const RopeSettings s = settings_of(config, 8);
+  for (int64_t length : {4, 8, 20, 50, 20}) {  // dynamic: the frequencies are those of the length
+    table.prepare(length, DType::f64, DeviceKind::cpu);
+    const std::vector<double> f = inverse_frequencies(s, length);
+    ASSERT_GE(table.view().rows(), length);
+    for (size_t j = 0; j < f.size(); ++j)
+      EXPECT_NEAR(table.view().row<double>(length - 1)[j], std::cos(static_cast<double>(length - 1) * f[j]),
+                  2 * std::numeric_limits<double>::epsilon())
+          << length << " at " << j;
+  }
+}
+
+TEST(Rope, WhatATypeNeedsIsAskedForByName) {
+  for (const char* text :
+       {R"({"rope_type":"linear"})", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0})",
+        R"({"rope_type":"spiral","factor":2.0})", R"({"rope_type":"linear","factor":2.0,"surprise":1})"}) {
+    Json config{{"max_position_embeddings", 128}, {"rope_parameters", Json::parse(text)}};
+    EXPECT_THROW(settings_of(config, 16), UserError) << text;
+  }
+}
+
+}  // namespace test_rope
+}  // namespace ravine

@@ -1,0 +1,97 @@
+// When a tokenizer.json is made of a tokenizer.model, and what the fingerprint of a tokenizer follows.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "base/json.h"
+#include "tests/unit/files_temporary.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/tokenizers/sentencepiece_json.h"
+
+namespace ravine {
+namespace test_tokenizer_exported {
+
+namespace fs = std::filesystem;
+const std::string kRecorded = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/tokenizer/";
+
+TEST(ExportedTokenizer, IsMadeWhereItIsMissingOnly) {
+  TemporaryFolder f;
+  EXPECT_TRUE(missing_tokenizer_files(f.path()).empty());
+  fs::copy(kRecorded + "llama/tokenizer.model", f / "tokenizer.model");
+  EXPECT_EQ(missing_tokenizer_files(f.path()).size(), 2u) << "without settings it is a Llama's";
+  const Json said = Json::parse(missing_tokenizer_files(f.path()).at("tokenizer_config.json"));
+  EXPECT_TRUE(said["bos_token"] == "<s>" && said["eos_token"] == "</s>" && said["unk_token"] == "<unk>" &&
+              said["add_bos_token"] == true && said["add_eos_token"] == false)
+      << said;
+  spill(f / "tokenizer_config.json",
+        R"({"tokenizer_class": "LlamaTokenizer", "clean_up_tokenization_spaces": true, "model_max_length": 7})");
+  const Json kept = Json::parse(missing_tokenizer_files(f.path()).at("tokenizer_config.json"));
+  EXPECT_TRUE(kept["clean_up_tokenization_spaces"] == true && kept["model_max_length"] == 7) << kept;
+  spill(f / "tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})");
+  EXPECT_TRUE(missing_tokenizer_files(f.path()).empty()) << "of another kind";
+  spill(f / "tokenizer_config.json", R"({"split_special_tokens": true})");
+  EXPECT_TRUE(missing_tokenizer_files(f.path()).empty()) << "special strings are text there";
+  fs::remove(f / "tokenizer_config.json");
+  spill(f / "tokenizer.json", "{}");
+  EXPECT_TRUE(missing_tokenizer_files(f.path()).empty()) << "one is there";
+}
+
+// Tokens of text are kept under the fingerprint of their tokenizer: whatever changes ids changes it, and a folder of another
+// name does not.
+TEST(Fingerprint, OfATokenizerFollowsAllThatChangesIds) {
+  TemporaryFolder f;
+  auto llama = [&](const Json& config, const char* model = "llama") {
+    static int number = 0;
+    const std::string at = f / fmt::format("l{}", ++number);
+    fs::create_directories(at);
+    fs::copy(kRecorded + model + "/tokenizer.model", at + "/tokenizer.model");
+    spill(at + "/tokenizer_config.json", config.dump());
+    return open_tokenizer(at)->fingerprint();
+  };
+  auto with = [](Json j, const Json& more) { return j.update(more), j; };
+  const Json token{{"content", "<new>"}, {"lstrip", false}, {"rstrip", false}, {"single_word", false}, {"special", true}};
+  auto added = [&](const Json& more) { return Json{{"added_tokens_decoder", {{"90", with(token, more)}}}}; };
+  std::set<uint64_t> seen{llama(Json::object())};
+  EXPECT_EQ(llama(Json::object()), *seen.begin()) << "in another folder";
+  EXPECT_EQ(llama({{"clean_up_tokenization_spaces", true}, {"model_max_length", 5}}), *seen.begin())
+      << "what makes no other ids";
+  for (const Json& config :
+       {Json{{"legacy", false}}, Json{{"add_bos_token", false}}, Json{{"add_eos_token", true}},
+        Json{{"legacy", false}, {"add_prefix_space", false}}, Json{{"split_special_tokens", true}},
+        Json{{"pad_token", "<pad>"}}, added(Json::object()), added({{"lstrip", true}}), added({{"rstrip", true}}),
+        added({{"single_word", true}}), added({{"special", false}}), added({{"content", "<other>"}})})
+    EXPECT_TRUE(seen.insert(llama(config)).second) << config;
+  EXPECT_TRUE(seen.insert(llama(Json::object(), "nfkc")).second) << "another model";
+  EXPECT_TRUE(seen.insert(open_tokenizer(kRecorded + "llama/tokenizer.model")->fingerprint()).second)
+      << "the file alone, without Llama's rules";
+  auto json = [&](const Json& config, const char* vocabulary = R"({"a":0,"b":1})", const char* map = "{}") {
+    static int number = 0;
+    const std::string at = f / fmt::format("j{}", ++number);
+    fs::create_directories(at);
+    spill(
+        at + "/tokenizer.json",
+        fmt::format(
+            R"({{"version":"1.0","added_tokens":[{{"id":2,"content":"<x>","special":true}}],"model":{{"type":"WordLevel","vocab":{},"unk_token":"a"}}}})",
+            vocabulary));
+    spill(at + "/tokenizer_config.json", config.dump());
+    spill(at + "/special_tokens_map.json", map);
+    return open_tokenizer(at)->fingerprint();
+  };
+  const uint64_t plain = json(Json::object());
+  EXPECT_TRUE(seen.insert(plain).second);
+  EXPECT_EQ(json({{"model_max_length", 5}}), plain);
+  EXPECT_TRUE(seen.insert(json(Json::object(), R"({"b":0,"a":1})")).second) << "other ids of the same words";
+  for (const Json& config :
+       {Json{{"bos_token", "<x>"}, {"add_bos_token", true}}, Json{{"eos_token", "<x>"}, {"add_eos_token", true}},
+        Json{{"split_special_tokens", true}}, added(Json::object()), added({{"lstrip", true}}), added({{"rstrip", true}}),
+        added({{"single_word", true}}), added({{"special", false}, {"normalized", false}}),
+        added({{"special", false}, {"normalized", true}})})
+    EXPECT_TRUE(seen.insert(json(config)).second) << config;
+  EXPECT_EQ(json(Json::object(), R"({"a":0,"b":1})", R"({"pad_token": "<new>"})"), json({{"pad_token", "<new>"}}))
+      << "whichever file says it";
+}
+
+}  // namespace test_tokenizer_exported
+}  // namespace ravine

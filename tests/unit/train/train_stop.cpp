@@ -1,0 +1,98 @@
+// Signals that ask a run to stop, and those that end it at once: each in a process of its own.
+#include "train/stop.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <stdexcept>
+
+namespace ravine {
+namespace test_train_stop {
+
+struct End {
+  int status;
+  std::string said;
+};
+
+// What becomes of a process that does this, and what it says.
+End end_of(const std::function<void()>& f) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) signal(number, SIG_DFL);
+    f();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string said;
+  char buffer[512];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), said};
+}
+
+TEST(StopSignals, OnlyASecondInterruptEndsAtOnce) {
+  for (int first : {SIGTERM, SIGUSR1, SIGHUP}) {
+    EXPECT_EQ(end_of([&] {
+                StopSignals signals;
+                raise(first);
+                raise(SIGINT);
+                _exit(StopSignals::requested() ? 7 : 8);
+              }).status,
+              7)
+        << "the first Ctrl-C after signal " << first << " leaves the save alone";
+    EXPECT_EQ(end_of([&] {
+                StopSignals signals;
+                raise(SIGINT);
+                raise(first);
+                raise(first);
+                _exit(7);
+              }).status,
+              7);
+  }
+  EXPECT_EQ(end_of([] {
+              StopSignals signals;
+              raise(SIGINT);
+              raise(SIGTERM);
+              raise(SIGINT);
+            }).status,
+            130);
+}
+
+TEST(StopSignals, OutsideTheWorkTheWordFits) {
+  const End before = end_of([] {
+    EndBySignal end;
+    raise(SIGTERM);
+  });
+  EXPECT_EQ(before.status, 130);
+  EXPECT_NE(before.said.find("before it began"), std::string::npos) << before.said;
+  const End done = end_of([] {
+    EndBySignal end;
+    { StopSignals signals; }
+    raise(SIGINT);
+  });
+  EXPECT_EQ(done.status, 130);
+  EXPECT_NE(done.said.find("what was to be saved is saved"), std::string::npos) << done.said;
+  const End failed = end_of([] {
+    EndBySignal end;
+    try {
+      StopSignals signals;
+      throw std::runtime_error("x");
+    } catch (const std::exception&) {  // a Trainer waits for its save about here
+      raise(SIGINT);
+    }
+  });
+  EXPECT_EQ(failed.status, 130);
+  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos && failed.said.find("is saved") == std::string::npos)
+      << failed.said;
+}
+
+}  // namespace test_train_stop
+}  // namespace ravine
