@@ -1,4 +1,5 @@
-// main() of the test programs. unit_ROOM [--file NAME] [flags of GoogleTest]: --file runs the tests of one file alone (NAME.cpp). Tests run in the
+// main() of the test programs. unit_ROOM [--file NAME] [flags of GoogleTest]: --file runs the tests of one file alone (NAME.cpp), or those of
+// a --gtest_filter. Tests run in the
 // folder of the sources, so that they find what is recorded there.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,9 +9,15 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
+
+// Before all other files: some read what is recorded to know which tests they have.
+__attribute__((constructor(101))) void enter_sources() {
+  if (chdir(RAVINE_SOURCE_DIR) != 0) std::_Exit(2);
+}
 
 // The tests of a file as GoogleTest's filter; empty: there are none. Two tests of one name could not be told apart.
 std::string filter_of(const std::string& stem) {
@@ -35,7 +42,7 @@ std::string filter_of(const std::string& stem) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string self = std::filesystem::absolute(argv[0]).string();  // death tests start the program again
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();  // death tests start the program again
   std::vector<char*> arguments(argv, argv + argc);
   arguments[0] = const_cast<char*>(self.c_str());
   std::string stem;
@@ -43,15 +50,16 @@ int main(int argc, char** argv) {
     stem = argv[2];
     arguments.erase(arguments.begin() + 1, arguments.begin() + 3);
   }
+  bool filtered = false;
+  for (const char* a : arguments) filtered = filtered || std::string_view(a).starts_with("--gtest_filter");
   arguments.push_back(nullptr);
   int count = static_cast<int>(arguments.size()) - 1;
+  testing::InitGoogleTest(&count, arguments.data());
   const std::string filter = filter_of(stem);
   if (filter.empty()) {
     std::fprintf(stderr, "no test is in %s.cpp\n", stem.c_str());
     return 2;
   }
-  if (!stem.empty()) GTEST_FLAG_SET(filter, filter);  // a --gtest_filter on the command line says otherwise
-  testing::InitGoogleTest(&count, arguments.data());
-  if (chdir(RAVINE_SOURCE_DIR) != 0) return 2;
+  if (!stem.empty() && !filtered) GTEST_FLAG_SET(filter, filter);
   return RUN_ALL_TESTS();
 }

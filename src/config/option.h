@@ -19,7 +19,7 @@
 namespace ravine {
 
 // What a run that goes on from a checkpoint may do with an option: nothing (it has to be as it was), change it, or change it at
-// the price of equal bits. Every option of a Config decides (tests/unit/config.cpp); flags do not.
+// the price of equal bits. Every option of a Config decides (tests/unit/config/config.cpp); flags do not.
 enum class OnResume : uint8_t { undecided, fixed, may_change, other_bits };
 
 // What a value must satisfy; joined by &. Bounds and choices hold for each element of a list.

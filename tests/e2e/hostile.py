@@ -1,5 +1,5 @@
 """Small files that ask for much: each is read or refused within a few bytes of memory per byte of it, and in a time that does not grow with
-its square. The bounds of every reader are in tests/unit/reader_bounds.cpp; here are whole commands."""
+its square. The bounds of every reader are in tests/unit/alone/reader_bounds.cpp; here are whole commands."""
 import json
 import os
 import resource

@@ -1,6 +1,6 @@
 """TensorBoard opens what src/files/tensorboard.cpp writes.
 
-python tools/golden/check_tensorboard.py build/release/tests/unit_files_tensorboard      writes a sample and opens it
+python tools/golden/check_tensorboard.py build/release/tests/unit_files --file files_tensorboard      writes a sample and opens it
 python tools/golden/check_tensorboard.py RUN_FOLDER          compares a run's tensorboard/ with its metrics.jsonl
 (needs tensorboard)
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/ops.safetensors: what PyTorch computes in f64 for the ops that tests/ops/torch_golden.cpp checks.
+"""Writes tests/golden/ops.safetensors: what PyTorch computes in f64 for the ops that tests/unit/kernels/torch_golden.cpp checks.
 
 Usage: make_ops.py OUT.safetensors        (needs torch, transformers, safetensors)
 """

@@ -1,4 +1,4 @@
-"""Learning rates of megatron-core's OptimizerParamScheduler, for tests/unit/schedule.cpp.
+"""Learning rates of megatron-core's OptimizerParamScheduler, for tests/unit/optim/schedule.cpp.
 
     python make_param_scheduler.py > tests/golden/param_scheduler.json
 

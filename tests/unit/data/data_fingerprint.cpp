@@ -22,7 +22,7 @@ struct OtherBytes : Bytes {
   uint64_t fingerprint() const override { return 2; }
 };
 
-struct Texts : testing::Test {
+struct FingerprintTexts : testing::Test {
   Folder folder;
   std::string a = folder.write("a.txt", "one two three"), b = folder.write("b.txt", "four five");
   Bytes tokenizer;
@@ -34,12 +34,12 @@ struct Texts : testing::Test {
   }
 };
 
-TEST_F(Texts, SameDataUnderAnotherPathGoesOn) {
+TEST_F(FingerprintTexts, SameDataUnderAnotherPathGoesOn) {
   std::string moved = folder.write("elsewhere/c.txt", "one two three");
   EXPECT_EQ(refusal(sources({{a, 1}}), sources({{moved, 1}})), "");
 }
 
-TEST_F(Texts, AnyOtherByteIsRefused) {
+TEST_F(FingerprintTexts, AnyOtherByteIsRefused) {
   Json kept = fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer).json();
   folder.write("b.txt", "four Five");
   std::string what = message([&] {
@@ -50,12 +50,12 @@ TEST_F(Texts, AnyOtherByteIsRefused) {
   EXPECT_NE(what.find("checkpoint.other_data=true"), std::string::npos) << what;
 }
 
-TEST_F(Texts, WithoutWeightsOrderAndNumberCount) {
+TEST_F(FingerprintTexts, WithoutWeightsOrderAndNumberCount) {
   EXPECT_NE(refusal(sources({{a, 1}, {b, 1}}), sources({{b, 1}, {a, 1}})).find("data.train: " + b), std::string::npos);
   EXPECT_NE(refusal(sources({{a, 1}}), sources({{a, 1}, {b, 1}})).find("names 2 sources"), std::string::npos);
 }
 
-TEST_F(Texts, InABlendSourcesComeAndGo) {
+TEST_F(FingerprintTexts, InABlendSourcesComeAndGo) {
   std::string c = folder.write("c.txt", "six");
   EXPECT_EQ(refusal(sources({{a, 3}, {b, 1}}), sources({{b, 1}, {a, 2}})), "");
   EXPECT_EQ(refusal(sources({{a, 3}, {b, 1}}), sources({{b, 1}, {c, 2}})), "");
@@ -68,14 +68,14 @@ TEST_F(Texts, InABlendSourcesComeAndGo) {
             std::string::npos);
 }
 
-TEST_F(Texts, AnotherTokenizerIsRefused) {
+TEST_F(FingerprintTexts, AnotherTokenizerIsRefused) {
   Json kept = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
   OtherBytes other;
   std::string what = message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), &other), "step_000007"); });
   EXPECT_NE(what.find("another tokenizer than the checkpoint's (model.tokenizer)"), std::string::npos) << what;
 }
 
-TEST_F(Texts, AnotherChatTemplateIsRefused) {
+TEST_F(FingerprintTexts, AnotherChatTemplateIsRefused) {
   auto refusal = [&](std::optional<uint64_t> was, std::optional<uint64_t> now) {
     const Json kept = Json::parse(fingerprint_of(sources({{a, 1}}), &tokenizer, was).json().dump());
     return message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), &tokenizer, now), "step_000007"); });
@@ -92,7 +92,7 @@ TEST_F(Texts, AnotherChatTemplateIsRefused) {
   EXPECT_NE(fingerprint_of(sources({{a, 1}}), &tokenizer, 5).text(), fingerprint_of(sources({{a, 1}}), &tokenizer, 6).text());
 }
 
-TEST_F(Texts, OptionsThatCutSamplesAreNamed) {
+TEST_F(FingerprintTexts, OptionsThatCutSamplesAreNamed) {
   DataOptions was = sources({{a, 1}}), now = was;
   now.pack = false;
   now.prefetch = 9;
@@ -100,7 +100,7 @@ TEST_F(Texts, OptionsThatCutSamplesAreNamed) {
   EXPECT_EQ(other, std::vector<std::string>{"data.pack (was true, is false)"});
 }
 
-TEST_F(Texts, WhatIsNoFingerprintSaysNothing) {
+TEST_F(FingerprintTexts, WhatIsNoFingerprintSaysNothing) {
   DataFingerprint now = fingerprint_of(sources({{a, 1}}), &tokenizer);
   for (const char* text :
        {"null", "3", "{}", R"({"sources":7})", R"({"sources":[7],"blend":"x","tokenizer":[]})", R"({"options":[1]})"}) {
@@ -158,7 +158,7 @@ TEST(Fingerprint, BlocksAllOverALargeFileCount) {
     EXPECT_NE(sum_with(at), zeros) << at;
 }
 
-TEST_F(Texts, EveryOptionThatCutsOrOrdersIsRemembered) {
+TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
   Json j = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
   std::set<std::string> keys;
   for (const auto& [key, value] : j["options"].items()) keys.insert(key);
@@ -179,7 +179,7 @@ TEST_F(Texts, EveryOptionThatCutsOrOrdersIsRemembered) {
 }
 
 // A folder's checksum is that of all its files; a run without a tokenizer takes any.
-TEST_F(Texts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
+TEST_F(FingerprintTexts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}, {b, 1}})), "");
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "")
       << "it blends from now on: a new one may come";

@@ -177,7 +177,7 @@ std::unique_ptr<Sandbox> sandbox_or_nothing(SandboxLimits limits = {}) {
 }
 
 TEST(Sandbox, EndsOrNot) {
-  const auto box = sandbox_or_nothing({.seconds = 2});
+  const auto box = sandbox_or_nothing({.seconds = 1});
   if (!box) GTEST_SKIP();
   EXPECT_TRUE(box->passes("x = 1"));
   EXPECT_TRUE(box->passes("import math, re, json, collections, threading"));
@@ -192,7 +192,7 @@ TEST(Sandbox, EndsOrNot) {
         "import os\nassert os.listdir('/home')"})
     EXPECT_FALSE(box->passes(bad)) << bad;
   EXPECT_TRUE(box->passes("import ctypes\nassert ctypes.CDLL(None).prctl(1, 0, 0, 0, 0) == -1")) << "it ends with us";
-  EXPECT_TRUE(box->passes("import time\ntime.sleep(2.5)")) << "what counts is computing: other work may slow it down";
+  EXPECT_TRUE(box->passes("import time\ntime.sleep(1.3)")) << "what counts is computing: other work may slow it down";
   EXPECT_TRUE(box->passes("open('/box/x', 'w').write('x')"));
   EXPECT_TRUE(box->passes("import os\nassert not os.path.exists('/box/x')"));  // each has a root of its own
   EXPECT_TRUE(box->passes("import os\nassert os.getpid() == 1 and os.getuid() == 65534"));

@@ -275,7 +275,7 @@ TEST(SlotCache, TakesManyRowsAndCopiesThem) {
   EXPECT_EQ(cache.bytes() / (2 * 2 * 3 * kWide * 4), 400) << "never more than is asked for at most";
 }
 
-TEST(Output, JsonOfBeams) {
+TEST(OutputRules, JsonOfBeams) {
   std::FILE* file = std::tmpfile();
   Generated g;
   g.ids = {4, 5}, g.logprob = -2, g.finish = Finish::stop;

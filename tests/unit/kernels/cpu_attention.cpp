@@ -1,6 +1,7 @@
 // Attention of cpu against ref, forward and backward, with the errors of every step carried through (derivations at the
 // functions).
 #include "tests/unit/attention_errors.h"
+#include "tests/unit/tiers.h"
 
 namespace ravine {
 namespace test_cpu_attention {
@@ -103,6 +104,7 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
 
 template <class F>
 void each_case(DType t, F&& f) {
+  Drawn drawn(5, static_cast<int64_t>(t));  // short: another fifth for each type
   for (const Batch& b : kBatches)
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
@@ -112,9 +114,10 @@ void each_case(DType t, F&& f) {
         if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest with both
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
-        f(b, h, m,
-          fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
-                      h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout));
+        if (drawn())
+          f(b, h, m,
+            fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t),
+                        b.what, h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout));
       }
 }
 

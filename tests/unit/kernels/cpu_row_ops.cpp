@@ -23,7 +23,7 @@ std::vector<int64_t> some_ids(int64_t n, int64_t below) {
 }
 
 // Copies and conversions: nothing is computed, so the bits are those of one rounding.
-TEST(CpuRows, Embedding) {
+TEST(CpuRowOps, Embedding) {
   SKIP_WITHOUT(EmbeddingForward);
   for (DType t : kFloats)
     for (DType out : kFloats)
@@ -37,7 +37,7 @@ TEST(CpuRows, Embedding) {
 }
 
 // One product, of a factor that is rounded itself.
-TEST(CpuRows, ScaledEmbedding) {
+TEST(CpuRowOps, ScaledEmbedding) {
   SKIP_WITHOUT(EmbeddingForward);
   for (DType t : kFloats)
     for (DType out : kFloats)
@@ -53,7 +53,7 @@ TEST(CpuRows, ScaledEmbedding) {
 }
 
 // A row of dweight sums at most N rows of dout, scaled, and its old value: gamma(N + 3) times their magnitudes.
-TEST(CpuRows, EmbeddingBackward) {
+TEST(CpuRowOps, EmbeddingBackward) {
   SKIP_WITHOUT(EmbeddingBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -77,7 +77,7 @@ TEST(CpuRows, EmbeddingBackward) {
 // The mean of C squares is a sum of positive terms: relative gamma(C + 2), halved by the root; then 1/sqrt and two products.
 // A stored 16-bit sum is normalised as stored; one that ends on the other side of a tie is off by epsilon, in rstd and in the
 // row.
-TEST(CpuRows, RmsNorm) {
+TEST(CpuRowOps, RmsNorm) {
   SKIP_WITHOUT(RmsNormForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -108,7 +108,7 @@ TEST(CpuRows, RmsNorm) {
 
 // dx = dsum + rstd (h - xhat m): the terms and their roundings, with m off by gamma(C + 4) mean |h xhat|.
 // dweight: a sum over N tokens of products of three: gamma(N + 4) times their magnitudes.
-TEST(CpuRows, RmsNormBackward) {
+TEST(CpuRowOps, RmsNormBackward) {
   SKIP_WITHOUT(RmsNormBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -152,7 +152,7 @@ TEST(CpuRows, RmsNormBackward) {
 }
 
 // The residual stream may be wider than what the layers compute in.
-TEST(CpuRows, RmsNormMixedTypes) {
+TEST(CpuRowOps, RmsNormMixedTypes) {
   SKIP_WITHOUT(RmsNormForward);
   for (Size s : kSizes) {
     Case c;
@@ -169,7 +169,7 @@ TEST(CpuRows, RmsNormMixedTypes) {
 }
 
 // Sums of N: gamma(N) times the magnitudes.
-TEST(CpuRows, SumRows) {
+TEST(CpuRowOps, SumRows) {
   SKIP_WITHOUT(SumRows);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -185,7 +185,7 @@ TEST(CpuRows, SumRows) {
 }
 
 // Two products and a sum of table entries at most 1: 3 roundings of |x lo| + |x hi|, which is at most the pair's magnitude.
-TEST(CpuRows, Rope) {
+TEST(CpuRowOps, Rope) {
   SKIP_WITHOUT(Rope);
   for (DType t : kFloats)
     for (int64_t d : {8, 10, 16, 64, 128})
@@ -214,7 +214,7 @@ TEST(CpuRows, Rope) {
 }
 
 // A chain of products, a quotient and an exponential, whose own error reaches the sigmoid with a factor of at most 1.
-TEST(CpuRows, Swiglu) {
+TEST(CpuRowOps, Swiglu) {
   SKIP_WITHOUT(SwigluForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -237,7 +237,7 @@ double geglu_error(double g) {
   return std::expm1(gamma32(6) * std::min(u, 120.0)) + gamma32(2 * kFunction + 4);
 }
 
-TEST(CpuRows, Geglu) {
+TEST(CpuRowOps, Geglu) {
   SKIP_WITHOUT(GegluForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -255,7 +255,7 @@ TEST(CpuRows, Geglu) {
 }
 
 // The slope s + g s' u', with s' = s (1 - s): two terms, which cancel where g < 0.
-TEST(CpuRows, GegluBackward) {
+TEST(CpuRowOps, GegluBackward) {
   SKIP_WITHOUT(GegluBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -289,7 +289,7 @@ TEST(CpuRows, GegluBackward) {
 }
 
 // tanh: every float that matters at steps of 509, within 3 units in the last place of what double says, and what is no number.
-TEST(CpuRows, TanhOfTheSoftCap) {
+TEST(CpuRowOps, TanhOfTheSoftCap) {
   SKIP_WITHOUT(SoftCapForward);
   std::vector<float> x;
   for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(64.0f); bits += 509)
@@ -312,7 +312,7 @@ TEST(CpuRows, TanhOfTheSoftCap) {
 }
 
 // cap tanh(u): u carries 2 roundings, which tanh does not make larger; tanh 3 ulp = 6; one for cap and one product.
-TEST(CpuRows, SoftCap) {
+TEST(CpuRowOps, SoftCap) {
   SKIP_WITHOUT(SoftCapForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -329,7 +329,7 @@ TEST(CpuRows, SoftCap) {
 }
 
 // 1 - t^2 with t off by 2 roundings: at most 4 of 1, and one of its own; three products.
-TEST(CpuRows, SoftCapBackward) {
+TEST(CpuRowOps, SoftCapBackward) {
   SKIP_WITHOUT(SoftCapBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -346,7 +346,7 @@ TEST(CpuRows, SoftCapBackward) {
       }
 }
 
-TEST(CpuRows, SwigluBackward) {
+TEST(CpuRowOps, SwigluBackward) {
   SKIP_WITHOUT(SwigluBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -375,7 +375,7 @@ TEST(CpuRows, SwigluBackward) {
 }
 
 // Which elements are dropped is exact; the others are scaled by 1/(1-p): 3 roundings.
-TEST(CpuRows, Dropout) {
+TEST(CpuRowOps, Dropout) {
   SKIP_WITHOUT(Dropout);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -398,7 +398,7 @@ TEST(CpuRows, Dropout) {
         }
 }
 
-TEST(CpuRows, Add) {
+TEST(CpuRowOps, Add) {
   SKIP_WITHOUT(Add);
   for (DType ta : kFloats)
     for (DType tb : kFloats)
@@ -415,7 +415,7 @@ TEST(CpuRows, Add) {
 }
 
 // Two roundings at most; one where the scale is a sign.
-TEST(CpuRows, Multiply) {
+TEST(CpuRowOps, Multiply) {
   SKIP_WITHOUT(Multiply);
   for (DType ta : kFloats)
     for (DType tb : kFloats)
@@ -431,7 +431,7 @@ TEST(CpuRows, Multiply) {
         }
 }
 
-TEST(CpuRows, Cast) {
+TEST(CpuRowOps, Cast) {
   SKIP_WITHOUT(Cast);
   for (DType from : kFloats)
     for (DType to : kFloats)
@@ -447,7 +447,7 @@ TEST(CpuRows, Cast) {
 
 // Values next to the middle of two 16-bit numbers, nearer than an f32 can tell: rounded through f32 they would go the wrong
 // way.
-TEST(CpuRows, CastOfDoublesRoundsOnce) {
+TEST(CpuRowOps, CastOfDoublesRoundsOnce) {
   SKIP_WITHOUT(Cast);
   for (auto [to, unit] : {std::pair{DType::bf16, 0x1p-7}, std::pair{DType::f16, 0x1p-10}})
     for (double sign : {1.0, -1.0})
@@ -468,7 +468,7 @@ TEST(CpuRows, CastOfDoublesRoundsOnce) {
       }
 }
 
-TEST(CpuRows, Fill) {
+TEST(CpuRowOps, Fill) {
   SKIP_WITHOUT(Fill);
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -490,7 +490,7 @@ const Square kSquares[] = {{1, 1, true, 0}, {7, 7, true, 0},     {40, 40, false,
 
 // exp(scale s - top): its argument is off by u (3 |scale s| + |top|), which becomes relative; then a positive sum and a
 // quotient.
-TEST(CpuRows, Softmax) {
+TEST(CpuRowOps, Softmax) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : kFloats)
     for (const Square& s : kSquares)
@@ -510,7 +510,7 @@ TEST(CpuRows, Softmax) {
 
 // ALiBi, which only the unfused definition asks of this kernel: slope * (key - query's position) is added to the scaled score.
 // Distances are below 300: as much more argument, rounded twice.
-TEST(CpuRows, SoftmaxWithAlibi) {
+TEST(CpuRowOps, SoftmaxWithAlibi) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : {DType::f32, DType::bf16})
     for (const Square& s : kSquares)
@@ -528,7 +528,7 @@ TEST(CpuRows, SoftmaxWithAlibi) {
       }
 }
 
-TEST(CpuRows, SoftmaxBackward) {
+TEST(CpuRowOps, SoftmaxBackward) {
   SKIP_WITHOUT(SoftmaxBackward);
   for (DType t : kFloats)
     for (const Square& s : kSquares)
