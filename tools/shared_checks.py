@@ -2,8 +2,8 @@
 
     python3 tools/shared_checks.py RAVINE FOLDER [NAME...]
 
-NAME: part of a script's name; default: all. Needs numpy, which the checks do. Each has its time limit; two run at a time. Of families that the
-program does not know nothing is asked. Exit status 1: a check failed or ran out of time.
+FOLDER: that of the checks, or RAVINE_SHARED: the folder checks/ in the one that this variable names. NAME: part of a script's name; default: all. Needs numpy, which the checks do. Each has its time limit; two run at a time. Of families that the
+program does not know nothing is asked. Exit status 1: a check failed or ran out of time; 77: none ran.
 """
 import concurrent.futures
 import json
@@ -65,6 +65,11 @@ def run(python, program, script, more):
 
 def main():
     program, folder = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
+    if sys.argv[2] == "RAVINE_SHARED":
+        if not os.environ.get("RAVINE_SHARED"):
+            print("SKIPPED: RAVINE_SHARED names no folder of recorded data")
+            sys.exit(77)
+        folder = pathlib.Path(os.environ["RAVINE_SHARED"], "checks")
     python = next((p for p in (sys.executable, "/usr/bin/python3") if subprocess.run([p, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0), None)
     if not python:
         sys.exit("shared_checks.py: the checks need numpy (package python3-numpy)")
@@ -95,7 +100,7 @@ def main():
             for line in lines if status != 0 else []:
                 if not line.startswith("ok "):
                     print("    " + line, flush=True)
-    sys.exit(failed > 0)
+    sys.exit(1 if failed else 0 if jobs else 77)
 
 
 main()
