@@ -1,4 +1,4 @@
-// Every command, each defined in its own file; main.cpp holds the table.
+// Every command, each defined in its own file; program.cpp holds the table.
 #pragma once
 #include "apps/command.h"
 

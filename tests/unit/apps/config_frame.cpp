@@ -77,7 +77,6 @@ Outcome call(const std::vector<std::string>& args) {
   return o;
 }
 
-
 TEST(Frame, RunsACommandAndItsActions) {
   Outcome o = call({"tokenizer", "encode", "--tokenizer", "T", "--jsonl", "--backend=ref", "--threads", "1"});
   EXPECT_EQ(o.status, 0);

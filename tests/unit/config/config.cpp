@@ -33,7 +33,6 @@ std::string error_of(const std::string& yaml, const std::vector<std::string>& wo
   return "no error";
 }
 
-
 TEST(Config, DefaultsAreThoseOfTheManual) {
   Config c = from("");
   EXPECT_EQ(c.train.steps, 1000);

@@ -62,7 +62,6 @@ std::string error_of(const std::vector<std::string>& args, const CommandSpec& sp
   return "no error";
 }
 
-
 TEST(CommandLine, ReadsEveryKindOfFlag) {
   Result r =
       read({"--model",   "a: *b",        "--prompt=--x y", "encode", "--json",           "--input", "A", "B",  "train.steps=3",

@@ -40,7 +40,6 @@ bool our_extension(const YamlNode& node) {
   return node.kind == Kind::real && *end == 0 && x == node.real;
 }
 
-
 TEST(YamlScalars, AgreeWithPyYaml) {
   Json rows = read_json(RAVINE_SOURCE_DIR "/tests/golden/yaml_scalars.json");
   ASSERT_GT(rows.size(), 500u);

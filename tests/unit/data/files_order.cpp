@@ -14,8 +14,8 @@
 #include "files/safetensors.h"
 #include "files/torch_save.h"
 #include "io/checkpoint.h"
-#include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/files_temporary.h"
+#include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/text_help.h"
 #include "tests/unit/traced_child.h"
 

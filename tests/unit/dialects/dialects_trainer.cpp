@@ -33,7 +33,6 @@ Translation translated(const std::vector<std::string>& words, const TrainerFacts
   return translate_trainer(read_trainer_line(placed(all)), facts);
 }
 
-
 TEST(DeepSpeedJson, ReadsWhatJsonIs) {
   const Json read =
       parsed_json(R"({"a": [1, -2.5, 1e3, true, false, null], "b": {"c": "x\n\u00e9\ud83d\ude00"}, "d": {}, "e": []})");

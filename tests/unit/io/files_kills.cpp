@@ -3,8 +3,8 @@
 
 #include "files/atomic.h"
 #include "files/temporary.h"
-#include "tests/unit/files_temporary.h"
 #include "io/checkpoint.h"
+#include "tests/unit/files_temporary.h"
 #include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/traced_child.h"
 

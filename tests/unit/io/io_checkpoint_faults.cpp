@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "files/temporary.h"
-#include "tests/unit/files_temporary.h"
 #include "io/checkpoint.h"
 #include "io/manifest.h"
+#include "tests/unit/files_temporary.h"
 #include "tests/unit/io_checkpoint_state.h"
 
 using namespace ravine;

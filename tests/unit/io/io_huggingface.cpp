@@ -9,9 +9,9 @@
 #include "files/convert.h"
 #include "files/safetensors.h"
 #include "files/temporary.h"
-#include "tests/unit/files_temporary.h"
 #include "parallel/flat_store.h"
 #include "parallel/initialise.h"
+#include "tests/unit/files_temporary.h"
 
 using namespace ravine;
 namespace fs = std::filesystem;

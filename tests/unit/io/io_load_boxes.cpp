@@ -5,12 +5,12 @@
 
 #include <cstring>
 
-#include "tests/unit/families.h"
 #include "files/safetensors.h"
-#include "tests/unit/files_temporary.h"
 #include "io/huggingface.h"
 #include "parallel/inference_store.h"
 #include "parallel/stage.h"
+#include "tests/unit/families.h"
+#include "tests/unit/files_temporary.h"
 
 namespace ravine {
 namespace test_io_load_boxes {

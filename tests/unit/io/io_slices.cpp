@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
-#include "tests/unit/files_temporary.h"
 #include "io/direct_file.h"
+#include "tests/unit/files_temporary.h"
 
 using namespace ravine;
 

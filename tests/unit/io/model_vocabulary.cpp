@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/files_temporary.h"
 #include "io/huggingface.h"
 #include "tests/unit/families.h"
+#include "tests/unit/files_temporary.h"
 
 namespace ravine {
 namespace test_model_vocabulary {

@@ -118,9 +118,10 @@ TEST(CpuRows, RmsNormBackward) {
       for (DType tb : kTypes)
         for (Size s : kSizes)
           for (int how : {0, 1}) {
-            RowBuffer x(tx, s.rows, s.cols, 1), dout(tb, s.rows, s.cols, 2), dsum(tx, s.rows, s.cols, 4), dx(tx, s.rows, s.cols);
+            RowBuffer x(tx, s.rows, s.cols, 1), dout(tb, s.rows, s.cols, 2), dsum(tx, s.rows, s.cols, 4),
+                dx(tx, s.rows, s.cols);
             RowBuffer before = dsum, dbranch(tb, s.rows, s.cols), weight = vector_of(DType::f32, s.cols, 3),
-                   rstd = vector_of(DType::f32, s.rows);
+                      rstd = vector_of(DType::f32, s.rows);
             RowBuffer dweight = vector_of(DType::f32, s.cols, 5), old = dweight;
             for (int64_t i = 0; i < s.rows; ++i) {
               double squares = 0;
@@ -371,7 +372,7 @@ TEST(CpuRows, CrossEntropy) {
         for (int64_t v : {1, 7, 100, 5003}) {
           const int64_t n = 6;
           RowBuffer logits(tl, n, v, 1, 3, 20), was = logits, grads(tg, n, v), losses = vector_of(DType::f64, n),
-                                             labels = vector_of(DType::i32, n);
+                                                labels = vector_of(DType::i32, n);
           for (int64_t i = 0; i < n; ++i) labels.set(0, i, i == 3 ? -100.0 : static_cast<double>(i * 977 % v));
           bool in_place = tl == tg;
           CrossEntropy a{logits.view(), flat(labels), flat(losses), in_place ? logits.view() : grads.view(), 0.25};

@@ -41,7 +41,7 @@ TEST(CpuRules, Lion) {
   for (int64_t n : kCounts)
     for (DType tg : kTypes) {
       RowBuffer p = vector_of(DType::f32, n, 1), g = vector_of(tg, n, 2), m = vector_of(DType::f32, n, 3),
-             copy = vector_of(DType::bf16, n, 4);
+                copy = vector_of(DType::bf16, n, 4);
       const std::vector<UpdateSpan> spans = {{0, n / 3, 1, 0.1}, {n / 3, n - n / 3, 2, 0}};
       std::vector<double> scalars = {0.01, 0, 0, 0.5};
       every_way(
@@ -110,7 +110,7 @@ TEST(CpuRules, WeightedSumsAndTheDirectionOfAdam) {
                      3);
         });
     RowBuffer p = vector_of(DType::f32, n, 3), m = vector_of(DType::f32, n, 4), v = vector_of(DType::f32, n, 5),
-           out = vector_of(DType::f32, n);
+              out = vector_of(DType::f32, n);
     make_positive(v);
     for (bool frozen : {false, true})
       every_way(
@@ -140,8 +140,8 @@ TEST(CpuRules, RowsAndColumnsOfSquares) {
        {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {2, 3, 5}, {1, 33, 70}, {1, 600, 130}, {3, 7, 16400}})
     for (bool difference : {false, true}) {
       RowBuffer x = vector_of(DType::f32, matrices * rows * columns, 1), minus = vector_of(DType::f32, x.cols, 2),
-             row = vector_of(DType::f32, matrices * rows, 3), col = vector_of(DType::f32, matrices * columns, 4),
-             out = vector_of(DType::f32, x.cols);
+                row = vector_of(DType::f32, matrices * rows, 3), col = vector_of(DType::f32, matrices * columns, 4),
+                out = vector_of(DType::f32, x.cols);
       make_positive(row), make_positive(col);
       const Shape shape = {matrices, rows, columns};
       const TensorView xs = view_of(x.bytes.data(), DType::f32, shape), ms = view_of(minus.bytes.data(), DType::f32, shape),
@@ -182,7 +182,7 @@ TEST(CpuRules, RowsAndColumnsOfSquares) {
 TEST(CpuRules, RootsOfVectors) {
   for (int64_t n : kCounts) {
     RowBuffer x = vector_of(DType::bf16, n, 1), square = vector_of(DType::f32, n, 2), out = vector_of(DType::f32, n),
-           way = vector_of(DType::f32, n, 3);
+              way = vector_of(DType::f32, n, 3);
     make_positive(square);
     double largest = 0;
     every_way(
@@ -216,7 +216,7 @@ TEST(CpuRules, RootsOfVectors) {
 TEST(CpuRules, CadamKeepsItsMomentInSixteenBits) {
   for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {40, 33}, {2, 20000}}) {
     RowBuffer p = vector_of(DType::f32, rows * columns, 1), g = vector_of(DType::f32, p.cols, 2),
-           q = vector_of(DType::f16, p.cols, 3, 60000), s = vector_of(DType::f32, rows, 4);
+              q = vector_of(DType::f16, p.cols, 3, 60000), s = vector_of(DType::f32, rows, 4);
     for (int64_t r = 0; r < rows; ++r) s.set(0, r, 1e-5 * static_cast<double>(r + 1));
     const Shape shape = {rows, columns};
     every_way(

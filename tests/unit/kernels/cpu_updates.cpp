@@ -37,7 +37,7 @@ TEST(CpuUpdates, AdamW) {
         for (bool l2 : {false, true}) {
           const int64_t n = 40000;
           RowBuffer p = vector_of(DType::f32, n, 1), g = vector_of(tg, n, 2), m = vector_of(DType::f32, n, 3),
-                 v = vector_of(DType::f32, n, 4);
+                    v = vector_of(DType::f32, n, 4);
           for (int64_t i = 0; i < n; ++i) v.set(0, i, std::abs(v.get(0, i)));
           RowBuffer copy = vector_of(kTypes[copied], n, 9), p0 = p, m0 = m, v0 = v, c0 = copy;
           std::vector<double> scalars = {3e-3, 1 - std::pow(0.9, 3), 1 - std::pow(0.95, 3), 0.3};
@@ -80,7 +80,7 @@ TEST(CpuUpdates, Sgd) {
       for (int how : {0, 1, 2, 3}) {  // plain, first step, momentum, nesterov
         const int64_t n = 20001;
         RowBuffer p = vector_of(DType::f32, n, 1), g = vector_of(tg, n, 2), b = vector_of(DType::f32, n, 3),
-               copy = vector_of(DType::bf16, n);
+                  copy = vector_of(DType::bf16, n);
         RowBuffer p0 = p, b0 = b;
         std::vector<double> scalars = {0.01, 1, 1, 0.7};
         std::vector<UpdateSpan> spans = {{0, n, 1, 0.1}};
@@ -123,7 +123,7 @@ TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
     for (bool l2 : {false, true})
       for (double eps : {0.5, 1e-3}) {
         RowBuffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::f32, n, 2), m = vector_of(DType::f32, n),
-               v = vector_of(DType::f32, n);
+                  v = vector_of(DType::f32, n);
         for (int64_t i = 0; i < n; ++i) m.set(0, i, 0.25), v.set(0, i, 0.0625);
         RowBuffer p0 = p;
         std::vector<double> scalars = {0.125, 0.75, 0.5, 1};
@@ -158,7 +158,7 @@ TEST(CpuUpdates, SgdsFirstStepWithEverySwitch) {
         for (double dampening : {0.0, 0.25})
           for (bool copied : {false, true}) {
             RowBuffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::bf16, n, 2), b = vector_of(DType::f32, n, 3),
-                   copy = vector_of(DType::f16, n), p0 = p, b0 = b;
+                      copy = vector_of(DType::f16, n), p0 = p, b0 = b;
             std::vector<double> scalars = {0.25, 1, 1, 0.5};
             std::vector<UpdateSpan> spans = {{0, 40, 1, 0.125}, {40, n - 40, 2, 0.5}};
             Sgd a{flat(p), flat(g), flat(b),   {},       view_of(scalars.data(), DType::f64, {kStepScalars}),
@@ -186,9 +186,9 @@ TEST(CpuUpdates, SameBitsForAnyNumberOfThreads) {
     set_thread_count(t);
     const int64_t n = 700, c = 200, v = 300;
     RowBuffer x(DType::f32, n, c, 1), dout(DType::bf16, n, c, 2), dx(DType::f32, n, c), w = vector_of(DType::f32, c, 3),
-                                                                                     dw = vector_of(DType::f32, c);
+                                                                                        dw = vector_of(DType::f32, c);
     RowBuffer rstd = vector_of(DType::f32, n, 4), sums = vector_of(DType::f32, c), ids = vector_of(DType::i32, n),
-           dv(DType::f32, v, c, 7, 0);
+              dv(DType::f32, v, c, 7, 0);
     RowBuffer norm = vector_of(DType::f64, 1);
     for (int64_t i = 0; i < n; ++i) ids.set(0, i, static_cast<double>(i % 5 ? i * 31 % v : 1));
     run(RmsNormBackward{dout.view(), x.view(), flat(w), flat(rstd), {}, dx.view(), {}, flat(dw), false});
@@ -211,7 +211,8 @@ TEST(CpuUpdates, NanAndInfinityReachTheResult) {
       for (double bad : {nan, inf, -inf})
         for (int64_t at : {0, 18, 36}) {
           const int64_t c = 37;
-          RowBuffer x(t, 1, c, 1), y(t, 1, c, 2), out(t, 1, c), w = vector_of(DType::f32, c, 3), rstd = vector_of(DType::f32, 1);
+          RowBuffer x(t, 1, c, 1), y(t, 1, c, 2), out(t, 1, c), w = vector_of(DType::f32, c, 3),
+                                                                rstd = vector_of(DType::f32, 1);
           RowBuffer label = vector_of(DType::i32, 1), loss = vector_of(DType::f64, 1);
           label.set(0, 0, 5);
           x.set(0, at, bad);

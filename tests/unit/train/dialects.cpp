@@ -49,7 +49,6 @@ Translation small(const std::string& line) {
   return translate(small_table(), read_flags(small_table(), placed(words_of_line(line)), "small"), "small");
 }
 
-
 TEST(Dialect, FlagsAreReadAsArgparseReadsThem) {
   Translation t = small("--steps 5 --freeze a b --half --idle=-1.5 --steps=7");
   EXPECT_EQ(t.whole("--steps"), 7);  // the last one counts
@@ -142,7 +141,6 @@ Translation megatron(const std::string& line, const MegatronJob& job = {.ranks =
 }
 
 Json model_of(const Translation& t) { return parse_json(config_of(t).model.config, "model.config"); }
-
 
 TEST(Megatron, FamiliesFollowFromHowANetworkIsBuilt) {
   const std::string llama = "--position-embedding-type rope --normalization RMSNorm --swiglu ";
