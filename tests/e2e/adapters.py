@@ -9,6 +9,9 @@ from inference_memory import WIDE, peak_mb, save_model
 from ravine_run import check
 from chat_model import chat_model
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
 KINDS = {
     "poet": {"lora.rank": 4, "lora.targets": "all-linear"},

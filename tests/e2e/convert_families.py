@@ -1,6 +1,5 @@
 """Weights of every family into every layout that can hold them, from each to the next and back: the same bits."""
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,7 @@ NO_MEGATRON = ("olmo2", "gemma2", *DEEPSEEK)
 
 
 if not r.FULL:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small train no faster on several
 
 
 def trained(folder, config):

@@ -8,6 +8,9 @@ import subprocess
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 SPECIAL = ("<|im_start|>", "<|im_end|>", "<s>", "</s>", "<unk>")
 
 

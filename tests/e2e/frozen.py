@@ -10,6 +10,9 @@ from pathlib import Path
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 FROZEN = ["*.layers.0.*", "model.embed*"]
 
 

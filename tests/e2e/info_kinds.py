@@ -10,6 +10,9 @@ import ravine_run as r
 from chat_model import GOLDEN, chat_model
 from talk import adapter
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Parameters that Transformers 5 counts for configs of this repository: sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters()).
 COUNTS = {"llama-1.2b.json": 1204881408, "llama-134m.json": 134105856, "llama-demo.json": 5475584, "models/bloom-176b.json": 176247271424, "models/bloom-7b1.json": 7069016064,

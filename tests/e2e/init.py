@@ -4,6 +4,9 @@ import shutil
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 SHORTER = [] if r.FULL else ["train.global_batch=1", "train.micro_batch=1", "log.tensorboard=false", "checkpoint.every=0"]
 

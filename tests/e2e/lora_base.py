@@ -13,7 +13,7 @@ from ravine_run import check
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "nf4"
 if not r.FULL:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
 EPS = 2.0**-24
 WIDE = {"hidden_size": 128, "intermediate_size": 128}  # cut over two ranks, no block of 64 is
 

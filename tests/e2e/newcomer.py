@@ -10,6 +10,9 @@ import time
 import ravine_run as r
 from ravine_run import check
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 def text_run(folder, **more):
     """Options of a run on a text, with a tokenizer of its own."""
