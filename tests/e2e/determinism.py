@@ -41,6 +41,7 @@ def check_shape(folder, shape):
         r.check(result["equal"] and CASES <= names and sum("thread" in n for n in names) >= 3, f"cases: {names}")
 
 
+@r.full("test_reordered_sum_is_found compares the same cases of this shape")
 def test_wide(folder):
     check_shape(folder, "wide")
 

@@ -40,7 +40,7 @@ def test_sft_talks(folder):
     r.check("answers end with <|im_end|>" in said and "no special token" not in said, said)
     words = named_command(said, "next     ")
     r.check("--chat" in words, words)
-    for more in ([], ["--seed", 1], ["--seed", 2]):
+    for more in r.rows(([], ["--seed", 1], ["--seed", 2]), 1, "draws take turns"):
         text = r.run(*words, *more, "--max-new-tokens", 60, cwd=folder).stdout
         r.check(text.strip() and not any(s in text for s in SPECIAL), repr(text))
     tokenizer = folder / "s" / "tokenizer"
