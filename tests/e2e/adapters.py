@@ -9,6 +9,9 @@ from inference_memory import WIDE, peak_mb, save_model
 from ravine_run import check
 from chat_model import chat_model
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
 KINDS = {
     "poet": {"lora.rank": 4, "lora.targets": "all-linear"},
@@ -52,7 +55,7 @@ def test_answers_are_those_of_each_adapter_alone(folder):
     adapters = train_adapters(folder, model)
     plain, asked = save_prompts(folder)
     ways = {"greedy": [], "drawn": ["--sample", "--seed", 3, "--top-k", 0], "beams": ["--beams", 3, "--num-return", 2], "one by one": ["--batch", 1]}
-    for way, more in ways.items():
+    for way, more in r.rows(ways.items(), 1, "the ways take turns"):
         alone = {name: generate("--model", model, *(["--adapter", adapters[name]] if name else []), "--prompts", plain, *JUDGE, *more) for name in (None, *KINDS)}
         check(len({json.dumps([x["ids"] for x in a]) for a in alone.values()}) == len(alone), f"{way}: two of them say the same")
         got = generate("--model", model, *named(adapters), "--prompts", asked, *JUDGE, *more)
@@ -60,7 +63,7 @@ def test_answers_are_those_of_each_adapter_alone(folder):
         for i, name in enumerate(ASKED):
             check(got[i].get("adapter") == name and same_answer(got[i], alone[name][i]), f"{way}, {i}, {name}:\n{got[i]}\n{alone[name][i]}")
     # The fast kernels, and those that bf16 has.
-    for more in ([], ["precision.compute=bf16"]):
+    for more in r.rows(([], ["precision.compute=bf16"]), 1, "the types take turns"):
         got = generate("--model", model, *named(adapters), "--prompts", asked, *more)
         for i, name in enumerate(ASKED):
             alone = generate("--model", model, *(["--adapter", adapters[name]] if name else []), "--prompt", TEXTS[i], *more)[0]

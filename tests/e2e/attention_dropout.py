@@ -15,7 +15,7 @@ def train(folder, output, **more):
 
 
 def test_recompute_threads_and_a_resume_keep_the_bits(folder):
-    for compute in ("f32", "bf16"):
+    for compute in r.rows(("f32", "bf16"), 1, "the types take turns"):
         common = {"precision__compute": compute, "train__attention_dropout": 0.3}
         train(folder, compute, **common)
         for recompute in ("none", "full"):

@@ -6,7 +6,11 @@ import struct
 import subprocess
 from pathlib import Path
 
+import ravine_run
 from ravine_run import Skipped, check, command, main, metrics, run, same_run, save_config, settings
+
+if not ravine_run.FULL:
+    ravine_run.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "chat"
 

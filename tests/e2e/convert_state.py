@@ -200,6 +200,7 @@ def test_killed_conversions_go_on(folder):
     files = sorted(p.relative_to(folder / "whole") for p in (folder / "whole").rglob("*") if p.is_file())
     check(len(files) == 18, files)  # 16 ranks, config.json, tracker
     kills = taken = 0
+    wanted_kills = 6 if r.FULL else 2
     for attempt in range(40):
         out = folder / f"out{attempt}"
         for wanted in (2, 7):  # complete files at the kill
@@ -227,9 +228,9 @@ def test_killed_conversions_go_on(folder):
             check((out / p).read_bytes() == (folder / "whole" / p).read_bytes(), f"{p} differs")
         check(not work(out), "the work folder is gone")
         shutil.rmtree(out)
-        if kills >= 6:
+        if kills >= wanted_kills:
             break
-    check(kills >= 6 and taken >= 6, f"{kills} kills landed in the middle, {taken} files were taken up")
+    check(kills >= wanted_kills and taken >= wanted_kills, f"{kills} kills landed in the middle, {taken} files were taken up")
 
 
 def test_another_input_starts_anew(folder):
@@ -237,7 +238,7 @@ def test_another_input_starts_anew(folder):
     (folder / "in").mkdir()
     source = big_model(folder / "in")
     arguments = ["convert", "--input", source, "--output", folder / "out", "--to", "megatron-mcore", "--pipeline", 8]
-    for change in ("weights", "options"):
+    for change in r.rows(("weights", "options"), 1, "one check of what was left"):
         for _ in range(20):
             process = subprocess.Popen(r.command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             while process.poll() is None and sum(1 for at in work(folder / "out") for _ in at.rglob("*.pt")) < 2:

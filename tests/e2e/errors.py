@@ -6,6 +6,9 @@ import time
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 def options(folder, **more):
     """A good run on a fixed batch file; `more` replaces its settings (__ stands for the dot; None leaves one out)."""

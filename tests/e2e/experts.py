@@ -112,7 +112,7 @@ def numbers(tensor):
 
 
 def test_upcycling(folder):
-    for family, (wanted, fields) in DENSE.items():
+    for family, (wanted, fields) in [("llama", DENSE["llama"]), *r.rows([x for x in DENSE.items() if x[0] != "llama"], 1, "the families take turns")]:
         dense, sparse = dense_model(folder, family, **fields), folder / f"{family}-experts"
         log = run("convert", "--input", dense, "--to", "hf", "--upcycle", "experts=4,top_k=2", "--output", sparse).stderr
         check("4 experts in each of 2 layers" in log and wanted in log, log)

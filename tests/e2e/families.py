@@ -50,11 +50,12 @@ def determinism(folder, name, *compute):
     values = options(folder, name)
     for key in ("data.train", "train.steps"):
         values.pop(key)
-    for kind in compute:
+    for kind in r.rows(compute, 1, "the types take turns"):
         result = json.loads(r.run("check", "determinism", "--json", *r.settings(values), f"precision.compute={kind}").stdout)
         r.check(result["equal"], f"{name} in {kind}: {[c for c in result['cases'] if not c['equal']]}")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_bloom(folder):
     determinism(folder, "bloom", "f32", "bf16")
 
@@ -63,6 +64,7 @@ def test_bits_gpt2(folder):
     determinism(folder, "gpt2", "f32", "f16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_pythia(folder):
     determinism(folder, "pythia", "bf16")
 
@@ -71,14 +73,17 @@ def test_bits_gemma2(folder):
     determinism(folder, "gemma2", "f32", "bf16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_deepseek_v2(folder):
     determinism(folder, "deepseek_v2", "f32")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_deepseek_v3(folder):
     determinism(folder, "deepseek_v3", "f32", "bf16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_deepseek_v2_experts(folder):
     determinism(folder, "deepseek_v2_experts", "f32")
 
@@ -87,14 +92,17 @@ def test_bits_deepseek_v3_experts(folder):
     determinism(folder, "deepseek_v3_experts", "f32", "bf16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_olmo2(folder):
     determinism(folder, "olmo2", "f32", "bf16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_phi3(folder):
     determinism(folder, "phi3", "bf16")
 
 
+@r.full("gpt2, gemma2, baichuan2_13b and deepseek_v3_experts stand for all")
 def test_bits_qwen3(folder):
     determinism(folder, "qwen3", "bf16")
 
@@ -105,7 +113,7 @@ def test_bits_baichuan2_13b(folder):
 
 def test_train_export_and_run(folder):
     """The loss falls; what is exported goes on from the same numbers in trace, generate and training."""
-    for name in FAMILIES:
+    for name in r.rows(FAMILIES, 3, "what differs is in the engine's tests of each family"):
         out = folder / name
         values = options(folder, name)
         r.run("train", *r.settings({**values, "train.output": out, "train.dropout": 0.0, "train.steps": 12, "checkpoint.every": 0}))

@@ -43,7 +43,7 @@ def test_damaged_checkpoint(folder):
         "half a manifest": lambda at: (at / manifest).write_bytes((at / manifest).read_bytes()[:-200]),
         "a bit of the manifest": lambda at: flip(at / manifest, (at / manifest).read_bytes().index(b'"step"') + 2),
     }
-    for name, damage in damages.items():
+    for name, damage in r.rows(damages.items(), 3, "whatever is damaged, the one before is taken"):
         output = folder / name.replace(" ", "-")
         shutil.copytree(folder / "alone", output)
         shutil.rmtree(output / "model")
@@ -170,7 +170,7 @@ def test_injected(folder):
         "recompute": ({"path": whole + ".mlp*", "op": "matmul", "phase": "recompute"}, "full", "the gradient norm became",
                       ["first: matmul at model.layers.1.mlp", "(recompute)", "tensor 'out'"]),
     }
-    for name, (fault, recompute, what, words) in cases.items():
+    for name, (fault, recompute, what, words) in r.rows(cases.items(), 2, "one check of every call, which names what it found"):
         done = injected(folder, name, [{"step": 8, "element": 3 * 32 + 5, **fault}], train__recompute=recompute, train__find_nan=True)
         line = last_line(done)
         for word in ["error: step 8:", what, "the weights are those of step 7", *words]:
@@ -245,7 +245,7 @@ def test_stale_lock(folder):
     host = os.uname().nodename
     ours = "ravine lock: process "
     locks = {"dead": f"{ours}{dead.pid} {host}\n", "alive": f"{ours}{os.getpid()} {host}\n", "elsewhere": f"{ours}17 another-host\n", "older": f"{dead.pid} {host}\n", "zeros": "\0" * 30, "empty": ""}
-    for name, text in locks.items():
+    for name, text in r.rows(locks.items(), 3, "one reader of a lock"):
         output = folder / name
         output.mkdir()
         if not text.startswith(ours):  # as an earlier version, or a power loss, leaves it: in a folder of ours only

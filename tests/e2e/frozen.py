@@ -10,6 +10,9 @@ from pathlib import Path
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 FROZEN = ["*.layers.0.*", "model.embed*"]
 
 
@@ -92,10 +95,10 @@ LATER = [{"match": "*.layers.1.mlp.*", "from_step": 3}, {"match": "*.k_proj.*", 
 def test_groups_that_begin_later(folder):
     """Until its step a parameter keeps its bits and its moments are zero; a resume before, at and behind the step goes on as the run that was left alone. Beside frozen ones."""
     base = r.load_tensors(model_folder(folder))
-    for kind in ("adamw", "muon"):
+    for kind in r.rows(("adamw", "muon"), 1, "the optimizers take turns"):
         more = {"train__freeze": ["model.layers.0.mlp.*"], "optimizer__groups": LATER, "optimizer__type": kind, "optimizer__weight_decay": 0.5, "checkpoint__every": 1}
         train(folder, name=f"whole {kind}", train__steps=7, **more)
-        for stops in ((2, 7), (1, 3, 4, 7), (5, 6, 7)):
+        for stops in r.rows(((2, 7), (1, 3, 4, 7), (5, 6, 7)), 1, "the stops take turns"):
             name = f"{kind} {stops}"
             for steps in stops:
                 train(folder, name=name, train__steps=steps, **more)

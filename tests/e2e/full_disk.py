@@ -73,7 +73,7 @@ def sizes(folder):
 def test_stopped_and_not_saved(folder):
     """No checkpoint fits: SIGTERM ends the run with status 1, and no line says that it was saved. One that was saved before is named."""
     checkpoint, model = sizes(folder)
-    for name, every, kept in (("none", 0, "no checkpoint was saved before"), ("earlier", 0, "step_000003")):
+    for name, every, kept in r.rows((("none", 0, "no checkpoint was saved before"), ("earlier", 0, "step_000003")), 1, "one end, with and without a checkpoint before"):
         output = folder / name
         if name == "earlier":
             r.run("train", *options(folder, train__steps=3, checkpoint__every=3, train__output=output))

@@ -7,6 +7,9 @@ from figures import SMALL, save_model
 from ravine_run import check
 from slips import CHAT
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 def human(n):
     units = ["B", "KiB", "MiB", "GiB"]

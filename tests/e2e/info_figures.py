@@ -11,6 +11,9 @@ from figures import SMALL, save_model
 from inputs import sealed
 from ravine_run import check
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 def info(path, *words):
     return json.loads(r.run("info", path, "--json", *words).stdout)

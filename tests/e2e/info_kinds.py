@@ -10,6 +10,9 @@ import ravine_run as r
 from chat_model import GOLDEN, chat_model
 from talk import adapter
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Parameters that Transformers 5 counts for configs of this repository: sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters()).
 COUNTS = {"llama-1.2b.json": 1204881408, "llama-134m.json": 134105856, "llama-demo.json": 5475584, "models/bloom-176b.json": 176247271424, "models/bloom-7b1.json": 7069016064,
@@ -123,7 +126,7 @@ def test_tokenizer_json_of_exports(folder):
     cases = {"plain": ("llama", {}), "legacy": ("llama", {"legacy": True, **more}), "not legacy": ("llama", {"legacy": False, **more}), "no bos": ("llama", {"legacy": False, "add_bos_token": False, "add_eos_token": True}),
              "no prefix": ("llama", {"legacy": False, "add_prefix_space": False}), "nfkc": ("nfkc", {"legacy": True})}
     (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
-    for number, (case, (kind, config)) in enumerate(cases.items()):
+    for number, (case, (kind, config)) in enumerate(r.rows(cases.items(), 2, "the cases take turns")):
         source = sentencepiece_folder(folder / f"tokenizer{number}", kind, **config)
         want = encoded(source)
         out = folder / f"run{number}"

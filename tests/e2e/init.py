@@ -4,9 +4,15 @@ import shutil
 
 import ravine_run as r
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
+
+SHORTER = [] if r.FULL else ["train.global_batch=1", "train.micro_batch=1", "log.tensorboard=false", "checkpoint.every=0"]
+
 
 def trained(folder, config):
-    r.run("train", "--config", config, "train.steps=2", "train.valid_every=2" if "valid_fraction" in config.read_text() else "log.every=1", "schedule.warmup_steps=1", cwd=folder)
+    r.run("train", "--config", config, "train.steps=2", *SHORTER, "train.valid_every=2" if "valid_fraction" in config.read_text() else "log.every=1", "schedule.warmup_steps=1", cwd=folder)
     rows = [json.loads(line) for line in (config.parent / "run" / "metrics.jsonl").read_text().splitlines()]
     r.check(rows and rows[-1]["step"] == 2, f"metrics: {rows}")
     r.run("generate", "--model", config.parent / "run" / "model", "--prompt", "ravine", "--max-new-tokens", 2, cwd=folder)
@@ -51,7 +57,7 @@ def test_lora(folder):
     config, base = folder / "l" / "run.yaml", folder / "l" / "base"
     r.check("path:" in config.read_text() and "rank: 8" in config.read_text() and (base / "config.json").exists(), config.read_text())
     before = (base / "model.safetensors").read_bytes()
-    said = r.run("train", "--config", config, "train.steps=2", "log.every=1", "schedule.warmup_steps=1", cwd=folder).stderr
+    said = r.run("train", "--config", config, "train.steps=2", *SHORTER, "log.every=1", "schedule.warmup_steps=1", cwd=folder).stderr
     adapter = folder / "l" / "run" / "adapter"
     settings = json.loads((adapter / "adapter_config.json").read_text())
     r.check((settings["r"], settings["lora_alpha"], len({m.split(".")[-1] for m in settings["target_modules"]})) == (8, 16, 7), settings)
@@ -61,7 +67,7 @@ def test_lora(folder):
     r.run("init", "lora", folder / "m", "--model", base)
     config = folder / "m" / "run.yaml"
     r.check(str(base) in config.read_text() and not (folder / "m" / "base").exists(), config.read_text())
-    r.run("train", "--config", config, "train.steps=2", "schedule.warmup_steps=1", "lora.merge=true", cwd=folder)
+    r.run("train", "--config", config, "train.steps=2", *SHORTER, "schedule.warmup_steps=1", "lora.merge=true", cwd=folder)
     r.run("generate", "--model", folder / "m" / "run" / "model", "--prompt", "ravine", "--max-new-tokens", 2, cwd=folder)
 
 

@@ -1,4 +1,5 @@
 """Files that lie are refused before a step is made, by one line that says which place; and nothing of a file reaches the terminal but text."""
+import itertools
 import json
 import os
 import pty
@@ -31,7 +32,7 @@ def refused(words, *arguments, **more):
 
 def save_indexed(prefix, lengths, documents=None, offsets=None):
     """Token files of uint16; documents of one sequence each unless given."""
-    true = [2 * sum(lengths[:i]) for i in range(len(lengths))]
+    true = [2 * begin for begin in itertools.accumulate(lengths[:-1], initial=0)]
     documents = documents or list(range(len(lengths) + 1))
     n = len(lengths)
     Path(f"{prefix}.bin").write_bytes(struct.pack(f"<{sum(lengths)}H", *[3 + i % 200 for i in range(sum(lengths))]))
@@ -62,12 +63,12 @@ def test_index_lies_in_the_middle(folder):
     k, begins = 20_001, 2 * (6 * 20_000 + 5)  # of 3 tokens, then 7: the next begins before it, and all add up
     faults["a negative length that the places follow"] = ([(at + 4 * k, "<i", -3), (at + 4 * (k + 1), "<i", 13), (at + 4 * n + 8 * (k + 1), "<q", begins - 6)],
                                                           "document 20002 of 40000")
-    for name, (changes, where) in faults.items():
+    for name, (changes, where) in r.rows(faults.items(), 3, "one check of an index, over all its places"):
         data = bytearray(good)
         for place, form, value in changes:
             struct.pack_into(form, data, place, value)
         Path(f"{prefix}.idx").write_bytes(data)
-        for order in ("philox", "megatron"):
+        for order in r.rows(("philox", "megatron"), 1, "both read the index alike"):
             refused([f"{prefix}.idx", where], "train", *options(folder, data__train=[str(prefix)], data__order=order))
     r.check(not (folder / "out").exists(), "something was written")
 
@@ -149,8 +150,15 @@ def test_sealed_manifest_with_values_of_a_wrong_type(folder):
     r.run("train", *again)
 
 
+@r.full("takes the seconds for which a pipe is waited for; what else is no file is refused in test_pipes_and_devices")
+def test_a_pipe_into_which_nobody_writes(folder):
+    fifo = folder / "pipe"
+    os.mkfifo(fifo)
+    refused([fifo, "nothing came through this pipe"], "config", "--config", fifo)
+
+
 def test_pipes_and_devices(folder):
-    """A config may come through a pipe; a pipe into which nobody writes, a device and a folder are refused."""
+    """A config may come through a pipe; a device and a folder are refused."""
     fifo, config = folder / "pipe", folder / "run.yaml"
     os.mkfifo(fifo)
     config.write_text("train: {steps: 7}\n")
@@ -158,8 +166,7 @@ def test_pipes_and_devices(folder):
     r.check(through.returncode == 0 and "steps: 7" in through.stdout, through.stderr)
     threading.Thread(target=lambda: fifo.write_text(config.read_text())).start()
     r.check("steps: 7" in r.run("config", "--config", fifo).stdout, "a named pipe")
-    for path, word in ((fifo, "nothing came through this pipe"), ("/dev/zero", "neither a file nor a pipe"), ("/dev/null", "neither a file nor a pipe"),
-                       (folder, "it is a folder"), (folder / "none", "No such file")):
+    for path, word in (("/dev/zero", "neither a file nor a pipe"), ("/dev/null", "neither a file nor a pipe"), (folder, "it is a folder"), (folder / "none", "No such file")):
         refused([path, word], "config", "--config", path)
     endless = subprocess.run(["bash", "-c", f"{r.PROGRAM} config --config <(yes)"], capture_output=True, text=True, timeout=r.LIMIT)
     r.check(endless.returncode == 2 and "at most" in endless.stderr, endless.stderr)

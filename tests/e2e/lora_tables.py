@@ -99,7 +99,7 @@ def test_every_layout_learns_the_same(folder):
         given = {"train__global_batch": 4, "train__micro_batch": 1, "lora__dropout": 0.1}
         train(folder, f"one{tied:d}", tied, **given)
         want, losses = adapter(folder, f"one{tied:d}"), [row["loss"] for row in r.metrics(folder / f"one{tied:d}").values()]
-        for name, layout in (("data", {"zero": 3, "zero_threshold": 0}), ("tensor", {"tensor": 2}), ("sequence", {"tensor": 2, "sequence": True}), ("stages", {"pipeline": 2})):
+        for name, layout in r.rows((("data", {"zero": 3, "zero_threshold": 0}), ("tensor", {"tensor": 2}), ("sequence", {"tensor": 2, "sequence": True}), ("stages", {"pipeline": 2})), 1, "layouts take turns"):
             name += str(int(tied))
             train(folder, name, tied, ranks=2, **given, **{f"parallel__{k}": v for k, v in layout.items()})
             got = [row["loss"] for row in r.metrics(folder / name).values()]

@@ -44,7 +44,7 @@ def scales(overflows, scale=65536.0, window=2, hysteresis=2, least=1.0, factor=2
 
 
 def test_scales_follow_from_overflows(folder):
-    for i, more in enumerate(({}, {"rule": "deepspeed-0.13"}, {"rule": "mindformers"}, {"consecutive": True}, {"hysteresis": 1, "window": 1, "factor": 4, "scale": 1024.0})):
+    for i, more in enumerate(r.rows(({}, {"rule": "deepspeed-0.13"}, {"rule": "mindformers"}, {"consecutive": True}, {"hysteresis": 1, "window": 1, "factor": 4, "scale": 1024.0}), 2, "the rules take turns; tests/unit has each")):
         names = {"rule": "scale_rule", "consecutive": "scale_consecutive_hysteresis", "scale": "scale_initial"}
         log = train(folder, f"run{i}", **{"precision." + names.get(k, "scale_" + k): v for k, v in more.items()})
         rows = metrics(folder / f"run{i}")

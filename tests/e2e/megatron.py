@@ -32,7 +32,9 @@ def words_of(*parts):
 
 
 def ask(words, what="--print-config", ranks=RANKS):
-    return subprocess.run(r.command("megatron", *words, "--ranks", ranks, what), capture_output=True, text=True, timeout=r.LIMIT)
+    """Whatever the status."""
+    words = ["megatron", *map(str, words), "--ranks", str(ranks), what]
+    return r.SERVED.run(words, None, None) if r.SERVED else subprocess.run(r.command(*words), capture_output=True, text=True, timeout=r.LIMIT)
 
 
 def lines_of(done):

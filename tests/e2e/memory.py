@@ -10,6 +10,9 @@ import ravine_run as r
 MIB = 1 << 20
 
 
+SERVED_COMMANDS = False  # what a child takes is measured
+
+
 def options(folder, **more):
     # 7 M parameters, 8 x 256 tokens: a few hundred MB, most of it activations.
     model = r.save_config(folder / "config.json", hidden_size=256, intermediate_size=688, num_hidden_layers=8, num_attention_heads=8,
@@ -50,7 +53,7 @@ def test_plan(folder):
     a huge page each. Checkpoints add the buffers of their writer."""
     tiny = {"model.config": r.save_config(folder / "tiny" / "config.json"), "data.train": [r.save_ids(folder / "tiny" / "ids.safetensors", 8, 16)], "data.sequence_length": 16}
     unplanned(folder, "first", **tiny)  # measures the peaks of the machine, with buffers that a tiny run does not hide
-    for name, more in {"f32": {}, "bf16": {"precision.compute": "bf16"}, "full": {"train.recompute": "full"}, "saved": {"train.micro_batch": 2, "checkpoint.every": 1}}.items():
+    for name, more in r.rows({"f32": {}, "bf16": {"precision.compute": "bf16"}, "full": {"train.recompute": "full"}, "saved": {"train.micro_batch": 2, "checkpoint.every": 1}}.items(), 1, "one sum of parts"):
         more = {"checkpoint.every": 0, **more}
         own, taken = unplanned(folder, f"{name}-tiny", **more, **tiny), unplanned(folder, name, **more)
         most = 4 * HUGE_PAGE + (WRITER_BUFFERS if name == "saved" else 0)
@@ -93,7 +96,7 @@ def test_a_plan_has_the_gradients_of_the_run(folder):
 def test_refused_with_ways_to_fit(folder):
     """Under a limit of address space a plan that is too large is refused before anything is written, and what the message offers runs under
     the same limit."""
-    values = options(folder)
+    values = options(folder, **({} if r.FULL else {"train__steps": 1, "checkpoint__every": 0}))
     status, text, most = train(values)
     r.check(status == 0, text)
     values["train.output"] = folder / "limited"
@@ -108,7 +111,7 @@ def test_refused_with_ways_to_fit(folder):
     ways = re.findall(r"((?:[a-z]+\.[a-z_]+=\S+ )+)\(([\d.]+) (MiB|GiB), ([\d.]+) x the time\)", error)
     r.check("memory plan" in error and 1 <= len(ways) <= 3 and "nan" not in error, error)
     r.check([float(w[3]) for w in ways] == sorted(float(w[3]) for w in ways), f"not the cheapest first: {error}")
-    for changes, *_ in ways:
+    for changes, *_ in r.rows(ways, 1, "each is planned alike"):
         changed = {**values, **dict(change.split("=") for change in changes.split())}
         status, text, _ = train(changed, limit)
         r.check(status == 0, f"{changes} was offered under {limit / MIB:.0f} MiB: {text}")

@@ -10,6 +10,9 @@ import time
 import ravine_run as r
 from ravine_run import check
 
+if not r.FULL:
+    r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
+
 
 def text_run(folder, **more):
     """Options of a run on a text, with a tokenizer of its own."""
@@ -22,7 +25,7 @@ def text_run(folder, **more):
     return r.options(folder, base.pop("train__output"), **base)
 
 
-def seconds_until(job, words, limit=60):
+def seconds_until(job, words, limit=r.LIMIT):
     """How long until a line of the job's output holds these words; the line."""
     began = time.monotonic()
     for line in job.stdout:
@@ -44,7 +47,7 @@ def test_ctrl_c_is_answered_during_the_step(folder):
             job.send_signal(signal.SIGINT)
             line = seconds_until(job, "stopping: ")[1]
             check(re.search(r"stopping: step \d+ is finished and saved first \(a step takes .* 1 s\); Ctrl-C again ends at once and loses what came after step_\d+$", line.strip()), line)
-            text = job.communicate(timeout=60)[0]
+            text = job.communicate(timeout=r.LIMIT)[0]
             check(job.returncode == 130 and "saved; the same command goes on from there" in text, text)
             continue
         job.send_signal(signal.SIGINT)
@@ -52,7 +55,7 @@ def test_ctrl_c_is_answered_during_the_step(folder):
         check("stopping: step 1 is finished and saved first (a step takes about " in line and "loses the whole run: nothing is saved yet" in line, line)
         check(job.poll() is None, "the step of 131072 sequences is not over")
         job.send_signal(signal.SIGINT)
-        text = job.communicate(timeout=60)[0]
+        text = job.communicate(timeout=r.LIMIT)[0]
         check(job.returncode == 130 and text.endswith("ended at once: nothing was saved, the same command begins again\n"), text)
         check(not (out / "checkpoints").exists() or not list((out / "checkpoints").glob("step_*")), "saved")
 
@@ -78,7 +81,7 @@ def test_what_is_trained_on_is_not_held_out(folder):
     text = str(folder / "book.txt")
     words = text_run(folder, data__valid=[text], train__valid_every=1)
     (folder / "link.txt").symlink_to(text)
-    for number, valid in enumerate((text, str(folder / "link.txt"), str(folder) + "/./book.txt")):
+    for number, valid in enumerate(r.rows((text, str(folder / "link.txt"), str(folder) + "/./book.txt"), 1, "one comparison of files")):
         for command in (["config"], ["train", f"train.output={folder / f'run{number}'}"]):
             said = r.run(command[0], *text_run(folder, data__valid=[valid], train__valid_every=1), *command[1:]).stderr
             check(f"data.valid names {text}, which data.train trains on" in said and "data.valid=[] data.valid_fraction=0.05" in said, f"{valid}: {said}")

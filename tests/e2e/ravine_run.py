@@ -71,11 +71,11 @@ def start(*arguments, **options):
 
 
 class Commands:
-    """Runs commands in children of one process that has the program loaded (tests/commands.cpp): nothing is started anew."""
+    """Runs commands in children of one process that has the program loaded (tests/commands.cpp): nothing is started anew. Messages name it as the program."""
 
     def __init__(self, server):
         self.folder = Path(tempfile.mkdtemp(prefix="ravine-commands-"))
-        self.job = subprocess.Popen([server, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.job = subprocess.Popen([PROGRAM, PROGRAM], executable=server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, arguments, cwd, env):
         streams = {name: str(self.folder / name) for name in ("stdout", "stderr")}
