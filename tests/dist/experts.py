@@ -59,8 +59,9 @@ def test_expert_ranks(folder):
         layouts(folder / name, ranks, model, "zero 1", **settings)
 
 
+@r.full("ExpertRanks.CapacitiesAndIdleRanks on threads")
 def test_capacity_on_expert_ranks(folder):
-    said = layouts(folder, [("one", 1, {}), ("2", 2, {"expert": 2}), ("4", 4, {"expert": 4})], MIXTRAL, "2", moe__capacity_factor=0.8, moe__drop="probs")
+    said = layouts(folder, [("one", 1, {}), ("2", 2, {"expert": 2}), ("4", 4, {"expert": 4})], MIXTRAL, moe__capacity_factor=0.8, moe__drop="probs")
     check(all(0 < rate < 1 for step in said for rate in step["drop_rate"]), said)
 
 
@@ -88,11 +89,11 @@ def test_any_checkpoint_in_any_layout(folder):
     into_each_other(base, whole, folder, kinds)
 
 
+@r.full("ExpertRanks.SendWhatThePlanSays on threads")
 def test_what_is_sent_is_what_was_planned(folder):
     """With rows padded to a capacity messages are known before."""
     base = {**with_even_rows(folder, prepare(folder, **MIXTRAL)), "parallel.sum_leaves": 0, "train.valid_every": 0, "moe.capacity_factor": 1, "moe.drop": "position", "moe.pad_to_capacity": True}
-    cases = [(2, {"pipeline": 2}), (2, {"tensor": 2}), (2, {"expert": 2}), (4, {"expert": 2, "zero": 2}), (4, {"expert": 2, "tensor": 2})]
-    for ranks, settings in cases if r.FULL else cases[2:3]:
+    for ranks, settings in [(2, {"pipeline": 2}), (2, {"tensor": 2}), (2, {"expert": 2}), (4, {"expert": 2, "zero": 2}), (4, {"expert": 2, "tensor": 2})]:
         values = {f"parallel.{k}": v for k, v in settings.items()}
         out = train({**base, **values}, folder / "-".join(f"{k}{v}" for k, v in settings.items()), ranks)
         asked = {k: v for k, v in {**base, **values}.items() if k.split(".")[0] not in ("checkpoint", "log", "schedule")}

@@ -106,11 +106,12 @@ def test_trace(folder):
     compare_traces(folder, model, LAYOUTS[:2] if not r.FULL else [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"pipeline": 2, "stage_layers": [3, 1]}), (4, {"tensor": 4}),
                                    (2, {"zero": 3}), (2, {"zero": 1, "zero_threshold": 100}), (4, {"zero": 2, "zero_threshold": 100}), (4, {"tensor": 2, "zero": 3}), (2, {"tensor": 2, "sequence": True}),
                                    (4, {"tensor": 2, "pipeline": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 3, "zero_threshold": 100})], data)
+    if not r.FULL:
+        return
     # Without labels: neither loss nor gradients; f32 on the cpu backend.
     ids = r.save_tensors(folder / "ids", {"input_ids": ("I32", (2, 5), range(3, 13))})
     launch(1, ["trace", "--model", model, "--input", ids, "--out", folder / "a"])
-    ranks, layout = (4, {"tensor": 2, "pipeline": 2}) if r.FULL else TENSOR[0]
-    launch(ranks, ["trace", "--model", model, "--input", ids, "--out", folder / "b", *options(layout)])
+    launch(4, ["trace", "--model", model, "--input", ids, "--out", folder / "b", *options({"tensor": 2, "pipeline": 2})])
     where, d = distance(load(folder / "a"), load(folder / "b"))
     check("loss" not in load(folder / "b") and d < 4 * 2.0 ** -23 * (32 * 4) ** 0.5, f"f32: {where} differs by {d}")
 
@@ -472,6 +473,8 @@ def test_refusals(folder):
         refused(3, "must be the number of ranks (mpirun -n 3); use parallel.data=1 parallel.tensor=3", "parallel.tensor=2", command=command)
         refused(5, "use parallel.data=5", "parallel.pipeline=5", command=command)
     refused(3, "the tokens of every data rank must be a multiple of the tensor ranks", "parallel.tensor=3", "parallel.sequence=true")
+    if not r.FULL:  # dist_jobs has ranks that differ
+        return
     line = ["generate", "--model", model, "--prompt-ids", prompts]
     done = subprocess.run([*LAUNCH, "-n", "1", *r.command(*line), ":", "-n", "1", *r.command(*line, "--seed", 7)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=r.LIMIT)
