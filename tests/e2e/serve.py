@@ -269,7 +269,7 @@ def test_a_request_has_its_time(folder):
     with Server(model, "--time-limit", 1) as s:
         status, _, a = s.ask("POST", "/v1/completions", body)
         check(status == 503 and "time" in a["error"]["message"], f"{status} {str(a)[:200]}")
-        check(s.metric("ravine_requests_running") == 0, "its place is free")
+        wait_for(lambda: s.metric("ravine_requests_running") == 0, "its place is free")
 
 
 def test_a_signal_lets_answers_end(folder):
