@@ -312,7 +312,7 @@ def test_lasting_work_and_a_reader_that_left(folder):
     check(full.returncode == 1 and "the work itself is done" in full.stderr and (folder / "all.idx").exists(), f"{full.returncode}: {full.stderr}")
 
 
-@r.full("what is said to a terminal is made text in one place, on ranks too (test_names of e2e_terminal)")
+@r.full("e2e_inputs has such names of a run of one rank")
 def test_ranks_say_names_as_text(folder):
     """What ends a job of several ranks reaches the terminal as text too."""
     mpirun = shutil.which("mpirun")
