@@ -51,7 +51,7 @@ def replay(folder, source, ranks, *words):
 
 def test_rules_take_the_mean_gradient(folder):
     two, mean, *_ = make_input(folder)
-    for kind in ("adamw", "lamb", "muon"):
+    for kind in r.rows(("adamw", "lamb", "muon"), 1, "the mean is taken before any rule"):
         a, b = replay(folder, two, 2, f"optimizer.type={kind}"), replay(folder, mean, 1, f"optimizer.type={kind}")
         for n, s in SHAPES.items():
             check(a["p." + n][0] == [2, STEPS + 1, *s] and b["p." + n][0] == [STEPS + 1, *s], f"{kind}: {a['p.' + n][0]}")

@@ -1,5 +1,5 @@
 """Running models on several ranks: `trace` and `generate` in every layout against one rank, fewer key/value heads than tensor ranks, checkpoints of
-many ranks into model folders, a job that loses ranks and goes on with others, stops and refusals.
+many ranks into model folders, a job that loses ranks and goes on with others, stops and refusals. (What is short and what full: training.py.)
 
 python3 running.py PATH_OF_ravine [FUNCTION ..]
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prepare, processes, same, train, with_even_rows
+from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prepare, processes, same, soon, train, with_even_rows
 import ravine_run as r
 from adapters import ASKED, named, save_prompts, train_adapters
 from ravine_run import check
@@ -27,6 +27,7 @@ FAMILIES = {**OTHERS, "qwen2": {**LIKE_LLAMA, "num_key_value_heads": 2}, "mixtra
                           "decoder_sparse_step": 1}}
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
 LAYOUTS = [(2, {"tensor": 2}), (2, {"pipeline": 2}), (4, {"tensor": 2, "pipeline": 2})]
+TENSOR, PIPELINE = LAYOUTS[:1], LAYOUTS[1:2]
 
 
 def options(settings):
@@ -102,9 +103,11 @@ def compare_traces(folder, model, layouts, data):
 def test_trace(folder):
     model = make_model(folder)
     data = save_input(folder / "in")
-    compare_traces(folder, model, [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"pipeline": 2, "stage_layers": [3, 1]}), (4, {"tensor": 4}),
+    compare_traces(folder, model, LAYOUTS[:2] if not r.FULL else [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"pipeline": 2, "stage_layers": [3, 1]}), (4, {"tensor": 4}),
                                    (2, {"zero": 3}), (2, {"zero": 1, "zero_threshold": 100}), (4, {"zero": 2, "zero_threshold": 100}), (4, {"tensor": 2, "zero": 3}), (2, {"tensor": 2, "sequence": True}),
                                    (4, {"tensor": 2, "pipeline": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 3, "zero_threshold": 100})], data)
+    if not r.FULL:
+        return
     # Without labels: neither loss nor gradients; f32 on the cpu backend.
     ids = r.save_tensors(folder / "ids", {"input_ids": ("I32", (2, 5), range(3, 13))})
     launch(1, ["trace", "--model", model, "--input", ids, "--out", folder / "a"])
@@ -113,16 +116,19 @@ def test_trace(folder):
     check("loss" not in load(folder / "b") and d < 4 * 2.0 ** -23 * (32 * 4) ** 0.5, f"f32: {where} differs by {d}")
 
 
+@r.full("test_trace; DataRanksAndStages.KeepEveryBit and TensorRanks have a tied table on threads")
 def test_trace_tied(folder):
     compare_traces(folder, make_model(folder, tie_word_embeddings=True), [*LAYOUTS, (4, {"pipeline": 2, "zero": 3})], save_input(folder / "in"))
 
 
+@r.full("dist_experts trains such a model on stages")
 def test_trace_of_a_loss_that_pools_layers(folder):
     """That of Mixtral's routers is of all layers together, whichever stage has them."""
     more = {k: v for k, v in EXPERTS.items() if k.startswith("num_")} | {"model_type": "mixtral", "num_hidden_layers": 4, "output_router_logits": True, "router_aux_loss_coef": 0.5}
     compare_traces(folder, make_model(folder, **more), [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"tensor": 2, "sequence": True})], save_input(folder / "in"))
 
 
+@r.full("TensorRanks.EveryFamilyIsWhatOneRankMakesOfIt has all of them on threads")
 def test_trace_of_families(folder):
     """Joined and transposed weights, biases, norms of heads, learned positions, ALiBi, rows of the head at length 1."""
     for family in FAMILIES:
@@ -154,7 +160,8 @@ def make_adapter(path, model, family, **config):
 
 def test_trace_with_adapters(folder):
     """What is cut and what is not: A where outputs are cut, B where inputs are, under tensor ranks with and without sequence parallelism; shared keys and values."""
-    for family in ("llama", "bloom", "gpt2", "qwen2", "deepseek_v2", "deepseek_v3"):
+    layouts = [*LAYOUTS, (4, {"tensor": 4}), (2, {"tensor": 2, "sequence": True}), (2, {"zero": 3, "zero_threshold": 100}), (4, {"tensor": 2, "pipeline": 2, "sequence": True})]
+    for family in ("llama", "bloom", "gpt2", "qwen2", "deepseek_v2", "deepseek_v3") if r.FULL else ("llama",):
         model = make_model(folder) if family == "llama" else family_model(folder, family)
         adapter = make_adapter(folder / f"adapter {family}", model, family)
         data = save_input(folder / "in")
@@ -162,7 +169,7 @@ def test_trace_with_adapters(folder):
         one = load_after(trace, 1, model, data, folder / "one rank", *JUDGE, "--adapter", adapter)
         check(distance({"logits": plain["logits"]}, {"logits": one["logits"]})[1] > 1e-3, f"{family}: the adapter changes something")
         check(len([n for n in one if n.startswith("grad.") and ".lora_" in n]) == len([n for n in one if n.startswith("grad.")]) > 6, f"{family}: gradients of adapters alone")
-        for ranks, settings in [*LAYOUTS, (4, {"tensor": 4}), (2, {"tensor": 2, "sequence": True}), (2, {"zero": 3, "zero_threshold": 100}), (4, {"tensor": 2, "pipeline": 2, "sequence": True})]:
+        for ranks, settings in layouts if r.FULL else TENSOR:
             if family != "llama" and settings.get("tensor") == 4:
                 continue
             got = load_after(trace, ranks, model, data, folder / "several", *JUDGE, "--adapter", adapter, *options(settings))
@@ -215,6 +222,10 @@ def compare_generations(folder, model, layouts, ways):
 
 def test_generate(folder):
     model = make_model(folder)
+    if not r.FULL:  # rules of choice know nothing of layouts: one for each
+        for layout, way in ((LAYOUTS[0], "beams"), (LAYOUTS[1], "drawn"), ((2, {}), "two at a time")):
+            compare_generations(folder, model, [layout], [way])
+        return
     compare_generations(folder, model, LAYOUTS, WAYS)
     compare_generations(folder, model, [(4, {"tensor": 4}), (2, {"pipeline": 2, "virtual": 2}), (3, {}), (8, {}), (4, {"pipeline": 2}), (2, {"zero": 3}),
                                         (4, {"zero": 3, "tensor": 2})], ["two at a time", "drawn", "beams"])
@@ -225,16 +236,18 @@ def test_generate_with_several_adapters(folder):
     model = chat_model(folder)
     adapters = train_adapters(folder, model)
     _, asked = save_prompts(folder)
-    for way in ("greedy", "beams"):
+    layouts = [(1, {}), *LAYOUTS, (2, {}), (3, {}), (4, {"tensor": 2}), (2, {"zero": 3}), (4, {"zero": 3, "tensor": 2})] if r.FULL else [(1, {}), (2, {})]
+    for way in ("greedy", "beams") if r.FULL else ("beams",):
         words = ["generate", "--model", model, *named(adapters), "--prompts", asked, "--max-new-tokens", 7, "--json", *JUDGE, *WAYS[way]]
         said = {}
-        for ranks, settings in [(1, {}), *LAYOUTS, (2, {}), (3, {}), (4, {"tensor": 2}), (2, {"zero": 3}), (4, {"zero": 3, "tensor": 2})]:
+        for ranks, settings in layouts:
             done = launch(ranks, [*words, *options(settings)])
             got = [json.loads(line) for line in done.stdout.splitlines()]
             said = said or got
             check(len(got) == len(ASKED) and [x.get("adapter") for x in got] == ASKED and alike(said, got), f"{way}, {ranks} ranks, {settings}:\n{said}\n{got}")
 
 
+@r.full("test_generate; all families are on threads in TensorRanks.EveryFamilyIsWhatOneRankMakesOfIt")
 def test_generate_with_families(folder):
     for family in FAMILIES:
         compare_generations(folder, family_model(folder, family), [(4, {"tensor": 2, "pipeline": 2})], ["greedy", "beams"])
@@ -249,7 +262,7 @@ def test_how_answers_of_other_ranks_end(folder):
     check(all(a["finish"] == "length" and len(a["ids"]) == 9 for a in free), f"{free}")
     ends = sorted({a["ids"][3] for a in free})  # the fourth word of each answer ends it, or an earlier one does
     given = Path(model) / "generation_config.json"
-    for stops in (ends, ends[:1], ends[-1:]):
+    for stops in (ends, ends[:1], ends[-1:]) if r.FULL else (ends,):
         (Path(model) / ".ravine").unlink(missing_ok=True)
         given.write_text(json.dumps({"eos_token_id": stops}))
         for ranks, layout in ((2, {}), (3, {}), (4, {"tensor": 2})):
@@ -261,9 +274,9 @@ def test_how_answers_of_other_ranks_end(folder):
             if stops == ends:
                 break
         check({a["finish"] for a in got} == ({"eos"} if stops == ends else {"eos", "length"}), f"{stops}: {got}")
-    for way in ("beams", "beams, early", "modellink"):
+    for way in ("beams", "beams, early", "modellink") if r.FULL else ("beams, early",):
         one = generate(1, model, prompts, *JUDGE, *WAYS[way])
-        got = generate(3, model, prompts, *JUDGE, *WAYS[way])
+        got = generate(3 if r.FULL else 2, model, prompts, *JUDGE, *WAYS[way])
         check(got == one, f"{way}:\n{one}\n{got}")
 
 
@@ -271,9 +284,10 @@ def test_fewer_prompts_than_data_ranks(folder):
     """Ranks without a prompt wait for those that have one; the answers are those of one rank."""
     model = make_model(folder)
     prompts = folder / "few.json"
-    for count, ranks, settings in ((1, 2, {}), (1, 3, {}), (2, 3, {}), (1, 4, {"tensor": 2}), (1, 4, {"pipeline": 2}), (3, 4, {})):
+    cases = ((1, 2, {}), (1, 3, {}), (2, 3, {}), (1, 4, {"tensor": 2}), (1, 4, {"pipeline": 2}), (3, 4, {}))
+    for count, ranks, settings in cases if r.FULL else cases[:1]:
         prompts.write_text(json.dumps(PROMPTS[:count]))
-        for way in ("greedy", "beams"):
+        for way in ("greedy", "beams") if r.FULL else ("greedy",):
             one = generate(1, model, prompts, *JUDGE, *WAYS[way])
             got = generate(ranks, model, prompts, *JUDGE, *WAYS[way], *options(settings))
             check(len(one) == count and alike(one, got), f"{count} prompts on {ranks} ranks, {settings}, {way}:\n{one}\n{got}")
@@ -287,7 +301,7 @@ def test_generate_text_and_weights(folder):
     prompts.write_text(json.dumps([[draw.randrange(3, 257) for _ in range(n)] for n in (1500, 3, 900)]))
     arguments = ["generate", "--model", model, "--prompt-ids", prompts, "--max-new-tokens", 6]
     one = launch(1, arguments)
-    for ranks, settings in LAYOUTS:
+    for ranks, settings in LAYOUTS if r.FULL else PIPELINE:
         done = launch(ranks, [*arguments, *options(settings)])
         check(done.stdout == one.stdout, f"{settings}:\n{one.stdout}\n{done.stdout}")
         parts = [float(x) for x in re.findall(r"([\d.]+) KiB", re.search(r"weights (.*) on each", done.stderr)[1])]
@@ -295,6 +309,21 @@ def test_generate_text_and_weights(folder):
         check(parts and max(parts) < 1.25 * whole / ranks, f"{settings}: {parts} KiB of {whole:.0f}")
 
 
+def test_one_key_value_head(folder):
+    """What the next test has on more ranks: a head that two ranks hold is trained alike, counted and written once, and one rank goes on with it."""
+    fields = {"num_key_value_heads": 1}
+    base = {**with_even_rows(folder, prepare(folder, **fields)), "checkpoint.every": 2, "checkpoint.keep": 0, "schedule.steps": STEPS}
+    for name, plan in (("one", ((1, STEPS),)), ("two to one", ((2, 2), (1, STEPS)))):
+        for ranks, steps in plan:
+            launch(ranks, ["train", *JUDGE, *r.settings({**base, "train.output": str(folder / name), "train.steps": steps, "parallel.tensor": ranks})])
+    a, b = r.metrics(folder / "one"), r.metrics(folder / "two to one")
+    check(a.keys() == b.keys() and len(a) == STEPS, f"{sorted(a)} and {sorted(b)}")
+    for step in a:
+        for key in ("loss", "grad_norm"):
+            check(abs(a[step][key] / b[step][key] - 1) < 1e-9, f"step {step}: {key} {a[step][key]} and {b[step][key]}")
+
+
+@r.full("test_one_key_value_head has one that two ranks hold, TensorRanks.OneHeadOnFourRanks four on threads")
 def test_few_key_value_heads(folder):
     """Two key/value heads on four and eight tensor ranks: each is held several times, trained alike, counted and written once. In f64 anything else would
     show in any number."""
@@ -337,7 +366,8 @@ def test_few_key_value_heads(folder):
 def test_convert(folder):
     """A checkpoint of many ranks becomes the model folder that the run itself wrote."""
     base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 2}
-    for name, ranks, settings in [("all", 8, {"tensor": 2, "pipeline": 2, "zero": 1}), ("zero 3", 4, {"tensor": 2, "zero": 3}), ("heads", 8, {"tensor": 4, "zero": 2})]:
+    cases = [("all", 8, {"tensor": 2, "pipeline": 2, "zero": 1}), ("zero 3", 4, {"tensor": 2, "zero": 3}), ("heads", 8, {"tensor": 4, "zero": 2})]
+    for name, ranks, settings in cases if r.FULL else [("two", 2, {"tensor": 2})]:
         out = train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
         r.run("convert", "--input", out / "checkpoints" / "step_000004", "--output", folder / f"{name} hf", "--to", "hf")
         a, b = load(out / "model" / "model.safetensors"), load(folder / f"{name} hf" / "model.safetensors")
@@ -346,6 +376,7 @@ def test_convert(folder):
         check((folder / f"{name} m").is_dir(), done.stderr)
 
 
+@r.full("dist_jobs kills a rank and goes on with others; dist_training goes on with fewer ranks and another batch")
 def test_killed_on_eight_goes_on_with_three(folder):
     """TP 2 x PP 2 x DP 2 with ZeRO 1 is killed; three data ranks with a batch of 12 go on, and the result runs."""
     base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 1, "parallel.sum_leaves": 0, "train.valid_every": 0, "schedule.steps": 1000}
@@ -354,10 +385,10 @@ def test_killed_on_eight_goes_on_with_three(folder):
                                                                                   "parallel.pipeline": 2, "parallel.zero": 1}))],
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     began = time.monotonic()
-    while len(r.checkpoints(out)) < 2 and time.monotonic() - began < 120:
-        time.sleep(0.05)
+    while len(r.checkpoints(out)) < 2 and job.poll() is None and time.monotonic() - began < 300:
+        time.sleep(0.01)
     job.kill()  # the launcher; its ranks see that it is gone, or each other
-    job.communicate(timeout=60)
+    job.communicate(timeout=300)
     seen, since = None, time.monotonic()
     while time.monotonic() - since < 3:  # until the last of the eight has left: a rank may save once more
         if (now := r.checkpoints(out)) != seen:
@@ -370,7 +401,7 @@ def test_killed_on_eight_goes_on_with_three(folder):
     while True:  # until the last of the eight has left the folder
         done = subprocess.run([*LAUNCH, "-n", "3", *r.command("train", *r.settings({**base, "train.output": str(out), "train.global_batch": 12, "train.steps": last + 3}))],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
-        if done.returncode == 0 or time.monotonic() - began > 60:
+        if done.returncode == 0 or time.monotonic() - began > 300:
             break
         time.sleep(1)
     check(done.returncode == 0, done.stderr)
@@ -396,28 +427,30 @@ def long_job(folder, ranks, settings):
 
 
 def test_stop(folder):
-    for number, settings in ((signal.SIGUSR1, {"tensor": 2}), (signal.SIGINT, {"pipeline": 2})):
+    cases = ((signal.SIGUSR1, {"tensor": 2}), (signal.SIGINT, {"pipeline": 2}))
+    for number, settings in cases if r.FULL else ():  # short: the launcher hands a signal on to every rank, and one is enough
         (folder / number.name).mkdir()
         job, _ = long_job(folder / number.name, 2, settings)
         job.send_signal(number)
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=300)
         check(job.returncode != 0 and err.count("stopped on request") == 1 and (number == signal.SIGINT or job.returncode == 130), f"{number.name}: {job.returncode}\n{err}")
     # One rank alone hears it: those that work on the same text with it stop too.
     job, _ = long_job(folder, 2, {"tensor": 2})
     os.kill(processes(job, 2)[1], signal.SIGTERM)
-    _, err = job.communicate(timeout=60)
+    _, err = job.communicate(timeout=300)
     check(job.returncode == 130 and err.count("stopped on request") == 1, f"SIGTERM at rank 1: {job.returncode}\n{err}")
 
 
+@r.full("dist_faults loses ranks in every way, dist_jobs has a training that loses one")
 def test_a_lost_rank_ends_the_job(folder):
     for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, "has not answered for")):
         (folder / harm.name).mkdir()
         job, _ = long_job(folder / harm.name, 4, {"tensor": 2, "pipeline": 2})
         os.kill(processes(job, 4)[2], harm)
         killed = time.monotonic()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=300)
         check(job.returncode != 0 and re.search(rf"rank 2 \(.*\) {words}", err), f"{harm.name}: {job.returncode}\n{err[-2000:]}")
-        check(time.monotonic() - killed < 30, f"{harm.name}: took {time.monotonic() - killed:.0f} s")
+        check(time.monotonic() - killed < soon(), f"{harm.name}: took {time.monotonic() - killed:.0f} s")
 
 
 def test_refusals(folder):
@@ -432,11 +465,16 @@ def test_refusals(folder):
         check(done.stderr.count("error: ") == 1 and not done.stdout and not (folder / "never").exists(), f"{done.stdout}{done.stderr}")
 
     for command in ("trace", "generate"):
+        if not r.FULL:  # the others are of the layout (tests/unit/train/train_layout.cpp), and many ranks say them as one does
+            refused(1, "mpirun -n 2", "parallel.tensor=2", command=command)
+            continue
         refused(4, "6 key/value heads must be a multiple of it, or divide it; use parallel.data=2 parallel.tensor=2, or", "parallel.tensor=4", command=command)
         refused(1, "mpirun -n 2", "parallel.tensor=2", command=command)
         refused(3, "must be the number of ranks (mpirun -n 3); use parallel.data=1 parallel.tensor=3", "parallel.tensor=2", command=command)
         refused(5, "use parallel.data=5", "parallel.pipeline=5", command=command)
     refused(3, "the tokens of every data rank must be a multiple of the tensor ranks", "parallel.tensor=3", "parallel.sequence=true")
+    if not r.FULL:  # dist_jobs has ranks that differ
+        return
     line = ["generate", "--model", model, "--prompt-ids", prompts]
     done = subprocess.run([*LAUNCH, "-n", "1", *r.command(*line), ":", "-n", "1", *r.command(*line, "--seed", 7)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=r.LIMIT)

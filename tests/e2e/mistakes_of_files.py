@@ -170,14 +170,14 @@ MISTAKES = [
 
 
 def test_every_mistake_is_told_what_to_do(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     _, fixed = m.check_mistakes(folder, places, MISTAKES)
-    r.check(len(fixed) >= 10, f"fixed: {list(fixed)}")
+    r.check(not r.FULL or len(fixed) >= 10, f"fixed: {list(fixed)}")
 
 
 def test_the_commands_that_convert_make_what_is_taken(folder):
     """iconv and mv as the message spells them; init then takes the file."""
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     for name, made in (("gbk.txt", TEXT), ("u16.txt", TEXT), ("latin.txt", WESTERN), ("packed.txt", None), ("list.jsonl", None), ("indented.jsonl", None)):
         said = r.run("init", folder / "i", "--data", folder / name, status=2).stderr
         command = re.search(r"((?:iconv|mv) .*)$", said.strip()).group(1)
@@ -191,7 +191,7 @@ def test_the_commands_that_convert_make_what_is_taken(folder):
 
 
 def test_turns_of_both_spellings_are_learned(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     config = json.loads(open(places["config"]).read())
     (folder / "wide.json").write_text(json.dumps({**config, "max_position_embeddings": 128}))
     for name in ("turns", "turned"):
@@ -201,7 +201,7 @@ def test_turns_of_both_spellings_are_learned(folder):
 
 
 def test_what_of_records_is_not_used_is_said(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     said = r.run(*m.words_of(TRAIN + f"data.train={folder}/qa.json data.text_key=answer data.chat_template=chatml train.output={folder}/o", places))
     both = said.stdout + said.stderr
     r.check("the text under 'answer'; not used: question" in both and "only 'answer' is trained on" in both and "data.chat_template=chatml has no effect" in both, both)
@@ -213,7 +213,7 @@ def test_what_of_records_is_not_used_is_said(folder):
 
 
 def test_files_of_tensors_side_by_side_are_listed(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     side = folder / "side"
     side.mkdir()
     for name in ("a.safetensors", "b.safetensors"):
@@ -226,7 +226,7 @@ def test_files_of_tensors_side_by_side_are_listed(folder):
 
 
 def test_lengths_and_line_ends_are_advised(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     (folder / "windows.txt").write_bytes(b"".join(b"Line %d of a book about ravines.\r\n" % i for i in range(500)))
     said = r.run("config", *m.words_of("{base} " + f"data.train={folder}/windows.txt", places)).stderr
     r.check("lines end with \\\\r\\\\n" in said or "lines end with \\r\\n" in said, said)
@@ -246,7 +246,7 @@ def test_lengths_and_line_ends_are_advised(folder):
 
 def test_a_conversation_ends_by_the_words_that_people_type(folder):
     import pty
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     for word in ("exit", "quit", ":q", "/bye"):
         above, below = pty.openpty()
         done = r.subprocess.Popen(r.command("generate", "--model", places["run"], "--chat", "--template", "chatml", "--max-new-tokens", "2"), stdin=below, stdout=r.subprocess.PIPE, stderr=r.subprocess.PIPE)
@@ -258,13 +258,13 @@ def test_a_conversation_ends_by_the_words_that_people_type(folder):
 
 
 def test_effects_that_are_missing_are_named_by_the_flags_given(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     said = r.run("generate", "--model", places["run"], "--prompt", "x", "--max-new-tokens", "2", "--top-k", "3").stderr
     r.check("no effect of --top-k" in said and "--temperature" not in said, said)
 
 
 def test_a_resume_with_another_tokenizer_names_it(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     config = json.loads(open(places["config"]).read())
     (folder / "small.json").write_text(json.dumps({**config, "vocab_size": 300.0}))
     r.run("tokenizer", "train", "--input", places["text"], "--output", folder / "tok2", "--vocab-size", 330)
@@ -276,7 +276,7 @@ def test_a_resume_with_another_tokenizer_names_it(folder):
 
 
 def test_a_folder_that_may_not_be_read_is_told_from_one_without_a_tokenizer(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     (folder / "locked").mkdir(mode=0)
     words = r.command("tokenizer", "info", "--tokenizer", folder / "locked")
     if os.geteuid() == 0:  # root without the capability to read everything
@@ -287,14 +287,14 @@ def test_a_folder_that_may_not_be_read_is_told_from_one_without_a_tokenizer(fold
 
 
 def test_words_for_ids_are_sent_the_other_way(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     done = r.subprocess.run(r.command("tokenizer", "decode", "--tokenizer", places["tok"]), input="Hello there\n", capture_output=True, text=True)
     r.check(done.returncode == 2 and "no token ids (stdin:1)" in done.stderr and "ravine tokenizer encode" in done.stderr, done.stderr)
 
 
 def test_a_tokenizer_without_an_end_token_is_told_how_to_get_one(folder):
     """The byte-level tokenizer.json alone, as gpt2's lies in many folders: no template can help."""
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     r.run("tokenizer", "train", "--input", places["text"], "--output", folder / "bytes", "--type", "byte-bpe", "--vocab-size", 300)
     alone = folder / "alone"
     alone.mkdir()

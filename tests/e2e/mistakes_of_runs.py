@@ -3,6 +3,7 @@ Then what is no mistake: a run's folder stands for its base and its adapter, and
 import json
 import shutil
 
+import mistakes as m
 import ravine_run as r
 
 QUESTIONS = [{"instruction": f"Say it {i}.", "input": "", "output": f"It is {i}."} for i in range(24)]
@@ -111,27 +112,24 @@ MISTAKES = [
 ]
 
 
-def start(words, folder):
-    return r.subprocess.run(r.command(*words), stdin=r.subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, timeout=r.LIMIT)
-
-
 def test_each_mistake_is_said_as_it_must_be(folder):
-    places = {k: str(v) for k, v in prepare(folder).items()}
+    folder, places = m.prepared(folder, prepare)
+    places = {k: str(v) for k, v in places.items()}
     wrong = []
-    for name, line, words, *fixed in MISTAKES:
-        done = start([w.format(**places) for w in line.split(" ") if w], folder)
+    for name, line, words, *fixed in r.rows(MISTAKES, len(MISTAKES) // 2, "each is a message of its own"):
+        done = m.start([w.format(**places) for w in line.split(" ") if w], folder)
         if done.returncode != 2 or (folder / "none").exists():
             wrong.append(f"{name}: status {done.returncode}: {done.stderr[-300:]}")
         wrong += [f"{name}: '{w.format(**places)}' is not in {done.stderr}" for w in words if w.format(**places) not in done.stderr]
         for right in fixed:
-            again = start(right.format(**places).split(" "), folder)
+            again = m.start(right.format(**places).split(" "), folder)
             if again.returncode != 0:
                 wrong.append(f"{name}: {right}: {again.stderr}")
     said = r.run("data", "show", "data.train=my", "data/book", "1.txt", status=2, cwd=folder).stderr
     if "a path with blanks stands in quotes: 'data.train=my data/book 1.txt'" not in said:
         wrong.append(said)
     line = [*LORA.format(**places).split(), "lora.rank_pattern={'(': 4}"]
-    said = start(line, folder).stderr
+    said = m.start(line, folder).stderr
     if "lora.rank_pattern, command line" not in said or "'('" not in said:
         wrong.append(said)
     r.check(not wrong, "\n".join(wrong))
@@ -139,7 +137,7 @@ def test_each_mistake_is_said_as_it_must_be(folder):
 
 def test_settings_of_a_file_are_for_the_type_that_it_names(folder):
     """Another type on the command line leaves aside what it does not take; a run's config.yaml, which has all of them, asks for none."""
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     said = r.run("config", "--config", folder / "cosine.yaml", "schedule.type=WarmupDecayLR")
     r.check("note: schedule.warmup_steps of" in said.stderr and "cosine.yaml:3 has no effect with schedule.type=WarmupDecayLR" in said.stderr, said.stderr)
     r.check("warmup_steps: 100" in said.stdout and "min_lr_ratio: 0.1" in said.stdout, said.stdout)
@@ -160,7 +158,7 @@ def test_what_has_no_effect_is_said(folder):
 
 
 def test_an_adapter_keeps_what_it_was_taught_to_talk_by(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     base, adapter, run = places["base"], places["adapter"], folder / "l"
     said = (folder / "next").read_text()
     r.check(f"--adapter {adapter} --chat --prompt TEXT" in said, said)

@@ -162,14 +162,15 @@ MISTAKES = [
 
 
 def test_each_is_told(folder):
-    places = {k: str(v) for k, v in prepare(folder).items()}
+    folder, places = m.prepared(folder, prepare)
+    places = {k: str(v) for k, v in places.items()}
     commands, _ = m.check_mistakes(folder, places, MISTAKES)
-    r.check(len(commands) >= 2, commands)
+    r.check(not r.FULL or len(commands) >= 2, commands)
     r.check("work folder of ravine preprocess" in r.run("info", folder / "half.preprocess").stdout, "its work folder is known")
 
 
 def test_rows_of_token_files_without_a_label_are_counted(folder):
-    prepare(folder)
+    folder, _ = m.prepared(folder, prepare)
     records = [*QUESTIONS[:16], *({"instruction": "Say it again and again. " * 80, "input": "", "output": "No."} for _ in range(8))]
     (folder / "long.json").write_text(json.dumps(records))
     r.run("preprocess", "--input", folder / "long.json", "--handler", "GeneralInstructionHandler", "--tokenizer", folder / "tok_book", "--append-eod", "--output-prefix", folder / "long")
@@ -183,7 +184,8 @@ def test_rows_of_token_files_without_a_label_are_counted(folder):
 
 
 def test_byte_order_marks_are_no_text(folder):
-    model = prepare(folder)["model"]
+    folder, places = m.prepared(folder, prepare)
+    model = places["model"]
     generate = ("generate", "--model", model, "--max-new-tokens", 1, "--json")
     (folder / "marked.txt").write_bytes(BOM + b"Line 1\r\n")
     (folder / "plain.txt").write_bytes(b"Line 1\r\n")
@@ -207,7 +209,7 @@ def test_byte_order_marks_are_no_text(folder):
 
 
 def test_an_adapter_of_an_earlier_end_and_another_base_are_told(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     model, adapter, twin = places["model"], places["adapter"], folder / "twin" / "model"
     ask = ("--prompt", "Line", "--max-new-tokens", 1)
     said = r.run("generate", "--model", model, "--adapter", adapter, *ask).stderr
@@ -231,7 +233,8 @@ def test_an_adapter_of_an_earlier_end_and_another_base_are_told(folder):
 
 
 def test_a_foreign_tokenizer_is_told(folder):
-    model = prepare(folder)["model"]
+    folder, places = m.prepared(folder, prepare)
+    model = places["model"]
     foreign = f"model.tokenizer={folder / 'tok_other'}"
     words = r.settings({"model.path": model, "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW})
     said = r.run("config", *words, foreign).stderr
@@ -245,7 +248,8 @@ def test_a_foreign_tokenizer_is_told(folder):
 
 
 def test_options_without_effect_are_named(folder):
-    model = prepare(folder)["model"]
+    folder, places = m.prepared(folder, prepare)
+    model = places["model"]
     text = {"model.path": model, "data.train": [str(folder / "book.txt")], "data.sequence_length": 32, **FEW, "checkpoint.resume": "none"}
     chats = {**text, "data.train": [str(folder / "q.json")], "data.chat_template": "chatml", "data.sequence_length": 64}
     for options, more, wanted in ((text, {"data.loss_on": "last"}, "data.loss_on=last has no effect"), (text, {"data.too_long": "drop"}, "data.too_long=drop has no effect"), (chats, {"data.loss_on": "last"}, ""),
@@ -257,7 +261,8 @@ def test_options_without_effect_are_named(folder):
 
 
 def test_line_ends_in_records_are_told(folder):
-    model = prepare(folder)["model"]
+    folder, places = m.prepared(folder, prepare)
+    model = places["model"]
     (folder / "w.jsonl").write_text("".join(json.dumps({"instruction": f"hi\r\nthere {i}", "output": "yo\r\nyes"}) + "\n" for i in range(30)))
     words = [f"model.path={model}", f"data.train=[{folder / 'w.jsonl'}]", "data.chat_template=chatml", "data.sequence_length=64"]
     said = r.run("config", *words).stderr
@@ -296,7 +301,7 @@ def test_launchers_of_others_are_told(folder):
 
 
 def test_what_is_said_is_said_once_and_works(folder):
-    places = prepare(folder)
+    folder, places = m.prepared(folder, prepare)
     said = r.run("config", f"model.path={places['model']}", f"data.train=[{folder / 'nofile'}]").stderr
     r.check(said.count("no such data") == 1, said)
     use = json.loads(r.run("info", places["adapter"], "--json").stdout)["to_use_it"]

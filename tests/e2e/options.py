@@ -384,12 +384,14 @@ def literal(flag_kind, value):
 
 def several(jobs):
     """Calls each of `jobs`; what they found wrong, in words."""
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with concurrent.futures.ThreadPoolExecutor(1 if r.SERVED else 4) as pool:  # one process runs all commands, one after the other
         wrong = [text for text in pool.map(lambda job: job(), jobs) if text]
     r.check(not wrong, f"{len(wrong)} of {len(jobs)}:\n" + "\n".join(wrong[:60]))
 
 
 def call(*arguments, **more):
+    if r.SERVED:
+        return r.SERVED.run([str(x) for x in arguments], more.get("cwd"), more.get("env"))
     return subprocess.run(r.command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT, **more)
 
 
@@ -448,9 +450,8 @@ def option_cases():
 def test_options(folder):
     """What is refused has a process of its own; what is taken goes through one, where the last of equal keys counts."""
     jobs = []
-    for name, option, around, kind in option_cases():
-        if name.startswith("data.valid[]"):
-            continue  # the same declaration as data.train[]
+    cases = [case for case in option_cases() if not case[0].startswith("data.valid[]")]  # the same declaration as data.train[]
+    for name, option, around, kind in r.rows(cases, len(cases) // 8, "kinds of option have one reader (tests/unit/config); test_every_option_has_a_verdict has them all"):
 
         def job(values, taken, others=(), option=option, around=around):
             words = [f"{option}={around.replace('VALUE', value)}" for value in values]
@@ -517,16 +518,14 @@ def test_flags(folder):
         return "" if passed or f"--{flag}" in line else f"{what} is refused without its name:\n  {line[:300]}"
 
     jobs, seen = [], set()
-    for command, flags in FLAGS.items():
-        if command in DIALECTS:
-            continue
-        for flag, kind in flags.items():
-            tries = [(value, kind.takes(*literal(kind, value))) for value in FLAG_VALUES]
-            tries += [(value, True) for value in kind.bounds if not isinstance(kind, ListOf) or kind.count == 1] + [(value, False) for value in kind.beyond]
-            # A declaration that several commands share is tried whole once, then with two values.
-            whole = flag not in ("threads", "backend", "json", "model", "tokenizer", "template") or flag not in seen
-            seen.add(flag)
-            jobs += [lambda c=command, f=flag, v=value, t=taken: tried(c, f, v, t) for value, taken in dict.fromkeys(tries if whole else tries[:2])]
+    cases = [(command, flag, kind) for command, flags in FLAGS.items() if command not in DIALECTS for flag, kind in flags.items()]
+    for command, flag, kind in r.rows(cases, len(cases) // 6, "kinds of flag have one reader; test_every_option_has_a_verdict has them all"):
+        tries = [(value, kind.takes(*literal(kind, value))) for value in FLAG_VALUES]
+        tries += [(value, True) for value in kind.bounds if not isinstance(kind, ListOf) or kind.count == 1] + [(value, False) for value in kind.beyond]
+        # A declaration that several commands share is tried whole once, then with two values.
+        whole = flag not in ("threads", "backend", "json", "model", "tokenizer", "template") or flag not in seen
+        seen.add(flag)
+        jobs += [lambda c=command, f=flag, v=value, t=taken: tried(c, f, v, t) for value, taken in dict.fromkeys(tries if whole else tries[:2])]
     several(jobs)
 
 
@@ -566,7 +565,7 @@ def test_taken_values_train(folder):
 
     runs = [[f"{option}={values(option)[i % len(values(option))]}" for option in TOGETHER] for i in range(3)]
     runs += [[*others, f"{option}={value}"] for option, others in ALONE.items() for value in values(option)]
-    several([lambda n=n, w=words: tried(n, w) for n, words in enumerate(runs)])
+    several([lambda n=n, w=words: tried(n, w) for n, words in enumerate(r.rows(runs, len(runs) // 6, "each option has a test of what it does"))])
 
 
 def test_plans_end(folder):
@@ -582,7 +581,7 @@ def test_plans_end(folder):
         plan = json.loads(done.stdout)
         return "" if plan["total"] > 0 and math.isfinite(plan["seconds_per_step_at_peak"]) else f"plan {arguments}: {plan['total']}"
 
-    several([lambda a=arguments: tried(a) for arguments in largest])
+    several([lambda a=arguments: tried(a) for arguments in r.rows(largest, 1, "each is the largest of its kind")])
     leaves = r.run("plan", model, "train.global_batch=65536", "data.sequence_length=16", "parallel.sum_leaves=65536", status=2).stderr
     r.check("parallel.sum_leaves" in leaves and "256" in leaves, leaves)
 

@@ -59,14 +59,16 @@ def test_files_of_others_are_not_replaced(folder):
     out = make_run(folder)
     ids = r.save_ids(folder / "few.safetensors", 1, 8)
     weights = (out / "model" / "model.safetensors").read_bytes()
-    kept_unless_ours(folder / "trace.safetensors", "trace", "--model", out / "model", "--input", ids, "--out", folder / "trace.safetensors", "--threads", 1, foreign=weights)
-    kept_unless_ours(folder / "curves.svg", "plot", out, "--output", folder / "curves.svg", foreign=b"<svg xmlns='http://www.w3.org/2000/svg'></svg>\n")
-    kept_unless_ours(folder / "curves.html", "plot", out, "--output", folder / "curves.html", foreign=b"<!doctype html>\n<html></html>\n")
-    plan = options(folder, folder / "none", parallel__pipeline=2)
-    kept_unless_ours(folder / "schedule.svg", "plan", "--ranks", 2, "--schedule", folder / "schedule.svg", *plan, foreign=b"<svg xmlns='http://www.w3.org/2000/svg'></svg>\n")
+    svg = b"<svg xmlns='http://www.w3.org/2000/svg'></svg>\n"
     bench = ["bench", "train", "--model", folder / "config.json", "--sequence-length", 8, "--steps", 1, "--threads", 1, "--profile", "--timeline", folder / "timeline.json"]
-    kept_unless_ours(folder / "timeline.json", *bench, foreign=b'{"traceEvents":[]}')
-    kept_unless_ours(folder / "pages" / "ravine-train.1", "man", "--output", folder / "pages", foreign=b'.TH RAVINE 1\n.SH NAME\nravine \\- a gully\n')
+    files = (("trace.safetensors", weights, "trace", "--model", out / "model", "--input", ids, "--out", folder / "trace.safetensors", "--threads", 1),
+             ("curves.svg", svg, "plot", out, "--output", folder / "curves.svg"),
+             ("curves.html", b"<!doctype html>\n<html></html>\n", "plot", out, "--output", folder / "curves.html"),
+             ("schedule.svg", svg, "plan", "--ranks", 2, "--schedule", folder / "schedule.svg", *options(folder, folder / "none", parallel__pipeline=2)),
+             ("timeline.json", b'{"traceEvents":[]}', *bench),
+             ("pages/ravine-train.1", b'.TH RAVINE 1\n.SH NAME\nravine \\- a gully\n', "man", "--output", folder / "pages"))
+    for name, foreign, *words in r.rows(files, 2, "whose file it is is asked in one place"):
+        kept_unless_ours(folder / name, *words, foreign=foreign)
 
 
 def test_arrays_of_others_are_not_replaced(folder):
@@ -310,6 +312,7 @@ def test_lasting_work_and_a_reader_that_left(folder):
     check(full.returncode == 1 and "the work itself is done" in full.stderr and (folder / "all.idx").exists(), f"{full.returncode}: {full.stderr}")
 
 
+@r.full("e2e_inputs has such names of a run of one rank")
 def test_ranks_say_names_as_text(folder):
     """What ends a job of several ranks reaches the terminal as text too."""
     mpirun = shutil.which("mpirun")

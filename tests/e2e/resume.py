@@ -9,7 +9,7 @@ import time
 import ravine_run as r
 
 STEPS = 24
-KILLS = 20
+KILLS = 20 if r.FULL else 4
 
 
 def prepare(folder, batch=8):
@@ -43,7 +43,7 @@ def saving(output):
         return False
 
 
-def wait_until(process, condition, limit=60):
+def wait_until(process, condition, limit=r.LIMIT):
     """False if the process ended first."""
     began = time.monotonic()
     while not condition():
@@ -140,7 +140,7 @@ def test_stop(folder):
         shutil.rmtree(folder / "again")
         arguments, _ = prepare(folder, batch=64)
     ways = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGUSR1": signal.SIGUSR1, "stop": None}
-    for at, (name, number) in enumerate(ways.items()):
+    for at, (name, number) in enumerate(r.rows(ways.items(), 2, "signals and the file are told to the run alike")):
         output = folder / name
         process = r.start(*arguments, f"train.output={output}")
         lines = lambda: (output / "metrics.jsonl").exists() and (output / "metrics.jsonl").read_text().count("\n") >= 3 + at

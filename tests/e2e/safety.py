@@ -126,6 +126,8 @@ def test_files_of_many_keys(folder):
         metrics.write_text("".join(json.dumps({"step": i, "loss": 1.0, "lr": 0.1, f"key{i}": 1}) + "\n" for i in range(n)))
         return b""
     grows(rows, ("info", metrics), 10_000)
+    if not r.FULL:  # the other files are read by the same reader of JSON
+        return
     rows(40_000)
     within(100 * metrics.stat().st_size, "info", metrics)
     within(100 * metrics.stat().st_size, "plot", metrics, status=(0,))

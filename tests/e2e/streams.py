@@ -60,7 +60,8 @@ def test_stop_without_stderr(folder):
     full = os.open("/dev/full", os.O_WRONLY)
     for number in (signal.SIGTERM, signal.SIGHUP):  # the second: a terminal that is closed
         output = folder / signal.Signals(number).name
-        job = begin("train", *options(folder, train__steps=100000, train__output=output), stdout=full, stderr=full)
+        job = begin("train", *options(folder, train__steps=100000, train__output=output), stdout=full, stderr=full,
+                    preexec_fn=lambda number=number: signal.signal(number, signal.SIG_DFL))  # also where the test itself runs under nohup
         wait_for_steps(job, output, 2)
         job.send_signal(number)
         r.check(job.wait(timeout=r.LIMIT) == 130, f"{output}: exit status {job.returncode}")

@@ -94,11 +94,10 @@ def not_said(done):
 
 def test_megatron_and_back(folder):
     draw = random.Random(1)
-    for _ in range(40):
-        words = random_megatron(draw)
+    for words in r.rows([random_megatron(draw) for _ in range(40)], 10, "random configs"):
         said = config(words, "--to", "megatron")
         r.check(not not_said(said), f"{words}\n{said.stdout}\n{said.stderr}")
-        flags = subprocess.run(["xargs", "-n1", "echo"], input=said.stdout, capture_output=True, text=True, check=True).stdout.splitlines()
+        flags = subprocess.run(["xargs", "printf", "%s\\n"], input=said.stdout, capture_output=True, text=True, check=True).stdout.splitlines()
         back = leaves(r.run("megatron", "--print-config", *flags).stdout)
         there = leaves(config(words).stdout)
         for key, line in there.items():
@@ -109,8 +108,7 @@ def test_megatron_and_back(folder):
 
 def test_deepspeed_and_back(folder):
     draw = random.Random(2)
-    for _ in range(30):
-        words = random_deepspeed(draw)
+    for words in r.rows([random_deepspeed(draw) for _ in range(30)], 10, "random configs"):
         said = config(words, "--to", "deepspeed")
         r.check(not not_said(said), f"{words}\n{said.stdout}\n{said.stderr}")
         j = json.loads(said.stdout)

@@ -51,14 +51,15 @@ def both_ways(name, tokenizer, texts, plain, special, decode):
 
 
 def test_encode_and_decode(folder):
-    for i, v in enumerate(SENTENCEPIECE["variants"]):
+    for i, v in enumerate(r.rows(SENTENCEPIECE["variants"], 1, "what each variant gives is compared by tests/unit/text")):
         tokenizer = llama_folder(folder / f"{i}", v)
         both_ways(f"Llama {i}", tokenizer, SENTENCEPIECE["texts"], [e["plain"] for e in v["encode"]], [e["special"] for e in v["encode"]],
                   [(d["ids"], d["keep"], d["skip"]) for d in v["decode"]])
         check(json.loads(ask("info", tokenizer, "", "--json"))["size"] == size_of(v), f"Llama {i}: size")
     golden = json.loads((GOLDEN / "tokenizers.json").read_text())
+    kinds = r.rows(("gpt2", "llama3", "unigram", "bert"), 1, "what each kind gives is compared by tests/unit/text")
     for row in golden["rows"]:
-        if row["name"] not in ("gpt2", "llama3", "unigram", "bert"):
+        if row["name"] not in kinds:
             continue
         file = folder / f"{row['name']}.json"
         file.write_text(json.dumps(row["tokenizer"]))
@@ -112,7 +113,7 @@ def test_plain_lines_and_npy(folder):
         decode = [d for d in v["decode"] if "\n" not in d[key] and "\r" not in d[key]]
         said = ask("decode", tokenizer, "".join(f"{d['ids']}\n" for d in decode), *flags)
         same(said.split("\n")[:-1], [d[key] for d in decode], f"lists {flags}")
-    for text, e in zip(SENTENCEPIECE["texts"], v["encode"]):
+    for text, e in r.rows(zip(SENTENCEPIECE["texts"], v["encode"]), 8, "the lines above have every text"):
         for flags, key in ((["--no-special"], "plain"), ([], "special")):
             out = folder / "ids.npy"
             check(ask("encode", tokenizer, text, "--npy", out, *flags) == "", "--npy prints something")
