@@ -2,6 +2,7 @@
 // streams, and the exit status it would have. tests/e2e/ravine_run.py asks it for what scripts run by the thousand; the full tier starts the program itself.
 // A line of stdin is a JSON object {"args", "cwd", "env", "stdin", "stdout", "stderr"} (env: all of it; streams: paths); answered by the child's
 // process id, then its status (as a shell's subprocess: 0 to 255, or the negative number of a signal).
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -34,6 +35,7 @@ using Json = nlohmann::json;
   static std::vector<char*> argv{self};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  program_invocation_name = self;  // messages call the program by it
   exit(ravine::program(static_cast<int>(argv.size()) - 1, argv.data()));
 }
 

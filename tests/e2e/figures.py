@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 import ravine_run as r
+
+SHARED_PEAKS = False  # what is measured of this machine is looked at
 from ravine_run import check
 
 F32 = 2.0 ** -23
