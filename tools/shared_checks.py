@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,7 +77,10 @@ def main():
     failed, jobs = 0, {}
     with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(2) as pool:
         os.environ["XDG_CACHE_HOME"] = cache
-        subprocess.run([program, "bench", "machine", "--json"], stdout=subprocess.DEVNULL, check=True)  # once, not in each of them
+        kept = pathlib.Path(program).with_name("peaks_for_tests.json")  # of tests/e2e/ravine_run.py: the machine is not measured again
+        if kept.exists():
+            os.makedirs(os.path.join(cache, "ravine"))
+            shutil.copy(kept, os.path.join(cache, "ravine", "machine.json"))
         for script in sorted(folder.glob("check_*.py")):
             name = script.stem
             if sys.argv[3:] and not any(part in name for part in sys.argv[3:]):
