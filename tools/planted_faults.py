@@ -60,10 +60,10 @@ class Tree:
                     copy.unlink()
 
     def run(self, command, **more):
-        return subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=self.environment, **more)
+        return subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **{"env": self.environment, **more})
 
     def make(self, targets):
-        return self.run(["cmake", "--build", "--preset", "release", "--target", *targets])
+        return self.run(["cmake", "--build", "--preset", "release", "--target", *targets], env=os.environ)  # with the compiler cache of all trees, which is found by XDG_CACHE_HOME
 
     def plant(self, name, text):
         path = self.root / name
