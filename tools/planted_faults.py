@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,7 @@ class Test:
 
     def __init__(self, tree, fault):
         self.tree = tree
-        self.command = fault["test"].replace("BUILD", str(tree.build)).split()
+        self.command = shlex.split(fault["test"].replace("BUILD", str(tree.build)))
         self.targets = fault.get("targets") or (["ravine"] if self.command[0].startswith("python") else [pathlib.Path(self.command[0]).name])
         self.limit = fault.get("timeout", 300)
         self.partly = False  # something in it is skipped here

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/curves/: training curves of PyTorch and Transformers that tests/e2e/curves.py demands of `ravine train`.
+"""Writes tests/golden/curves/: training curves of PyTorch and Transformers that tests/e2e/training_curves.py demands of `ravine train`.
 
 Usage: make_curves.py OUT_DIR [--add]       (needs torch, transformers, safetensors; --add: only models and cases that are not there yet)
 
