@@ -8,7 +8,7 @@
 #include "base/cut_text.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "train/run_places.h"
+#include "runs/run_places.h"
 
 namespace ravine {
 namespace {

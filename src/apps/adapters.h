@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// What --model and --adapter stand for (train/run_places.h).
+// What --model and --adapter stand for (runs/run_places.h).
 struct MeantAdapters {
   std::string model;
   std::vector<NamedPath> adapters;  // one without a name, or any number with names, all different

@@ -11,14 +11,14 @@
 #include "kernels/backend.h"
 #include "model/adapters.h"
 #include "parallel/initialise.h"
-#include "train/adapter.h"
-#include "train/arithmetic.h"
-#include "train/machine.h"
-#include "train/messages.h"
-#include "train/profile.h"
-#include "train/run_places.h"
-#include "train/step.h"
-#include "train/step_share.h"
+#include "plan/machine.h"
+#include "plan/messages.h"
+#include "plan/step_share.h"
+#include "runs/adapter.h"
+#include "runs/run_places.h"
+#include "step/arithmetic.h"
+#include "step/profile.h"
+#include "step/step.h"
 
 namespace ravine {
 namespace {

@@ -16,11 +16,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engine/make_recipe.h"
 #include "files/atomic.h"
 #include "infer/answer_text.h"
 #include "infer/generator.h"
 #include "io/model_folder.h"
-#include "train/step.h"
 
 namespace ravine {
 namespace {

@@ -12,8 +12,8 @@
 #include "files/fd.h"
 #include "probe/determinism.h"
 #include "probe/layouts.h"
-#include "train/arithmetic.h"
-#include "train/open.h"
+#include "runs/open.h"
+#include "step/arithmetic.h"
 
 namespace ravine {
 namespace {

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "apps/stack.h"
+#include "apps/stop_signals.h"
 #include "apps/streams.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -30,8 +31,7 @@
 #include "config/other_names.h"
 #include "files/fd.h"
 #include "files/same_path.h"
-#include "train/run_folder.h"
-#include "train/stop.h"
+#include "runs/run_folder.h"
 
 namespace ravine {
 namespace {

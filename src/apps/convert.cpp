@@ -12,11 +12,11 @@
 #include "files/tensor_file.h"
 #include "files/tokenizer_files.h"
 #include "io/model_folder.h"
+#include "runs/run_places.h"
+#include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "text/tokenizers/sentencepiece_json.h"
-#include "train/run_places.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {

@@ -9,7 +9,7 @@
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "probe/curves.h"
-#include "train/run_places.h"
+#include "runs/run_places.h"
 
 namespace ravine {
 namespace {

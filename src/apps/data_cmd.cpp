@@ -16,11 +16,11 @@
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"
+#include "runs/open.h"
+#include "runs/vocabulary.h"
+#include "step/layout.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/advice.h"
-#include "train/layout.h"
-#include "train/open.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "files/compare.h"
 #include "io/checkpoint.h"
-#include "train/run_places.h"
+#include "runs/run_places.h"
 
 namespace ravine {
 namespace fs = std::filesystem;

@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "io/checkpoint.h"
 #include "probe/capture.h"
-#include "train/run_folder.h"
+#include "runs/run_folder.h"
 #include "train/trainer.h"
 
 namespace fs = std::filesystem;

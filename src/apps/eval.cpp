@@ -9,9 +9,11 @@
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "apps/stop_signals.h"
 #include "base/counted.h"
 #include "base/missing_path.h"
 #include "base/text.h"
+#include "engine/make_recipe.h"
 #include "eval/compare.h"
 #include "eval/result_folder.h"
 #include "files/checksum.h"
@@ -19,8 +21,6 @@
 #include "io/adapter_folder.h"
 #include "io/model_folder.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/step.h"
-#include "train/stop.h"
 
 namespace ravine {
 namespace {
@@ -170,7 +170,7 @@ void run_with_model(World* world, EvalFlags& flags, const Config& config, const 
   Log log;
   log.quiet(!ranks.first());
   StopSignals signals;
-  const std::vector<TaskResult> results = evaluation.run(&answerer, log, [] { return StopSignals::requested(); });
+  const std::vector<TaskResult> results = evaluation.run(&answerer, log, [&] { return signals.requested(); });
   if (ranks.first()) show(results, flags, evaluation);
 }
 
@@ -188,7 +188,7 @@ int score_completions(const EvalFlags& flags, const Config& config) {
   const auto lock = open_result_folder(flags.output, eval_settings(flags, config, ""), flags.overwrite);
   Log log;
   StopSignals signals;
-  show(evaluation.run(nullptr, log, [] { return StopSignals::requested(); }), flags, evaluation);
+  show(evaluation.run(nullptr, log, [&] { return signals.requested(); }), flags, evaluation);
   return 0;
 }
 

@@ -12,19 +12,19 @@
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
 #include "apps/sampling_flags.h"
+#include "apps/stop_signals.h"
 #include "apps/turns.h"
 #include "apps/voices.h"
 #include "base/byte_order_mark.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engine/make_recipe.h"
 #include "files/checksum.h"
 #include "infer/beams.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
 #include "io/model_folder.h"
-#include "train/layout.h"
-#include "train/step.h"
-#include "train/stop.h"
+#include "step/layout.h"
 
 namespace ravine {
 namespace {
@@ -279,7 +279,7 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
     if (first > begin && stopped_anywhere(session, stopped)) break;
     for (Speaker& s : speakers) s.options.numbers.assign(mine.begin(), mine.end());
     GenerateEvents events;
-    events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
+    events.stop = [&] { return stopped = stopped || signals.requested(); };
     events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
     if (ranks.first())  // whose prompts are the first ones
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };

@@ -24,8 +24,8 @@
 #include "io/convert/convert.h"
 #include "io/run_files.h"
 #include "probe/dump_log.h"
-#include "train/run_folder.h"
-#include "train/run_places.h"
+#include "runs/run_folder.h"
+#include "runs/run_places.h"
 
 namespace fs = std::filesystem;
 

@@ -27,8 +27,8 @@
 #include "io/open_weights.h"
 #include "model/decoder.h"
 #include "probe/run_metrics.h"
+#include "runs/run_places.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/run_places.h"
 
 namespace fs = std::filesystem;
 

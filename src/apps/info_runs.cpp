@@ -12,8 +12,8 @@
 #include "files/tokenizer_files.h"
 #include "io/checkpoint.h"
 #include "io/run_files.h"
-#include "train/run_folder.h"
-#include "train/run_places.h"
+#include "runs/run_folder.h"
+#include "runs/run_places.h"
 
 namespace fs = std::filesystem;
 

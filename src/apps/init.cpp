@@ -28,14 +28,14 @@
 #include "io/open_weights.h"
 #include "parallel/flat_store.h"
 #include "parallel/initialise.h"
+#include "runs/open.h"
+#include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "text/training/trainer.h"
 #include "text/unicode/utf8.h"
-#include "train/open.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 namespace fs = std::filesystem;

@@ -8,9 +8,9 @@
 #include "base/version.h"
 #include "io/model_folder.h"
 #include "parallel/fit.h"
-#include "train/arithmetic.h"
-#include "train/layout.h"
-#include "train/run_places.h"
+#include "runs/run_places.h"
+#include "step/arithmetic.h"
+#include "step/layout.h"
 
 namespace ravine {
 

@@ -12,13 +12,13 @@
 #include "files/output_mark.h"
 #include "kernels/backend.h"
 #include "parallel/schedule_picture.h"
-#include "train/arithmetic.h"
-#include "train/decide.h"
-#include "train/machine.h"
-#include "train/open.h"
-#include "train/run_places.h"
-#include "train/settle_recompute.h"
-#include "train/variants.h"
+#include "plan/decide.h"
+#include "plan/machine.h"
+#include "plan/settle_recompute.h"
+#include "plan/variants.h"
+#include "runs/open.h"
+#include "runs/run_places.h"
+#include "step/arithmetic.h"
 
 namespace ravine {
 namespace {
@@ -68,7 +68,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   MachinePeaks peaks = machine_peaks();
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
-  const Types types = Types::of(compute, config.precision.gradients);  // as training has them (train/opened_run.cpp)
+  const Types types = Types::of(compute, config.precision.gradients);  // as training has them (runs/opened_run.cpp)
   Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   int ranks = narrow_option<int>(
       flags.ranks > 0 ? flags.ranks

@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "train/decide.h"
-#include "train/estimate.h"
+#include "plan/decide.h"
+#include "plan/estimate.h"
 
 namespace ravine {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "train/estimate.h"
-#include "train/step.h"
+#include "plan/estimate.h"
+#include "step/step.h"
 
 namespace ravine {
 

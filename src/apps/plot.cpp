@@ -20,8 +20,8 @@
 #include "files/output_mark.h"
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
-#include "train/run_folder.h"
-#include "train/run_places.h"
+#include "runs/run_folder.h"
+#include "runs/run_places.h"
 
 namespace ravine {
 namespace {

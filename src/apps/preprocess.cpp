@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/stop_signals.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
@@ -17,7 +18,6 @@
 #include "data/source.h"
 #include "dialects/megatron.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/stop.h"
 
 namespace ravine {
 namespace {
@@ -107,7 +107,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   Bar bar;
   o.progress = [&](const PreprocessProgress& p) { bar.show(p); };
   const StopSignals signals;
-  o.stop = [] { return StopSignals::requested(); };
+  o.stop = [&] { return signals.requested(); };
   PreprocessReport r;
   try {
     r = preprocess(o, *tokenizer, *handler);

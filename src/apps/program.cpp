@@ -1,8 +1,8 @@
 #include "apps/program.h"
 
 #include "apps/commands.h"
+#include "apps/stop_signals.h"
 #include "apps/streams.h"
-#include "train/stop.h"
 
 namespace ravine {
 

@@ -54,7 +54,7 @@ RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
   if (world_->size() == 1) return;
   int share = sharers(*world_);
   if (threads == 0 && !std::getenv("OMP_NUM_THREADS")) set_thread_count(std::max(1, thread_count() / share));
-  heartbeat_ = std::make_unique<Heartbeat>(*world_, options.patience, options.interface);
+  heartbeat_ = std::make_unique<Heartbeat>(*world_, options.patience, leave, options.interface);
 }
 
 RankJob::~RankJob() = default;

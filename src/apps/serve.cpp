@@ -6,13 +6,13 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
+#include "apps/stop_signals.h"
 #include "apps/voices.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engine/make_recipe.h"
 #include "io/model_folder.h"
 #include "serve/service.h"
-#include "train/step.h"
-#include "train/stop.h"
 
 namespace ravine {
 namespace {
@@ -96,7 +96,7 @@ int run_serve(ServeFlags& flags, Config& config) {
   }
   Desk desk(limits, shared);
   Service service(desk, models, flags.api_key, shared);
-  const StopSignals signals;
+  StopSignals signals;
   HttpLimits http;
   http.body = flags.max_body << 20;
   const HttpServer server(
@@ -107,8 +107,8 @@ int run_serve(ServeFlags& flags, Config& config) {
   std::fflush(stdout);
   if (flags.api_key.empty() && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1")
     log.warn("whoever reaches {} may ask: there is no --api-key", escaped(flags.host));
-  StopSignals::say_when_asked("finishing what is under way; Ctrl-C once more ends at once", "stopped");
-  desk.run([] { return StopSignals::requested(); });
+  signals.say_when_asked("finishing what is under way; Ctrl-C once more ends at once", "stopped");
+  desk.run([&] { return signals.requested(); });
   return 0;
 }
 

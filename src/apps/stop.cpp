@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "files/folder_lock.h"
-#include "train/run_folder.h"
-#include "train/run_places.h"
-#include "train/stop.h"
+#include "runs/run_folder.h"
+#include "runs/run_places.h"
+#include "runs/stop_request.h"
 
 namespace ravine {
 namespace {

@@ -5,9 +5,9 @@
 #include "apps/rank_job.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engine/make_recipe.h"
 #include "files/output_mark.h"
 #include "files/safetensors.h"
-#include "train/step.h"
 
 namespace ravine {
 namespace {

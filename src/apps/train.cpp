@@ -1,8 +1,9 @@
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "apps/stop_signals.h"
 #include "apps/training.h"
 #include "probe/capture.h"
-#include "train/run_places.h"
+#include "runs/run_places.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -33,7 +34,8 @@ int run_training(Config& config, Backend backend) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     trainer = std::make_unique<Trainer>(config, backend, log, world);
     for (const auto& dump : dumps) trainer->watch(*dump);
-    trainer->run();
+    StopSignals signals;
+    trainer->run(signals);
     trainer.reset();
   });
 }

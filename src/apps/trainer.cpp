@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "comm/world.h"
 #include "files/safetensors.h"
-#include "train/open.h"
+#include "runs/open.h"
 
 namespace ravine {
 namespace {

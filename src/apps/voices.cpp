@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "config/option.h"
 #include "files/tokenizer_files.h"
+#include "runs/run_places.h"
+#include "runs/vocabulary.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/run_places.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -60,7 +61,7 @@ struct Heartbeat::Impl {
     bool said_bye = false, failed = false;
   };
 
-  Impl(World& w, double p, const std::string& interface) : world(w), patience(p) {
+  Impl(World& w, double p, EndProcess end, const std::string& interface) : world(w), patience(p), end_process(std::move(end)) {
     connect_all(interface);
     thread = std::thread([this] { watch(); });
   }
@@ -220,10 +221,7 @@ struct Heartbeat::Impl {
                       .status = m.status,
                       .since = seconds_now()}),
             peer.failed = true;
-      if (m.kind == Message::over) {
-        std::fflush(nullptr);
-        _exit(m.status);
-      }
+      if (m.kind == Message::over) leave(m.status);
     }
   }
 
@@ -265,11 +263,17 @@ struct Heartbeat::Impl {
     m.status = status;
     for (Peer& peer : peers) send_to(peer, m);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));  // let it arrive before the launcher ends everybody
-    _exit(status);
+    leave(status);
+  }
+
+  [[noreturn]] void leave(int status) {
+    end_process(status);
+    std::abort();
   }
 
   World& world;
   double patience;
+  EndProcess end_process;
   uint64_t token = 0;
   std::vector<Peer> peers;
   std::mutex sending, noting;
@@ -278,8 +282,8 @@ struct Heartbeat::Impl {
   std::thread thread;
 };
 
-Heartbeat::Heartbeat(World& world, double patience, const std::string& interface) {
-  if (world.size() > 1) impl_ = std::make_unique<Impl>(world, patience, interface);
+Heartbeat::Heartbeat(World& world, double patience, EndProcess end, const std::string& interface) {
+  if (world.size() > 1) impl_ = std::make_unique<Impl>(world, patience, std::move(end), interface);
 }
 Heartbeat::~Heartbeat() = default;
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,18 +54,21 @@ bool launched_as_several();  // as one of more than one, as far as the launcher 
 
 // Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and
 // what it waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names
-// rank, host and what the others waited for, and the process exits. A rank that computes for long is not silent: the thread
+// rank, host and what the others waited for, and `end` is called. A rank that computes for long is not silent: the thread
 // speaks for it.
 class Heartbeat {
  public:
+  // Ends the process with this status, from any thread; must not return. `apps` decides how.
+  using EndProcess = std::function<void(int status)>;
+
   // Blocks until every rank of the world is connected. One rank: nothing to watch. Rank 0 listens on one address, which
   // `interface` names (comm/interfaces.h; empty: chosen there); whoever else connects is dropped. A name that fits no interface
   // is a UserError on all ranks.
-  Heartbeat(World& world, double patience, const std::string& interface = "");
+  Heartbeat(World& world, double patience, EndProcess end, const std::string& interface = "");
   ~Heartbeat();  // when all ranks have agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
   // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job
-  // exits with `status`. If all ranks fail alike it is said once. Returns at once; the caller must stay alive until it is
+  // ends with `status`. If all ranks fail alike it is said once. Returns at once; the caller must stay alive until it is
   // ended, 5 s at least.
   void failed(const std::string& why, int status);
 

@@ -205,7 +205,7 @@ constexpr auto names_of(StageSplit) {
 
 // ---- arithmetic ----
 
-// Whose rule moves a dynamic loss scale (train/loss_scale.h).
+// Whose rule moves a dynamic loss scale (step/loss_scale.h).
 enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers };
 constexpr auto names_of(ScaleRule) {
   using enum ScaleRule;

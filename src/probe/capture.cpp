@@ -11,8 +11,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "files/safetensors.h"
-#include "train/open.h"
-#include "train/run_folder.h"
+#include "runs/open.h"
+#include "runs/run_folder.h"
+#include "runs/run_state.h"
 
 namespace fs = std::filesystem;
 

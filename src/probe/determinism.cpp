@@ -11,8 +11,9 @@
 #include "kernels/backend.h"
 #include "optim/schedule.h"
 #include "probe/reorder.h"
-#include "train/arithmetic.h"
-#include "train/open.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
+#include "step/arithmetic.h"
 
 namespace ravine {
 namespace fs = std::filesystem;

@@ -11,9 +11,10 @@
 #include "optim/schedule.h"
 #include "parallel/whole_units.h"
 #include "probe/op_hashes.h"
-#include "train/arithmetic.h"
-#include "train/layout.h"
-#include "train/open.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
+#include "step/arithmetic.h"
+#include "step/layout.h"
 
 namespace ravine {
 namespace {

@@ -11,7 +11,7 @@
 #include "optim/schedule.h"
 #include "parallel/flat_store.h"
 #include "parallel/stash.h"
-#include "train/arithmetic.h"
+#include "step/arithmetic.h"
 
 namespace ravine {
 namespace {

@@ -22,11 +22,11 @@
 #include "data/source_kinds.h"
 #include "files/tokenizer_files.h"
 #include "optim/class_schedules.h"
+#include "runs/open.h"
+#include "runs/run_places.h"
+#include "runs/vocabulary.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/open.h"
-#include "train/run_places.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {

@@ -8,10 +8,10 @@
 #include "base/counted.h"
 #include "base/parallel.h"
 #include "model/vocabulary.h"
-#include "train/adapter.h"
+#include "plan/estimate.h"
+#include "plan/machine.h"
+#include "runs/adapter.h"
 #include "train/advice.h"
-#include "train/estimate.h"
-#include "train/machine.h"
 
 namespace ravine {
 namespace {

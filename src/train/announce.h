@@ -1,6 +1,6 @@
 // What a run says of itself before its first step.
 #pragma once
-#include "train/opened_run.h"
+#include "runs/opened_run.h"
 
 namespace ravine {
 

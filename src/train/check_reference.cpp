@@ -3,7 +3,7 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "model/same_model.h"
-#include "train/open.h"
+#include "runs/open.h"
 
 namespace ravine {
 

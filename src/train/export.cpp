@@ -15,9 +15,9 @@
 #include "io/open_weights.h"
 #include "io/run_files.h"
 #include "parallel/whole_units.h"
+#include "step/forensics.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
-#include "train/forensics.h"
 #include "train/merged_weights.h"
 
 namespace ravine {

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "train/opened_run.h"
-#include "train/resume.h"
-#include "train/saves.h"
+#include "runs/opened_run.h"
+#include "runs/resume.h"
+#include "runs/saves.h"
 
 namespace ravine {
 

@@ -7,26 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "train/experts.h"
-#include "train/local_norms.h"
+#include "step/experts.h"
+#include "step/local_norms.h"
+#include "step/step_window.h"
+#include "step/traffic.h"
 #include "train/run_view.h"
-#include "train/traffic.h"
 
 namespace ravine {
-
-// The steps since the last line of the log, the newest among them: what log.every has lines and metrics show means of.
-struct StepWindow {
-  int64_t steps = 0, valid = 0, tokens = 0;  // labels counted; tokens fed
-  double loss = 0, seconds = 0;              // sum of cross-entropies over the labels, in nats; wall time of the steps
-  void add(double mean_loss, int64_t labels, int64_t fed, double time);
-  // As training weighs: every label alike, so steps with more of them count more.
-  double mean_loss() const { return valid > 0 ? loss / static_cast<double>(valid) : 0; }
-  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
-  double step_time() const { return seconds / static_cast<double>(steps); }
-  Json json() const;
-  static StepWindow from_json(const Json& j, const std::string& where);
-};
 
 // What a step came to; becomes a line of metrics.jsonl. Hooks may add to `more` ("valid_loss", ...).
 struct StepReport {
@@ -46,7 +33,7 @@ struct StepReport {
   bool left_out = false;                       // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
-  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (train/preference.h)
+  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;
 };

@@ -13,8 +13,7 @@
 #include "io/huggingface.h"
 #include "io/open_weights.h"
 #include "parallel/initialise.h"
-#include "train/open.h"
-#include "train/stop.h"
+#include "runs/open.h"
 
 namespace ravine {
 
@@ -158,7 +157,7 @@ void share(const Group& all, std::vector<double>& values) {
 
 }  // namespace
 
-References reference_log_probs(const OpenedRun& run, const Progress& p) {
+References reference_log_probs(const OpenedRun& run, const Progress& p, const StopToken& stop) {
   References known;
   if (run.config.train.objective != TrainObjective::dpo) return known;
   const Ranks& ranks = run.ranks;
@@ -181,7 +180,7 @@ References reference_log_probs(const OpenedRun& run, const Progress& p) {
   const auto n = static_cast<int64_t>(todo.size());
   double last = began;
   for (int64_t round = 0; round < ceil_div(n, turns.size()); ++round) {
-    if (any(ranks.all(), StopSignals::requested())) break;
+    if (any(ranks.all(), stop.requested())) break;
     const int64_t mine = round * turns.size() + turns.rank();
     const Rows& rows = todo[static_cast<size_t>(std::min(mine, n - 1))];
     const MicroBatch m = make_micro_batch(*rows.data, rows.first, rows.count);

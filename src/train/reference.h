@@ -4,8 +4,9 @@
 #pragma once
 #include <vector>
 
-#include "train/opened_run.h"
-#include "train/resume.h"
+#include "base/stop_token.h"
+#include "runs/opened_run.h"
+#include "runs/resume.h"
 
 namespace ravine {
 
@@ -31,6 +32,6 @@ struct References {
 // dpo.reference, or the model as the run began; adapters are zero while it runs, which is the base without them. The engine is
 // allocated and its weights are anything behind it. What is in the file is not worked out again; who asks to stop ends it
 // early, and what is known by then is kept. A reference of then that is not there any more is a UserError. All ranks call it.
-References reference_log_probs(const OpenedRun& run, const Progress& progress);
+References reference_log_probs(const OpenedRun& run, const Progress& progress, const StopToken& stop);
 
 }  // namespace ravine

@@ -15,7 +15,7 @@ struct StepReport;
 
 struct ValidationResult {
   double loss = 0;                                          // mean
-  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (train/preference.h)
+  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
 };
 
 class RunView {

@@ -2,7 +2,7 @@
 // between them.
 #pragma once
 #include "optim/schedule.h"
-#include "train/opened_run.h"
+#include "runs/opened_run.h"
 
 namespace ravine {
 

@@ -4,28 +4,29 @@
 #include "files/checksum.h"
 #include "files/temporary.h"
 #include "optim/schedule.h"
+#include "plan/machine.h"
+#include "runs/shared_folder.h"
+#include "runs/stop_request.h"
+#include "step/forensics.h"
 #include "train/advice.h"
 #include "train/announce.h"
 #include "train/export.h"
-#include "train/forensics.h"
-#include "train/machine.h"
 #include "train/megatron_log.h"
-#include "train/shared_folder.h"
-#include "train/stop.h"
+#include "train/open_run.h"
 #include "train/validation.h"
 
 namespace ravine {
 
 Trainer::Trainer(Config config, Backend backend, Log& log, World* world)
-    : run_(std::move(config), backend, log, world), progress_(run_) {
+    : run_(std::move(config), log, world), progress_(open_run(run_, backend)) {
   if (!run_.config.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config.probe.inject);
 }
 
-void Trainer::run() {
+void Trainer::run(StopToken& stop) {
+  stop_ = &stop;
   take_folder();
-  StopSignals signals;
   if (first())
-    StopSignals::say_when_asked(
+    stop.say_when_asked(
         "stopping: before the first step, as soon as all is opened; Ctrl-C again ends at once, and nothing is lost",
         "ended at once: no step was made, nothing is lost");
   run_.ranks.all().barrier();
@@ -58,7 +59,7 @@ bool Trainer::prepare() {
   check_shared(ranks, run_.world, run_.config.train.output, process);
   saves_ = std::make_unique<Saves>(run_.config, run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
   place_data(run_, from ? &*from : nullptr, progress_);
-  references_ = reference_log_probs(run_, progress_);
+  references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
   for (StepWatch* w : watches_) w->begin(run_, progress_.done);
   refuse_without_room(run_.config, ranks, run_.bytes, progress_.done);
@@ -98,7 +99,7 @@ void Trainer::replay(int64_t last) {
   run_.engine->allocate();
   if (injection_) run_.engine->ctx().add_observer(injection_.get());
   place_data(run_, &*from, progress_);
-  references_ = reference_log_probs(run_, progress_);
+  references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, &*from, "", progress_);
   for (StepWatch* w : watches_) w->begin(run_, done);
   open_loader();
@@ -146,7 +147,7 @@ bool Trainer::run_steps() {
 
 void Trainer::finish(bool stopped) {
   if (first())
-    StopSignals::say_when_asked(
+    stop_->say_when_asked(
         "all steps are done: what is left to write is written first; Ctrl-C again ends at once, and the same command goes on from the last checkpoint",
         fmt::format("ended at once: {} goes on from the last checkpoint", saves_->command_that_goes_on()));
   for (auto& h : hooks_) h->finish(*this, stopped);
@@ -304,7 +305,7 @@ void Trainer::judge(const StepBatches& batches, int64_t step, const StepResult& 
 }
 
 bool Trainer::stop_wanted() const {
-  return any(run_.ranks.all(), StopSignals::requested() || (first() && stop_requested(run_.config.train.output)));
+  return any(run_.ranks.all(), stop_->requested() || (first() && stop_requested(run_.config.train.output)));
 }
 
 // What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.
@@ -312,7 +313,7 @@ void Trainer::say_what_stops() const {
   if (!first()) return;
   const int64_t saved = saves_->newest().value_or(0);
   const double seconds = last_ && last_->step_time > 0 ? last_->step_time : step_seconds_;
-  StopSignals::say_when_asked(
+  stop_->say_when_asked(
       fmt::format("stopping: step {} is finished and saved first (a step takes {}); Ctrl-C again ends at once and {}",
                   progress_.done + 1, roughly(seconds),
                   saved > 0 ? fmt::format("loses what came after {}", checkpoint_name(saved))

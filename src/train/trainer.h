@@ -6,22 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "base/stop_token.h"
 #include "data/loader.h"
-#include "train/fault_injection.h"
+#include "runs/opened_run.h"
+#include "runs/resume.h"
+#include "runs/saves.h"
+#include "step/fault_injection.h"
+#include "step/traffic.h"
 #include "train/hooks.h"
-#include "train/opened_run.h"
 #include "train/reference.h"
-#include "train/resume.h"
 #include "train/run_view.h"
-#include "train/saves.h"
 #include "train/step_watch.h"
-#include "train/traffic.h"
 
 namespace ravine {
 
 class Trainer : public RunView {
  public:
-  // Opens what the run is made of (train/opened_run.h says what is found wrong here). What is wrong with the bytes of a
+  // Opens what the run is made of (runs/opened_run.h says what is found wrong here). What is wrong with the bytes of a
   // checkpoint is found by run(), which takes the folder first.
   Trainer(Config config, Backend backend, Log& log, World* world = nullptr);
 
@@ -30,7 +31,9 @@ class Trainer : public RunView {
 
   // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and
   // op, with train.find_nan) when the loss is no longer finite. Once.
-  void run();
+  // `stop` is asked after every step; it must outlive the call.
+  void run(StopToken& stop);
+  void run() { run(never_); }
 
   // Goes on from checkpoint.resume to the end of step `last` with the bits of the run that this is of, and writes nothing: no
   // folder is taken, nothing is saved or exported, no hook is called. Instead of run(). A UserError where that step does not
@@ -70,6 +73,7 @@ class Trainer : public RunView {
   bool stop_wanted() const;
   void say_what_stops() const;
 
+  StopToken never_, *stop_ = &never_;
   OpenedRun run_;                              // what it is made of
   Progress progress_;                          // where it stands
   References references_;                      // of train.objective=dpo

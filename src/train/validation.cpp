@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "train/preference.h"
+#include "step/preference.h"
 
 namespace ravine {
 

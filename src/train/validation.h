@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "data/dataset.h"
+#include "step/step.h"
 #include "train/reference.h"
 #include "train/run_view.h"
-#include "train/step.h"
 
 namespace ravine {
 

@@ -1,5 +1,6 @@
 // Groups over MPI against what each collective promises. Run by mpirun with 4 ranks (6 works too).
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <numeric>
@@ -135,7 +136,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   auto world = ravine::open_world();
   ravine::world = world.get();
-  ravine::Heartbeat heartbeat(*world, 20);
+  ravine::Heartbeat heartbeat(*world, 20, _exit);
   if (world->rank())
     delete testing::UnitTest::GetInstance()->listeners().Release(
         testing::UnitTest::GetInstance()->listeners().default_result_printer());

@@ -14,7 +14,7 @@
 int main(int argc, char** argv) {
   std::string harm = argc > 1 ? argv[1] : "";
   auto world = ravine::open_world();
-  ravine::Heartbeat heartbeat(*world, 3);
+  ravine::Heartbeat heartbeat(*world, 3, _exit);
   auto group = world->group({0, 1, 2, 3}, "data");
   group->barrier();
   auto pair = world->group(world->rank() % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3}, "pair");

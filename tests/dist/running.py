@@ -465,7 +465,7 @@ def test_refusals(folder):
         check(done.stderr.count("error: ") == 1 and not done.stdout and not (folder / "never").exists(), f"{done.stdout}{done.stderr}")
 
     for command in ("trace", "generate"):
-        if not r.FULL:  # the others are of the layout (tests/unit/train/train_layout.cpp), and many ranks say them as one does
+        if not r.FULL:  # the others are of the layout (tests/unit/step/step_layout.cpp), and many ranks say them as one does
             refused(1, "mpirun -n 2", "parallel.tensor=2", command=command)
             continue
         refused(4, "6 key/value heads must be a multiple of it, or divide it; use parallel.data=2 parallel.tensor=2, or", "parallel.tensor=4", command=command)

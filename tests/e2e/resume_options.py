@@ -103,7 +103,7 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 
 def test_what_a_config_leaves_out_counts(folder):
     """Objects and fields that only one of two configs has make another model, where they say other than what the family takes anyway (the table of all kinds:
-    tests/unit/train/train_record.cpp)."""
+    tests/unit/runs/run_record.cpp)."""
     train(folder, train__steps=2, model__config=r.save_config(folder / "linear.json", rope_scaling=LINEAR))
     for number, (other, error) in enumerate((({"rope_scaling": {**LINEAR, "factor": 4.0}}, 'rope_scaling is {"rope_type":"linear","factor":4.0}, was {"rope_type":"linear","factor":2.0}'),
                                              ({}, 'rope_scaling is not given, was {"rope_type":"linear","factor":2.0}'),

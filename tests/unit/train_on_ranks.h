@@ -7,10 +7,11 @@
 #include "base/philox.h"
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
+#include "step/experts.h"
+#include "step/layout.h"
 #include "tests/unit/rank_threads.h"
-#include "train/experts.h"
-#include "train/layout.h"
-#include "train/open.h"
 
 namespace ravine {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/work.h"
 #include "probe/determinism.h"
 #include "probe/op_hashes.h"
 #include "probe/reorder.h"
-#include "train/work.h"
 
 namespace ravine {
 namespace test_probe_hashes {

@@ -1,12 +1,13 @@
 // The folder of a run between two processes, what counts as an input, and what is seen of its checkpoints at a glance.
-#include "train/run_folder.h"
+#include "runs/run_folder.h"
 
 #include "files/folder_mark.h"
+#include "runs/open.h"
+#include "runs/run_record.h"
+#include "runs/run_state.h"
+#include "runs/stop_request.h"
 #include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/train_help.h"
-#include "train/open.h"
-#include "train/run_record.h"
-#include "train/stop.h"
 
 namespace ravine {
 namespace test_run_folder {

@@ -5,10 +5,10 @@
 
 #include "config/load.h"
 #include "files/disk_space.h"
+#include "runs/disk_needs.h"
+#include "runs/run_folder.h"
 #include "tests/unit/train_help.h"
-#include "train/disk_needs.h"
-#include "train/opened_run.h"
-#include "train/run_folder.h"
+#include "train/open_run.h"
 
 namespace ravine {
 namespace test_train_disk {
@@ -96,7 +96,8 @@ TEST(SavedBytes, AreThoseOfTheFiles) {
     if (!k.new_weights) c.model.config.clear(), c.model.path = base.folder / "run/model";
     SavedBytes said;
     {
-      const OpenedRun run(c, Backend::cpu, tiny.log, nullptr);
+      OpenedRun run(c, tiny.log, nullptr);
+      open_run(run, Backend::cpu);
       said = run.bytes;
     }
     Trainer(c, Backend::cpu, tiny.log).run();

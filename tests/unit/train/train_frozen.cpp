@@ -8,8 +8,9 @@
 #include "io/manifest.h"
 #include "kernels/backend.h"
 #include "parallel/initialise.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
 #include "tests/unit/train_help.h"
-#include "train/open.h"
 
 namespace ravine {
 namespace test_train_frozen {

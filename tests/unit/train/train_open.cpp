@@ -1,14 +1,15 @@
 // What a config opens: the model with its frozen and grouped parameters, vocabularies beside tokenizers, and requests to stop.
-#include "train/open.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
 
 #include <signal.h>
 
 #include <filesystem>
 
+#include "runs/stop_request.h"
+#include "runs/vocabulary.h"
 #include "tests/unit/train_help.h"
 #include "text/tokenizers/open_tokenizer.h"
-#include "train/stop.h"
-#include "train/vocabulary.h"
 
 namespace ravine {
 namespace test_train_open {
@@ -125,7 +126,7 @@ TEST(State, ComesBackUnderItsNames) {
   }
 }
 
-TEST(Stop, ByAFileOrASignal) {
+TEST(StopRequest, IsAFileInTheFolder) {
   TemporaryFolder f;
   EXPECT_FALSE(stop_requested(f.path()));
   request_stop(f.path());
@@ -133,27 +134,6 @@ TEST(Stop, ByAFileOrASignal) {
   request_stop(f.path());
   clear_stop_request(f.path());
   EXPECT_FALSE(f.has("stop"));
-  struct sigaction before {
-  }, after{};
-  ::sigaction(SIGTERM, nullptr, &before);
-  ::signal(SIGHUP, SIG_IGN);  // as nohup does
-  for (int number : {SIGINT, SIGTERM, SIGUSR1}) {
-    StopSignals signals;
-    EXPECT_FALSE(StopSignals::requested()) << "those of an earlier run are forgotten";
-    ::raise(SIGHUP);
-    EXPECT_FALSE(StopSignals::requested()) << "who ignored it goes on ignoring it";
-    ::raise(number);
-    EXPECT_TRUE(StopSignals::requested()) << number;
-  }
-  ::signal(SIGHUP, SIG_DFL);
-  {
-    StopSignals signals;
-    ::raise(SIGHUP);
-    EXPECT_TRUE(StopSignals::requested());
-    ::raise(SIGTERM);  // a second one, of another kind than ^C, does not end the process
-  }
-  ::sigaction(SIGTERM, nullptr, &after);
-  EXPECT_EQ(before.sa_handler, after.sa_handler);
 }
 
 }  // namespace test_train_open

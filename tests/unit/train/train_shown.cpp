@@ -9,11 +9,11 @@
 #include "base/version.h"
 #include "kernels/backend.h"
 #include "parallel/initialise.h"
+#include "plan/estimate.h"
+#include "plan/machine.h"
+#include "step/local_norms.h"
+#include "step/memory_phases.h"
 #include "tests/unit/train_help.h"
-#include "train/estimate.h"
-#include "train/local_norms.h"
-#include "train/machine.h"
-#include "train/memory_phases.h"
 
 namespace ravine {
 namespace test_train_shown {

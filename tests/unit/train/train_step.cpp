@@ -1,12 +1,14 @@
 // StepEngine: what a step's loss and gradients are means over, what validation counts, when dropout acts, and when nothing may
 // change.
-#include "train/step.h"
+#include "engine/make_recipe.h"
+#include "step/step.h"
 
 #include <cmath>
 
 #include "kernels/backend.h"
+#include "runs/open.h"
+#include "runs/run_state.h"
 #include "tests/unit/train_help.h"
-#include "train/open.h"
 
 namespace ravine {
 namespace test_train_step {

@@ -1,0 +1,143 @@
+#include "apps/stop_signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <iterator>
+
+namespace ravine {
+namespace {
+std::atomic<bool> asked{false};  // a signal handler can reach nothing else
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+// What signals say: two sets of words, of which handlers read the one that counts while the other may be written.
+struct Words {
+  std::array<char, 400> text{};
+  size_t size = 0;
+  void set(const std::string& line) {
+    size = line.empty() ? 0 : std::min(line.size(), text.size() - 1);
+    std::memcpy(text.data(), line.data(), size);
+    if (size > 0) text[size++] = '\n';
+  }
+  void write() const {
+    constexpr char kClear[] = "\r\033[J";  // a bar may stand there, or ^C
+    if (size > 0 && ::isatty(STDERR_FILENO)) static_cast<void>(!::write(STDERR_FILENO, kClear, sizeof kClear - 1));
+    if (size > 0) static_cast<void>(!::write(STDERR_FILENO, text.data(), size));
+  }
+};
+struct Answers {
+  Words first, end;
+};
+Answers answers[2];
+std::atomic<int> current{0}, readers{0};
+
+void handle(int number) {
+  const int error = errno;
+  const bool first = !asked.exchange(true);
+  readers.fetch_add(1);
+  const Answers& a = answers[current.load()];
+  if (first) a.first.write();
+  if (number == SIGINT && interrupts.fetch_add(1) > 0) {
+    a.end.write();
+    _exit(130);
+  }
+  readers.fetch_sub(1);
+  errno = error;
+}
+
+// Of the work that StopSignals guards: left by an error it may still be waiting for a save.
+enum class Work { before, failed, done };
+std::atomic<Work> work{Work::before};
+static_assert(std::atomic<Work>::is_always_lock_free);
+
+template <size_t N>
+void write_line(const char (&line)[N]) {
+  static_cast<void>(!::write(STDERR_FILENO, line, N - 1));
+}
+
+void end_early(int) {
+  switch (work.load()) {
+    case Work::before:
+      write_line("stopped before it began; the same command begins there\n");
+      break;
+    case Work::failed:
+      write_line(
+          "stopped while it ended by an error; what it was saving then may be lost, what was saved before is untouched\n");
+      break;
+    case Work::done:
+      write_line("stopped at its end; what was to be saved is saved\n");
+      break;
+  }
+  _exit(130);
+}
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
+sigset_t stop_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int number : kSignals) sigaddset(&set, number);
+  return set;
+}
+
+struct sigaction before_us[std::size(kSignals)];
+}  // namespace
+
+StopSignals::StopSignals() {
+  asked = false;
+  interrupts = 0;
+  say_when_asked("", "");
+  struct sigaction action {};
+  action.sa_handler = handle;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], &action, &before_us[i]);
+    if (kSignals[i] == SIGHUP && before_us[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &before_us[i], nullptr);  // nohup
+  }
+}
+
+StopSignals::~StopSignals() {
+  work = std::uncaught_exceptions() > 0 ? Work::failed : Work::done;
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_us[i], nullptr);
+}
+
+bool StopSignals::requested() const { return asked.load(); }
+
+void StopSignals::say_when_asked(const std::string& first, const std::string& end) {
+  const int next = 1 - current.load();
+  if (readers.load() > 0) return;  // one may still read what would be written over
+  answers[next].first.set(first);
+  answers[next].end.set(end);
+  current = next;
+}
+
+HeldSignals::HeldSignals() {
+  const sigset_t set = stop_set();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void HeldSignals::release() {
+  const sigset_t set = stop_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+EndBySignal::EndBySignal() {
+  struct sigaction action {};
+  action.sa_handler = end_early;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (int number : kSignals) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::sigaction(number, &action, nullptr);
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,12 @@
+// The rules of precision that options ask for.
+#pragma once
+#include "config/config.h"
+#include "engine/recipe.h"
+#include "kernels/kernels.h"
+
+namespace ravine {
+
+// Reads precision.recipes and precision.unfused. An unknown op name is a UserError.
+Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels);
+
+}  // namespace ravine

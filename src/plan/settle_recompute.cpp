@@ -1,0 +1,21 @@
+#include "plan/settle_recompute.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ravine {
+
+void settle_recompute(Config& config, const BytesNeeded& needed) {
+  if (config.train.recompute != Recompute::automatic) return;
+  int64_t bytes = 0;
+  for (const Recompute way : {Recompute::none, Recompute::cheap, Recompute::full}) {
+    config.train.recompute = way;
+    bytes = needed(config);
+    if (bytes <= config.train.memory_mb << 20) return;
+  }
+  throw UserError(fmt::format("a rank needs {} where all is recomputed", human_bytes(static_cast<double>(bytes))),
+                  fmt::format("train.memory_mb={}", config.train.memory_mb), "train.recompute=auto keeps within it",
+                  fmt::format("set train.memory_mb={} or more, or a smaller train.micro_batch", (bytes >> 20) + 1));
+}
+
+}  // namespace ravine

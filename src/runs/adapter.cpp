@@ -1,0 +1,145 @@
+#include "runs/adapter.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "io/adapter_weights.h"
+#include "model/vocabulary.h"
+
+namespace ravine {
+namespace {
+
+// The ends of the modules that hold queries and values, as files name them: what PEFT takes for most families.
+std::vector<std::string> usual_targets(const Model& base) {
+  std::set<std::string> ends;
+  for (const FileTensor& t : base.files().tensors)
+    for (const Param* p : t.params)
+      if (p->name.ends_with(".q_proj.weight") || p->name.ends_with(".v_proj.weight") || p->name.ends_with(".q_b_proj.weight") ||
+          p->name.ends_with(".kv_b_proj.weight")) {
+        const std::string module = t.name.substr(0, t.name.rfind('.'));
+        ends.insert(module.substr(module.rfind('.') + 1));
+      }
+  return {ends.begin(), ends.end()};
+}
+
+// Every option that says what an adapter is, with the field of its settings: f(key, option, setting).
+template <class F>
+void each_setting(LoraOptions& o, LoraSettings& s, F&& f) {
+  f("rank", o.rank, s.rank), f("alpha", o.alpha, s.alpha), f("dropout", o.dropout, s.dropout);
+  f("rslora", o.rslora, s.rslora), f("targets", o.targets, s.targets), f("save", o.save, s.save);
+  f("rank_pattern", o.rank_pattern, s.rank_pattern), f("alpha_pattern", o.alpha_pattern, s.alpha_pattern);
+  f("layers", o.layers, s.layers);
+}
+
+// Where no adapter is asked for, no option of one may be given another value than it has by itself.
+void refuse_unused(const Config& c) {
+  LoraOptions given = c.lora, none;
+  const std::vector<Option> all = options_of(given, "lora"), without = options_of(none, "lora");
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].yaml() == without[i].yaml()) continue;
+    const auto where = c.sources.find(all[i].name());
+    throw UserError(all[i].name() + " without an adapter", where == c.sources.end() ? "lora" : where->second,
+                    "it says how an adapter is made", "set lora.rank, or lora.path to the folder of one, or leave it out");
+  }
+}
+
+// Lists of names and layers in any order are the same.
+template <class T>
+T in_order(T x) {
+  if constexpr (requires { x.push_back(x.front()); }) std::sort(x.begin(), x.end());
+  return x;
+}
+
+// Adapters of embedding and head that are one table would be merged into both.
+void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& lora) {
+  if (!c.lora.merge || !parts_tables(base, lora)) return;
+  throw UserError("the adapter of a tied embedding or head, merged", "lora.merge",
+                  "embedding and head are one table, and an adapter stands beside one of its uses",
+                  "set model.tie=untied, or leave lora.merge out: merge-lora stores both tables");
+}
+
+}  // namespace
+
+std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
+  const LoraOptions& o = c.lora;
+  if (!o.asked()) {
+    refuse_unused(c);
+    return std::nullopt;
+  }
+  if (c.model.path.empty())
+    throw UserError("an adapter without a base", "lora.rank", "adapters stand beside weights that are there",
+                    "set model.path to the folder of the base model");
+  LoraOptions asked = o;  // in the family's words
+  asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
+  LoraSettings s;
+  s.where = "lora.targets", s.from_options = true;
+  each_setting(asked, s, [&](const std::string& key, const auto& option, auto& setting) {
+    setting = option;
+    const std::string name = "lora." + key;
+    if (const auto source = c.sources.find(name); source != c.sources.end())
+      s.places[key] = fmt::format("{}, {}", name, source->second);
+  });
+  if (s.targets.empty()) s.targets = usual_targets(base);
+  s.ties_weights = is_tied(base) && saves_table(base, s);
+  if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
+  LoraSettings stored = adapter_settings(o.path, base);
+  auto modules = [&](const LoraSettings& lora) {
+    std::vector<std::string> names;
+    for (const auto& [name, spec] : adapter_specs(base, lora)) names.push_back(name);
+    return names;
+  };
+  each_setting(asked, stored, [&]<class T>(const std::string& key, const T& option, T& setting) {
+    const auto where = c.sources.find("lora." + key);
+    if (where == c.sources.end()) return;
+    if (key == "dropout") {  // of training alone, it changes no function
+      setting = option;
+      return;
+    }
+    if (key == "targets") {  // other words for the same modules agree
+      LoraSettings other = stored;
+      other.targets = asked.targets, other.targets_whole = false;
+      if (asked.targets.empty() || modules(other) == modules(stored)) return;
+    }
+    if (const T given = in_order(option), there = in_order(setting); given != there)
+      throw UserError(fmt::format("lora.{} is {}", key, Json(given).dump()), where->second,
+                      fmt::format("{} says {}", stored.where, Json(there).dump()), "leave it out, or use another adapter");
+  });
+  refuse_merged_tie(c, base, stored);
+  return stored;
+}
+
+void keep_in_config(const LoraSettings& s, Config& c) {
+  LoraSettings said = s;
+  each_setting(c.lora, said, [&](const std::string& key, auto& option, const auto& setting) {
+    if (key != "targets" || !s.targets_whole) option = setting;
+  });
+}
+
+std::string adapter_text(const LoraSettings& lora, const Model& model) {
+  int64_t trained = 0, all = 0, bytes = 0;
+  for (const Param& p : model.params().params()) {
+    if (p.tied) continue;
+    all += p.shape.count();
+    if (p.trainable) trained += p.shape.count();
+  }
+  for (const FileTensor& t : adapter_files(model).tensors) bytes += 4 * t.shape.count();
+  std::string targets;
+  for (const std::string& t : lora.targets) targets += (targets.empty() ? "" : ", ") + t;
+  return fmt::format("rank {}, {} {:g} on {}{}{}: {} of {} parameters are trained, {} in a file", lora.rank,
+                     lora.rslora ? "rank-stabilised, alpha" : "alpha", lora.alpha, targets,
+                     lora.layers.empty() ? "" : fmt::format(" of layers {}", fmt::join(lora.layers, ", ")),
+                     lora.save.empty() ? "" : fmt::format(", {} whole", fmt::join(lora.save, ", ")),
+                     human_count(static_cast<double>(trained)), human_count(static_cast<double>(all)),
+                     human_bytes(static_cast<double>(bytes)));
+}
+
+std::string base_text(const Model& model) {
+  const BlockedBase base = blocked_base(model);
+  if (base.elements == 0) return "";
+  return fmt::format("base in nf4: {} of its weights in {}, scales counted; bf16 would take {}",
+                     human_count(static_cast<double>(base.elements)), human_bytes(static_cast<double>(base.bytes)),
+                     human_bytes(2 * static_cast<double>(base.elements)));
+}
+
+}  // namespace ravine

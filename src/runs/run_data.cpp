@@ -1,0 +1,57 @@
+#include "runs/run_data.h"
+
+#include "base/clock.h"
+#include "base/counted.h"
+#include "files/atomic.h"
+#include "runs/open.h"
+#include "step/layout.h"
+
+namespace ravine {
+
+RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log) {
+  if (ranks.size() > 1 && !ranks.first()) ranks.all().barrier();
+  double last = seconds_now();
+  Sources sources = open_sources(config, facts, [&](const TokenizeProgress& p) {
+    if (seconds_now() - last < 5) return;
+    last = seconds_now();
+    log.line("tokens   {} of {} read, {} of text, {} tokens", p.files_done, counted(p.files, "file"),
+             human_bytes(static_cast<double>(p.text_bytes)), human_count(static_cast<double>(p.tokens)));
+  });
+  RunData data{.tokenizer = std::move(sources.tokenizer),
+               .train = std::move(sources.data.train),
+               .valid = std::move(sources.data.valid),
+               .tokens_in_use = std::move(sources.data.tokens),
+               .notes = std::move(sources.data.notes),
+               .warnings = std::move(sources.data.warnings),
+               .end_token = sources.data.end_token,
+               .chat_template = std::move(sources.data.chat_template),
+               .fingerprint = {}};
+  if (follows_validation(config.schedule) && !data.valid)
+    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", name(config.schedule.type)),
+                    "schedule.type", "the rate follows the validation loss",
+                    "set data.valid or data.valid_fraction, or another schedule.type");
+  if (ranks.size() > 1 && ranks.first()) {
+    if (!data.tokens_in_use.empty()) {
+      folder.hold();
+      keep_tokens(data, config, log);
+    }
+    ranks.all().barrier();
+  }
+  check_same(ranks.all(), "data",
+             fmt::format("{} sequences of {} tokens, {} tokens in all", data.train->sample_count(), data.train->columns(),
+                         data.train->token_count()));
+  data.fingerprint = fingerprint_of(config.data, data.tokenizer.get(), sources.data.chat_fingerprint);
+  check_same(ranks.all(), "data", data.fingerprint.text());
+  return data;
+}
+
+void keep_tokens(RunData& data, const Config& config, Log& log) {
+  if (data.tokens_in_use.empty()) return;
+  try {
+    save_tokens(run_path(config, "tokens"), data.tokens_in_use);
+  } catch (const DiskFull& e) {
+    log.warn("tokens are not kept for the next start: {}", e.what());
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,239 @@
+#include "runs/run_places.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/program_name.h"
+#include "base/shell_word.h"
+#include "files/fd.h"
+#include "files/folder_lock.h"
+#include "files/same_path.h"
+#include "io/adapter_folder.h"
+#include "io/checkpoint.h"
+#include "io/open_weights.h"
+#include "io/run_files.h"
+#include "runs/run_folder.h"
+
+namespace ravine {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds(const fs::path& folder, const char* name) {
+  std::error_code error;
+  return fs::exists(folder / name, error);
+}
+
+// A prepared folder holds a run, and its run.yaml names one elsewhere: that of the folder which this one was copied from, or
+// the place where it lay.
+bool is_copy(const fs::path& prepared, const std::string& said) {
+  std::error_code error;
+  return is_run((prepared / "run").string()) && !lies_within(said, prepared.string()) &&
+         (!fs::exists(said, error) || is_prepared(folder_of(said)));
+}
+
+bool holds_adapter(const fs::path& run) { return holds(run / "adapter", "adapter_config.json"); }
+
+// What the run's config.yaml says; the defaults where it cannot be read.
+Config options_of_run(const fs::path& run) {
+  try {
+    return read_run_config((run / "config.yaml").string());
+  } catch (const Error&) {  // `train` says what is wrong with it
+    return {};
+  }
+}
+
+bool saved_any(const fs::path& run) { return first_step_to_try((run / "checkpoints").string()).has_value(); }
+
+std::string model_of_checkpoint(const fs::path& run) {
+  return fmt::format("make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
+                     shell_word(run.string()));
+}
+
+// What a run that is going on will leave at its end.
+void refuse_while_it_runs(const fs::path& run, const std::string& where) {
+  std::optional<std::string> holder;
+  try {
+    holder = folder_holder(run.string());
+  } catch (const Error&) {  // no lock of a run
+  }
+  if (!holder) return;
+  const bool checkpoint = saved_any(run) && !options_of_run(run).lora.asked();
+  throw UserError(
+      "a run that is still going on", where,
+      fmt::format("{} writes its {} at the end{}", *holder, exported_name(options_of_run(run)),
+                  saved_any(run) ? "" : ", and has saved no checkpoint yet"),
+      fmt::format("wait for its end (`ravine info {0}` says how far it is), or end it early and saved by `ravine stop {0}`{1}",
+                  shell_word(run.string()), checkpoint ? ", or " + model_of_checkpoint(run) : ""));
+}
+
+// Of the words after `ravine`.
+std::string goes_on(const fs::path& run) { return fmt::format("go on with it by `{}`", command_that_goes_on_in(run.string())); }
+
+}  // namespace
+
+bool is_prepared(const std::string& folder) {
+  std::error_code error;
+  return fs::is_directory(folder, error) && fs::is_regular_file(fs::path(folder) / "run.yaml", error) && !is_run(folder) &&
+         !holds(folder, "config.json");
+}
+
+std::string run_meant_by(const std::string& path) {
+  if (!is_prepared(path)) return path;
+  const std::string config = (fs::path(path) / "run.yaml").lexically_normal().string();
+  const fs::path moved = (fs::path(path) / "run").lexically_normal();
+  if (std::string said = read_run_config(config).train.output; is_run(said) && !is_copy(path, said)) return said;
+  if (is_run(moved.string())) return moved.string();
+  throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder, a run makes the model",
+                  fmt::format("begin it by `ravine train --config {}`", shell_word(config)));
+}
+
+std::string model_meant_by(const std::string& path, const std::string& key) {
+  const fs::path run = run_meant_by(path);
+  if (!is_run(run.string()) || holds(run, "config.json")) return path;
+  if (holds(run / "model", "config.json")) return (run / "model").lexically_normal().string();
+  const std::string where = fmt::format("{}={}", key, path);
+  if (const Config c = options_of_run(run); c.lora.asked() || holds_adapter(run)) {
+    refuse_while_it_runs(run, where);
+    if (!holds_adapter(run))
+      throw UserError("a run without a model", where, "it trains an adapter, which is written when the run has come to its end",
+                      goes_on(run));
+    throw UserError("a run of an adapter, not of a model", where, "its adapter stands beside the model that it was trained on",
+                    fmt::format("make one model of both: `{} merge-lora --model {} --adapter {} --output DIR`", program_word(),
+                                shell_word(c.model.path), shell_word((run / "adapter").lexically_normal().string())));
+  }
+  refuse_while_it_runs(run, where);
+  throw UserError("a run without a model", where, "it is written when the run has come to its end",
+                  goes_on(run) + (saved_any(run) ? ", or " + model_of_checkpoint(run) : ""));
+}
+
+std::string adapter_meant_by(const std::string& path, const std::string& key) {
+  const fs::path run = run_meant_by(path);
+  if (!is_run(run.string())) return check_adapter_folder(path, key), path;
+  if (holds_adapter(run)) return (run / "adapter").lexically_normal().string();
+  const Config c = options_of_run(run);
+  const bool model = holds(run / "model", "config.json");
+  if (c.lora.asked() && !c.lora.merge) refuse_while_it_runs(run, fmt::format("{}={}", key, path));
+  throw UserError(
+      "a run without an adapter", fmt::format("{}={}", key, path),
+      !c.lora.asked()         ? "it trains all weights of its model"
+      : c.lora.merge && model ? "its adapter is merged into its model"
+                              : "it is written when the run has come to its end",
+      model ? fmt::format("name its model, {}", shell_word((run / "model").lexically_normal().string())) : goes_on(run));
+}
+
+MeantModel model_and_adapter_meant_by(const std::string& model, const std::string& adapter) {
+  const fs::path run = run_meant_by(model);
+  const bool of_run = is_run(run.string()) && !holds(run, "config.json");
+  MeantModel meant{model, adapter.empty() ? "" : adapter_meant_by(adapter, "--adapter")};
+  if (of_run && holds_adapter(run) && (!adapter.empty() || !holds(run / "model", "config.json"))) {
+    if (const std::string base = options_of_run(run).model.path; !base.empty()) {
+      meant.model = base;
+      if (adapter.empty()) meant.adapter = (run / "adapter").lexically_normal().string();
+    }
+  }
+  meant.model = model_meant_by(meant.model, "--model");
+  return meant;
+}
+
+std::string older_than_its_run(const std::string& made) {
+  fs::path folder = fs::path(made).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const fs::path run = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const bool adapter = folder.filename() == "adapter";
+  if ((folder.filename() != "model" && !adapter) || !is_run(run.string())) return "";
+  if (const Config c = options_of_run(run); c.lora.asked() && exported_name(c) != folder.filename()) {
+    const fs::path makes = run / exported_name(c);
+    return fmt::format(
+        "{} is of an earlier end of its run, which now makes {} (lora.merge={}): {}", folder.string(), makes.string(),
+        c.lora.merge,
+        holds(makes, adapter ? "config.json" : "adapter_config.json") ? "name " + shell_word(makes.string()) : goes_on(run));
+  }
+  std::string of;
+  try {
+    of = read_exported(run.string()).checkpoint;
+  } catch (const Error&) {  // `train` says what is wrong with it
+  }
+  const auto step = checkpoint_step(of), newest = first_step_to_try((run / "checkpoints").string());
+  if (!step || !newest || *newest <= *step) return "";
+  return fmt::format("{} is of step {}, its run has come to step {}: {} to its end, which writes it anew{}", folder.string(),
+                     *step, *newest, goes_on(run),
+                     adapter ? ""
+                             : fmt::format("; a model of step {}: `ravine convert --input {} --output DIR --to hf`", *newest,
+                                           shell_word(run.string())));
+}
+
+std::string trained_beside_another(const std::string& adapter, const std::string& model) {
+  const auto found = find_adapter(adapter);
+  std::error_code error;
+  if (!found || !fs::is_directory(model, error)) return "";
+  try {
+    const Json config = adapter_config(*found);
+    const auto base = config.find("base_model_name_or_path");
+    if (base == config.end() || !base->is_string()) return "";
+    const std::string named = base->get<std::string>();
+    if (!fs::is_directory(named, error) || same_path(named, model)) return "";
+    const std::string theirs = weights_checksum(named);
+    if (theirs.empty() || theirs == weights_checksum(model)) return "";
+    return fmt::format("{} was trained beside {}, and {} has other weights: what it adds was not learned for them", adapter,
+                       named, model);
+  } catch (const UserError&) {  // whoever opens them says what is wrong
+    return "";
+  }
+}
+
+void refuse_run_without_weights(const std::string& path, const std::string& key) {
+  const std::string owner = is_run(path) ? path : run_that_owns(path);
+  if (owner.empty()) return;
+  const fs::path run = owner;
+  const std::string where = fmt::format("{}={}", key, path);
+  const Config c = options_of_run(run);
+  const bool whole = path == owner, checkpoint = whole || lies_within(path, (run / "checkpoints").string());
+  const std::string made = (run / exported_name(c)).lexically_normal().string();
+  const bool trained_adapter = c.lora.asked() && !c.lora.merge && holds_adapter(run);
+  if (whole && !trained_adapter && !saved_any(run)) {
+    refuse_while_it_runs(run, where);
+    throw UserError("a run without a checkpoint", where, "weights are read from its newest one",
+                    holds(made, "config.json") ? "name its model, " + shell_word(made) : goes_on(run));
+  }
+  if (!checkpoint || !c.lora.asked()) return;
+  if (c.lora.merge && holds(made, "config.json"))
+    throw UserError("a run of an adapter, not of a model", where, "its checkpoints hold the adapter alone",
+                    fmt::format("its model, with the adapter merged into it, is {}", shell_word(made)));
+  refuse_while_it_runs(run, where);
+  throw UserError(
+      "a run of an adapter, not of a model", where, "it trains the adapter alone",
+      holds_adapter(run)
+          ? fmt::format("make one model of it and its base: `ravine merge-lora --model {0} --adapter {0} --output DIR`",
+                        shell_word(run.string()))
+          : "let the run come to its end: " + goes_on(run));
+}
+
+std::string command_that_goes_on_in(const std::string& run) {
+  const std::string file = (fs::path(run) / "config.yaml").string();
+  std::string other;
+  try {
+    if (!same_path(read_run_config(file).train.output, run)) other = " train.output=" + shell_word(run);
+  } catch (const Error&) {  // `train` says what is wrong with it
+  }
+  return fmt::format("ravine train --config {}{}", shell_word(file), other);
+}
+
+void refuse_config_of_other_run(const Config& config) {
+  const auto source = config.sources.find("train.output");
+  if (source == config.sources.end()) return;
+  const std::string file = source->second.substr(0, source->second.rfind(':')), folder = folder_of(file),
+                    name = fs::path(file).filename().string();
+  const std::string& said = config.train.output;
+  std::string own;
+  if (name == "config.yaml" && is_run(folder)) own = folder;
+  if (name == "run.yaml" && is_prepared(folder) && is_copy(folder, said)) own = folder + "/run";
+  if (own.empty() || same_path(own, said)) return;
+  throw UserError("train.output is another folder than that of the run which lies here", file,
+                  fmt::format("it was copied or moved, and says {}", said),
+                  fmt::format("say which is meant: train.output={} for the run here, train.output={} for that one",
+                              shell_word(own), shell_word(said)));
+}
+
+}  // namespace ravine

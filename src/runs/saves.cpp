@@ -1,0 +1,118 @@
+#include "runs/saves.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "files/mapped_file.h"
+#include "io/checkpoint_health.h"
+
+namespace ravine {
+
+Saves::Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& folder, const SavedBytes& bytes, uint64_t run,
+             int64_t from)
+    : config_(config), log_(log), ranks_(ranks), folder_(folder), bytes_(bytes), writer_(ranks.rank(), ranks.size(), run) {
+  if (from > 0) newest_ = from;
+}
+
+void Saves::save(int64_t step, TrainState state, double embedding_squares) {
+  wait();
+  if (ranks_.first()) folder_.check_there();
+  check_mapped_files();  // what was learned from zeros is not saved
+  if (const double limit = config_.health.embedding_norm; limit > 0) {
+    const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
+    unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares <= limit));  // of one that is not finite too
+  }
+  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) state.scalars[kUnhealthy] = verdict->second;
+  writer_.save(run_path(config_, "checkpoints"), step, state, config_.checkpoint.keep);
+}
+
+// One whose part failed, and that could not say so in the folder, tells the first here.
+void Saves::wait() {
+  if (any(ranks_.all(), writer_.wait_part())) writer_.give_up_parts();
+  writer_.wait();
+}
+
+bool Saves::is_saved(int64_t done) {
+  wait();
+  report(done);
+  return !any(ranks_.all(), ranks_.first() && newest_ != done);  // of ranks, the first knows whether the whole is there
+}
+
+void Saves::report(int64_t done) {
+  bool saved = false;
+  if (auto s = writer_.take_saved()) {
+    saved = true;
+    newest_ = s->step;
+    if (ranks_.first()) folder_.note_saved(s->step);
+    warn_of_health(s->step);
+    log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)),
+              s->seconds, 1e-9 * static_cast<double>(s->bytes) / s->seconds);
+  }
+  if (auto warning = writer_.take_warning()) {
+    if (!saved) not_saved_ = *warning;
+    const int64_t every = config_.checkpoint.every,
+                  next = every > 0 ? std::min(config_.train.steps, (done / every + 1) * every) : 0;
+    log_.warn("{}{}", *warning,
+              saved || next <= done ? "" : fmt::format("; the next is tried after step {}, or when the run stops", next));
+  }
+}
+
+void Saves::warn_of_health(int64_t step) {
+  const auto verdict = unhealthy_.find(step);
+  if (verdict == unhealthy_.end()) return;
+  if (verdict->second)
+    log_.warn(
+        "{} is unhealthy: embedding_local_norm is above health.embedding_norm={} on a rank of the first stage; a resume takes an older one",
+        checkpoint_name(step), config_.health.embedding_norm);
+  unhealthy_.erase(verdict);
+}
+
+std::string Saves::command_that_goes_on() const {
+  return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
+}
+
+std::string Saves::what_is_kept() const {
+  const std::string& resume = config_.checkpoint.resume;
+  try {
+    if (const auto newest = first_step_to_try(run_path(config_, "checkpoints")))
+      return fmt::format("what is kept is {}: once that is mended {} goes on from there",
+                         run_path(config_, "checkpoints/" + checkpoint_name(*newest)), command_that_goes_on());
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return fmt::format("no checkpoint was saved before: once that is mended the same command begins {}; a checkpoint needs {}",
+                     resume == kResumeNewest || resume == kResumeNone ? "anew" : "again at " + resume,
+                     human_bytes(static_cast<double>(bytes_.checkpoint)));
+}
+
+std::string Saves::what_is_lost(int64_t done) {
+  std::string lost;
+  if (config_.checkpoint.every > 0 && ranks_.first() && newest_ != done) {
+    if (!checkpoints_to_try(run_path(config_, "checkpoints")).empty()) {
+      log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done,
+                what_is_kept());
+    } else {
+      log_.warn("no checkpoint of step {} could be saved, nor any before it: only the model will hold what was trained", done);
+      lost = fmt::format(
+          "the run was not saved, only its model is, in {}: no checkpoint could be written{}; a checkpoint needs {}. The model is complete, but nothing can go on from it: to train again "
+          "begin anew in another train.output, or here with checkpoint.resume=none, which replaces the model",
+          run_path(config_, exported_name(config_)), not_saved_.empty() ? "" : " (" + not_saved_ + ")",
+          human_bytes(static_cast<double>(bytes_.checkpoint)));
+    }
+  }
+  return gather_texts(ranks_.all(), lost)[0];
+}
+
+void Saves::end_stopped(int64_t done) {
+  std::string lost;
+  if (ranks_.first() && newest_ != done && done > 0)
+    lost = fmt::format("stopped after step {}, which was not saved{}; {}", done, not_saved_.empty() ? "" : ": " + not_saved_,
+                       what_is_kept());
+  lost = gather_texts(ranks_.all(), lost)[0];  // of ranks, the first knows whether the whole is there
+  if (!lost.empty()) fail("{}", lost);
+  throw Stopped(done > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done, command_that_goes_on())
+                         : std::string("stopped before the first step; the same command begins there"));
+}
+
+}  // namespace ravine

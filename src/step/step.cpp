@@ -1,0 +1,345 @@
+#include "step/step.h"
+#include "engine/make_recipe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/narrow_option.h"
+#include "base/text.h"
+#include "optim/make_update_rule.h"
+#include "parallel/stash.h"
+#include "step/preference.h"
+
+namespace ravine {
+
+ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, const SequenceLoss* loss, double micro_scale) {
+  batch_.tokens = m.rows * m.columns;
+  require(static_cast<int64_t>(m.ids.size()) == batch_.tokens && m.labels.size() == m.ids.size() &&
+              m.positions.size() == m.ids.size(),
+          "batch: {} ids, {} labels, {} positions for {} rows of {}", m.ids.size(), m.labels.size(), m.positions.size(), m.rows,
+          m.columns);
+  auto view = [&](const std::vector<int32_t>& v) {
+    return view_of(const_cast<int32_t*>(v.data()), DType::i32, {batch_.tokens});
+  };
+  batch_.ids = view(m.ids);
+  batch_.labels = view(m.labels);
+  batch_.positions = view(m.positions);
+  const auto columns = static_cast<size_t>(m.columns);
+  for (size_t i = 0; i < m.ids.size(); ++i)
+    sequences_.push_back(m.sequence_index[i / columns]), places_.push_back(static_cast<int32_t>(i % columns));
+  batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
+  batch_.places = view_of(places_.data(), DType::i32, {batch_.tokens});
+  for (const TokenSpan& s : m.segments)
+    batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
+  for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
+  batch_.grad_scale = grad_scale, batch_.micro_scale = micro_scale;
+  batch_.step = static_cast<uint32_t>(step);
+  batch_.micro = m.index;
+  batch_.sequence_loss = loss;
+}
+
+Ctx::Setup StepEngine::setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks) {
+  Ctx::Setup s;
+  s.kernels = &kernels;
+  s.arena = &arena;
+  s.store = &store;
+  s.grads = &store;
+  s.stash = stash_.get();
+  s.recipe = &recipe_;
+  s.types = types_;
+  s.seed = static_cast<uint64_t>(config_.train.seed);
+  s.dropout = config_.train.dropout, s.attention_dropout = config_.train.attention_dropout, s.drop = true;
+  s.sequence = config_.parallel.sequence;
+  for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
+  return s;
+}
+
+FlatLayout StepEngine::layout(const Ranks& ranks) const {
+  return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
+          .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
+          .whole_below = config_.parallel.zero_threshold,
+          .first_answers = make_update_rule(config_.optimizer)->parts_ranks(),
+          .sequence = config_.parallel.sequence,
+          .ranks = &ranks};
+}
+
+namespace {
+
+// How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when
+// the next is made.
+std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
+  std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
+  for (const PipelineTask& t : tasks) {
+    int64_t& n = now[static_cast<size_t>(t.chunk)];
+    n += t.backward ? -1 : 1;
+    most[static_cast<size_t>(t.chunk)] = std::max(most[static_cast<size_t>(t.chunk)], n);
+  }
+  return most;
+}
+
+}  // namespace
+
+StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
+                       Observer* watch, const Ranks* ranks)
+    : model_(model),
+      config_(config),
+      types_(types),
+      kernels_(kernels),
+      recipe_(make_recipe(config.precision, kernels)),
+      shape_(shape),
+      stash_(make_stash(config.train.recompute)),
+      ranks_(ranks ? ranks : &alone_) {
+  int stages = ranks_->mesh().pipeline,
+      chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
+  parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
+  Kernels meta = meta_kernels(kernels_);
+  PhaseArena arena;
+  Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
+  FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
+  if (wants_local(config)) {
+    local_squares_.resize(model.params().params().size());
+    store.watch_local(&local_squares_);
+  }
+  Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
+                      fake.mesh().data, fake.at().data);
+  Stage stage(model, fake, parts_);
+  MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
+  if (config.train.objective == TrainObjective::dpo)
+    for (int32_t& p : micro.positions) p %= static_cast<int32_t>(ceil_div(shape.columns, 2));  // as far as an answer goes
+  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the
+  // last one, and in a pipeline a whole round of those under way, ending like the real one.
+  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;
+  if (stages > 1) {
+    int64_t held = 1;
+    std::vector<PipelineTask> tasks =
+        pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
+    for (int64_t n : most_under_way(tasks, stages, chunks)) held = std::max(held, n);
+    held = std::lcm(held, static_cast<int64_t>(stages));
+    enough = 3 * held + leaf % held;
+  }
+  const int64_t of_leaf = std::min(leaf, enough);
+  {
+    Ctx c(setup(arena, store, meta, fake));
+    store.attach(c);
+    if (watch) c.add_observer(watch);
+    std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * of_leaf), micro);
+    std::vector<Communication> sent(micros.size());
+    for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
+    const Decide apply = [](double, double) { return Verdict::apply; };
+    Parts parts{.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent};
+    run_with(parts, micros, 0, 0, {}, apply, 1);
+    // Those that were left out are like the second of a leaf, which is neither its first nor its last.
+    communication_ = communication_of(fake);
+    for (int64_t i = of_leaf; i < leaf; ++i)
+      for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
+    if (watch) c.remove_observer(watch);                                 // one step was seen
+    if (const int64_t from = optimizer.rule().local_from(); from > 0) {  // gradients then go another way
+      optimizer.set_steps(from - 1);
+      parts.sent = nullptr;
+      run_with(parts, micros, 0, 0, {}, apply, 1);
+    }
+    if (shape.validation) {
+      const std::unique_ptr<SequenceLoss> loss = sequence_loss(micro);
+      ModelBatch b(micro, 0, 0, loss.get());
+      arena.section("valid");
+      c.begin(b.batch(), false);
+      for (int chunk = 0; chunk < stage.chunks(); ++chunk) stage.forward(c, chunk, false);
+      stage.drain();
+    }
+    memory_.phases = arena.phases();
+    for (const int64_t from : optimizer.wakings()) {  // other parameters are updated then
+      optimizer.set_steps(from - 1);
+      parts.sent = nullptr;
+      run_with(parts, micros, 0, 0, {}, apply, 1);
+    }
+  }
+  memory_.arena = arena.pack();
+  memory_.weights = store.weight_bytes();
+  memory_.optimizer = optimizer.bytes();
+  memory_.base = resident_memory();
+  memory_.batches = loader_bytes(config.data.prefetch, shape.micro_batches, shape.rows, shape.columns);
+}
+
+Communication communication_of(const Ranks& ranks) {
+  auto of = [](const Group& g) { return g.traffic().bytes; };
+  return {.data = of(ranks.along(Axis::data)) + (ranks.mesh().expert > 1 ? of(ranks.along(Axis::expert_data)) : 0),
+          .tensor = of(ranks.along(Axis::tensor)),
+          .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back()),
+          .expert = of(ranks.along(Axis::expert))};
+}
+
+StepEngine::~StepEngine() = default;
+
+Verdict stop_unless_finite(double loss, double grad_norm) {
+  return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::apply : Verdict::stop;
+}
+
+void StepEngine::allocate() {
+  store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
+  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor,
+                                           ranks_->mesh().tensor, nullptr, ranks_->mesh().data, ranks_->at().data);
+  arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
+  ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
+  store_->attach(*ctx_);
+  if (!local_squares_.empty()) store_->watch_local(&local_squares_);
+  stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
+}
+
+StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
+                           const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
+  require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(),
+          shape_.micro_batches);
+  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step,
+                  rates, before_unit, decide, loss_scale);
+}
+
+// Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
+// among those under way, and for gradients how many sums of leaves are waiting.
+void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales,
+                            int64_t step, double micro_scale) {
+  Ctx& c = p.c;
+  int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
+  std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
+  std::vector<int64_t> most = most_under_way(tasks, stages, chunks);
+  int64_t leaf = div_exact(static_cast<int64_t>(micros.size()), shape_.leaves);
+  struct UnderWay {
+    std::unique_ptr<SequenceLoss> loss;
+    std::unique_ptr<ModelBatch> batch;
+    Stage::Micro micro;
+  };
+  std::map<std::pair<int, int>, UnderWay> under_way;
+  SharesOfStep shares(p.ranks.along(Axis::data), model_);
+  auto run = [&](const PipelineTask& t) {
+    int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
+    if (!t.backward) {
+      UnderWay& u = under_way[{t.chunk, t.micro}];
+      const MicroBatch& m = micros[static_cast<size_t>(t.micro)];
+      u.loss = sequence_loss(m);
+      u.batch = std::make_unique<ModelBatch>(m, grad_scales[static_cast<size_t>(t.micro)], step, u.loss.get(), micro_scale);
+      c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
+      c.begin(u.batch->batch(), true);
+      u.micro = p.stage.forward(c, t.chunk, true);
+      shares.add(c, m.index);
+      return;
+    }
+    bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
+    // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the
+    // end.
+    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size()) && !p.optimizer.wants_local();
+    uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
+    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot,
+                                  opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more",
+                                  last   ? " last"
+                                  : ends ? " end"
+                                         : ""));
+    p.store.end_leaf(ends, last);
+    auto found = under_way.find({t.chunk, t.micro});
+    p.stage.backward(c, t.chunk, std::move(found->second.micro));
+    p.store.settle(c);
+    under_way.erase(found);
+  };
+  for (const PipelineTask& t : tasks) {
+    const Communication before = communication_of(p.ranks);
+    run(t);
+    if (p.sent)
+      (*p.sent)[static_cast<size_t>(t.micro)] = (*p.sent)[static_cast<size_t>(t.micro)] + (communication_of(p.ranks) - before);
+  }
+  p.stage.drain();
+}
+
+StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
+                                const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
+  Ctx& c = p.c;
+  StepResult result;
+  for (const MicroBatch& m : micros) {
+    result.tokens += m.rows * m.columns;
+    result.valid += m.valid_tokens;
+  }
+  const Group& data = p.ranks.along(Axis::data);
+  if (data.size() > 1) {
+    auto total = [&](int64_t mine) {
+      std::vector<int64_t> all = gather_integers(data, mine);
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    };
+    result.tokens = total(result.tokens);
+    result.valid = total(result.valid);
+  }
+  // What the sum of losses of a micro batch counts in the loss of the step.
+  const double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
+  std::vector<double> scales(micros.size(), scale);
+  const bool by_micro = config_.train.loss_average == LossAverage::micro;
+  if (by_micro)
+    for (size_t m = 0; m < micros.size(); ++m)
+      scales[m] = micros[m].valid_tokens > 0
+                      ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size())
+                      : 0.0;
+  c.begin_step(step);
+  for (ExactSum& s : local_squares_) s = {};
+  p.store.keep_local(p.optimizer.wants_local());
+  loss_scale_ = loss_scale;
+  std::vector<double> grad_scales = scales;
+  for (double& s : grad_scales) s *= loss_scale;
+  run_micros(p, micros, grad_scales, step, loss_scale / (static_cast<double>(micros.size()) * data.size()));
+  c.set_phase(Phase::update);
+  c.arena().section(p.optimizer.wants_local() ? "update, local gradients"
+                    : p.optimizer.woken() > 0 ? fmt::format("update from {}", p.optimizer.woken())
+                                              : "update");
+  p.store.finish_grads(c);
+  // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
+  if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
+  auto mean = [&](Side side) {
+    ExactSum all;
+    if (by_micro)
+      for (size_t m = 0; m < micros.size(); ++m) all.add(c.sides().of(micros[m].index, side).value() * scales[m]);
+    else
+      all = c.sides().total(side);
+    return sum(p.ranks.all(), all).value() * (by_micro ? 1.0 : scale);
+  };
+  result.loss = mean(Side::loss);
+  if (config_.train.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
+  result.routers = router_report(c.sides(), micros, model_, p.ranks);
+  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
+  result.verdict = decide(result.loss, result.grad_norm);
+  if (result.verdict == Verdict::apply) {
+    p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
+    if (config_.moe.load_balance == LoadBalance::bias)
+      correct_routers(p.store, result.routers, config_.moe.bias_update_rate, before_unit);
+  }
+  p.store.end_step();
+  require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
+  return result;
+}
+
+std::unique_ptr<SequenceLoss> StepEngine::sequence_loss(const MicroBatch& micro) const {
+  return config_.train.objective == TrainObjective::dpo ? std::make_unique<DpoLoss>(config_.dpo, micro) : nullptr;
+}
+
+void StepEngine::run_forward(const MicroBatch& micro, const SequenceLoss* loss) {
+  Ctx& c = *ctx_;
+  ModelBatch b(micro, 0, 0, loss);
+  c.begin_step(0);
+  c.arena().section("valid");
+  for (int chunk = 0; chunk < stage_->chunks(); ++chunk) {
+    c.begin(b.batch(), false);
+    stage_->forward(c, chunk, false);
+  }
+  stage_->drain();
+}
+
+std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
+  const std::unique_ptr<SequenceLoss> loss = sequence_loss(micro);
+  run_forward(micro, loss.get());
+  return {ctx_->sides().total(Side::loss), micro.valid_tokens};
+}
+
+std::vector<double> StepEngine::answer_log_probs(const MicroBatch& micro) {
+  std::vector<double> out;
+  const AnswerLogProbs noting(out);
+  run_forward(micro, &noting);
+  return out;
+}
+
+}  // namespace ravine

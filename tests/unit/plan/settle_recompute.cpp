@@ -1,0 +1,52 @@
+// train.recompute=auto: the least work again that keeps within the memory that is given.
+#include "plan/settle_recompute.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace ravine {
+namespace test_settle_recompute {
+
+// What is chosen within `memory` MiB where none needs 300, cheap 200 and full 100 MiB and a byte.
+Recompute chosen(int64_t memory, Recompute asked = Recompute::automatic) {
+  Config c;
+  c.train.recompute = asked;
+  c.train.memory_mb = memory;
+  settle_recompute(c, [](const Config& way) {
+    EXPECT_NE(way.train.recompute, Recompute::automatic) << "a plan is of a way to run";
+    const int64_t mib = way.train.recompute == Recompute::none ? 300 : way.train.recompute == Recompute::cheap ? 200 : 100;
+    return (mib << 20) + (mib == 100 ? 1 : 0);
+  });
+  return c.train.recompute;
+}
+
+TEST(SettleRecompute, TakesTheLeastThatFits) {
+  EXPECT_EQ(chosen(1000), Recompute::none);
+  EXPECT_EQ(chosen(300), Recompute::none) << "what fits exactly fits";
+  EXPECT_EQ(chosen(299), Recompute::cheap);
+  EXPECT_EQ(chosen(200), Recompute::cheap);
+  EXPECT_EQ(chosen(199), Recompute::full);
+  EXPECT_EQ(chosen(101), Recompute::full);
+  for (const int64_t memory : {100, 1, 0}) {
+    try {
+      chosen(memory);
+      ADD_FAILURE() << memory;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("train.memory_mb=101 or more"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(SettleRecompute, LeavesWhatIsAskedFor) {
+  for (const Recompute way : {Recompute::none, Recompute::cheap, Recompute::full}) {
+    Config c;
+    c.train.recompute = way;
+    c.train.memory_mb = 1;
+    settle_recompute(c, [](const Config&) -> int64_t { throw Error("nobody has to plan"); });
+    EXPECT_EQ(c.train.recompute, way);
+  }
+}
+
+}  // namespace test_settle_recompute
+}  // namespace ravine
