@@ -28,6 +28,7 @@ class House:
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ravine-loops-"))
+        self.folder.chmod(0o755)  # one test runs the program as another user
         if (ROOT.parent / "shared").is_dir():
             (self.folder / "shared").symlink_to((ROOT.parent / "shared").resolve())
         self.trees = 0

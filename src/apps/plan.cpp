@@ -12,9 +12,9 @@
 #include "files/output_mark.h"
 #include "kernels/backend.h"
 #include "parallel/schedule_picture.h"
+#include "plan/choose_recompute.h"
 #include "plan/decide.h"
 #include "plan/machine.h"
-#include "plan/settle_recompute.h"
 #include "plan/variants.h"
 #include "runs/open.h"
 #include "runs/run_places.h"
@@ -89,7 +89,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
   RunLayout layout = run_layout(config, ranks, *model);
-  settle_recompute(config, [&](const Config& way) {
+  choose_recompute(config, [&](const Config& way) {
     return plan_ranks(*model, way, layout, types, kernels, config.data.sequence_length).bytes;
   });
   StepEstimate estimate = estimate_of(plan, config, layout);

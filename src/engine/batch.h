@@ -26,7 +26,7 @@ class SequenceLoss {
  public:
   virtual ~SequenceLoss() = default;
   // Host work. losses: f64 [N], 0 where there is no label. weights: f64 [N], the derivatives of the loss by these; absent where
-  // no gradient is wanted. Sums go sideways (Ctx::side). On meta neither has data. All tensor ranks call it with the same.
+  // no gradient is wanted. Sums go sideways (Ctx::add_sum). On meta neither has data. All tensor ranks call it with the same.
   virtual void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const = 0;
 };
 

@@ -37,7 +37,7 @@ Ctx::~Ctx() = default;
 
 void Ctx::begin_step(int64_t step) {
   step_ = step;
-  sides_.clear();
+  step_sums_.clear();
   calls_.clear();
 }
 
@@ -62,11 +62,11 @@ void Ctx::record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, 
 }
 
 // Host work: a loss per token.
-void Ctx::side(Side side, const TensorView& values) {
+void Ctx::add_sum(StepSum side, const TensorView& values) {
   ExactSum sum;
   if (const double* v = values.as<double>())
     for (int64_t i = 0; i < values.count(); ++i) sum.add(v[i]);
-  this->side(side, sum);
+  add_sum(side, sum);
 }
 
 void Ctx::give_grad(const TensorRef& ref, Tensor t) {

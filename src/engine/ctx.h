@@ -5,7 +5,7 @@
 //   save    keep a tensor for backward, as the stash decides
 //   record  an op's backward, in two parts where it has them: dx (gradient of inputs), dw (gradient of parameters)
 //   block   the outer tape node: unit of recompute, parameter gather, gradient reduction
-//   side    sums that leave a block sideways (losses, counts): sides.h
+//   add_sum sums that leave a block (losses, counts): step_sums.h
 #pragma once
 #include <array>
 #include <functional>
@@ -24,7 +24,7 @@
 #include "engine/param_store.h"
 #include "engine/recipe.h"
 #include "engine/saved.h"
-#include "engine/sides.h"
+#include "engine/step_sums.h"
 #include "engine/tape.h"
 
 namespace ravine {
@@ -83,23 +83,23 @@ class Ctx {
   // caller.
   void backward(const std::vector<TensorRef>& inputs = {});
   // A block that runs again gives its sums once.
-  void side(Side side, const ExactSum& sum) {
-    if (phase_ != Phase::recompute) sides_.add(micro_, side, sum);
+  void add_sum(StepSum side, const ExactSum& sum) {
+    if (phase_ != Phase::recompute) step_sums_.add(micro_, side, sum);
   }
   // The same for what the router of a layer did.
-  void side(int64_t layer, RouterLoad load) {
-    if (phase_ != Phase::recompute) sides_.add_router(micro_, layer, std::move(load));
+  void add_router(int64_t layer, RouterLoad load) {
+    if (phase_ != Phase::recompute) step_sums_.add_router(micro_, layer, std::move(load));
   }
   void set_router_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
-    sides_.set_shares(micro, layer, std::move(shares));
+    step_sums_.set_shares(micro, layer, std::move(shares));
   }
-  const RouterLoads& routers() const { return sides_.routers(micro_); }  // of this micro batch, of the layers run so far
+  const RouterLoads& routers() const { return step_sums_.routers(micro_); }  // of this micro batch, of the layers run so far
   // Of all layers of this micro batch together, those of other stages too.
-  RouterPool router_pool() const { return sides_.pool(micro_); }
-  void set_router_pool(RouterPool pool) { sides_.set_pool(micro_, std::move(pool)); }
+  RouterPool router_pool() const { return step_sums_.pool(micro_); }
+  void set_router_pool(RouterPool pool) { step_sums_.set_pool(micro_, std::move(pool)); }
   // The exact sum of a vector of f64; on meta none.
-  void side(Side side, const TensorView& values);
-  // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().
+  void add_sum(StepSum side, const TensorView& values);
+  // Tensors beside the stream: logits, the normed last hidden state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 
   const Batch& batch() const { return *batch_; }
@@ -126,7 +126,7 @@ class Ctx {
   Phase phase() const { return phase_; }
 
   // --- for whoever drives the step
-  // Forgets sides and counts of calls of the step before. step: from 1, for observers.
+  // Forgets step sums and counts of calls of the step before. step: from 1, for observers.
   void begin_step(int64_t step);
   // Sets the micro batch; the caller keeps it alive. training: ops record their backward. What was under way is dropped.
   void begin(const Batch& batch, bool training);
@@ -137,7 +137,7 @@ class Ctx {
   };
   UnderWay suspend();
   void resume(UnderWay state);
-  const Sides& sides() const { return sides_; }
+  const StepSums& step_sums() const { return step_sums_; }
   std::map<std::string, Tensor>& outputs() { return outputs_; }
   void set_phase(Phase p) { phase_ = p; }
   void add_observer(Observer* o) { setup_.observers.push_back(o); }
@@ -174,7 +174,7 @@ class Ctx {
   Tape tape_;
   BlockNode* current_ = nullptr;
   Grads grads_;
-  Sides sides_;
+  StepSums step_sums_;
   std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t>
       calls_;  // of this step, counted for observers: micro batch, phase, path, op
   std::map<std::string, Tensor> outputs_;

@@ -23,7 +23,7 @@ void divide(Bucket& b, const Sharding& sharding) {
   }
   const Range shard{b.shard * rank, b.shard}, all{0, b.count};
   b.owned = divides && sharding.divided ? shard : all;
-  b.primary = divides && !sharding.first_answers ? shard : rank == 0 ? all : Range{};
+  b.primary = divides && !sharding.first_rank_saves ? shard : rank == 0 ? all : Range{};
   if (packed || (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0)) b.primary = {};
 }
 

@@ -12,9 +12,9 @@ namespace ravine {
 struct Sharding {
   Mesh mesh;
   Coordinates at;
-  bool divided = false;        // ranks of a bucket's group update a shard each (ZeRO), else everything
-  int64_t whole_below = 0;     // buckets of fewer elements are not divided
-  bool first_answers = false;  // the first rank of a group for all of it: others may hold other values
+  bool divided = false;           // ranks of a bucket's group update a shard each (ZeRO), else everything
+  int64_t whole_below = 0;        // buckets of fewer elements are not divided
+  bool first_rank_saves = false;  // rank 0 of a group saves all of it: others may hold other values
 };
 
 // The shape of what a rank of the mesh holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded),

@@ -52,7 +52,7 @@ struct Param {
   // The value is that one's; the gradient has its own place and is added to that one's at the end of the step.
   Param* tied = nullptr;
   bool trainable = true;
-  bool counted = false;  // has no gradient, but the step changes it, by what it has counted (corrections of routers)
+  bool updated_by_rule = false;  // has no gradient: a rule updates it after the step (corrections of routers)
   Kept kept = Kept::usual;
   bool adapter = false;  // stands in the files of an adapter, not in those of the model
   bool head = false;     // the matrix of the output product, whose rows are the vocabulary
@@ -65,7 +65,7 @@ struct Param {
 
 bool is_matrix(const Param& p);  // takes part in matrix products
 // Whether it changes while a run goes on; what does not may lie in the model folder alone.
-inline bool changes(const Param& p) { return p.trainable || p.counted; }
+inline bool changes(const Param& p) { return p.trainable || p.updated_by_rule; }
 int64_t active_elements(const Param& p);  // that a token meets
 
 // A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.

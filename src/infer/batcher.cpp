@@ -134,7 +134,7 @@ void Batcher::forward() {
   int64_t budget = shared_.step_tokens, room = 0, rows = 0;
   for (Active& a : active_) {
     const auto length = static_cast<int64_t>(a.context.size());
-    if (team_.rotates_anew(a.length, length)) cache_.clear(a.slot), a.fed = 0;
+    if (team_.invalidates_cache(a.length, length)) cache_.clear(a.slot), a.fed = 0;
     a.length = length;
     a.take = a.fed > 0 && a.pending() == 1 ? 1 : std::min(a.pending(), budget);
     if (a.take > 1 || a.fed == 0) budget -= a.take;

@@ -96,7 +96,7 @@ class BeamRun {
     for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
       const auto beams = static_cast<int64_t>(a.slots.size());
-      if (team_.rotates_anew(a.length, length)) {
+      if (team_.invalidates_cache(a.length, length)) {
         for (const int64_t slot : a.slots) cache_.clear(slot);
         a.fed = 0;
       }

@@ -65,7 +65,7 @@ class LikelihoodRun {
         ctx_(setup()),
         team_(session, ctx_),
         cache_(team_.layers(), team_.cache_widths(), session.types.compute, 1 + o.batch * (1 + rows), session.spread.local),
-        shares_(!team_.rotates_anew(1, longest)) {}
+        shares_(!team_.invalidates_cache(1, longest)) {}
 
   bool stops(bool mine) const { return team_.any(mine); }
 

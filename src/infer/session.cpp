@@ -77,13 +77,13 @@ InferenceStore& hold_for_running(Session& s) {
 }
 
 // kernels: those of `s`, or such that do no work.
-void settle(Session& s, const Kernels& kernels) {
+void prepare_weights(Session& s, const Kernels& kernels) {
   if (!s.last_stage()) return;  // it is about the head
   HeapArena arena;
   Ctx::Setup setup = s.setup(arena);
   setup.kernels = &kernels;
   Ctx c(setup);
-  s.model->settle(c);
+  s.model->prepare_weights(c);
 }
 
 // Adapters of the embedding, tables and norms that were trained whole are no adapters of linear layers; nor do rows of the batch
@@ -112,7 +112,7 @@ Session open_session(const std::string& folder, DType compute, Backend backend, 
     InferenceStore& store = hold_for_running(s);
     s.stored_names = load_weights(folder, *s.model, store);
     if (!adapter.empty()) load_adapter(adapter, *s.model, store);
-    settle(s, s.kernels);
+    prepare_weights(s, s.kernels);
     return s;
   }
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
@@ -149,7 +149,7 @@ Session open_beside(const Session& base, const std::string& adapter) {
   if (s.trainable) return s;
   // What is the base's head is settled already, and the model hears of it.
   const Param* head = s.model->params().find(kHead);
-  settle(s, head && store.owns(*head) ? s.kernels : meta_kernels(s.kernels));
+  prepare_weights(s, head && store.owns(*head) ? s.kernels : meta_kernels(s.kernels));
   return s;
 }
 
@@ -172,7 +172,7 @@ Session open_random_session(const std::string& config, DType compute, Backend ba
                    [&](int64_t i) { std::copy_n(run.data(), std::min(kRun, v.count() - i * kRun), v.as<T>() + i * kRun); });
     });
   }
-  settle(s, s.kernels);
+  prepare_weights(s, s.kernels);
   return s;
 }
 

@@ -67,7 +67,7 @@ std::vector<int64_t> Team::layers() const {
   return out;
 }
 
-bool Team::rotates_anew(int64_t before, int64_t now) const {
+bool Team::invalidates_cache(int64_t before, int64_t now) const {
   const DecoderSpec* spec = session_.model->decoder();
   return before > 0 && spec && spec->rope && spec->rope->turns_between(before, now);
 }

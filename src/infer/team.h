@@ -24,7 +24,7 @@ class Team {
   std::vector<int64_t> layers() const;
   // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run
   // again.
-  bool rotates_anew(int64_t before, int64_t now) const;
+  bool invalidates_cache(int64_t before, int64_t now) const;
   CacheWidths cache_widths() const;  // of a token in a layer on this rank
 
  private:

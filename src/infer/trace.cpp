@@ -225,8 +225,8 @@ class TraceRun {
     for (int chunk = stage_.chunks(); backward && chunk-- > 0;)
       stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
     stage_.drain();
-    double loss = sum(ranks_.all(), c.sides().total(Side::loss)).value() * batch_.grad_scale;
-    if (model_.decoder() && model_.decoder()->moe) loss += losses_of_routers(model_.decoder()->moe->losses, c.sides());
+    double loss = sum(ranks_.all(), c.step_sums().total(StepSum::loss)).value() * batch_.grad_scale;
+    if (model_.decoder() && model_.decoder()->moe) loss += losses_of_routers(model_.decoder()->moe->losses, c.step_sums());
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
     if (!backward) return;
     store_.finish_grads(c);
@@ -249,13 +249,13 @@ class TraceRun {
 
  private:
   // Of all stages; one that pools layers is on the last.
-  double losses_of_routers(const RouterLosses& losses, const Sides& sides) const {
+  double losses_of_routers(const RouterLosses& losses, const StepSums& sums) const {
     ExactSum sum_here;
     if (!losses.pools())
-      sum_here.add(router_loss(losses, sides.routers(0)));
+      sum_here.add(router_loss(losses, sums.routers(0)));
     else
-      sum_here.add(losses.z_coef * z_loss(sides.routers(0)) +
-                   (ranks_.last_stage() ? losses.balance_coef * pooled_balance(sides.pool(0)) : 0));
+      sum_here.add(losses.z_coef * z_loss(sums.routers(0)) +
+                   (ranks_.last_stage() ? losses.balance_coef * pooled_balance(sums.pool(0)) : 0));
     return sum(ranks_.along(Axis::pipeline), sum_here).value();
   }
   // Corrections of routers do not.

@@ -149,7 +149,7 @@ class Decoder : public Model {
     if (table_) table_->prepare(positions, types.stat, device);
   }
 
-  void settle(Ctx& c) override { head_->settle(c); }
+  void prepare_weights(Ctx& c) override { head_->prepare_weights(c); }
   const DecoderSpec* decoder() const override { return &spec_; }
 
  private:

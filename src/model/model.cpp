@@ -82,7 +82,7 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
       if (!glob_match(r.match, p.name)) continue;
       any = true;
       if (r.freeze) {
-        p.trainable = p.counted = false;
+        p.trainable = p.updated_by_rule = false;
       } else if (grouped.insert(&p).second) {
         p.lr_mult = r.lr_mult;
         p.wd_mult = r.wd_mult;

@@ -53,7 +53,7 @@ class Model {
   virtual void prepare(int64_t /*positions*/, const Types&, DeviceKind) {}
   // Once, after the weights of a store that is for running only were read: what depends on weights alone may be worked out in
   // them.
-  virtual void settle(Ctx&) {}
+  virtual void prepare_weights(Ctx&) {}
 
   const ModelFacts& facts() const { return facts_; }
   // How it is built; null: not as the decoder of model/decoder.h.

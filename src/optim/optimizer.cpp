@@ -36,15 +36,15 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
   }
   int64_t elements = 0;
   for (const Bucket& b : store.buckets()) {
-    require(rule_->local_from() == 0 || (!b.divided() && tensor_size == 1), "optimizer: {} knows neither ZeRO nor tensor ranks",
-            name(options.type));
+    require(rule_->unreduced_from() == 0 || (!b.divided() && tensor_size == 1),
+            "optimizer: {} knows neither ZeRO nor tensor ranks", name(options.type));
     std::vector<Spans> all;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
       const int64_t from = s.param->from_step;
       require(from == 1 || rule_->sees() != Whole::model, "optimizer: {} sees the model, and '{}' joins it later",
               name(options.type), s.param->name);
-      if (from > 1) wakings_.push_back(from);
+      if (from > 1) unfreezing_.push_back(from);
       int64_t begin = std::max(s.begin, b.owned.begin),
               end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
       if (begin >= end) continue;
@@ -76,16 +76,16 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
   }
   if (rule_->sees() == Whole::model && !store.buckets().empty())
     own_.emplace_back(device, rule_->own_count(elements, group_size_) * size_of(store.buckets()[0].master_type));
-  std::sort(wakings_.begin(), wakings_.end());
-  wakings_.erase(std::unique(wakings_.begin(), wakings_.end()), wakings_.end());
+  std::sort(unfreezing_.begin(), unfreezing_.end());
+  unfreezing_.erase(std::unique(unfreezing_.begin(), unfreezing_.end()), unfreezing_.end());
 }
 
-int64_t Optimizer::woken() const {
-  const auto behind = std::upper_bound(wakings_.begin(), wakings_.end(), steps_ + 1);
-  return behind == wakings_.begin() ? 0 : *std::prev(behind);
+int64_t Optimizer::last_unfrozen() const {
+  const auto behind = std::upper_bound(unfreezing_.begin(), unfreezing_.end(), steps_ + 1);
+  return behind == unfreezing_.begin() ? 0 : *std::prev(behind);
 }
 
-bool Optimizer::sleeps(size_t bucket, int64_t step) const {
+bool Optimizer::frozen_at(size_t bucket, int64_t step) const {
   const std::vector<Bucket::Span>& spans = store_.buckets()[bucket].spans;
   return std::all_of(spans.begin(), spans.end(),
                      [&](const Bucket::Span& s) { return !s.param->trainable || own_step(*s.param, step) < 1; });
@@ -97,7 +97,7 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
     Bucket bucket = store_.buckets()[b];
     const TensorView g = store_.owned_grad(b);
     if (g.absent()) continue;
-    if (wants_local()) bucket.primary = bucket.owned;
+    if (wants_unreduced()) bucket.primary = bucket.owned;
     for (Bucket::Span& s : bucket.spans)  // as what another rank answers for, it is left out
       s.replica = s.replica || own_step(*s.param, steps_ + 1) < 1;
     for (const Range& r : counted_ranges(bucket)) {
@@ -107,7 +107,7 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
       c.call(SumSquares{run, &squares});
     }
   }
-  return std::sqrt(sum(all, squares).value() * (wants_local() ? group_size_ : 1));
+  return std::sqrt(sum(all, squares).value() * (wants_unreduced() ? group_size_ : 1));
 }
 
 namespace {
@@ -190,7 +190,7 @@ void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std:
   if (rates.betas) options_.betas.assign(rates.betas->begin(), rates.betas->end());
   double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
   scale /= loss_scale;
-  if (wants_local()) scale *= group_size_;
+  if (wants_unreduced()) scale *= group_size_;
   ++steps_;
   if (rule_->sees() == Whole::model) {
     for (size_t b = 0; b < store_.buckets().size(); ++b)
@@ -199,7 +199,7 @@ void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std:
     return;
   }
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
-    if (store_.owned_grad(b).absent() || sleeps(b, steps_)) continue;
+    if (store_.owned_grad(b).absent() || frozen_at(b, steps_)) continue;
     const Unit& unit = *store_.buckets()[b].unit;
     if (before_unit) before_unit(unit);
     Ctx::Scope scope(c, unit.name);
@@ -406,11 +406,11 @@ int64_t Optimizer::bytes() const {
   return n;
 }
 
-bool Optimizer::parted() const { return own_ranks() > 1 && steps_ >= rule_->local_from() && rule_->parts_ranks(); }
+bool Optimizer::diverged() const { return ranks_with_buffers() > 1 && steps_ >= rule_->unreduced_from() && rule_->diverges(); }
 
-std::vector<Optimizer::StatePiece> Optimizer::own_states(size_t b) const {
+std::vector<Optimizer::StatePiece> Optimizer::per_rank_states(size_t b) const {
   std::vector<StatePiece> out;
-  if (own_ranks() == 1 || items_[b].empty()) return out;
+  if (ranks_with_buffers() == 1 || items_[b].empty()) return out;
   auto add = [&](const TensorView& errors, const Param* param) {
     if (!errors.absent()) out.push_back({"errors", param, errors, {errors.count()}, {0}});
   };
@@ -422,10 +422,10 @@ std::vector<Optimizer::StatePiece> Optimizer::own_states(size_t b) const {
   } else {
     for (const SpanItems& items : items_[b]) add(own(b, items), items.param);
   }
-  if (!parted()) return out;
+  if (!diverged()) return out;
   for (StatePiece& piece : states(b, Of::kept))
     for (const StateDeclaration& s : declared_)
-      if (s.local && s.name == piece.state) out.push_back(std::move(piece));
+      if (s.per_rank && s.name == piece.state) out.push_back(std::move(piece));
   return out;
 }
 

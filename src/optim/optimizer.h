@@ -13,7 +13,7 @@ namespace ravine {
 class Optimizer {
  public:
   // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. Before update
-  // Param::from_step a parameter sleeps: its gradient counts in no norm, neither it nor its states change; the rule then counts
+  // Param::from_step a parameter is frozen: its gradient counts in no norm, neither it nor its states change; the rule then counts
   // its updates from 1, as torch does for a parameter that an optimizer is given later. `tensor`: how many tensor ranks cut the
   // parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the groups of the
   // buckets, and group_rank this one, for rules that send something else than gradients.
@@ -21,7 +21,7 @@ class Optimizer {
             std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1, int group_rank = 0);
 
   // Whether the next update takes gradients as each rank has them; the store must not have summed them then.
-  bool wants_local() const { return rule_->wants_local(steps_ + 1); }
+  bool wants_unreduced() const { return rule_->wants_unreduced(steps_ + 1); }
 
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order. Of gradients that
   // are not summed: the root mean square of the ranks' norms, each taken as if it had the mean.
@@ -36,10 +36,10 @@ class Optimizer {
   // The rate that the next update takes of what the schedule says: that, or the rule's own.
   double rate(double scheduled) const { return rule_->own_rate(steps_ + 1).value_or(scheduled); }
   int64_t steps() const { return steps_; }
-  // The updates from which parameters of these buckets that sleep at first are awake, ascending: from each on the update asks
-  // for other memory. `woken`: the last of them that the next update has come to; 0: none.
-  const std::vector<int64_t>& wakings() const { return wakings_; }
-  int64_t woken() const;
+  // The updates N until which some parameters of these buckets are frozen, ascending: from each on the update needs other memory.
+  // last_unfrozen: the last of them that the next update has reached; 0: none.
+  const std::vector<int64_t>& unfreezing() const { return unfreezing_; }
+  int64_t last_unfrozen() const;
   void set_steps(int64_t n) { steps_ = n; }
   int64_t bytes() const;
 
@@ -56,19 +56,19 @@ class Optimizer {
   enum class Of : uint8_t { kept, primary };
   std::vector<StatePiece> states(size_t bucket, Of of) const;
 
-  // Ranks that keep something for themselves between steps; 1: what one has, all have.
-  int own_ranks() const { return rule_->local_from() > 0 ? group_size_ : 1; }
+  // Ranks that keep buffers of their own between steps (error feedback); 1: no rank does.
+  int ranks_with_buffers() const { return rule_->unreduced_from() > 0 ? group_size_ : 1; }
   int group_rank() const { return group_rank_; }
-  // Whether they hold different weights and states now (of those that StateDeclaration::local says).
-  bool parted() const;
+  // Whether they hold different weights and states now (those of StateDeclaration::per_rank).
+  bool diverged() const;
   // What this rank keeps for itself of a bucket: "errors" of what it sent, of a rule that sees the model those of all under the
-  // name of the first parameter; and the states in which ranks have parted.
-  std::vector<StatePiece> own_states(size_t bucket) const;
+  // name of the first parameter; and the states that differ between ranks.
+  std::vector<StatePiece> per_rank_states(size_t bucket) const;
 
  private:
-  // The number of the update among those of the parameter; 0 or less: it sleeps.
+  // The number of the update among those of the parameter; 0 or less: it is frozen until then.
   static int64_t own_step(const Param& p, int64_t step) { return step - p.from_step + 1; }
-  bool sleeps(size_t bucket, int64_t step) const;  // all of it
+  bool frozen_at(size_t bucket, int64_t step) const;  // all of it
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);
   void update_items(Ctx& c, size_t bucket, double lr, double scale);
@@ -93,7 +93,7 @@ class Optimizer {
   int group_size_, group_rank_;
   std::vector<Storage> own_;  // per bucket; of a rule that sees the model: one
   int64_t steps_ = 0;
-  std::vector<int64_t> wakings_;
+  std::vector<int64_t> unfreezing_;
 };
 
 }  // namespace ravine

@@ -71,7 +71,7 @@ int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master) {
 int64_t local_state_bytes(const UpdateRule& rule, const Param& param, DType master) {
   int64_t n = 0;
   for (const StateDeclaration& s : rule.states())
-    if (s.local && s.is_of(param)) n += state_shape(s, param.shape).count() * size_of(state_type(s, master));
+    if (s.per_rank && s.is_of(param)) n += state_shape(s, param.shape).count() * size_of(state_type(s, master));
   return n;
 }
 

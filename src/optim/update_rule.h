@@ -24,7 +24,7 @@ struct StateDeclaration {
   Per per = Per::element;  // one value for each of these; a rule must see whole what has one value
   int64_t block = 0;
   std::optional<DType> type;  // none: the master's
-  bool local = false;         // ranks of a group may hold different ones from UpdateRule::local_from on; then weights too
+  bool per_rank = false;      // ranks of a group may hold different ones from UpdateRule::unreduced_from on; then weights too
   bool (*of)(const Param& p) = nullptr;  // the parameters that have it; null: all. Only of rules that see more than elements
   bool is_of(const Param& p) const { return !of || of(p); }
 };
@@ -60,16 +60,16 @@ class UpdateRule {
 
   // Of rules that send something else than gradients (the 1-bit types; parallel.zero 0 and one tensor rank only). Whether step
   // `step` takes gradients as each rank has them, as if they were the mean, in place of their sum over the ranks.
-  virtual bool wants_local(int64_t /*step*/) const { return false; }
+  virtual bool wants_unreduced(int64_t /*step*/) const { return false; }
   // From which step on all are so; 0: none ever is. Such a rule asks for the same memory in every step.
-  virtual int64_t local_from() const { return 0; }
+  virtual int64_t unreduced_from() const { return 0; }
   // Numbers of the master's type that a rank keeps for itself of an item of `count` elements (of all, where it sees the model)
   // over so many ranks, zero at first. Checkpoints have those of each rank: a resume on as many goes on with them.
   virtual int64_t own_count(int64_t /*count*/, int /*ranks*/) const { return 0; }
   // Whether ranks may hold different weights between steps.
-  bool parts_ranks() const {
+  bool diverges() const {
     for (const StateDeclaration& s : states())
-      if (s.local) return true;
+      if (s.per_rank) return true;
     return false;
   }
 };

@@ -161,7 +161,7 @@ void FlatGrads::advance(Ctx& c, size_t count) {
   for (; !still.empty(); still.pop_back()) moving_.push_front(std::move(still.back()));
 }
 
-void FlatGrads::settle(Ctx& c) {
+void FlatGrads::wait_reduced(Ctx& c) {
   while (!moving_.empty()) advance(c, moving_.size());
 }
 
@@ -187,7 +187,7 @@ bool FlatGrads::sum_leaves(Ctx& c, Accumulator& a) {
   return true;
 }
 
-// The leaves of this rank, then, begun here and ended by settle(), those of all ranks.
+// The leaves of this rank, then, begun here and ended by wait_reduced(), those of all ranks.
 void FlatGrads::reduce(Ctx& c, Accumulator& a) {
   if (a.reduced || !sum_leaves(c, a)) return;
   a.reduced = true;
@@ -231,7 +231,7 @@ void FlatGrads::note_local(Ctx& c, bool early) {
 }
 
 void FlatGrads::finish_grads(Ctx& c) {
-  settle(c);
+  wait_reduced(c);
   if (local_) {
     for (Accumulator& a : accumulators_)
       if (!summed_early(*table_, a.bucket)) sum_leaves(c, a);
@@ -242,7 +242,7 @@ void FlatGrads::finish_grads(Ctx& c) {
     reduce(c, a);
     advance(c, before);
   }
-  settle(c);
+  wait_reduced(c);
   for (Accumulator& a : accumulators_)
     sum_replicas(c, table_->ranks->along(Axis::tensor), bucket_of(a), bucket_of(a).owned, owned_sum(a));
   if (local_) note_local(c, true);

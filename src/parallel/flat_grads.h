@@ -38,16 +38,16 @@ class FlatGrads : public GradStore {
   // at its end.
   void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
   // Waits for the gradients that are on their way. After each backward.
-  void settle(Ctx& c);
+  void wait_reduced(Ctx& c);
   // From the next step on finish_grads adds to `to` (one sum per Param::index, of the caller, who clears it) the squares of
   // each parameter's gradient as it is on this rank: of its micro batches, before the ranks of its group add theirs. Where
   // these keep only their shard of gradients (stages 2, 3) there is no such gradient: there it is the finished one of what this
   // rank owns. Null: no more. Gradients then wait for the end of the step before they are sent.
-  void watch_local(std::vector<ExactSum>* to) { local_ = to; }
+  void watch_unreduced(std::vector<ExactSum>* to) { local_ = to; }
 
   // From the next backward on gradients stay what this rank has found, not summed over the ranks of their group (of stages
   // 0 and 1).
-  void keep_local(bool on) { keep_local_ = on; }
+  void keep_unreduced(bool on) { keep_local_ = on; }
 
   void open_grads(Ctx& c, const Unit& unit) override;
   void close_grads(Ctx& c, const Unit& unit) override;

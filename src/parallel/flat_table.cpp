@@ -22,7 +22,7 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
                .at = ranks->at(),
                .divided = layout.zero > 0,
                .whole_below = layout.whole_below,
-               .first_answers = layout.first_answers},
+               .first_rank_saves = layout.first_rank_saves},
       read_by(set.units().size()),
       stages_(layout.stages),
       locations_(set.params().size()) {
@@ -56,7 +56,7 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
 
 const FlatTable::Location& FlatTable::at(const Param& p) const {
   const Location& at = locations_[(p.tied ? p.tied : &p)->index];
-  require(at.local, "store: '{}' lives on another pipeline stage", p.name);
+  require(at.here, "store: '{}' lives on another pipeline stage", p.name);
   return at;
 }
 

@@ -11,10 +11,10 @@ namespace ravine {
 struct FlatLayout {
   std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all are here
   int zero = 0;
-  int64_t whole_below = 0;       // buckets of fewer elements are not divided
-  bool first_answers = false;    // as in Sharding
-  bool sequence = false;         // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
-  const Ranks* ranks = nullptr;  // null: alone; must outlive the store
+  int64_t whole_below = 0;        // buckets of fewer elements are not divided
+  bool first_rank_saves = false;  // as in Sharding
+  bool sequence = false;          // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
+  const Ranks* ranks = nullptr;   // null: alone; must outlive the store
 };
 
 class FlatTable {
@@ -27,8 +27,8 @@ class FlatTable {
   struct Location {
     size_t bucket = 0;
     int64_t begin = 0;
-    Shape shape;         // local
-    bool local = false;  // on this stage
+    Shape shape;        // local
+    bool here = false;  // on this stage
   };
   // Of the parameter, or of the one it is tied to. It must be on this stage.
   const Location& at(const Param& p) const;

@@ -38,7 +38,7 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
 TensorView InferenceStore::of(const Param& param) const {
   const Param& p = param.tied ? *param.tied : param;
   const Location& at = locations_[p.index];
-  require(at.local, "store: '{}' lives on another pipeline stage", p.name);
+  require(at.here, "store: '{}' lives on another pipeline stage", p.name);
   const Storage& s = units_[at.unit];
   return view_of(s.data() ? s.data() + at.byte : nullptr, held_in(types_, p), at.shape, s.device());
 }
@@ -46,7 +46,7 @@ TensorView InferenceStore::of(const Param& param) const {
 std::vector<ParamBox> InferenceStore::boxes() const {
   std::vector<ParamBox> out;
   for (const Param& p : params_.params())
-    if (locations_[p.index].local) out.push_back({&p, local_begin(p, tensor_rank_, tensor_size_), of(p)});
+    if (locations_[p.index].here) out.push_back({&p, local_begin(p, tensor_rank_, tensor_size_), of(p)});
   return out;
 }
 
@@ -56,7 +56,7 @@ std::vector<const Param*> InferenceStore::params_in(const TensorView& v) const {
   const auto* begin = static_cast<const std::byte*>(v.data);
   const auto* end = begin + ((v.rows() - 1) * v.stride + v.cols()) * size_of(v.dtype);
   for (const Param& p : params_.params()) {
-    if (!locations_[p.index].local) continue;
+    if (!locations_[p.index].here) continue;
     const TensorView held = of(p);
     const auto* data = static_cast<const std::byte*>(held.data);
     if (data < end && begin < data + held.bytes()) out.push_back(&p);

@@ -30,10 +30,10 @@ class InferenceStore : public WeightSource {
 
  private:
   struct Location {
-    bool local = false;  // on this stage
-    size_t unit = 0;     // in whose storage
-    int64_t byte = 0;    // where it begins there
-    Shape shape;         // local
+    bool here = false;  // on this stage
+    size_t unit = 0;    // in whose storage
+    int64_t byte = 0;   // where it begins there
+    Shape shape;        // local
   };
   TensorView of(const Param& p) const;
   ParamSet& params_;

@@ -10,7 +10,7 @@ namespace ravine {
 // Keeps every tensor in the arena.
 //   cheap  outputs of norms and activations are not kept but made again from their inputs, which are kept anyway
 //   full   a layer keeps its input only and runs forward again before its backward
-//   auto   as cheap: whoever plans memory has settled it before (plan/settle_recompute.h), and all give the same bits
+//   auto   as cheap: whoever plans memory has settled it before (plan/choose_recompute.h), and all give the same bits
 std::unique_ptr<Stash> make_stash(Recompute recompute);
 
 }  // namespace ravine

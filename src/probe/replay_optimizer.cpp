@@ -177,7 +177,7 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
   const int64_t length = config.sources.contains("train.steps") ? config.train.steps : input.steps;
   for (int64_t s = 0; s < input.steps; ++s) {
     c.begin_step(s + 1);
-    store.keep_local(optimizer.wants_local());
+    store.keep_unreduced(optimizer.wants_unreduced());
     for (const Unit& u : set.units()) store.open_grads(c, u);
     for (const Param& p : set.params()) {
       bool accumulate = false;

@@ -45,7 +45,7 @@ int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types,
   std::vector<Unit*> units;
   for (Unit& u : model.params().units()) units.push_back(&u);
   int64_t bytes = 0, elements = 0, width = 0;
-  const bool owns = data_ranks > 1 && rule->local_from() > 0, parts = owns && rule->parts_ranks();
+  const bool owns = data_ranks > 1 && rule->unreduced_from() > 0, parts = owns && rule->diverges();
   for (const Bucket& b : flat_buckets(model.params(), units, {}, types))
     for (const Bucket::Span& s : b.spans) {
       bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)

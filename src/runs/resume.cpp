@@ -190,7 +190,7 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const Json& s = reader.scalars();
   const auto began = seconds_now();
   const bool whole = restore(*run.engine, reader, run.config.model.path);
-  const int64_t had = own_ranks(reader), has = run.engine->optimizer().own_ranks();
+  const int64_t had = ranks_with_buffers(reader), has = run.engine->optimizer().ranks_with_buffers();
   if (any(run.ranks.all(), !whole))
     run.log.warn(
         "{}: what each of {} rank{} kept for itself goes on on as many only, in the same stages, and here are {}: errors of what is sent begin at zero, all have the weights of the first, and numbers part from those of a run left alone",

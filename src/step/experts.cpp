@@ -81,12 +81,12 @@ std::vector<int64_t> total(const Group& group, const std::vector<int64_t>& mine)
 
 // The loss of balance of a micro batch, of the layers that are here: layer by layer, so that the sum does not depend on who has
 // which. One that pools all layers is on the last stage.
-void add_balance(const RouterLosses& losses, const Sides& sides, int64_t micro, bool last_stage, ExactSum& to) {
+void add_balance(const RouterLosses& losses, const StepSums& sums, int64_t micro, bool last_stage, ExactSum& to) {
   if (losses.pools()) {
-    if (last_stage) to.add(pooled_balance(sides.pool(micro)));
+    if (last_stage) to.add(pooled_balance(sums.pool(micro)));
     return;
   }
-  for (const auto& layer : sides.routers(micro)) to.add(balance_loss(losses, {layer}));
+  for (const auto& layer : sums.routers(micro)) to.add(balance_loss(losses, {layer}));
 }
 
 }  // namespace
@@ -104,7 +104,8 @@ std::unique_ptr<Model> with_experts(std::unique_ptr<Model> model, const Config& 
   return out;
 }
 
-RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& micros, const Model& model, const Ranks& ranks) {
+RouterReport router_report(const StepSums& sums, const std::vector<MicroBatch>& micros, const Model& model,
+                           const Ranks& ranks) {
   RouterReport r;
   const MoeSpec* spec = experts_of(model);
   if (!spec) return r;
@@ -115,9 +116,9 @@ RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& mi
   std::vector<int64_t> counts(r.layers.size() * cells);
   ExactSum balance, z;
   for (const MicroBatch& m : micros) {
-    const RouterLoads& loads = sides.routers(m.index);
+    const RouterLoads& loads = sums.routers(m.index);
     if (loads.empty() || loads.begin()->second.claims.empty()) continue;  // on meta nothing is counted
-    add_balance(spec->losses, sides, m.index, ranks.last_stage(), balance);
+    add_balance(spec->losses, sums, m.index, ranks.last_stage(), balance);
     for (const auto& layer : loads) z.add(z_loss({layer}));
     for (size_t i = 0; i < r.layers.size(); ++i) {
       const auto load = loads.find(r.layers[i]);
@@ -149,7 +150,7 @@ SharesOfStep::SharesOfStep(const Group& data, const Model& model) : data_(data) 
 
 void SharesOfStep::add(Ctx& c, int64_t micro) {
   if (!wanted_) return;
-  const RouterLoads& loads = c.sides().routers(micro);
+  const RouterLoads& loads = c.step_sums().routers(micro);
   std::vector<int64_t> layers, mine;
   for (const auto& [layer, load] : loads) {
     if (!load.shares.empty()) continue;  // of an earlier chunk of the stage
@@ -177,7 +178,7 @@ void SharesOfStep::add(Ctx& c, int64_t micro) {
 void correct_routers(FlatStore& store, const RouterReport& report, double rate,
                      const std::function<void(const Unit&)>& before_unit) {
   for (const ParamBox& box : store.boxes()) {
-    if (!box.param->counted || box.view.data == nullptr) continue;
+    if (!box.param->updated_by_rule || box.view.data == nullptr) continue;
     const auto row = std::find_if(report.layers.begin(), report.layers.end(), [&](int64_t layer) {
       return box.param->unit->name == fmt::format("model.layers.{}", layer);
     });

@@ -29,7 +29,7 @@ struct RouterReport {
   std::vector<std::vector<int64_t>> claims;  // choices of each expert, before any were dropped
 };
 // All ranks call it together and get the same. No layers where the model has no experts.
-RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& micros, const Model& model, const Ranks& ranks);
+RouterReport router_report(const StepSums& sums, const std::vector<MicroBatch>& micros, const Model& model, const Ranks& ranks);
 
 // Shares of choices that reach beyond a micro batch (moe.load_balance=global_aux): over all data ranks and the micro batches of
 // the step so far, those of an equal number on each rank side by side, as Megatron-core has it. Which these are follows from the

@@ -11,10 +11,10 @@ namespace {
 // The parameters whose gradients this rank has, with the sum of squares of its part.
 template <class F>
 void each_local(StepEngine& engine, F&& f) {
-  if (!engine.has_local()) return;
+  if (!engine.has_unreduced()) return;
   for (const Bucket& b : engine.store().buckets())
     for (const Bucket::Span& s : b.spans)
-      if (s.param->trainable) f(*s.param, engine.local_squares(*s.param));
+      if (s.param->trainable) f(*s.param, engine.unreduced_squares(*s.param));
 }
 
 }  // namespace

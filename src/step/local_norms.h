@@ -1,4 +1,4 @@
-// What the gradients of parameters come to on each rank alone, before data ranks add them up (FlatGrads::watch_local).
+// What the gradients of parameters come to on each rank alone, before data ranks add them up (FlatGrads::watch_unreduced).
 // MindFormers' local_norm is the sum of squares, its guide and others speak of the root: both are shown, under these names.
 #pragma once
 #include <string>

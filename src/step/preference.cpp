@@ -80,10 +80,10 @@ void DpoLoss::weigh(Ctx& c, const TensorView& losses, const TensorView& weights)
     weigh_segment(2 * p, of.by_chosen), weigh_segment(2 * p + 1, of.by_rejected);
   }
   if (c.group(Axis::tensor).rank() > 0) return;  // all tensor ranks have the same
-  c.side(Side::loss, loss);
-  c.side(Side::chosen_reward, chosen_reward), c.side(Side::rejected_reward, rejected_reward);
-  c.side(Side::right_order, right_order);
-  c.side(Side::chosen_log_prob, chosen_log_prob), c.side(Side::rejected_log_prob, rejected_log_prob);
+  c.add_sum(StepSum::loss, loss);
+  c.add_sum(StepSum::chosen_reward, chosen_reward), c.add_sum(StepSum::rejected_reward, rejected_reward);
+  c.add_sum(StepSum::right_order, right_order);
+  c.add_sum(StepSum::chosen_log_prob, chosen_log_prob), c.add_sum(StepSum::rejected_log_prob, rejected_log_prob);
 }
 
 void AnswerLogProbs::weigh(Ctx& c, const TensorView& losses, const TensorView& /*weights*/) const {
@@ -91,14 +91,14 @@ void AnswerLogProbs::weigh(Ctx& c, const TensorView& losses, const TensorView& /
   for (const AnswerLogProb& a : answers_of(c.batch(), losses)) out_.push_back(a.model);
 }
 
-std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(Side)>& mean) {
-  const double chosen = mean(Side::chosen_reward), rejected = mean(Side::rejected_reward);
+std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(StepSum)>& mean) {
+  const double chosen = mean(StepSum::chosen_reward), rejected = mean(StepSum::rejected_reward);
   return {{"rewards/chosen", chosen},
           {"rewards/rejected", rejected},
-          {"rewards/accuracies", mean(Side::right_order)},
+          {"rewards/accuracies", mean(StepSum::right_order)},
           {"rewards/margins", chosen - rejected},
-          {"logps/chosen", mean(Side::chosen_log_prob)},
-          {"logps/rejected", mean(Side::rejected_log_prob)}};
+          {"logps/chosen", mean(StepSum::chosen_log_prob)},
+          {"logps/rejected", mean(StepSum::rejected_log_prob)}};
 }
 
 }  // namespace ravine

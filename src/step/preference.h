@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "data/loader.h"
 #include "engine/batch.h"
-#include "engine/sides.h"
+#include "engine/step_sums.h"
 
 namespace ravine {
 
@@ -34,7 +34,7 @@ PairLoss pair_loss(const DpoOptions& options, const AnswerLogProb& chosen, const
 // The log-probability of each segment's labels, from their cross-entropies; and how many there are. Host work.
 std::vector<AnswerLogProb> answers_of(const Batch& batch, const TensorView& losses);
 
-// The sum of pair_loss over the pairs of a micro batch; its sides are sums over pairs.
+// The sum of pair_loss over the pairs of a micro batch; its step sums are over pairs.
 class DpoLoss final : public SequenceLoss {
  public:
   DpoLoss(const DpoOptions& options, const MicroBatch& micro) : options_(options), micro_(micro) {}  // both must stay
@@ -57,6 +57,6 @@ class AnswerLogProbs final : public SequenceLoss {
 
 // What a step or a validation came to, by TRL's names: "rewards/chosen", "rewards/rejected", "rewards/accuracies",
 // "rewards/margins", "logps/chosen", "logps/rejected". mean: of a side, over pairs.
-std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(Side)>& mean);
+std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(StepSum)>& mean);
 
 }  // namespace ravine

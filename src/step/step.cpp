@@ -61,7 +61,7 @@ FlatLayout StepEngine::layout(const Ranks& ranks) const {
   return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
           .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
           .whole_below = config_.parallel.zero_threshold,
-          .first_answers = make_update_rule(config_.optimizer)->parts_ranks(),
+          .first_rank_saves = make_update_rule(config_.optimizer)->diverges(),
           .sequence = config_.parallel.sequence,
           .ranks = &ranks};
 }
@@ -99,9 +99,9 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   PhaseArena arena;
   Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
   FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
-  if (wants_local(config)) {
-    local_squares_.resize(model.params().params().size());
-    store.watch_local(&local_squares_);
+  if (wants_unreduced(config)) {
+    unreduced_squares_.resize(model.params().params().size());
+    store.watch_unreduced(&unreduced_squares_);
   }
   Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
                       fake.mesh().data, fake.at().data);
@@ -135,8 +135,8 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
       for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
-    if (watch) c.remove_observer(watch);                                 // one step was seen
-    if (const int64_t from = optimizer.rule().local_from(); from > 0) {  // gradients then go another way
+    if (watch) c.remove_observer(watch);                                     // one step was seen
+    if (const int64_t from = optimizer.rule().unreduced_from(); from > 0) {  // gradients then go another way
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;
       run_with(parts, micros, 0, 0, {}, apply, 1);
@@ -150,7 +150,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
       stage.drain();
     }
     memory_.phases = arena.phases();
-    for (const int64_t from : optimizer.wakings()) {  // other parameters are updated then
+    for (const int64_t from : optimizer.unfreezing()) {  // other parameters are updated then
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;
       run_with(parts, micros, 0, 0, {}, apply, 1);
@@ -184,7 +184,7 @@ void StepEngine::allocate() {
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);
-  if (!local_squares_.empty()) store_->watch_local(&local_squares_);
+  if (!unreduced_squares_.empty()) store_->watch_unreduced(&unreduced_squares_);
   stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
@@ -228,7 +228,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
     // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the
     // end.
-    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size()) && !p.optimizer.wants_local();
+    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size()) && !p.optimizer.wants_unreduced();
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
     c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot,
                                   opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more",
@@ -238,7 +238,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     p.store.end_leaf(ends, last);
     auto found = under_way.find({t.chunk, t.micro});
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
-    p.store.settle(c);
+    p.store.wait_reduced(c);
     under_way.erase(found);
   };
   for (const PipelineTask& t : tasks) {
@@ -277,30 +277,30 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
                       ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size())
                       : 0.0;
   c.begin_step(step);
-  for (ExactSum& s : local_squares_) s = {};
-  p.store.keep_local(p.optimizer.wants_local());
+  for (ExactSum& s : unreduced_squares_) s = {};
+  p.store.keep_unreduced(p.optimizer.wants_unreduced());
   loss_scale_ = loss_scale;
   std::vector<double> grad_scales = scales;
   for (double& s : grad_scales) s *= loss_scale;
   run_micros(p, micros, grad_scales, step, loss_scale / (static_cast<double>(micros.size()) * data.size()));
   c.set_phase(Phase::update);
-  c.arena().section(p.optimizer.wants_local() ? "update, local gradients"
-                    : p.optimizer.woken() > 0 ? fmt::format("update from {}", p.optimizer.woken())
-                                              : "update");
+  c.arena().section(p.optimizer.wants_unreduced()     ? "update, local gradients"
+                    : p.optimizer.last_unfrozen() > 0 ? fmt::format("update from {}", p.optimizer.last_unfrozen())
+                                                      : "update");
   p.store.finish_grads(c);
   // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
   if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
-  auto mean = [&](Side side) {
+  auto mean = [&](StepSum side) {
     ExactSum all;
     if (by_micro)
-      for (size_t m = 0; m < micros.size(); ++m) all.add(c.sides().of(micros[m].index, side).value() * scales[m]);
+      for (size_t m = 0; m < micros.size(); ++m) all.add(c.step_sums().of(micros[m].index, side).value() * scales[m]);
     else
-      all = c.sides().total(side);
+      all = c.step_sums().total(side);
     return sum(p.ranks.all(), all).value() * (by_micro ? 1.0 : scale);
   };
-  result.loss = mean(Side::loss);
+  result.loss = mean(StepSum::loss);
   if (config_.train.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
-  result.routers = router_report(c.sides(), micros, model_, p.ranks);
+  result.routers = router_report(c.step_sums(), micros, model_, p.ranks);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) {
@@ -332,7 +332,7 @@ void StepEngine::run_forward(const MicroBatch& micro, const SequenceLoss* loss) 
 std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
   const std::unique_ptr<SequenceLoss> loss = sequence_loss(micro);
   run_forward(micro, loss.get());
-  return {ctx_->sides().total(Side::loss), micro.valid_tokens};
+  return {ctx_->step_sums().total(StepSum::loss), micro.valid_tokens};
 }
 
 std::vector<double> StepEngine::answer_log_probs(const MicroBatch& micro) {

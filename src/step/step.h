@@ -100,7 +100,7 @@ class StepEngine {
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                  const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite,
                  double loss_scale = 1);
-  // Sum of losses and number of labels (or pairs) of a batch, forward only; its other sums are in ctx().sides() until the next
+  // Sum of losses and number of labels (or pairs) of a batch, forward only; its other sums are in ctx().step_sums() until the next
   // step. All ranks of a model call it together; the sum over them is that of the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
   // The log-probability of the answer of each segment, forward only; empty but on the last pipeline stage, whose tensor ranks
@@ -110,11 +110,11 @@ class StepEngine {
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
 
-  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and the
+  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_unreduced), and the
   // sum of squares of one's in the last step.
-  static bool wants_local(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
-  bool has_local() const { return !local_squares_.empty(); }
-  double local_squares(const Param& p) const { return local_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
+  static bool wants_unreduced(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
+  bool has_unreduced() const { return !unreduced_squares_.empty(); }
+  double unreduced_squares(const Param& p) const { return unreduced_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
 
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
@@ -159,8 +159,8 @@ class StepEngine {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ctx> ctx_;
   std::unique_ptr<Stage> stage_;
-  std::vector<ExactSum> local_squares_;  // of what backward left, by Param::index; empty: not wanted
-  double loss_scale_ = 1;                // of the last step
+  std::vector<ExactSum> unreduced_squares_;  // of what backward left, by Param::index; empty: not wanted
+  double loss_scale_ = 1;                    // of the last step
 };
 
 }  // namespace ravine

@@ -10,9 +10,9 @@
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
+#include "plan/choose_recompute.h"
 #include "plan/decide.h"
 #include "plan/estimate.h"
-#include "plan/settle_recompute.h"
 #include "plan/variants.h"
 #include "runs/adapter.h"
 #include "runs/healthy_only.h"
@@ -137,7 +137,7 @@ void plan_step(OpenedRun& run) {
                         .leaves = run.layout.leaves};
   if (c.parallel.split == StageSplit::cost && mesh.pipeline > 1)
     c.parallel.stage_layers = layers_by_cost(*run.model, c, run.chosen.types, run.chosen.kernels, columns);
-  settle_recompute(c, [&](const Config& way) {
+  choose_recompute(c, [&](const Config& way) {
     return largest(run.ranks.all(),
                    plan_ranks(*run.model, way, run.layout, run.chosen.types, run.chosen.kernels, columns).bytes);
   });

@@ -9,7 +9,7 @@ namespace ravine {
 std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
                                                   const ReferenceLogProbs& reference) {
   if (!data) return std::nullopt;
-  Sides sides;
+  StepSums sums;
   int64_t count = 0, rows = options.micro_batch, total = ceil_div(data->sample_count(), rows);
   if (options.valid_batches > 0) total = std::min(total, options.valid_batches);
   // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
@@ -21,16 +21,16 @@ std::optional<ValidationResult> validation_result(StepEngine& engine, const Data
     reference.fill(m);
     auto [mine, valid] = engine.evaluate(m);
     if (b >= total) continue;
-    for (Side side : kSides) sides.add(0, side, engine.ctx().sides().total(side));
+    for (StepSum side : kStepSums) sums.add(0, side, engine.ctx().step_sums().total(side));
     count += valid;
   }
   std::vector<int64_t> counts = gather_integers(turns, count);
   count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  auto mean = [&](Side side) {
-    const double all = sum(engine.ranks().all(), sides.total(side)).value();
+  auto mean = [&](StepSum side) {
+    const double all = sum(engine.ranks().all(), sums.total(side)).value();
     return count > 0 ? all / static_cast<double>(count) : 0.0;
   };
-  ValidationResult result{.loss = mean(Side::loss), .preferences = {}};
+  ValidationResult result{.loss = mean(StepSum::loss), .preferences = {}};
   if (options.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
   return count > 0 ? std::optional(result) : std::nullopt;
 }

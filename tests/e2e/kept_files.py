@@ -195,7 +195,10 @@ def test_fewer_threads_than_workers(folder):
         resource.setrlimit(resource.RLIMIT_NPROC, (3, 3))
 
     words = r.command("preprocess", "--input", folder / "words.txt", "--tokenizer", folder / "tok", "--output-prefix", folder / "p", "--workers", 16)
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT, preexec_fn=nobody)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT, preexec_fn=nobody)
+    except PermissionError:
+        raise r.Skipped("another user cannot reach the program: its folder is private")
     check(done.returncode in (0, 1), f"{done.returncode}: {done.stderr}")  # 1: not even one, which is said
     check(done.returncode == 0 or "threads" in done.stderr, done.stderr)
 

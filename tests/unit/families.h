@@ -192,8 +192,8 @@ struct TinyRun {
     ctx->backward();
     store.finish_grads(*ctx);
     const DecoderSpec* spec = model->decoder();
-    const double routers = spec && spec->moe ? router_loss(spec->moe->losses, ctx->sides().routers(b.micro)) : 0;
-    return ctx->sides().total(Side::loss).value() / 12 + routers;
+    const double routers = spec && spec->moe ? router_loss(spec->moe->losses, ctx->step_sums().routers(b.micro)) : 0;
+    return ctx->step_sums().total(StepSum::loss).value() / 12 + routers;
   }
   double only_loss(TinyBatch& tokens) {
     double l = loss(tokens);

@@ -61,7 +61,7 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
     if (!backward) return;
   }
   pass(c, x, w, losses.view(), weights.view(), dx, dweight, accumulate, cap);
-  if (!b.sequence_loss) c.side(Side::loss, losses.view());
+  if (!b.sequence_loss) c.add_sum(StepSum::loss, losses.view());
 }
 
 // The same over rows of length 1: the head sees them, and its gradient is taken back through them.

@@ -148,7 +148,7 @@ Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routin
                       .counts = counts.view(),
                       .z = squares.view(),
                       .routing = routing});
-    c.side(layer, load_of(routing, claims.view(), r.slots.view(), scores.view(), counts.view(), squares.view()));
+    c.add_router(layer, load_of(routing, claims.view(), r.slots.view(), scores.view(), counts.view(), squares.view()));
   }
   if (!c.recording()) return r;
   c.record("route", {r.weights.ref()},

@@ -36,7 +36,7 @@ struct Routes {
 Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight);
 
 // Chooses by logits, which are the same on all tensor ranks and whose gradients these sum. Of a batch with labels what the router
-// did goes sideways under `layer` (Ctx::side), and its losses join the gradient of the logits: of pooled ones, when all layers
+// did goes sideways under `layer` (Ctx::add_sum), and its losses join the gradient of the logits: of pooled ones, when all layers
 // have run. correction: null where the routing has none.
 Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routing& routing, const RouterLosses& losses,
              int64_t layer);

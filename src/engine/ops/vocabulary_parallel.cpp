@@ -146,7 +146,7 @@ struct Head {
       if (!backward) return;
     }
     pass(x, losses.view(), weights.view(), dx, dweight, accumulate);
-    if (!of_sequences) c.side(Side::loss, losses.view());
+    if (!of_sequences) c.add_sum(StepSum::loss, losses.view());
   }
 
   // Host work: the losses of all labels, of which one rank has each and the others 0.

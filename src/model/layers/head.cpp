@@ -37,7 +37,7 @@ void Head::operator()(Ctx& c, const Tensor& x) const {
   c.output("logits", logits(c, some, product_.params(), unit_rows_, spec_.cap));
 }
 
-void Head::settle(Ctx& c) {
+void Head::prepare_weights(Ctx& c) {
   if (!spec_.unit_rows) return;
   const Param& weight = *product_.params().weights[0];
   Lease lease(c.store(), *weight.unit);

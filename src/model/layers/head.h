@@ -18,8 +18,8 @@ class Head {
   // x: after the final norm. With labels: the loss head. Without: outputs "hidden" (all rows) and "logits" (the batch's
   // logit_rows).
   void operator()(Ctx& c, const Tensor& x) const;
-  // Model::settle: rows are brought to length 1 once, in the store.
-  void settle(Ctx& c);
+  // Model::prepare_weights: rows are brought to length 1 once, in the store.
+  void prepare_weights(Ctx& c);
 
  private:
   HeadSpec spec_;

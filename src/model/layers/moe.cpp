@@ -34,7 +34,7 @@ Moe::Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int6
                               .decay = false,
                               .use = Use::vector});
     p->trainable = false;
-    p->counted = spec_.losses.balance == LoadBalance::bias;
+    p->updated_by_rule = spec_.losses.balance == LoadBalance::bias;
     correction_ = p;
   }
   // wide: the dim that is the width of an expert.

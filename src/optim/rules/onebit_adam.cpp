@@ -14,14 +14,14 @@ class OnebitAdamRule : public UpdateRule {
   explicit OnebitAdamRule(const OptimizerOptions& o) : o_(o) {}
   std::vector<StateDeclaration> states() const override { return {{.name = "m"}, {.name = "v"}}; }
   Whole sees() const override { return Whole::tensor; }
-  int64_t local_from() const override { return o_.freeze_step + 1; }
-  bool wants_local(int64_t step) const override { return step > o_.freeze_step; }
+  int64_t unreduced_from() const override { return o_.freeze_step + 1; }
+  bool wants_unreduced(int64_t step) const override { return step > o_.freeze_step; }
   int64_t own_count(int64_t count, int ranks) const override { return error_count(count, ranks); }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     const Tensor direction = like(c, v.param);
     const CompressionRoom room(c, v.param.count(), v.group->size(), v.param.dtype);
     if (changes_nothing(step)) return;
-    const bool frozen = wants_local(step);
+    const bool frozen = wants_unreduced(step);
     if (frozen) {
       c.call(WeightedSum{.y = v.states[0], .x = v.grad, .keep = o_.betas[0], .take = (1 - o_.betas[0]) * grad_scale});
       compressed_mean(c, *v.group, room, v.states[0], v.own);

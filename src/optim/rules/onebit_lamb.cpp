@@ -26,8 +26,8 @@ class OnebitLambRule : public UpdateRule {
             {.name = "last_factor", .per = Per::tensor, .type = DType::f64}};
   }
   Whole sees() const override { return Whole::model; }
-  int64_t local_from() const override { return o_.freeze_step + 1; }
-  bool wants_local(int64_t step) const override { return step > o_.freeze_step; }
+  int64_t unreduced_from() const override { return o_.freeze_step + 1; }
+  bool wants_unreduced(int64_t step) const override { return step > o_.freeze_step; }
   // Errors, and what stands behind the last tensor.
   int64_t own_count(int64_t count, int ranks) const override {
     return ranks == 1 ? 0 : error_count(count, ranks) + padded_count(count, ranks) - count;
@@ -43,7 +43,7 @@ class OnebitLambRule : public UpdateRule {
                  u = c.empty({most}, type, MemoryKind::workspace), largest = c.empty({1}, DType::f64, MemoryKind::workspace);
     const CompressionRoom room(c, count, group.size(), type);
     if (changes_nothing(step)) return;
-    if (!wants_local(step)) {
+    if (!wants_unreduced(step)) {
       for (const UpdateViews& v : all) warm_up(c, v, stretch(u.view(), 0, v.param.count()), step, lr, grad_scale);
       return;
     }

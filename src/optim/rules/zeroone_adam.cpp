@@ -18,14 +18,14 @@ class ZerooneAdamRule : public UpdateRule {
  public:
   explicit ZerooneAdamRule(const OptimizerOptions& o) : o_(o) {}
   std::vector<StateDeclaration> states() const override {
-    return {{.name = "m", .local = true},
+    return {{.name = "m", .per_rank = true},
             {.name = "v"},
-            {.name = "momentum_accumulator", .local = true},
+            {.name = "momentum_accumulator", .per_rank = true},
             {.name = "lrs", .per = StateDeclaration::Per::tensor, .type = DType::f64}};
   }
   Whole sees() const override { return Whole::tensor; }
-  int64_t local_from() const override { return o_.var_freeze_step + 2; }
-  bool wants_local(int64_t step) const override {
+  int64_t unreduced_from() const override { return o_.var_freeze_step + 2; }
+  bool wants_unreduced(int64_t step) const override {
     return !changes_nothing(step) && (frozen(step) || step % interval_of_moments(step) != 0);
   }
   int64_t own_count(int64_t count, int ranks) const override { return error_count(count, ranks); }
@@ -49,7 +49,7 @@ class ZerooneAdamRule : public UpdateRule {
     if (frozen(step)) {
       move.beta1 = b1;
       add_rate(v.states[3], rate);
-    } else if (!wants_local(step)) {
+    } else if (!wants_unreduced(step)) {
       move.beta1 = b1, move.beta2 = b2;
     } else if (v.group->size() > 1) {
       c.call(WeightedSum{.y = direction.view(), .x = v.grad, .keep = 0, .take = grad_scale});

@@ -122,10 +122,10 @@ TEST(OneBit, IntervalsOfZerooneAdam) {
     int64_t interval = 1, counted = 0;
     for (int64_t step = 2; step < 300; ++step) {
       const bool frozen = step > freeze + 1;
-      EXPECT_EQ(rule->wants_local(step), frozen || step % interval != 0) << freeze << " " << scaler << " " << step;
+      EXPECT_EQ(rule->wants_unreduced(step), frozen || step % interval != 0) << freeze << " " << scaler << " " << step;
       if (!frozen && step % interval == 0 && ++counted == scaler) counted = 0, interval *= 2;
     }
-    EXPECT_TRUE(rule->wants_local(int64_t{1} << 62));
+    EXPECT_TRUE(rule->wants_unreduced(int64_t{1} << 62));
   }
 }
 
@@ -234,7 +234,7 @@ TEST(OneBit, ZerooneAdamIsItsFormula) {
     for (int64_t step = 1; step <= kSteps; ++step) {
       for (int64_t i = 0; i < kCount; ++i) {
         double& x = g[static_cast<size_t>(i)] = gradient(step, place.at().data, i);
-        if (!rule->wants_local(step)) x = (gradient(step, 0, i) + gradient(step, 1, i)) / kRanks;
+        if (!rule->wants_unreduced(step)) x = (gradient(step, 0, i) + gradient(step, 1, i)) / kRanks;
       }
       rule->update(c, views, step, kLr, 1);
       const ZeroOneFormula& f = at[static_cast<size_t>(step - 1)];

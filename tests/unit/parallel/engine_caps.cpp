@@ -98,7 +98,7 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
     c.backward({xr});
     TensorView dx = c.grads().get(xr).view();
     std::lock_guard lock(mutex);
-    all.loss[0] += c.sides().total(Side::loss).value();
+    all.loss[0] += c.step_sums().total(StepSum::loss).value();
     std::copy_n(dx.as<double>(), dx.count(), all.dx.begin() + c.stream_begin() * kChannels);
     std::copy_n(store.grads.begin(), store.count * kChannels, all.dw.begin() + store.begin * kChannels);
   });

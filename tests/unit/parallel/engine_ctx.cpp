@@ -298,35 +298,35 @@ TEST(UnderWay, AMicroBatchIsPutAsideWithItsTape) {
   EXPECT_TRUE(c.grads().has(one));
 }
 
-TEST(Sides, SumsAreKeptUntilTheDriverClearsThem) {
+TEST(StepSums, SumsAreKeptUntilTheDriverClearsThem) {
   Setting s;
   ExactSum a;
   a.add(0.25);
-  s.c->side(Side::loss, a);
+  s.c->add_sum(StepSum::loss, a);
   s.batch.micro = 1;
   s.c->begin(s.batch, true);
-  s.c->side(Side::loss, a);
-  s.c->side(Side::loss, a);
-  EXPECT_EQ(s.c->sides().of(0, Side::loss).value(), 0.25);
-  EXPECT_EQ(s.c->sides().of(1, Side::loss).value(), 0.5);
-  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0.75);
+  s.c->add_sum(StepSum::loss, a);
+  s.c->add_sum(StepSum::loss, a);
+  EXPECT_EQ(s.c->step_sums().of(0, StepSum::loss).value(), 0.25);
+  EXPECT_EQ(s.c->step_sums().of(1, StepSum::loss).value(), 0.5);
+  EXPECT_EQ(s.c->step_sums().total(StepSum::loss).value(), 0.75);
   s.c->begin_step(2);
-  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0);
+  EXPECT_EQ(s.c->step_sums().total(StepSum::loss).value(), 0);
 }
 
-TEST(Sides, ABlockThatRunsAgainGivesItsSumsOnce) {
+TEST(StepSums, ABlockThatRunsAgainGivesItsSumsOnce) {
   Setting s(Recompute::full);
   TensorRef xr;
   s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
     xr = in.x.ref();
     ExactSum a;
     a.add(0.25);
-    c.side(Side::loss, a);
+    c.add_sum(StepSum::loss, a);
     ones(c, twice(c, in.x));
     return Flow{};
   });
   s.c->backward({xr});
-  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0.25);
+  EXPECT_EQ(s.c->step_sums().total(StepSum::loss).value(), 0.25);
 }
 
 // --- what observers are told of a call

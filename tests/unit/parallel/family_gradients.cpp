@@ -230,7 +230,7 @@ TEST(Relatives, AreLlamaBitForBit) {
   }
 }
 
-// Baichuan2 is Baichuan with the rows of the head brought to length 1 by hand; in a store for running, settle() does that once.
+// Baichuan2 is Baichuan with the rows of the head brought to length 1 by hand; in a store for running, prepare_weights() does that once.
 TEST(Relatives, NormHead) {
   for (const char* size : {"7b", "13b"}) {
     TinyBatch batch;
@@ -247,7 +247,7 @@ TEST(Relatives, NormHead) {
     auto want = one.logits(batch), got = two.logits(batch);
     for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-14 * 12);
     EXPECT_NEAR(two.only_loss(batch), one.only_loss(batch), 1e-12);
-    two.model->settle(*two.ctx);
+    two.model->prepare_weights(*two.ctx);
     auto settled = two.logits(batch);
     for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(settled[i], want[i], 1e-14 * 12);
     auto& now = *two.model->params().find("lm_head.weight");

@@ -73,7 +73,7 @@ struct Tiny {
     ctx->begin(batch, true);
     model->forward(*ctx);
     ctx->backward();
-    double l = ctx->sides().total(Side::loss).value() / 12;
+    double l = ctx->step_sums().total(StepSum::loss).value() / 12;
     if (backward) {
       store.finish_grads(*ctx);
     } else {

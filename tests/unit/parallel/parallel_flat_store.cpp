@@ -131,7 +131,7 @@ TEST(FlatGradients, LeavesAddUpAsABalancedTree) {
     h.open();
     EXPECT_FALSE(h.write(*h.small.set.find("q"), leaves[i])) << "a leaf begins anew";
     h.close();
-    h.store.settle(*h.c);
+    h.store.wait_reduced(*h.c);
   }
   h.store.finish_grads(*h.c);
   EXPECT_EQ(h.first("q"), (1 + 0x1p-53) + (0x1p-53 + 0x1p-53));

@@ -126,7 +126,7 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
     const Kernels kernels = ref_kernels();
     const auto stash = make_stash(Recompute::none);
     FlatStore store(set, types, DeviceKind::cpu,
-                    {.zero = layout.zero, .whole_below = 100, .first_answers = make_rule()->parts_ranks(), .ranks = &ranks});
+                    {.zero = layout.zero, .whole_below = 100, .first_rank_saves = make_rule()->diverges(), .ranks = &ranks});
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
     for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
@@ -144,7 +144,7 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
       if (whole && ranks.first()) *whole = kept;
     }
     for (int step = first; step <= last; ++step) {
-      store.keep_local(optimizer.wants_local());
+      store.keep_unreduced(optimizer.wants_unreduced());
       for (Unit& u : set.units()) store.open_grads(c, u);
       for (const Param& p : set.params()) {
         if (p.tied) continue;
@@ -203,7 +203,7 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
           });
     };
     for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors)
-      if (t.own || !optimizer.parted() || ranks.first()) note(t.name, t.view, t.global, t.begin);
+      if (t.own || !optimizer.diverged() || ranks.first()) note(t.name, t.view, t.global, t.begin);
     for (const StateTensor& t : state_of(store, optimizer, StateFor::writing).tensors)
       saved[t.name].push_back({t.begin, t.view.shape}), shapes[t.name] = t.global;
     for (size_t b = 0; b < store.buckets().size(); ++b) {
@@ -289,8 +289,8 @@ TEST(ItemStates, RanksGoOnWithTheirOwn) {
     // Of DeepSpeed's ZeroOneAdam the variance moves in step var_freeze_step + 1 for the last time, of the others in
     // freeze_step.
     const int alone = parts ? 4 : 3;
-    for (int step = 2; step < 9; ++step) EXPECT_EQ(make()->wants_local(step), step >= alone) << type << " " << step;
-    EXPECT_EQ(make()->local_from(), alone) << type;
+    for (int step = 2; step < 9; ++step) EXPECT_EQ(make()->wants_unreduced(step), step >= alone) << type << " " << step;
+    EXPECT_EQ(make()->unreduced_from(), alone) << type;
     const Numbers left_alone = trained(make, Types::of(DType::f64), {2, 1, 0}, 1, 9, "", "");
     EXPECT_TRUE(left_alone.contains("rank_00001/errors/model.norm.weight") || o.type == OptimizerType::onebit_lamb);
     for (const int step : {2, 3, 4, 5, 6}) {

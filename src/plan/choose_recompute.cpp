@@ -1,11 +1,11 @@
-#include "plan/settle_recompute.h"
+#include "plan/choose_recompute.h"
 
 #include "base/error.h"
 #include "base/log.h"
 
 namespace ravine {
 
-void settle_recompute(Config& config, const BytesNeeded& needed) {
+void choose_recompute(Config& config, const BytesNeeded& needed) {
   if (config.train.recompute != Recompute::automatic) return;
   int64_t bytes = 0;
   for (const Recompute way : {Recompute::none, Recompute::cheap, Recompute::full}) {

@@ -1,5 +1,5 @@
 // train.recompute=auto: the least work again that keeps within the memory that is given.
-#include "plan/settle_recompute.h"
+#include "plan/choose_recompute.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ Recompute chosen(int64_t memory, Recompute asked = Recompute::automatic) {
   Config c;
   c.train.recompute = asked;
   c.train.memory_mb = memory;
-  settle_recompute(c, [](const Config& way) {
+  choose_recompute(c, [](const Config& way) {
     EXPECT_NE(way.train.recompute, Recompute::automatic) << "a plan is of a way to run";
     const int64_t mib = way.train.recompute == Recompute::none ? 300 : way.train.recompute == Recompute::cheap ? 200 : 100;
     return (mib << 20) + (mib == 100 ? 1 : 0);
@@ -43,7 +43,7 @@ TEST(SettleRecompute, LeavesWhatIsAskedFor) {
     Config c;
     c.train.recompute = way;
     c.train.memory_mb = 1;
-    settle_recompute(c, [](const Config&) -> int64_t { throw Error("nobody has to plan"); });
+    choose_recompute(c, [](const Config&) -> int64_t { throw Error("nobody has to plan"); });
     EXPECT_EQ(c.train.recompute, way);
   }
 }

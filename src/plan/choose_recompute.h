@@ -11,6 +11,6 @@ using BytesNeeded = std::function<int64_t(const Config&)>;
 
 // Where train.recompute is auto, it becomes what recomputes least and keeps within train.memory_mb (MiB): none, cheap or full.
 // A UserError if full needs more. Whatever is chosen, the bits of the run are the same.
-void settle_recompute(Config& config, const BytesNeeded& needed);
+void choose_recompute(Config& config, const BytesNeeded& needed);
 
 }  // namespace ravine

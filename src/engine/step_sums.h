@@ -1,4 +1,4 @@
-// Values that leave blocks sideways: sums of losses, counts. Kept per micro batch, exact and free of order, so that it does not
+// Step sums: losses and counts that blocks give beside their tensors. Kept per micro batch, exact and free of order, so that it does not
 // matter which stage, rank or micro batch gave what.
 #pragma once
 #include <map>
@@ -11,19 +11,19 @@ namespace ravine {
 
 // Sums over a micro batch. loss: of its labels that count, or of its preference pairs; the others are of pairs: the rewards of
 // the chosen and the rejected answers, the pairs whose chosen one is larger, the log-probabilities of the answers.
-enum class Side : uint8_t { loss, chosen_reward, rejected_reward, right_order, chosen_log_prob, rejected_log_prob };
-inline constexpr Side kSides[] = {Side::loss,        Side::chosen_reward,   Side::rejected_reward,
-                                  Side::right_order, Side::chosen_log_prob, Side::rejected_log_prob};
+enum class StepSum : uint8_t { loss, chosen_reward, rejected_reward, right_order, chosen_log_prob, rejected_log_prob };
+inline constexpr StepSum kStepSums[] = {StepSum::loss,        StepSum::chosen_reward,   StepSum::rejected_reward,
+                                        StepSum::right_order, StepSum::chosen_log_prob, StepSum::rejected_log_prob};
 
-class Sides {
+class StepSums {
  public:
-  void add(int64_t micro, Side side, const ExactSum& sum) { sums_[{micro, side}].add(sum); }
+  void add(int64_t micro, StepSum side, const ExactSum& sum) { sums_[{micro, side}].add(sum); }
   // Of one micro batch; zero if nothing came.
-  ExactSum of(int64_t micro, Side side) const {
+  ExactSum of(int64_t micro, StepSum side) const {
     auto it = sums_.find({micro, side});
     return it == sums_.end() ? ExactSum() : it->second;
   }
-  ExactSum total(Side side) const {
+  ExactSum total(StepSum side) const {
     ExactSum all;
     for (auto& [key, sum] : sums_)
       if (key.second == side) all.add(sum);
@@ -50,7 +50,7 @@ class Sides {
   void clear() { sums_.clear(), routers_.clear(), pools_.clear(); }
 
  private:
-  std::map<std::pair<int64_t, Side>, ExactSum> sums_;
+  std::map<std::pair<int64_t, StepSum>, ExactSum> sums_;
   std::map<int64_t, RouterLoads> routers_;
   std::map<int64_t, RouterPool> pools_;
 };

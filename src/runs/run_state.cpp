@@ -1,0 +1,147 @@
+#include "runs/run_state.h"
+
+#include <algorithm>
+#include <set>
+
+#include "files/convert.h"
+#include "io/adapter_weights.h"
+#include "io/huggingface.h"
+#include "parallel/initialise.h"
+
+namespace ravine {
+namespace {
+
+constexpr const char* kRanksWithBuffers = "own_ranks";
+
+void add_per_rank_states(TrainState& s, const FlatStore& store, const Optimizer& optimizer, size_t b) {
+  const Bucket& bucket = store.buckets()[b];
+  const std::string rank = fmt::format("rank_{:05}/", optimizer.group_rank());
+  auto add = [&](const std::string& kind, const Param& param, const TensorView& view, const Shape& global,
+                 const std::vector<int64_t>& begin) {
+    s.tensors.push_back({.name = rank + kind + "/" + param.name,
+                         .view = view,
+                         .global = global,
+                         .begin = begin,
+                         .unit = bucket.unit->index,
+                         .own = true});
+  };
+  for (const Optimizer::StatePiece& p : optimizer.per_rank_states(b)) add(p.state, *p.param, p.view, p.global, p.begin);
+  if (!optimizer.diverged() || !bucket.trainable) return;
+  const TensorView values = store.resident_values(b);
+  for (const Piece& piece : pieces_of(bucket, store.resident(b)))
+    add("weights", *piece.param,
+        view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype), values.dtype, piece.shape),
+        piece.param->shape, piece.begin);
+}
+
+}  // namespace
+
+TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use) {
+  TrainState s;
+  const bool writing = use != StateFor::reading;
+  for (size_t b = 0; b < store.buckets().size(); ++b) {
+    const Bucket& bucket = store.buckets()[b];
+    const TensorView values = store.resident_values(b);
+    for (const Piece& piece : pieces_of(bucket, writing ? bucket.primary : store.resident(b))) {
+      if (!changes(*piece.param) && use == StateFor::writing_trained) continue;
+      if (writing && std::any_of(bucket.spans.begin(), bucket.spans.end(),
+                                 [&](const Bucket::Span& x) { return x.param == piece.param && x.replica; }))
+        continue;
+      const TensorView v = view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype),
+                                   values.dtype, piece.shape);
+      s.tensors.push_back({.name = "weights/" + piece.param->name,
+                           .view = v,
+                           .global = piece.param->shape,
+                           .begin = piece.begin,
+                           .unit = bucket.unit->index});
+    }
+    for (const Optimizer::StatePiece& p : optimizer.states(b, writing ? Optimizer::Of::primary : Optimizer::Of::kept))
+      s.tensors.push_back({.name = p.state + "/" + p.param->name,
+                           .view = p.view,
+                           .global = p.global,
+                           .begin = p.begin,
+                           .unit = bucket.unit->index});
+    if (!writing || b < store.table().borrowed) add_per_rank_states(s, store, optimizer, b);
+  }
+  s.scalars["optimizer_steps"] = optimizer.steps();
+  if (optimizer.ranks_with_buffers() > 1) s.scalars[kRanksWithBuffers] = optimizer.ranks_with_buffers();
+  return s;
+}
+
+int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key) {
+  const Json& s = reader.scalars();
+  if (!s.contains(key) || !s[key].is_number_integer())
+    throw UserError("checkpoint lacks '" + key + "'", fmt::format("checkpoint of step {}", reader.step()),
+                    "it must be a training checkpoint", "choose another one");
+  const auto value = s[key].get<int64_t>();
+  if (value < 0)
+    throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()),
+                    "it counts from 0", "choose another one");
+  return value;
+}
+
+int64_t ranks_with_buffers(const CheckpointReader& reader) {
+  return reader.scalars().contains(kRanksWithBuffers) ? checkpoint_scalar(reader, kRanksWithBuffers) : 1;
+}
+
+std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model) {
+  std::vector<std::string> out;
+  for (const Param& p : model.params().params())
+    if (!p.tied && !changes(p) && !reader.has("weights/" + p.name)) out.push_back(p.name);
+  return out;
+}
+
+namespace {
+
+// Host work, once: of what is frozen older checkpoints have the masters; it may be kept in fewer bits now.
+void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
+  const DType stored = reader.dtype(t.name);
+  Storage memory(DeviceKind::cpu, t.view.count() * size_of(stored));
+  reader.read(t.name, view_of(memory.data(), stored, t.view.shape), t.global, t.begin);
+  convert(stored, memory.data(), t.view.dtype, t.view.data, t.view.count());
+}
+
+}  // namespace
+
+bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
+             const std::string& model_path) {
+  std::set<std::string> frozen, elsewhere;
+  for (const Param& p : model.params().params())
+    if (!changes(p)) frozen.insert("weights/" + p.name);
+  for (const std::string& name : left_out_of(reader, model)) elsewhere.insert(name);
+  if (!elsewhere.empty()) load_weights(model_path, model, store, [&](const Param& p) { return elsewhere.contains(p.name); });
+  optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));
+  const bool as_many = ranks_with_buffers(reader) == optimizer.ranks_with_buffers();
+  bool whole = as_many;
+  for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) {
+    if (t.own &&
+        !(as_many && reader.has(t.name) && reader.shape(t.name) == t.global)) {  // errors of a stage are of all its layers
+      whole = false;
+      continue;
+    }
+    const bool still = frozen.contains(t.name);
+    if (still && !reader.has(t.name)) continue;
+    if (still && reader.dtype(t.name) != t.view.dtype && is_float(reader.dtype(t.name)))
+      read_rounded(reader, t);
+    else
+      reader.read(t.name, t.view, t.global, t.begin);
+  }
+  store.refresh_copies(c);
+  return whole;
+}
+
+void begin_weights(StepEngine& engine, const Config& c) {
+  FlatStore& store = engine.store();
+  if (c.model.path.empty()) {
+    initialise(store, static_cast<uint64_t>(c.train.seed));
+  } else {
+    load_weights(c.model.path, engine.model(), store);
+  }
+  if (!c.lora.path.empty())
+    load_adapter(c.lora.path, engine.model(), store);
+  else if (c.lora.asked())
+    initialise(store, static_cast<uint64_t>(c.train.seed), [](const Param& p) { return p.adapter; });
+  store.refresh_copies(engine.ctx());
+}
+
+}  // namespace ravine
