@@ -65,14 +65,14 @@ void write_line(const char (&line)[N]) {
 void end_early(int) {
   switch (work.load()) {
     case Work::before:
-      write_line("stopped before it began; the same command begins there\n");
+      write_line("Stopped before the first step. Run the same command to start.\n");
       break;
     case Work::failed:
       write_line(
-          "stopped while it ended by an error; what it was saving then may be lost, what was saved before is untouched\n");
+          "Stopped during an error exit. A save under way may be lost; earlier saves are intact.\n");
       break;
     case Work::done:
-      write_line("stopped at its end; what was to be saved is saved\n");
+      write_line("Stopped at the end. Everything is saved.\n");
       break;
   }
   _exit(130);

@@ -193,8 +193,8 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const int64_t had = ranks_with_buffers(reader), has = run.engine->optimizer().ranks_with_buffers();
   if (any(run.ranks.all(), !whole))
     run.log.warn(
-        "{}: what each of {} rank{} kept for itself goes on on as many only, in the same stages, and here are {}: errors of what is sent begin at zero, all have the weights of the first, and numbers part from those of a run left alone",
-        checkpoint_name(p.done), had, had == 1 ? "" : "s", has);
+        "{}: per-rank error buffers of {} rank{} cannot continue on {} rank{}: they restart at zero, and all ranks have the weights of rank 0; results differ slightly",
+        checkpoint_name(p.done), had, had == 1 ? "" : "s", has, has == 1 ? "" : "s");
   const double seconds = seconds_now() - began;
   p.line = CheckpointLine::from_scalars(s).gone_on(process, p.done);
   const std::string instructions = run.chosen.kernels.instructions;

@@ -267,7 +267,7 @@ def test_stopped_before_it_began(folder):
         job.send_signal(number)
         _, err = job.communicate(timeout=60)
         os.close(writer)
-        check(job.returncode == 130 and "stopped before it began" in err, f"{number}: {job.returncode}: {err}")
+        check(job.returncode == 130 and "Stopped before the first step" in err, f"{number}: {job.returncode}: {err}")
 
 
 def test_what_a_run_owns_is_not_written(folder):

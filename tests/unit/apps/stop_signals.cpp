@@ -72,7 +72,7 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     raise(SIGTERM);
   });
   EXPECT_EQ(before.status, 130);
-  EXPECT_NE(before.said.find("before it began"), std::string::npos) << before.said;
+  EXPECT_NE(before.said.find("before the first step"), std::string::npos) << before.said;
   const End done = end_of([] {
     EndBySignal end;
     { StopSignals signals; }
