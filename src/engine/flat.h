@@ -26,9 +26,10 @@ std::vector<int64_t> local_begin(const Param& p, const Coordinates& at, const Me
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
 // Buckets of the units, in their order: within a unit by (way in which frozen values are kept, trainable, read as a matrix, cut
-// over the tensor axis), each of one group. Packed ones are never divided, and nobody answers for them: they are made anew. Counts are padded so that shards are equal and begin at multiples of kNormRun: partial sums over runs of that length,
-// as norms take them, are then the same however many ranks there are. Where a parameter lies in a bucket does not depend on the
-// ranks of its group.
+// over the tensor axis), each of one group. Packed ones are never divided, and nobody answers for them: they are made anew.
+// Counts are padded so that shards are equal and begin at multiples of kNormRun: partial sums over runs of that length, as norms
+// take them, are then the same however many ranks there are. Where a parameter lies in a bucket does not depend on the ranks of
+// its group.
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
                                  const Types& types);
 

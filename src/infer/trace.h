@@ -36,7 +36,7 @@ class TraceOutput {
   virtual void write(const NamedTensor& tensor) = 0;
 };
 
-// logits [B,T,V], hidden.0 .. hidden.L [B,T,C], of layers with experts router.<layer> i32 [B,T,k]: those chosen, best first;
+// logits [B,T,V], hidden.0 .. hidden.L [B,T,C], of layers with experts router.<layer> i32 [B,T,K]: those chosen, best first;
 // loss [] (with those of routers) if there are labels, grad.<name> with backward. In f32, or f64 when the
 // session computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide
 // over its tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.

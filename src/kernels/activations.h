@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I]. Without up: silu(gate) alone.
+// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,F]. Without up: silu(gate) alone.
 struct SwigluForward {
   static constexpr const char* name = "swiglu";
   TensorView gate, up, out;
@@ -58,7 +58,7 @@ struct GegluBackward {
 enum class GeluForm : uint8_t { exact, tanh };
 struct GeluForward {
   static constexpr const char* name = "gelu";
-  TensorView x, out;  // [N,I]
+  TensorView x, out;  // [N,F]
   GeluForm form = GeluForm::exact;
   template <class F>
   void each(F&& f) const {

@@ -1,7 +1,8 @@
 // The one door to arithmetic (seam S1): a table of kernels over small argument structs. Backends (ref, cpu, meta) fill it.
 //
-// Letters: N tokens of a micro batch (ragged, all sequences after another), C channels, H heads, G key/value heads, D head
-// size (E of values, where it differs), V vocabulary, I width of the MLP. Activations are [N, C].
+// Letters: N tokens of a micro batch (ragged, all sequences after another: N = B T for B rows of T tokens), C channels (hidden
+// size), H heads, G key/value heads, D head size (E of values, where it differs), F width of the MLP (intermediate size), V
+// vocabulary; with experts (moe.h) E experts, K chosen for a token, R rows of experts. Activations are [N, C].
 //
 // Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
 // meta, precision rules, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.

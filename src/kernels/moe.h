@@ -1,5 +1,5 @@
 // Mixtures of experts: who serves which token, rows in the order of experts, products over the rows of each. Letters, types and
-// determinism: kernels.h; here also E experts, k choices of a token, R rows of experts.
+// determinism: kernels.h; here also E experts, K choices of a token, R rows of experts.
 //
 // Rows of experts: those of expert 0, then of expert 1, ..; expert e has rows [offsets[e], offsets[e+1]), in the order of their
 // tokens. Behind offsets[E], up to R, nobody reads: rows are zero there.
@@ -12,8 +12,8 @@
 namespace ravine {
 
 // Chooses experts and gives their tokens rows, as Routing says.
-//   chosen i32 [N,k]: the experts of a token, best first.
-//   slots i32 [N,k]: its row with each of them; -1: dropped, or the token is padding (groups < 0), which nobody serves.
+//   chosen i32 [N,K]: the experts of a token, best first.
+//   slots i32 [N,K]: its row with each of them; -1: dropped, or the token is padding (groups < 0), which nobody serves.
 //   tokens i32 [R]: the token of a row; -1: none.  weights [R]: what that token takes of it; 0 where there is none.
 //   offsets i32 [E+1].  claims i32 [E]: the choices of an expert that are not padding, before any are dropped.
 // logits [N,E]; correction [E] (routing.correction); groups i32 [N]. R >= routed_rows(routing, N).
@@ -73,7 +73,7 @@ struct GatherRows {
   double flops() const { return 0; }
 };
 
-// out[n] (+)= sum over j < k, in order, of y[slots[n,j]]; slots below 0 give nothing. y [R,C], slots i32 [N,k], out [N,C].
+// out[n] (+)= sum over j < K, in order, of y[slots[n,j]]; slots below 0 give nothing. y [R,C], slots i32 [N,K], out [N,C].
 // Types may differ.
 struct CombineRows {
   static constexpr const char* name = "combine_rows";

@@ -28,7 +28,7 @@ struct Routing {
   bool normalise = false;
   double normalise_eps = 0;  // 1e-20 in DeepSeek-V3
   double scaling = 1;
-  // Of N tokens of a micro batch an expert takes at most min(N, ceil(capacity_factor k N / E)); 0: all that choose it. What it
+  // Of N tokens of a micro batch an expert takes at most min(N, ceil(capacity_factor K N / E)); 0: all that choose it. What it
   // does not take is dropped, in the order of claims that `drop` names; the weights of other choices stay as they are.
   double capacity_factor = 0;
   Drop drop = Drop::none;

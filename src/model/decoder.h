@@ -1,6 +1,7 @@
 // The decoder that all families are: embedding, layers of attention and MLP around a residual stream, final norm, output head.
 // A family reads its config.json into a DecoderSpec and names its files. Whoever must know how a model is built (converters,
-// plans, figures) asks that spec (Model::decoder), never the family's name.
+// plans, figures) asks that spec (Model::decoder), never the family's name. A family that is built otherwise derives from Model
+// itself, as the decoder does.
 #pragma once
 #include <functional>
 #include <memory>

@@ -28,7 +28,7 @@ struct CheckpointNames {
 };
 
 // One tensor of the files. Rows are of its outermost dim, or of the innermost where it is stored transposed: an output each.
-// Those of a stack of matrices [E,I,C] are counted through all of them: E I rows.
+// Those of a stack of matrices [E,F,C] are counted through all of them: E F rows.
 struct FileTensor {
   struct Run {  // rows [row, row + count) of the file's are rows [param_row, ..) of params[param]
     size_t param;

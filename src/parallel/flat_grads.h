@@ -9,7 +9,9 @@
 // Gradients are sums over leaves (parallel.sum_leaves): micro batches of a leaf add up in place, in order; leaves are the
 // leaves of a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an accumulator
 // of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
-// on ranks, as long as those of a rank are a power of two.
+// on ranks, as long as those of a rank are a power of two. Under ZeRO 2 and 3 data ranks take micro batches in turns, under 0 and
+// 1 neighbours: both are the same tree. Of tied tables on two stages both hold the table, exchange the sums of their places of
+// use, and update alike.
 //
 // Experts that data ranks divide (parallel.expert) meet tokens of several of these at once. Gradients of the tokens of each are
 // added up by themselves, side by side in the accumulator, and joined by the lowest levels of the same tree; what remains goes

@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-// Forward and Backward: the kernels' arguments. gate_up [N, 2I]; [N, I], compute type. Unfused: the activation of the gate
+// Forward and Backward: the kernels' arguments. gate_up [N, 2F]; [N, F], compute type. Unfused: the activation of the gate
 // alone, rounded to the compute type, then a product; backward likewise. An Error in backward if gate_up is used elsewhere too.
 template <class Forward, class Backward>
 Tensor gated(Ctx& c, const Tensor& gate_up) {

@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016). [N, I], compute type. An Error in backward if x is used
+// x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016). [N, F], compute type. An Error in backward if x is used
 // elsewhere too.
 Tensor gelu(Ctx& c, const Tensor& x, GeluForm form);
 

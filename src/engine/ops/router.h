@@ -23,7 +23,7 @@ double router_loss(const RouterLosses& losses, const RouterLoads& loads);
 
 // Rows of experts (kernels/moe.h), R of them: routed_rows(routing, N).
 struct Routes {
-  Tensor slots, tokens, offsets;  // i32 [N,k], [R], [E+1]
+  Tensor slots, tokens, offsets;  // i32 [N,K], [R], [E+1]
   Tensor weights;                 // [R,1], in the type of statistics
   // Of rows that came from other ranks (ops/expert_ranks.h): how many from each, one rank's behind the other's, and the most
   // that one sends. `offsets` are then [S,E/S+1], from the first row of each; there are neither slots nor tokens. Empty: the

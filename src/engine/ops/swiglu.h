@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// silu(gate) * up, where gate_up [N, 2I] holds both side by side. [N, I], compute type.
+// silu(gate) * up, where gate_up [N, 2F] holds both side by side. [N, F], compute type.
 Tensor swiglu(Ctx& c, const Tensor& gate_up);
 
 }  // namespace ravine

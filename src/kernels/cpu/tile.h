@@ -1,6 +1,9 @@
 // Products of small f32 tiles that lie in cache, single-threaded: what attention and the loss head are built from.
 // Machine code is made for each shape on first use (libxsmm, known only to tile.cpp) for AVX-512 or AVX2, and kept for the
 // process.
+//
+// Single-threaded tiles that partition by shapes alone are the reason why bits do not depend on threads. oneDNN 2.6, tried as
+// such a tile, was slower on gradients of weights than packing both operands. Matrix products have a loop of their own (strip.h).
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,6 @@
-// Multi-head attention with grouped keys and values; positions by rotation (rope), by ALiBi, or not here.
+// Multi-head attention with grouped keys and values; positions by rotation (rope), by ALiBi, or not here. Letters as in
+// kernels/kernels.h; over P tensor ranks H and G are those of a rank (H/P, at least one of G):
+//   x [N,C] -> qkv [N,(H+2G)D] -> q [N,HD], k [N,GD], v [N,GD] -> softmax(q k^T) v [N,HD] -> [N,C]
 #pragma once
 #include <optional>
 
@@ -48,15 +50,15 @@ class Attention {
  public:
   // `table`: null without rotation.
   Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec, const RopeTable* table);
-  Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
+  Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
 
  private:
   AttentionSpec spec_;
   int layer_;
   const RopeTable* table_;
-  std::vector<double> slopes_;  // of all heads
-  Linear qkv_, out_;
-  Param *q_norm_ = nullptr, *k_norm_ = nullptr;
+  std::vector<double> slopes_;                   // of all heads
+  Linear qkv_, out_;                             // [N,C] -> [N,(H+2G)D]; [N,HD] -> [N,C]
+  Param *q_norm_ = nullptr, *k_norm_ = nullptr;  // [D] of each head, or [HD] and [GD] of a row
 };
 
 }  // namespace ravine

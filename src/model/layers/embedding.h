@@ -13,7 +13,8 @@ class Embedding {
   // transpose). padding: the id whose row does not learn; -1: none.
   Embedding(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, int64_t padding,
             double init_std);
-  // scale * rows of the batch's ids, in the residual type; an adapter adds its own scale * A[ids] B^T, without dropout.
+  // ids i32 [N] of the batch -> [N,C]: scale * rows of the table, in the residual type; an adapter adds its own scale * A[ids]
+  // B^T, without dropout.
   Tensor operator()(Ctx& c, double scale) const;
   Param* weight() const { return weight_; }
 

@@ -15,8 +15,8 @@ class Head {
   // Declares <name>.weight [vocabulary, hidden]; tied: as another place of use of `embedding`.
   Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec,
        double init_std, Param* embedding);
-  // x: after the final norm. With labels: the loss head. Without: outputs "hidden" (all rows) and "logits" (the batch's
-  // logit_rows).
+  // x [N,C], after the final norm. With labels i32 [N]: the loss head, losses [N] -> side "loss". Without: outputs "hidden" [N,C]
+  // and "logits" [M,V], of the M rows of the batch's logit_rows (absent: of all N).
   void operator()(Ctx& c, const Tensor& x) const;
   // Model::prepare_weights: rows are brought to length 1 once, in the store.
   void prepare_weights(Ctx& c);

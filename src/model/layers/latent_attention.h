@@ -10,6 +10,9 @@
 //
 // Over tensor ranks heads are cut; the latents, of which every head needs all, are not: their products run on the rows of the
 // residual stream that are here.
+//
+// Shapes, with Q and L the ranks of the two latents, D + R the head size: x [N,C] -> latents [N,Q], [N,L] and r [N,R];
+// q [N,H(D+R)]; keys [N,H(D+R)], values [N,HE] -> softmax(q k^T) v [N,HE] -> [N,C].
 #pragma once
 #include "model/layers/attention.h"
 
@@ -20,9 +23,10 @@ class LatentAttention {
   // Declares q_a_proj, q_a_layernorm, q_b_proj (or q_proj), kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj.
   LatentAttention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec,
                   const RopeTable& table);
-  Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
+  Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
 
  private:
+  // q [N,H(D+R)] of N new tokens, rows [M,L+R] of the cache -> [N,HE]. over_cache puts latent [N,L] and key [N,R] there first.
   Tensor over_cache(Ctx& c, const Tensor& q, const Tensor& latent, const Tensor& key, AttentionShape at) const;
   Tensor expanded(Ctx& c, const Tensor& q, const TensorView& rows, AttentionShape at) const;
   Tensor absorbed(Ctx& c, const Tensor& q, const TensorView& rows, AttentionShape at) const;

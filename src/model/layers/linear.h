@@ -25,7 +25,7 @@ class Linear {
   // The one `weight` [out, in], declared as the caller says (tied, use, cuts over outputs), of the module `name`: what the head
   // multiplies by.
   Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight);
-  Tensor operator()(Ctx& c, const Tensor& x) const;  // [N, sum of outs]
+  Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N, in] -> [N, sum of outs]
   const LinearParams& params() const { return params_; }
 
  private:

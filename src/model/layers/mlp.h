@@ -1,4 +1,5 @@
-// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama, or by tanh GELU; or down(gelu(up x)).
+// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama, or by tanh GELU; or down(gelu(up x)). With F its
+// width (of P tensor ranks F/P each): x [N,C] -> gate, up [N,2F] -> [N,F] -> [N,C]; without a gate [N,C] -> [N,F] -> [N,C].
 #pragma once
 #include "engine/ops/gelu.h"
 #include "model/config_reader.h"
@@ -23,13 +24,13 @@ class Mlp {
  public:
   // Declares <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
   Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& spec);
-  Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
-  // Between tp_enter and tp_exit, of which the caller takes care: what this tensor rank adds.
+  Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
+  // x [N,C] -> [N,C], between tp_enter and tp_exit, of which the caller takes care: the part of this tensor rank in a sum.
   Tensor part(Ctx& c, Tensor x) const;
 
  private:
   Act act_;
-  Linear up_, down_;
+  Linear up_, down_;  // [N,C] -> [N,2F] (gated) or [N,F]; [N,F] -> [N,C]
 };
 
 }  // namespace ravine

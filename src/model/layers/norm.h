@@ -16,7 +16,8 @@ class Norm {
  public:
   // Declares <name>.weight (and .bias), [hidden].
   Norm(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const NormSpec& spec);
-  // As rms_norm and layer_norm; `out` is offered by LayerNorm only.
+  // in.x [N,C], in.branch [N,C] or absent -> sum [N,C], the stream with the branch, and out [N,C], its norm. As rms_norm and
+  // layer_norm; `out` is offered by LayerNorm only.
   Normed operator()(Ctx& c, Flow in, std::optional<DType> out = {}) const;
 
  private:
