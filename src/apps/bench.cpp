@@ -220,10 +220,10 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   const DType compute = arithmetic.compute;
   flags.model = model_meant_by(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
-  Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
+  LoadedModel loaded = load_random_model(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
-  Speed s = decode ? measure_decode(session, o) : measure_prefill(session, o);
+  Speed s = decode ? measure_decode(loaded, o) : measure_prefill(loaded, o);
   double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);  // before peaks are measured, which takes memory too
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
@@ -244,7 +244,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
            {"flops", s.flops},
            {"peak_memory_mb", memory},
            {"compute", std::string(name(compute))},
-           {"parameters", session.model->params().count()}};
+           {"parameters", loaded.model->params().count()}};
     if (decode)
       j["cache_bytes"] = s.cache_bytes, j["read_bytes_per_second"] = bandwidth;
     else

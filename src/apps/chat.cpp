@@ -10,9 +10,9 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
+#include "apps/named_models.h"
 #include "apps/sampling_flags.h"
 #include "apps/turns.h"
-#include "apps/voices.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -99,8 +99,8 @@ void save_messages(const std::string& file, const Json& messages) {
 
 class Talk {
  public:
-  Talk(const Voice& voice, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops)
-      : voice_(voice), chat_(chat), options_(std::move(options)), stops_(std::move(stops)) {
+  Talk(const NamedModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops)
+      : voice_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)) {
     if (positions() > 0)
       options_.max_length = options_.max_length > 0 ? std::min(options_.max_length, positions()) : positions();
   }
@@ -117,7 +117,7 @@ class Talk {
   }
 
  private:
-  int64_t positions() const { return voice_.session->model->facts().max_positions; }
+  int64_t positions() const { return voice_.loaded->model->facts().max_positions; }
 
   bool obey(const std::string& word, const std::string& text) {
     auto file = [&] {
@@ -160,7 +160,7 @@ class Talk {
     const Json before = chat_.messages();
     try {
       const std::vector<int32_t> prompt = prompt_of(question);
-      check_prompts({prompt}, voice_.session->model->facts(), options_, "the conversation");
+      check_prompts({prompt}, voice_.loaded->model->facts(), options_, "the conversation");
       chat_.answered(say_answer(prompt));
     } catch (const Error&) {
       chat_.set_messages(before);
@@ -183,7 +183,7 @@ class Talk {
       GenerateEvents events;
       events.stop = [] { return interrupted.load(); };
       events.token = [&](size_t, int32_t id) { return show(text.next(id)), !text.stopped(); };
-      generate(*voice_.session, {prompt}, options_, events, "the conversation");
+      generate(*voice_.loaded, {prompt}, options_, events, "the conversation");
     }
     show(text.finish());
     std::fputc('\n', stdout);
@@ -191,7 +191,7 @@ class Talk {
     return all;
   }
 
-  const Voice& voice_;
+  const NamedModel& voice_;
   ChatPrompt& chat_;
   GenerateOptions options_;
   std::vector<std::string> stops_;
@@ -204,28 +204,28 @@ int run_chat(ChatFlags& flags, Config& config) {
   one_adapter(meant, "chat");
   config.model.path = flags.model = meant.model;
   check_model_folder(config.model.path, "--model");
-  Voices voices(config.model, meant.adapters, flags.chat_template, {true, flags.system});
-  const size_t of = voices.only();
-  ChatPrompt& chat = voices.chat(of);
-  const Session session = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
-                                         describe(flags), voices[0].adapter);
-  voices.open(session);
-  const Voice& voice = voices[of];
+  NamedModels named_models(config.model, meant.adapters, flags.chat_template, {true, flags.system});
+  const size_t of = named_models.only();
+  ChatPrompt& chat = named_models.chat(of);
+  const LoadedModel loaded = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
+                                            describe(flags), named_models[0].adapter);
+  named_models.open(loaded);
+  const NamedModel& named = named_models[of];
   SamplingFlags sampling = flags.sampling;
-  sampling.sample = sampling.sample || (voice.defaults.sample && sampling.temperature != std::vector<double>{0});
-  GenerateOptions options = sampling_options(sampling, voice.session->model->facts(), voice.defaults, 0);
-  end_with_template(options, voice);
-  const Recipe recipe = make_recipe(config.precision, session.kernels);
+  sampling.sample = sampling.sample || (named.defaults.sample && sampling.temperature != std::vector<double>{0});
+  GenerateOptions options = sampling_options(sampling, named.loaded->model->facts(), named.defaults, 0);
+  end_with_template(options, named);
+  const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   options.recipe = &recipe;
   Log log;
-  for (const std::string& field : voice.defaults.not_offered)
+  for (const std::string& field : named.defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (const std::string draws = given_for_draws(sampling); !options.sample && !draws.empty() && sampling.temperature.empty())
     log.warn("without --sample there is no effect of {}", draws);
 
   Turns turns("You >> ");
   if (turns.terminal()) say("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
-  Talk talk(voice, chat, std::move(options), stop_texts(sampling, voice.defaults));
+  Talk talk(named, chat, std::move(options), stop_texts(sampling, named.defaults));
   for (bool on = true; on;) {
     try {
       const std::optional<std::string> line = turns.next();

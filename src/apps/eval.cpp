@@ -150,23 +150,23 @@ void show(const std::vector<TaskResult>& results, const EvalFlags& f, const Eval
   say("saved    " + escaped(f.output));
 }
 
-void run_with_model(World* world, EvalFlags& flags, const Config& config, const std::string& adapter, Session& session) {
+void run_with_model(World* world, EvalFlags& flags, const Config& config, const std::string& adapter, LoadedModel& loaded) {
   check_model_folder(config.model.path, "--model");
   const TalkPlaces talk = talk_places(config.model.path, adapter);
   const std::string place = config.model.tokenizer.empty() ? talk.tokenizer : config.model.tokenizer;
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(place);
   Evaluation evaluation(evaluation_options(flags));
-  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), adapter);
-  const Ranks& ranks = session.ranks();
+  loaded = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), adapter);
+  const Ranks& ranks = loaded.ranks();
   if (ranks.mesh().data > 1)
     throw UserError(fmt::format("{} data ranks", ranks.mesh().data), "parallel.data",
                     "all ranks of an evaluation run one model",
                     "divide the model by parallel.tensor or parallel.pipeline, or evaluate some of the tasks in each job");
   std::unique_ptr<FolderLock> lock;
   if (ranks.first()) lock = open_result_folder(flags.output, eval_settings(flags, config, adapter), flags.overwrite);
-  const Recipe recipe = make_recipe(config.precision, session.kernels);
-  const Answerer answerer{&session, tokenizer.get(), &recipe,
-                          read_generation_config(talk.generation, session.model->facts()).end_ids};
+  const Recipe recipe = make_recipe(config.precision, loaded.kernels);
+  const EvaluatedModel answerer{&loaded, tokenizer.get(), &recipe,
+                                read_generation_config(talk.generation, loaded.model->facts()).end_ids};
   Log log;
   log.quiet(!ranks.first());
   StopSignals signals;
@@ -200,10 +200,10 @@ int run_eval(EvalFlags& flags, Config& config) {
   const std::string adapter = one_adapter(meant, "eval");
   config.model.path = flags.model = meant.model;
   RankJob job(config.parallel, config.train.threads);
-  Session session;
+  LoadedModel loaded;
   return job.run([&](World* world) {
-    run_with_model(world, flags, config, adapter, session);
-    session = {};
+    run_with_model(world, flags, config, adapter, loaded);
+    loaded = {};
   });
 }
 

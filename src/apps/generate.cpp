@@ -10,11 +10,11 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
+#include "apps/named_models.h"
 #include "apps/rank_job.h"
 #include "apps/sampling_flags.h"
 #include "apps/stop_signals.h"
 #include "apps/turns.h"
-#include "apps/voices.h"
 #include "base/byte_order_mark.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -166,13 +166,13 @@ std::vector<Generated> from_text(const std::string& text) {
   return results;
 }
 
-bool divides_weights(const Session& s) { return s.trainable && s.spread.options.zero == 3; }
+bool divides_weights(const LoadedModel& s) { return s.trainable && s.spread.options.zero == 3; }
 // Whether each data rank works on some of the prompts. Where weights are divided over them (ZeRO 3) all work on all.
-bool shares_prompts(const Session& s) { return !divides_weights(s) && s.ranks().mesh().data > 1; }
+bool shares_prompts(const LoadedModel& s) { return !divides_weights(s) && s.ranks().mesh().data > 1; }
 
 // Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer
 // prompts than ranks.
-std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
+std::pair<size_t, size_t> share_of(size_t count, const LoadedModel& s) {
   if (!shares_prompts(s)) return {0, count};
   const auto rank = static_cast<size_t>(s.ranks().at().data), ranks = static_cast<size_t>(s.ranks().mesh().data);
   auto begin = [&](size_t r) { return (count * r + ranks - 1) / ranks; };
@@ -182,23 +182,23 @@ std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
 // What generation needs besides the prompts.
 struct Job {
   const GenerateFlags& flags;
-  const Session& session;  // of the base
-  const Voices& voices;
+  const LoadedModel& loaded;  // of the base
+  const NamedModels& named_models;
   BeamOptions beams;
   int64_t num_return = 1;
   Recipe recipe;
 };
 
-// Prompts, and the voice that answers each.
+// Prompts, and the named model that answers each.
 struct Asked {
   Prompts prompts;
-  std::vector<size_t> voices;
+  std::vector<size_t> named_models;
   size_t others = 0;  // of prompts that ask for none, and of a conversation
-  // Those that this voice answers.
-  std::vector<size_t> of(size_t voice) const {
+  // Those that this model answers.
+  std::vector<size_t> of(size_t named) const {
     std::vector<size_t> out;
-    for (size_t i = 0; i < voices.size(); ++i)
-      if (voices[i] == voice) out.push_back(i);
+    for (size_t i = 0; i < named_models.size(); ++i)
+      if (named_models[i] == named) out.push_back(i);
     return out;
   }
   Prompts take(const std::vector<size_t>& numbers) const {
@@ -208,87 +208,87 @@ struct Asked {
   }
 };
 
-GenerateOptions options_for(const Job& job, const Voice& voice, const Prompts& prompts) {
-  const ModelFacts& facts = voice.session->model->facts();
+GenerateOptions options_for(const Job& job, const NamedModel& named, const Prompts& prompts) {
+  const ModelFacts& facts = named.loaded->model->facts();
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
-  GenerateOptions options = sampling_options(job.flags.sampling, facts, voice.defaults, longest);
+  GenerateOptions options = sampling_options(job.flags.sampling, facts, named.defaults, longest);
   options.batch = job.flags.batch;
-  end_with_template(options, voice);
+  end_with_template(options, named);
   options.recipe = &job.recipe;
   return options;
 }
 
 // What an answer was not begun for, since somebody has asked to stop: on all ranks that run the model alike.
-bool stopped_anywhere(const Session& session, bool mine) {
-  for (const Axis axis : {Axis::tensor, Axis::pipeline}) mine = any(session.ranks().along(axis), mine);
-  return shares_prompts(session) ? mine : any(session.ranks().along(Axis::data), mine);
+bool stopped_anywhere(const LoadedModel& loaded, bool mine) {
+  for (const Axis axis : {Axis::tensor, Axis::pipeline}) mine = any(loaded.ranks().along(axis), mine);
+  return shares_prompts(loaded) ? mine : any(loaded.ranks().along(Axis::data), mine);
 }
 
-// Whose prompts may be answered in one batch with those of this voice: by number, that of the base where it shares batches.
-size_t batch_of(const Job& job, size_t voice) {
-  const Session& s = *job.voices[voice].session;
-  return s.base && !s.beside ? voice : 0;
+// Whose prompts may be answered in one batch with those of this model: by number, that of the base where it shares batches.
+size_t batch_of(const Job& job, size_t named) {
+  const LoadedModel& s = *job.named_models[named].loaded;
+  return s.base && !s.beside ? named : 0;
 }
 
-BeamOptions beams_for(const Job& job, const Voice& voice) {
+BeamOptions beams_for(const Job& job, const NamedModel& named) {
   BeamOptions beams = job.beams;
-  beams.length_penalty = job.flags.length_penalty.empty() ? voice.defaults.length_penalty : job.flags.length_penalty[0];
-  beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : voice.defaults.early_stopping;
+  beams.length_penalty = job.flags.length_penalty.empty() ? named.defaults.length_penalty : job.flags.length_penalty[0];
+  beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : named.defaults.early_stopping;
   return beams;
 }
 
 // Answers the prompts on stdout, and returns what this rank has found.
 std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where) {
-  const Session& session = job.session;
-  const Ranks& ranks = session.ranks();
+  const LoadedModel& loaded = job.loaded;
+  const Ranks& ranks = loaded.ranks();
   const size_t count = asked.prompts.size();
-  std::vector<Speaker> speakers;  // by voice
+  std::vector<PromptModel> prompt_models;  // by named model
   std::vector<BeamOptions> beams;
-  for (size_t v = 0; v < job.voices.size(); ++v) {
+  for (size_t v = 0; v < job.named_models.size(); ++v) {
     const std::vector<size_t> all = asked.of(v);
     const Prompts prompts = asked.take(all);
-    GenerateOptions options = options_for(job, job.voices[v], prompts);
+    GenerateOptions options = options_for(job, job.named_models[v], prompts);
     options.numbers.assign(all.begin(), all.end());
-    check_prompts(prompts, job.voices[v].session->model->facts(), options, where);
-    speakers.push_back({job.voices[v].session, std::move(options)});
-    beams.push_back(beams_for(job, job.voices[v]));
+    check_prompts(prompts, job.named_models[v].loaded->model->facts(), options, where);
+    prompt_models.push_back({job.named_models[v].loaded, std::move(options)});
+    beams.push_back(beams_for(job, job.named_models[v]));
   }
 
   StopSignals signals;
-  const auto [begin, end] = share_of(count, session);
+  const auto [begin, end] = share_of(count, loaded);
   GenerateOutput output(asked.prompts, nullptr, job.flags.json, ranks.first() ? stdout : nullptr,
                         !job.flags.num_return.empty());
   for (size_t i = 0; i < count; ++i) {
-    const Voice& voice = job.voices[asked.voices[i]];
-    if (!voice.tokenizer && !job.flags.sampling.stop.empty())
+    const NamedModel& named = job.named_models[asked.named_models[i]];
+    if (!named.tokenizer && !job.flags.sampling.stop.empty())
       throw UserError("stop texts without a tokenizer", "--stop", "they are looked for in the text of an answer",
                       "put the tokenizer into the model's folder, or give --stop-ids");
-    output.answers(i, voice.name, voice.tokenizer.get(),
-                   job.flags.beams.empty() ? stop_texts(job.flags.sampling, voice.defaults) : std::vector<std::string>());
+    output.answers(i, named.name, named.tokenizer.get(),
+                   job.flags.beams.empty() ? stop_texts(job.flags.sampling, named.defaults) : std::vector<std::string>());
   }
   std::vector<Generated> results(end - begin);
   bool stopped = false;
-  // Voices that share batches together, any other by itself, in the order in which prompts ask for them.
+  // NamedModels that share batches together, any other by itself, in the order in which prompts ask for them.
   for (size_t first = begin; first < end; ++first) {
-    const size_t batch = batch_of(job, asked.voices[first]);
+    const size_t batch = batch_of(job, asked.named_models[first]);
     std::vector<size_t> mine, of;  // prompts, and who answers each
     for (size_t i = begin; i < end; ++i)
-      if (batch_of(job, asked.voices[i]) == batch) mine.push_back(i), of.push_back(asked.voices[i]);
+      if (batch_of(job, asked.named_models[i]) == batch) mine.push_back(i), of.push_back(asked.named_models[i]);
     if (mine.front() != first) continue;
-    if (first > begin && stopped_anywhere(session, stopped)) break;
-    for (Speaker& s : speakers) s.options.numbers.assign(mine.begin(), mine.end());
+    if (first > begin && stopped_anywhere(loaded, stopped)) break;
+    for (PromptModel& s : prompt_models) s.options.numbers.assign(mine.begin(), mine.end());
     GenerateEvents events;
     events.stop = [&] { return stopped = stopped || signals.requested(); };
     events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
     if (ranks.first())  // whose prompts are the first ones
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
-    std::vector<Generated> found = job.flags.beams.empty()
-                                       ? generate(speakers, of, asked.take(mine), events, where)
-                                       : generate_beams(speakers, beams, of, asked.take(mine), job.num_return, events, where);
+    std::vector<Generated> found =
+        job.flags.beams.empty() ? generate(prompt_models, of, asked.take(mine), events, where)
+                                : generate_beams(prompt_models, beams, of, asked.take(mine), job.num_return, events, where);
     for (size_t i = 0; i < mine.size(); ++i) results[mine[i] - begin] = std::move(found[i]);
   }
-  if (shares_prompts(session)) {  // what other data ranks have found; all of them ask, those without a prompt too
+  if (shares_prompts(loaded)) {  // what other data ranks have found; all of them ask, those without a prompt too
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = end;
     for (size_t d = 1; ranks.first() && d < all.size(); ++d)
@@ -303,7 +303,7 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   throw Stopped("stopped on request");
 }
 
-void converse(const Job& job, size_t voice, ChatPrompt& chat) {
+void converse(const Job& job, size_t named, ChatPrompt& chat) {
   Turns turns("You >> ");
   const bool terminal = turns.terminal();
   if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
@@ -316,26 +316,26 @@ void converse(const Job& job, size_t voice, ChatPrompt& chat) {
       continue;
     }
     const std::vector<int32_t> prompt = chat.ask(*line);
-    const std::vector<Generated> said = answer(job, {.prompts = {prompt}, .voices = {voice}}, "the conversation");
+    const std::vector<Generated> said = answer(job, {.prompts = {prompt}, .named_models = {named}}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
     std::fflush(stdout);
   }
 }
 
-// The prompts that the flags give, each with its voice; none: a conversation.
-Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, Voices& voices) {
+// The prompts that the flags give, each with its named model; none: a conversation.
+Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, NamedModels& named_models) {
   const bool jsonl = flags.prompts.ends_with(".jsonl");
   Asked asked;
-  asked.others = !flags.use.empty() ? voices.find(flags.use, "--use") : jsonl ? 0 : voices.only();
-  auto add = [&](const std::string& text, size_t voice) {
-    asked.prompts.push_back(voices.encode(voice, text)), asked.voices.push_back(voice);
+  asked.others = !flags.use.empty() ? named_models.find(flags.use, "--use") : jsonl ? 0 : named_models.only();
+  auto add = [&](const std::string& text, size_t named) {
+    asked.prompts.push_back(named_models.encode(named, text)), asked.named_models.push_back(named);
   };
   if (!flags.prompt_ids.empty()) {
     asked.prompts = read_prompt_ids(flags.prompt_ids);
-    asked.voices.assign(asked.prompts.size(), asked.others);
+    asked.named_models.assign(asked.prompts.size(), asked.others);
   } else if (!flags.prompts.empty()) {
     for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key))
-      add(p.text, p.adapter.empty() ? asked.others : voices.find(p.adapter, fmt::format("{}:{}", flags.prompts, p.line)));
+      add(p.text, p.adapter.empty() ? asked.others : named_models.find(p.adapter, fmt::format("{}:{}", flags.prompts, p.line)));
   } else if (!flags.prompt.empty()) {
     add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, asked.others);
   }
@@ -343,7 +343,7 @@ Asked read_asked(World* world, const GenerateFlags& flags, const Config& config,
 }
 
 void run_on(World* world, GenerateFlags& flags, const Config& config, const std::vector<NamedPath>& adapters,
-            Session& session) {
+            LoadedModel& loaded) {
   BeamOptions beams;
   if (!flags.beams.empty()) beams.beams = flags.beams[0];
   const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
@@ -353,33 +353,33 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   check_model_folder(config.model.path, "--model");
   Log log;
   log.quiet(world && world->rank() > 0);
-  Voices voices(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
-  const Asked asked = read_asked(world, flags, config, voices);
+  NamedModels named_models(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
+  const Asked asked = read_asked(world, flags, config, named_models);
   const bool conversation = flags.chat && flags.prompt.empty() && flags.prompts.empty();
   const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
   if (asked.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
-  if (conversation) voices.chat(asked.others);
-  for (size_t v = 1; v < voices.size(); ++v)
-    if (!conversation && asked.of(v).empty()) log.warn("no prompt asks for the adapter '{}'", voices[v].name);
-  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags),
-                           voices[0].adapter);
-  voices.open(session);
-  const Ranks& ranks = session.ranks();
-  const std::string words = Json({asked.prompts, asked.voices}).dump();
+  if (conversation) named_models.chat(asked.others);
+  for (size_t v = 1; v < named_models.size(); ++v)
+    if (!conversation && asked.of(v).empty()) log.warn("no prompt asks for the adapter '{}'", named_models[v].name);
+  loaded = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags),
+                          named_models[0].adapter);
+  named_models.open(loaded);
+  const Ranks& ranks = loaded.ranks();
+  const std::string words = Json({asked.prompts, asked.named_models}).dump();
   check_same(ranks.all(), "prompts",
              fmt::format("{} prompts of checksum {}", asked.prompts.size(),
                          checksum_text(checksum_of(std::as_bytes(std::span(words))))));
-  if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
+  if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(loaded));
   if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
-  if (divides_weights(session))
+  if (divides_weights(loaded))
     log.warn(
         "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
   std::vector<std::string> said;
-  for (size_t v = 0; v < voices.size(); ++v)
-    for (const std::string& field : voices[v].defaults.not_offered)
+  for (size_t v = 0; v < named_models.size(); ++v)
+    for (const std::string& field : named_models[v].defaults.not_offered)
       if (std::find(said.begin(), said.end(), field) == said.end()) said.push_back(field);
   for (const std::string& field : said) log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (const std::string draws = given_for_draws(flags.sampling);
@@ -387,10 +387,10 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
       flags.sampling.temperature != std::vector<double>{0})
     log.warn("without --sample there is no effect of {}", draws);
   beams.rules = flags.beam_rules;
-  if (beams.rules == BeamRules::modellink && (flags.early_stopping || voices[0].defaults.early_stopping != EarlyStop::no))
+  if (beams.rules == BeamRules::modellink && (flags.early_stopping || named_models[0].defaults.early_stopping != EarlyStop::no))
     log.warn("ModelLink's rules know no early stopping: it has no effect");
-  const Job job{flags, session, voices, beams, num_return, make_recipe(config.precision, session.kernels)};
-  if (conversation) return converse(job, asked.others, voices.chat(asked.others));
+  const Job job{flags, loaded, named_models, beams, num_return, make_recipe(config.precision, loaded.kernels)};
+  if (conversation) return converse(job, asked.others, named_models.chat(asked.others));
   answer(job, asked, where);
 }
 
@@ -398,10 +398,10 @@ int run_generate(GenerateFlags& flags, Config& config) {
   const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
   config.model.path = flags.model = meant.model;
   RankJob job(config.parallel, config.train.threads);
-  Session session;
+  LoadedModel loaded;
   return job.run([&](World* world) {
-    run_on(world, flags, config, meant.adapters, session);
-    session = {};
+    run_on(world, flags, config, meant.adapters, loaded);
+    loaded = {};
   });
 }
 

@@ -14,8 +14,8 @@
 
 namespace ravine {
 
-Session open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
-                       const std::string& flags, const std::string& adapter) {
+LoadedModel open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
+                           const std::string& flags, const std::string& adapter) {
   check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;
   if (several) {
@@ -28,18 +28,18 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
       if (!line.empty()) say(escaped("warning: " + line));
   const std::unique_ptr<Model> model = open_model(folder);
   if (several) check_same(world->all(), "model", model->config().dump(1));
-  Spread spread;
+  InferenceLayout spread;
   spread.options = config.parallel;
   const Mesh mesh = mesh_of(config.parallel, several ? world->size() : 1, *model);
   if (several) {
     spread.ranks = std::make_shared<Ranks>(*world, mesh);
-    spread.local = world->local_size();
+    spread.ranks_per_host = world->local_size();
   }
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend, common_arithmetic(spread.ranks->all()));
-  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread, adapter, config.lora.base);
+  return load_model(folder, arithmetic.compute, backend, use, arithmetic.products, spread, adapter, config.lora.base);
 }
 
-std::string describe_ranks(const Session& s) {
+std::string describe_ranks(const LoadedModel& s) {
   int64_t bytes = 0;
   if (const auto* store = dynamic_cast<const InferenceStore*>(s.store.get())) bytes = store->weight_bytes();
   if (s.trainable) bytes = s.trainable->weight_bytes();

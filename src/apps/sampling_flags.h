@@ -6,7 +6,7 @@
 
 #include "apps/command.h"
 #include "infer/generation_config.h"
-#include "infer/speaker.h"
+#include "infer/prompt_model.h"
 
 namespace ravine {
 

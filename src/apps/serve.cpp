@@ -6,8 +6,8 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
+#include "apps/named_models.h"
 #include "apps/stop_signals.h"
-#include "apps/voices.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/make_recipe.h"
@@ -49,9 +49,9 @@ std::string folder_name(const std::string& path) {
 }
 
 // A model without a chat template completes texts all the same.
-const ChatPrompt* chat_of(Voices& voices, size_t voice, bool asked, Log& log) {
+const ChatPrompt* chat_of(NamedModels& named_models, size_t named, bool asked, Log& log) {
   try {
-    return &voices.chat(voice);
+    return &named_models.chat(named);
   } catch (const UserError& e) {
     if (asked) throw;
     log.warn("no conversations: {}", escaped(e.what()));
@@ -64,33 +64,33 @@ int run_serve(ServeFlags& flags, Config& config) {
   config.model.path = flags.model = meant.model;
   check_model_folder(config.model.path, "--model");
   Log log;
-  Voices voices(config.model, meant.adapters, flags.chat_template, {true, ""});
+  NamedModels named_models(config.model, meant.adapters, flags.chat_template, {true, ""});
   std::vector<const ChatPrompt*> chats;
-  for (size_t i = 0; i < voices.size(); ++i) {
-    if (!voices[i].tokenizer)
+  for (size_t i = 0; i < named_models.size(); ++i) {
+    if (!named_models[i].tokenizer)
       throw UserError("no tokenizer", config.model.path, "a server needs the tokenizer of the model",
                       "put it there, or set model.tokenizer");
-    chats.push_back(chat_of(voices, i, !flags.chat_template.empty(), log));
+    chats.push_back(chat_of(named_models, i, !flags.chat_template.empty(), log));
   }
   ServeFlags shown = flags;
   shown.api_key.clear();
-  const Session session = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
-                                         describe(shown), voices[0].adapter);
-  voices.open(session);
+  const LoadedModel loaded = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
+                                            describe(shown), named_models[0].adapter);
+  named_models.open(loaded);
 
   constexpr int64_t kUnbounded = 32768;  // tokens of a sequence, where the model has no bound
-  const Recipe recipe = make_recipe(config.precision, session.kernels);
+  const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   GenerateOptions shared;
   shared.recipe = &recipe, shared.max_length = kUnbounded;
   DeskLimits limits{.places = flags.max_batch, .queue = flags.max_queue, .seconds = static_cast<double>(flags.time_limit)};
   limits.longest = 1;
   std::vector<ServedModel> models;
-  for (size_t i = 0; i < voices.size(); ++i) {
-    const Voice& v = voices[i];
-    const int64_t positions = v.session->model->facts().max_positions;
+  for (size_t i = 0; i < named_models.size(); ++i) {
+    const NamedModel& v = named_models[i];
+    const int64_t positions = v.loaded->model->facts().max_positions;
     limits.longest = std::max(limits.longest, positions > 0 ? positions : kUnbounded);
     models.push_back(
-        {v.name.empty() ? folder_name(config.model.path) : v.name, v.session, v.tokenizer.get(), chats[i], &v.defaults});
+        {v.name.empty() ? folder_name(config.model.path) : v.name, v.loaded, v.tokenizer.get(), chats[i], &v.defaults});
     for (const std::string& field : v.defaults.not_offered)
       log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   }

@@ -68,8 +68,7 @@ void end_early(int) {
       write_line("Stopped before the first step. Run the same command to start.\n");
       break;
     case Work::failed:
-      write_line(
-          "Stopped during an error exit. A save under way may be lost; earlier saves are intact.\n");
+      write_line("Stopped during an error exit. A save under way may be lost; earlier saves are intact.\n");
       break;
     case Work::done:
       write_line("Stopped at the end. Everything is saved.\n");

@@ -47,25 +47,25 @@ int run_trace(TraceFlags& flags, Config& config) {
   const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
   const std::string adapter = one_adapter(meant, "trace");
   RankJob job(config.parallel, config.train.threads);
-  Session session;
+  LoadedModel loaded;
   return job.run([&](World* world) {
-    session = open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
-    const TraceInput input = read_trace_input(flags.input, session.model->facts());
+    loaded = open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
+    const TraceInput input = read_trace_input(flags.input, loaded.model->facts());
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");
-    const Recipe recipe = make_recipe(config.precision, session.kernels);
+    const Recipe recipe = make_recipe(config.precision, loaded.kernels);
     std::unique_ptr<TraceFile> file;
-    if (session.ranks().first()) file = std::make_unique<TraceFile>(flags.out);
+    if (loaded.ranks().first()) file = std::make_unique<TraceFile>(flags.out);
     struct Nothing : TraceOutput {
       void declare(const std::string&, DType, const Shape&) override {}
       void write(const NamedTensor&) override {}
     } nothing;
-    trace(session, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
+    trace(loaded, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
     if (file) {
       file->commit(flags.overwrite);
       say("saved    " + escaped(flags.out));
     }
-    session = {};
+    loaded = {};
   });
 }
 

@@ -74,7 +74,7 @@ int32_t last_id(const Tokenizer& tokenizer, const char* word) {
 
 // The likelihoods of items [begin, end): encode(item) gives what is asked, take(item, result) hears the answers, in order.
 template <class Encode, class Take>
-void score_items(size_t begin, size_t end, int64_t batch, const Answerer& answerer, const std::function<bool()>& stop,
+void score_items(size_t begin, size_t end, int64_t batch, const EvaluatedModel& answerer, const std::function<bool()>& stop,
                  const std::string& where, Encode&& encode, Take&& take) {
   std::vector<Continuations> asked;
   for (size_t i = begin; i < end; ++i) asked.push_back(encode(i));
@@ -84,7 +84,7 @@ void score_items(size_t begin, size_t end, int64_t batch, const Answerer& answer
   LikelihoodEvents events;
   events.stop = stop;
   events.finished = [&](size_t p, const Likelihoods& l) { take(begin + p, l); };
-  likelihoods(*answerer.session, asked, o, events, where);
+  likelihoods(*answerer.loaded, asked, o, events, where);
 }
 
 }  // namespace
@@ -207,8 +207,8 @@ void Evaluation::take_completions(Job& job) const {
   }
 }
 
-void Evaluation::generate_answers(Job& job, const Answerer& answerer) const {
-  const ModelFacts& facts = answerer.session->model->facts();
+void Evaluation::generate_answers(Job& job, const EvaluatedModel& answerer) const {
+  const ModelFacts& facts = answerer.loaded->model->facts();
   GenerateOptions o;
   o.max_new_tokens = options_.max_new_tokens.value_or(job.task.new_tokens);
   o.end_ids = answerer.end_ids;
@@ -239,12 +239,12 @@ void Evaluation::generate_answers(Job& job, const Answerer& answerer) const {
       const bool judges = job.writes() || job.task.parse;
       job.put(begin + p, line_of(item, output, judges ? judge(job.task, item, output) : ""));
     };
-    generate(*answerer.session, prompts, o, events, fmt::format("prompts of {}", job.task.name));
+    generate(*answerer.loaded, prompts, o, events, fmt::format("prompts of {}", job.task.name));
     job.end_if_asked(job.done < end);
   }
 }
 
-void Evaluation::choose_first_tokens(Job& job, const Answerer& answerer) const {
+void Evaluation::choose_first_tokens(Job& job, const EvaluatedModel& answerer) const {
   const int32_t yes = last_id(*answerer.tokenizer, "Yes"), no = last_id(*answerer.tokenizer, "No");
   const auto part = static_cast<size_t>(64 * job.batch);
   while (job.done < job.items.size()) {
@@ -262,7 +262,7 @@ void Evaluation::choose_first_tokens(Job& job, const Answerer& answerer) const {
   }
 }
 
-void Evaluation::rank_choices(Job& job, const Answerer& answerer) const {
+void Evaluation::rank_choices(Job& job, const EvaluatedModel& answerer) const {
   const auto part = static_cast<size_t>(64 * job.batch);
   while (job.done < job.items.size()) {
     const size_t end = std::min(job.items.size(), job.done + part);
@@ -290,8 +290,8 @@ std::vector<TaskResult> Evaluation::earlier_results() const {
   return results;
 }
 
-std::vector<TaskResult> Evaluation::run(const Answerer* answerer, Log& log, const std::function<bool()>& stop) {
-  const Ranks* ranks = answerer ? &answerer->session->ranks() : nullptr;
+std::vector<TaskResult> Evaluation::run(const EvaluatedModel* answerer, Log& log, const std::function<bool()>& stop) {
+  const Ranks* ranks = answerer ? &answerer->loaded->ranks() : nullptr;
   const bool writes = !ranks || ranks->first();
   std::vector<TaskResult> results, all = writes ? earlier_results() : std::vector<TaskResult>();
   for (const Work& work : works_) {

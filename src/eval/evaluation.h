@@ -27,8 +27,8 @@ struct EvaluationOptions {
 };
 
 // What answers. All must outlive the evaluation.
-struct Answerer {
-  const Session* session = nullptr;
+struct EvaluatedModel {
+  const LoadedModel* loaded = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const Recipe* recipe = nullptr;
   std::vector<int32_t> end_ids;
@@ -46,7 +46,7 @@ class Evaluation {
   // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv,
   // which keep what an earlier command has found of other tasks, after each task, CEval's submission behind its test split. answerer: nothing with completions. stop: asked between steps;
   // true ends it with Stopped, and the same call goes on from there. All ranks call it; the first one writes.
-  std::vector<TaskResult> run(const Answerer* answerer, Log& log, const std::function<bool()>& stop);
+  std::vector<TaskResult> run(const EvaluatedModel* answerer, Log& log, const std::function<bool()>& stop);
 
  private:
   struct Work {
@@ -59,9 +59,9 @@ class Evaluation {
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
   std::vector<TaskResult> earlier_results() const;  // of tasks that an earlier command has finished in this folder
   void take_completions(Job& job) const;
-  void generate_answers(Job& job, const Answerer& answerer) const;
-  void choose_first_tokens(Job& job, const Answerer& answerer) const;
-  void rank_choices(Job& job, const Answerer& answerer) const;
+  void generate_answers(Job& job, const EvaluatedModel& answerer) const;
+  void choose_first_tokens(Job& job, const EvaluatedModel& answerer) const;
+  void rank_choices(Job& job, const EvaluatedModel& answerer) const;
 
   EvaluationOptions options_;
   std::vector<Work> works_;

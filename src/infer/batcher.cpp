@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/parallel.h"
+#include "infer/prompt_models.h"
 #include "infer/sampler.h"
-#include "infer/speakers.h"
 
 namespace ravine {
 namespace {
@@ -58,18 +58,18 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
   return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
 }
 
-Batcher::Batcher(const Session& base, int64_t slots, int64_t longest, const GenerateOptions& shared)
-    : session_(base),
+Batcher::Batcher(const LoadedModel& base, int64_t slots, int64_t longest, const GenerateOptions& shared)
+    : loaded_(base),
       shared_(shared),
       longest_(longest),
       ctx_(setup()),
-      team_(session_, ctx_),
-      cache_(team_.layers(), team_.cache_widths(), session_.types.compute, slots, session_.spread.local) {
+      model_ranks_(loaded_, ctx_),
+      cache_(model_ranks_.layers(), model_ranks_.cache_widths(), loaded_.types.compute, slots, loaded_.spread.ranks_per_host) {
   for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
 }
 
 Ctx::Setup Batcher::setup() {
-  Ctx::Setup s = session_.setup(arena_);
+  Ctx::Setup s = loaded_.setup(arena_);
   s.recipe = shared_.recipe;
   if (shared_.observer) s.observers.push_back(shared_.observer);
   return s;
@@ -79,7 +79,7 @@ void Batcher::admit(Sequence sequence) {
   require(!free_.empty(), "batcher: no free slot");
   Active a;
   a.slot = free_.back();
-  a.limit = length_limit(sequence.prompt, sequence.speaker->options);
+  a.limit = length_limit(sequence.prompt, sequence.prompt_model->options);
   a.context = std::move(sequence.prompt);
   a.prompt = a.context.size();
   sequence.prompt = {};
@@ -134,7 +134,7 @@ void Batcher::forward() {
   int64_t budget = shared_.step_tokens, room = 0, rows = 0;
   for (Active& a : active_) {
     const auto length = static_cast<int64_t>(a.context.size());
-    if (team_.invalidates_cache(a.length, length)) cache_.clear(a.slot), a.fed = 0;
+    if (model_ranks_.invalidates_cache(a.length, length)) cache_.clear(a.slot), a.fed = 0;
     a.length = length;
     a.take = a.fed > 0 && a.pending() == 1 ? 1 : std::min(a.pending(), budget);
     if (a.take > 1 || a.fed == 0) budget -= a.take;
@@ -149,7 +149,7 @@ void Batcher::forward() {
     if (a.take == 0) continue;
     const auto row = static_cast<int64_t>(ids_.size());
     cache_.extend(a.slot, row, a.take);
-    add_adapter_rows(b, session_, *a.of.speaker->session,
+    add_adapter_rows(b, loaded_, *a.of.prompt_model->loaded,
                      {row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0});
     for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
       ids_.push_back(a.context[static_cast<size_t>(p)]);
@@ -166,7 +166,7 @@ void Batcher::forward() {
   for (const Active& a : active_)
     if (a.take > 0) b.lengths.push_back(a.length);
   b.cache = &cache_;
-  team_.forward(b);
+  model_ranks_.forward(b);
 }
 
 // The next token of every row with logits.
@@ -176,8 +176,8 @@ std::vector<Batcher::Choice> Batcher::choose(std::vector<NewToken>& tokens) {
     if (a.row >= 0) of.push_back(&a);
   std::vector<Choice> choices(of.size());
   tokens.resize(of.size());
-  if (team_.decides() && !of.empty()) decide(of, choices, tokens);
-  team_.share(choices.data(), static_cast<int64_t>(choices.size() * sizeof(Choice)));
+  if (model_ranks_.decides() && !of.empty()) decide(of, choices, tokens);
+  model_ranks_.share(choices.data(), static_cast<int64_t>(choices.size() * sizeof(Choice)));
   return choices;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "infer/kv_cache.h"
-#include "infer/speaker.h"
-#include "infer/team.h"
+#include "infer/model_ranks.h"
+#include "infer/prompt_model.h"
 
 namespace ravine {
 
@@ -20,10 +20,10 @@ std::string_view name(Finish f);
 int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& options);
 
 struct Sequence {
-  size_t key = 0;                    // by which the caller knows it
-  const Speaker* speaker = nullptr;  // must outlive it
-  size_t order = 0;                  // of speakers: rows of one lie together
-  uint64_t number = 0;               // by which its draws are keyed
+  size_t key = 0;                             // by which the caller knows it
+  const PromptModel* prompt_model = nullptr;  // must outlive it
+  size_t order = 0;                           // of prompt models: rows of one lie together
+  uint64_t number = 0;                        // by which its draws are keyed
   std::vector<int32_t> prompt;
 };
 
@@ -35,12 +35,12 @@ struct NewToken {
   std::optional<Finish> finish;                  // eos or length: it was the last, and the sequence is gone
 };
 
-// Of several ranks that run one model (infer/team.h) all do alike and get the same, but for `best`.
+// Of several ranks that run one model (infer/model_ranks.h) all do alike and get the same, but for `best`.
 class Batcher {
  public:
-  // base: whose model runs; sequences are spoken through it or sessions open beside it that share its batches. slots: sequences at
+  // base: whose model runs; sequences run through it or through models loaded beside it that share its batches. slots: sequences at
   // a time; longest: tokens that one may come to; step_tokens, recipe and observer are those of `shared`.
-  Batcher(const Session& base, int64_t slots, int64_t longest, const GenerateOptions& shared);
+  Batcher(const LoadedModel& base, int64_t slots, int64_t longest, const GenerateOptions& shared);
 
   int64_t free() const { return static_cast<int64_t>(free_.size()); }
   bool idle() const { return active_.empty(); }
@@ -51,7 +51,7 @@ class Batcher {
   std::vector<NewToken> step();
   void remove(size_t key);           // one at work
   std::vector<size_t> keys() const;  // at work, in the order of rows
-  const Team& team() const { return team_; }
+  const ModelRanks& model_ranks() const { return model_ranks_; }
 
  private:
   struct Active {
@@ -61,7 +61,7 @@ class Batcher {
     int64_t length = 0;                              // of the context when the model last ran
     int64_t row = -1;                                // of its logits in this step; -1: none
     std::vector<int32_t> context;
-    const GenerateOptions& options() const { return of.speaker->options; }
+    const GenerateOptions& options() const { return of.prompt_model->options; }
     int64_t pending() const { return static_cast<int64_t>(context.size()) - fed; }
   };
   struct Choice {
@@ -76,12 +76,12 @@ class Batcher {
   int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const;
   void retire(Active& a);
 
-  const Session& session_;
+  const LoadedModel& loaded_;
   const GenerateOptions& shared_;
   int64_t longest_;
   HeapArena arena_;
   Ctx ctx_;
-  Team team_;
+  ModelRanks model_ranks_;
   SlotCache cache_;
   std::vector<int64_t> free_;
   std::vector<Active> active_;

@@ -4,8 +4,8 @@
 #include <list>
 
 #include "infer/kv_cache.h"
-#include "infer/speakers.h"
-#include "infer/team.h"
+#include "infer/model_ranks.h"
+#include "infer/prompt_models.h"
 
 namespace ravine {
 namespace {
@@ -25,10 +25,10 @@ struct ActiveSearch {
 
 class BeamRun {
  public:
-  BeamRun(const Speakers& speakers, std::span<const BeamOptions> beams, const Prompts& prompts, const GenerateOptions& shared,
-          int64_t num_return, const GenerateEvents& events)
-      : speakers_(speakers),
-        session_(speakers.session()),
+  BeamRun(const PromptModels& prompt_models, std::span<const BeamOptions> beams, const Prompts& prompts,
+          const GenerateOptions& shared, int64_t num_return, const GenerateEvents& events)
+      : prompt_models_(prompt_models),
+        loaded_(prompt_models.loaded()),
         prompts_(prompts),
         shared_(shared),
         beams_(beams),
@@ -37,16 +37,17 @@ class BeamRun {
         events_(events),
         results_(prompts.size()),
         ctx_(setup()),
-        team_(session_, ctx_),
-        cache_(team_.layers(), team_.cache_widths(), session_.types.compute,
-               std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())) * width_, session_.spread.local) {
+        model_ranks_(loaded_, ctx_),
+        cache_(model_ranks_.layers(), model_ranks_.cache_widths(), loaded_.types.compute,
+               std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())) * width_, loaded_.spread.ranks_per_host) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
-    for (size_t i = 0; i < prompts.size(); ++i) longest_ = std::max(longest_, length_limit(prompts[i], speakers.options(i)));
+    for (size_t i = 0; i < prompts.size(); ++i)
+      longest_ = std::max(longest_, length_limit(prompts[i], prompt_models.options(i)));
   }
 
   std::vector<Generated> all() {
     while (admit()) {
-      if (team_.any(events_.stop && events_.stop())) {
+      if (model_ranks_.any(events_.stop && events_.stop())) {
         for (ActiveSearch& a : active_) finish(a, true);
         break;
       }
@@ -62,9 +63,9 @@ class BeamRun {
   }
 
  private:
-  const ModelFacts& facts() const { return session_.model->facts(); }
+  const ModelFacts& facts() const { return loaded_.model->facts(); }
   Ctx::Setup setup() {
-    Ctx::Setup s = session_.setup(arena_);
+    Ctx::Setup s = loaded_.setup(arena_);
     s.recipe = shared_.recipe;
     if (shared_.observer) s.observers.push_back(shared_.observer);
     return s;
@@ -73,10 +74,10 @@ class BeamRun {
   bool admit() {
     for (; static_cast<int64_t>(free_.size()) >= width_ && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
-      const GenerateOptions& o = speakers_.options(next_);
+      const GenerateOptions& o = prompt_models_.options(next_);
       ActiveSearch a{
           next_,
-          BeamSearch(beams_[speakers_.at(next_)], o, prompt, length_limit(prompt, o), o.number(next_), facts().vocabulary),
+          BeamSearch(beams_[prompt_models_.at(next_)], o, prompt, length_limit(prompt, o), o.number(next_), facts().vocabulary),
           {},
           {}};
       a.slots.push_back(free_.back()), free_.pop_back();
@@ -84,9 +85,10 @@ class BeamRun {
       results_[next_].begun = true;
       active_.push_back(std::move(a));
     }
-    if (speakers_.several())  // rows of one speaker lie together
-      active_.sort(
-          [&](const ActiveSearch& a, const ActiveSearch& b) { return speakers_.at(a.prompt) < speakers_.at(b.prompt); });
+    if (prompt_models_.several())  // rows of one prompt model lie together
+      active_.sort([&](const ActiveSearch& a, const ActiveSearch& b) {
+        return prompt_models_.at(a.prompt) < prompt_models_.at(b.prompt);
+      });
     return !active_.empty();
   }
 
@@ -96,7 +98,7 @@ class BeamRun {
     for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
       const auto beams = static_cast<int64_t>(a.slots.size());
-      if (team_.invalidates_cache(a.length, length)) {
+      if (model_ranks_.invalidates_cache(a.length, length)) {
         for (const int64_t slot : a.slots) cache_.clear(slot);
         a.fed = 0;
       }
@@ -118,7 +120,7 @@ class BeamRun {
       for (size_t beam = 0; beam < a.slots.size(); ++beam) {
         const auto row = static_cast<int64_t>(ids_.size());
         cache_.extend(a.slots[beam], row, a.take);
-        add_adapter_rows(b, speakers_.session(), *speakers_.speaker(a.prompt).session,
+        add_adapter_rows(b, prompt_models_.loaded(), *prompt_models_.prompt_model(a.prompt).loaded,
                          {row, a.take, static_cast<int64_t>(logit_rows_.size()), a.row >= 0 ? 1 : 0});
         for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
           ids_.push_back(a.search.tokens(static_cast<int64_t>(beam))[static_cast<size_t>(p)]);
@@ -136,7 +138,7 @@ class BeamRun {
     for (const ActiveSearch& a : active_)
       if (a.take > 0) b.lengths.insert(b.lengths.end(), a.slots.size(), a.length);
     b.cache = &cache_;
-    team_.forward(b);
+    model_ranks_.forward(b);
   }
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
@@ -151,13 +153,13 @@ class BeamRun {
     for (ActiveSearch& a : active_) {
       if (a.row < 0) continue;
       a.place = at++;
-      if (!team_.decides()) continue;
+      if (!model_ranks_.decides()) continue;
       const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
       std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
       counts_[a.place] = static_cast<int64_t>(found.size());
     }
-    team_.share(counts_.data(), static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
-    team_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
+    model_ranks_.share(counts_.data(), static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
+    model_ranks_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
   }
 
   // Host work: what is done to scores is by the rules of beams (infer/beam_search.h).
@@ -204,7 +206,7 @@ class BeamRun {
     Generated& g = results_[a.prompt];
     g.beams = a.search.best(num_return_);
     if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
-    const std::vector<int32_t>& end_ids = speakers_.options(a.prompt).end_ids;
+    const std::vector<int32_t>& end_ids = prompt_models_.options(a.prompt).end_ids;
     const bool ended = !g.ids.empty() && std::find(end_ids.begin(), end_ids.end(), g.ids.back()) != end_ids.end();
     g.finish = ended ? Finish::eos : stopped ? Finish::stop : Finish::length;
     for (int32_t id : g.ids)
@@ -216,17 +218,17 @@ class BeamRun {
     if (events_.finished) events_.finished(a.prompt, g);
   }
 
-  const Speakers& speakers_;
-  const Session& session_;
+  const PromptModels& prompt_models_;
+  const LoadedModel& loaded_;
   const Prompts& prompts_;
   const GenerateOptions& shared_;
-  std::span<const BeamOptions> beams_;  // by speaker
+  std::span<const BeamOptions> beams_;  // by prompt model
   int64_t width_, num_return_;          // beams of each prompt; of them returned
   const GenerateEvents& events_;
   std::vector<Generated> results_;
   HeapArena arena_;
   Ctx ctx_;
-  Team team_;
+  ModelRanks model_ranks_;
   SlotCache cache_;
   std::vector<int64_t> free_;
   std::list<ActiveSearch> active_;
@@ -240,23 +242,24 @@ class BeamRun {
 
 }  // namespace
 
-std::vector<Generated> generate_beams(const Session& session, const Prompts& prompts, const GenerateOptions& options,
+std::vector<Generated> generate_beams(const LoadedModel& loaded, const Prompts& prompts, const GenerateOptions& options,
                                       const BeamOptions& beams, int64_t num_return, const GenerateEvents& events,
                                       const std::string& where) {
-  const Speaker speaker{&session, options};
-  return generate_beams({&speaker, 1}, {&beams, 1}, std::vector<size_t>(prompts.size()), prompts, num_return, events, where);
+  const PromptModel prompt_model{&loaded, options};
+  return generate_beams({&prompt_model, 1}, {&beams, 1}, std::vector<size_t>(prompts.size()), prompts, num_return, events,
+                        where);
 }
 
-std::vector<Generated> generate_beams(std::span<const Speaker> speakers, std::span<const BeamOptions> beams,
+std::vector<Generated> generate_beams(std::span<const PromptModel> prompt_models, std::span<const BeamOptions> beams,
                                       std::span<const size_t> of, const Prompts& prompts, int64_t num_return,
                                       const GenerateEvents& events, const std::string& where) {
-  require(beams.size() == speakers.size(), "generate: beams of {} for {} speakers", beams.size(), speakers.size());
+  require(beams.size() == prompt_models.size(), "generate: beams of {} for {} models", beams.size(), prompt_models.size());
   for (const BeamOptions& b : beams)
     require(num_return >= 1 && num_return <= b.beams && b.beams == beams[0].beams, "generate: {} results of {} beams",
             num_return, b.beams);
-  check_prompts(speakers, of, prompts, where);
+  check_prompts(prompt_models, of, prompts, where);
   if (prompts.empty()) return {};
-  return BeamRun(Speakers(speakers, of), beams, prompts, speakers[0].options, num_return, events).all();
+  return BeamRun(PromptModels(prompt_models, of), beams, prompts, prompt_models[0].options, num_return, events).all();
 }
 
 }  // namespace ravine

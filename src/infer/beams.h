@@ -7,12 +7,12 @@ namespace ravine {
 
 // As generate(): one result per prompt, with its `num_return` best beams. Tokens are handed to events.token when a prompt is
 // done. options.batch counts prompts. num_return above the number of beams is an Error.
-std::vector<Generated> generate_beams(const Session& session, const std::vector<std::vector<int32_t>>& prompts,
+std::vector<Generated> generate_beams(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                       const GenerateOptions& options, const BeamOptions& beams, int64_t num_return,
                                       const GenerateEvents& events = {}, const std::string& where = "prompts");
 
-// The same of several speakers, as generate(); beams: of each speaker, all with as many.
-std::vector<Generated> generate_beams(std::span<const Speaker> speakers, std::span<const BeamOptions> beams,
+// The same of several prompt models, as generate(); beams: of each, all with as many.
+std::vector<Generated> generate_beams(std::span<const PromptModel> prompt_models, std::span<const BeamOptions> beams,
                                       std::span<const size_t> of, const std::vector<std::vector<int32_t>>& prompts,
                                       int64_t num_return, const GenerateEvents& events = {},
                                       const std::string& where = "prompts");

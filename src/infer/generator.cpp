@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "infer/speakers.h"
+#include "infer/prompt_models.h"
 
 namespace ravine {
 
@@ -42,36 +42,36 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
   for (size_t i = 0; i < prompts.size(); ++i) check_prompt(prompts[i], i, facts, o, where);
 }
 
-void check_prompts(std::span<const Speaker> speakers, std::span<const size_t> of,
+void check_prompts(std::span<const PromptModel> prompt_models, std::span<const size_t> of,
                    const std::vector<std::vector<int32_t>>& prompts, const std::string& where) {
-  require(of.size() == prompts.size(), "generate: {} speakers of {} prompts", of.size(), prompts.size());
+  require(of.size() == prompts.size(), "generate: {} prompt_models of {} prompts", of.size(), prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i)
-    check_prompt(prompts[i], i, speakers[of[i]].session->model->facts(), speakers[of[i]].options, where);
+    check_prompt(prompts[i], i, prompt_models[of[i]].loaded->model->facts(), prompt_models[of[i]].options, where);
 }
 
 namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-int64_t longest_of(const Speakers& speakers, const Prompts& prompts) {
+int64_t longest_of(const PromptModels& prompt_models, const Prompts& prompts) {
   int64_t longest = 0;
-  for (size_t i = 0; i < prompts.size(); ++i) longest = std::max(longest, length_limit(prompts[i], speakers.options(i)));
+  for (size_t i = 0; i < prompts.size(); ++i) longest = std::max(longest, length_limit(prompts[i], prompt_models.options(i)));
   return longest;
 }
 
 class Run {
  public:
-  Run(const Speakers& speakers, const Prompts& prompts, const GenerateOptions& shared, const GenerateEvents& events)
-      : speakers_(speakers),
+  Run(const PromptModels& prompt_models, const Prompts& prompts, const GenerateOptions& shared, const GenerateEvents& events)
+      : prompt_models_(prompt_models),
         prompts_(prompts),
         events_(events),
         results_(prompts.size()),
-        batcher_(speakers.session(), std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())),
-                 longest_of(speakers, prompts), shared) {}
+        batcher_(prompt_models.loaded(), std::min<int64_t>(shared.batch, static_cast<int64_t>(prompts.size())),
+                 longest_of(prompt_models, prompts), shared) {}
 
   std::vector<Generated> all() {
     while (admit()) {
-      if (batcher_.team().any(events_.stop && events_.stop())) {
+      if (batcher_.model_ranks().any(events_.stop && events_.stop())) {
         for (const size_t prompt : batcher_.keys()) finish(prompt, Finish::stop);
         break;
       }
@@ -84,8 +84,8 @@ class Run {
   bool admit() {
     for (; batcher_.free() > 0 && next_ < prompts_.size(); ++next_) {
       results_[next_].begun = true;
-      batcher_.admit(
-          {next_, &speakers_.speaker(next_), speakers_.at(next_), speakers_.options(next_).number(next_), prompts_[next_]});
+      batcher_.admit({next_, &prompt_models_.prompt_model(next_), prompt_models_.at(next_),
+                      prompt_models_.options(next_).number(next_), prompts_[next_]});
     }
     return !batcher_.idle();
   }
@@ -107,7 +107,7 @@ class Run {
     if (events_.finished) events_.finished(prompt, results_[prompt]);
   }
 
-  const Speakers& speakers_;
+  const PromptModels& prompt_models_;
   const Prompts& prompts_;
   const GenerateEvents& events_;
   std::vector<Generated> results_;
@@ -117,17 +117,17 @@ class Run {
 
 }  // namespace
 
-std::vector<Generated> generate(const Session& session, const Prompts& prompts, const GenerateOptions& options,
+std::vector<Generated> generate(const LoadedModel& loaded, const Prompts& prompts, const GenerateOptions& options,
                                 const GenerateEvents& events, const std::string& where) {
-  const Speaker speaker{&session, options};
-  return generate({&speaker, 1}, std::vector<size_t>(prompts.size()), prompts, events, where);
+  const PromptModel prompt_model{&loaded, options};
+  return generate({&prompt_model, 1}, std::vector<size_t>(prompts.size()), prompts, events, where);
 }
 
-std::vector<Generated> generate(std::span<const Speaker> speakers, std::span<const size_t> of, const Prompts& prompts,
+std::vector<Generated> generate(std::span<const PromptModel> prompt_models, std::span<const size_t> of, const Prompts& prompts,
                                 const GenerateEvents& events, const std::string& where) {
-  check_prompts(speakers, of, prompts, where);
+  check_prompts(prompt_models, of, prompts, where);
   if (prompts.empty()) return {};
-  return Run(Speakers(speakers, of), prompts, speakers[0].options, events).all();
+  return Run(PromptModels(prompt_models, of), prompts, prompt_models[0].options, events).all();
 }
 
 }  // namespace ravine

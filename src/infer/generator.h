@@ -35,20 +35,20 @@ struct GenerateEvents {
 // The UserErrors of generate().
 void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
                    const std::string& where);
-void check_prompts(std::span<const Speaker> speakers, std::span<const size_t> of,
+void check_prompts(std::span<const PromptModel> prompt_models, std::span<const size_t> of,
                    const std::vector<std::vector<int32_t>>& prompts, const std::string& where);
 
-// One result per prompt, in order. Of several ranks that run one model (infer/team.h) all call it alike and get the same;
+// One result per prompt, in order. Of several ranks that run one model (infer/model_ranks.h) all call it alike and get the same;
 // events are told on each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside
 // the vocabulary, or more tokens than the model has positions is a UserError naming `where` and the number of the prompt,
 // before anything runs. A model that gives NaN is an Error.
-std::vector<Generated> generate(const Session& session, const std::vector<std::vector<int32_t>>& prompts,
+std::vector<Generated> generate(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");
 
-// The same where prompts are answered by several speakers, of[prompt] each, in batches that they share (infer/speakers.h).
+// The same where prompts are answered by several models, of[prompt] each, in batches that they share (infer/prompt_models.h).
 // options.batch, step_tokens, recipe and observer are those of the first; numbers are of all prompts.
-std::vector<Generated> generate(std::span<const Speaker> speakers, std::span<const size_t> of,
+std::vector<Generated> generate(std::span<const PromptModel> prompt_models, std::span<const size_t> of,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "infer/kv_cache.h"
+#include "infer/model_ranks.h"
 #include "infer/sampler.h"
-#include "infer/team.h"
 
 namespace ravine {
 namespace {
@@ -57,17 +57,18 @@ int32_t most_likely(const TensorView& logits, int64_t row) {
 class LikelihoodRun {
  public:
   // longest: tokens of a row that are fed; rows: the most of one item.
-  LikelihoodRun(const Session& session, const LikelihoodOptions& o, int64_t longest, int64_t rows)
-      : session_(session),
+  LikelihoodRun(const LoadedModel& loaded, const LikelihoodOptions& o, int64_t longest, int64_t rows)
+      : loaded_(loaded),
         o_(o),
         longest_(longest),
         rows_(rows),
         ctx_(setup()),
-        team_(session, ctx_),
-        cache_(team_.layers(), team_.cache_widths(), session.types.compute, 1 + o.batch * (1 + rows), session.spread.local),
-        shares_(!team_.invalidates_cache(1, longest)) {}
+        model_ranks_(loaded, ctx_),
+        cache_(model_ranks_.layers(), model_ranks_.cache_widths(), loaded.types.compute, 1 + o.batch * (1 + rows),
+               loaded.spread.ranks_per_host),
+        shares_(!model_ranks_.invalidates_cache(1, longest)) {}
 
-  bool stops(bool mine) const { return team_.any(mine); }
+  bool stops(bool mine) const { return model_ranks_.any(mine); }
 
   // The rows of each item of a batch; next: a row of the batch behind it, or null.
   void batch(std::vector<std::vector<Row>>& items, const Row* next) {
@@ -93,7 +94,7 @@ class LikelihoodRun {
 
  private:
   Ctx::Setup setup() {
-    Ctx::Setup s = session_.setup(arena_);
+    Ctx::Setup s = loaded_.setup(arena_);
     s.recipe = o_.recipe;
     if (o_.observer) s.observers.push_back(o_.observer);
     return s;
@@ -190,12 +191,12 @@ class LikelihoodRun {
     batch_.logit_rows = view(logit_rows_);
     batch_.segments = cache_.segments();
     batch_.cache = &cache_;
-    team_.forward(batch_);
+    model_ranks_.forward(batch_);
     if (wanted_.empty()) return;
     std::vector<double> losses(wanted_.size());
     std::vector<int32_t> firsts(wanted_.size(), -1), labels;
     for (const Wanted& w : wanted_) labels.push_back(w.label);
-    if (team_.decides()) {
+    if (model_ranks_.decides()) {
       const TensorView logits = ctx_.outputs().at("logits").view();
       ctx_.call(CrossEntropy{.logits = logits,
                              .labels = view(labels),
@@ -203,8 +204,8 @@ class LikelihoodRun {
       for (size_t i = 0; i < wanted_.size(); ++i)
         if (wanted_[i].first) firsts[i] = most_likely(logits, static_cast<int64_t>(i));
     }
-    team_.share(losses.data(), static_cast<int64_t>(losses.size() * sizeof(double)));
-    team_.share(firsts.data(), static_cast<int64_t>(firsts.size() * sizeof(int32_t)));
+    model_ranks_.share(losses.data(), static_cast<int64_t>(losses.size() * sizeof(double)));
+    model_ranks_.share(firsts.data(), static_cast<int64_t>(firsts.size() * sizeof(int32_t)));
     for (size_t i = 0; i < wanted_.size(); ++i) {
       require(std::isfinite(losses[i]), "likelihood: the model gives {} as the loss of token {}", losses[i], labels[i]);
       *wanted_[i].row->logprob -= losses[i];
@@ -212,12 +213,12 @@ class LikelihoodRun {
     }
   }
 
-  const Session& session_;
+  const LoadedModel& loaded_;
   const LikelihoodOptions& o_;
   const int64_t longest_, rows_;
   HeapArena arena_;
   Ctx ctx_;
-  Team team_;
+  ModelRanks model_ranks_;
   SlotCache cache_;
   const bool shares_;  // keys of a shared beginning are right for all rows
   Ids root_;           // what slot 0 holds
@@ -270,10 +271,10 @@ std::vector<Row> rows_of_item(const Continuations& item, int64_t positions, Like
 
 }  // namespace
 
-std::vector<Likelihoods> likelihoods(const Session& session, const std::vector<Continuations>& items,
+std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events,
                                      const std::string& where) {
-  const ModelFacts& facts = session.model->facts();
+  const ModelFacts& facts = loaded.model->facts();
   require(options.batch >= 1 && options.step_tokens >= 1, "likelihood: batch and step_tokens must be above 0, got {} and {}",
           options.batch, options.step_tokens);
   check_items(items, facts, where);
@@ -286,7 +287,7 @@ std::vector<Likelihoods> likelihoods(const Session& session, const std::vector<C
   }
   if (facts.max_positions > 0) longest = std::min(longest, facts.max_positions);
   if (items.empty()) return results;
-  LikelihoodRun run(session, options, longest, most);
+  LikelihoodRun run(loaded, options, longest, most);
   auto rows_from = [&](size_t begin) {
     std::vector<std::vector<Row>> rows;
     for (size_t i = begin; i < std::min(items.size(), begin + static_cast<size_t>(options.batch)); ++i)

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 
 namespace ravine {
 
@@ -34,10 +34,10 @@ struct LikelihoodEvents {
 
 // One result per item, in order; those that a stop left out have no logprobs. Where context and continuation have more tokens
 // than the model has positions, plus one, tokens of the context are left out on the left, as lm-evaluation-harness does
-// (HFLM._loglikelihood_tokens). Of several ranks that run one model (infer/team.h) all call it alike and get the same. An id
+// (HFLM._loglikelihood_tokens). Of several ranks that run one model (infer/model_ranks.h) all call it alike and get the same. An id
 // outside the vocabulary, or a continuation longer than the positions, is a UserError naming `where` and the number of the
 // item, before anything runs. A model that gives NaN is an Error.
-std::vector<Likelihoods> likelihoods(const Session& session, const std::vector<Continuations>& items,
+std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events = {},
                                      const std::string& where = "items");
 

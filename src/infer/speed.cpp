@@ -47,7 +47,7 @@ double flops_of(const Model& model, double tokens, double pairs, double rows) {
          2 * static_cast<double>(f.heads * (f.head_size + f.value_size)) * pairs;
 }
 
-int64_t weight_bytes(const Session& s, int64_t tokens) {
+int64_t weight_bytes(const LoadedModel& s, int64_t tokens) {
   int64_t bytes = 0;
   for (const Param& p : s.model->params().params()) {
     const TensorView v = s.store->value(p);
@@ -62,8 +62,8 @@ int64_t weight_bytes(const Session& s, int64_t tokens) {
 
 }  // namespace
 
-Speed measure_prefill(const Session& session, const SpeedOptions& o) {
-  const ModelFacts& f = session.model->facts();
+Speed measure_prefill(const LoadedModel& loaded, const SpeedOptions& o) {
+  const ModelFacts& f = loaded.model->facts();
   const Prompts prompts = random_prompts(o, f.vocabulary);
   GenerateOptions g = generate_options(o, 1);
   Speed s;
@@ -74,21 +74,21 @@ Speed measure_prefill(const Session& session, const SpeedOptions& o) {
       if (o.begin) o.begin();
     }
     const double began = seconds_now();
-    generate(session, prompts, g, {}, "--sequence-length");
+    generate(loaded, prompts, g, {}, "--sequence-length");
     if (i > 0) s.seconds = std::min(s.seconds, seconds_now() - began);
   }
   const double batch = static_cast<double>(o.batch), length = static_cast<double>(o.length);
   s.tokens_per_second = batch * length / s.seconds;
   int64_t pairs = 0;
   for (int64_t i = 0; i < f.layers; ++i)
-    pairs += attended_pairs(session.model->decoder() ? session.model->decoder()->window(i) : 0, o.length);
-  s.flops = flops_of(*session.model, batch * length, batch * static_cast<double>(pairs), batch);
-  s.weight_bytes = weight_bytes(session, o.batch * o.length);
+    pairs += attended_pairs(loaded.model->decoder() ? loaded.model->decoder()->window(i) : 0, o.length);
+  s.flops = flops_of(*loaded.model, batch * length, batch * static_cast<double>(pairs), batch);
+  s.weight_bytes = weight_bytes(loaded, o.batch * o.length);
   return s;
 }
 
-Speed measure_decode(const Session& session, const SpeedOptions& o) {
-  const ModelFacts& f = session.model->facts();
+Speed measure_decode(const LoadedModel& loaded, const SpeedOptions& o) {
+  const ModelFacts& f = loaded.model->facts();
   constexpr int64_t kWarm = 2;
   GenerateOptions g = generate_options(o, 1 + kWarm + o.steps);
   g.observer = o.observer;
@@ -112,7 +112,7 @@ Speed measure_decode(const Session& session, const SpeedOptions& o) {
   };
   const Prompts prompts = random_prompts(o, f.vocabulary);
   g.max_new_tokens += ceil_div(o.batch * o.length, g.step_tokens);  // the first sequences write while the last are read
-  generate(session, prompts, g, events, "--sequence-length");
+  generate(loaded, prompts, g, events, "--sequence-length");
   require(static_cast<int64_t>(times.size()) == o.steps, "bench: {} steps of {}", times.size(), o.steps);
   std::nth_element(times.begin(), times.begin() + o.steps / 2, times.end());
   Speed s;
@@ -120,11 +120,11 @@ Speed measure_decode(const Session& session, const SpeedOptions& o) {
   const double batch = static_cast<double>(o.batch);
   const int64_t keys = o.length + 1 + kWarm + o.steps;
   s.tokens_per_second = batch / s.seconds;
-  const int64_t seen = seen_keys(*session.model, keys);
-  s.flops = flops_of(*session.model, batch, batch * static_cast<double>(seen), batch);
-  s.weight_bytes = weight_bytes(session, o.batch);
-  const CacheWidths row = cache_widths(session.model->decoder()->attention, 1);
-  s.cache_bytes = seen * (row.keys + row.values) * size_of(session.types.compute) * o.batch;
+  const int64_t seen = seen_keys(*loaded.model, keys);
+  s.flops = flops_of(*loaded.model, batch, batch * static_cast<double>(seen), batch);
+  s.weight_bytes = weight_bytes(loaded, o.batch);
+  const CacheWidths row = cache_widths(loaded.model->decoder()->attention, 1);
+  s.cache_bytes = seen * (row.keys + row.values) * size_of(loaded.types.compute) * o.batch;
   return s;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 
 namespace ravine {
 
@@ -23,8 +23,8 @@ struct Speed {
 };
 
 // Random prompts of one length, read until the first token of each is chosen.
-Speed measure_prefill(const Session& session, const SpeedOptions& options);
+Speed measure_prefill(const LoadedModel& loaded, const SpeedOptions& options);
 // Greedy, from a cache of options.length tokens per sequence on. UserError if the model has not the positions.
-Speed measure_decode(const Session& session, const SpeedOptions& options);
+Speed measure_decode(const LoadedModel& loaded, const SpeedOptions& options);
 
 }  // namespace ravine

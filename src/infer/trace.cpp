@@ -134,20 +134,20 @@ TraceInput part_of(const TraceInput& in, RowRange rows) {
 
 class TraceRun {
  public:
-  TraceRun(Session& session, const TraceInput& in, const Recipe& recipe, TraceOutput& out)
-      : session_(session),
-        model_(*session.model),
-        store_(*session.trainable),
-        ranks_(session.ranks()),
+  TraceRun(LoadedModel& loaded, const TraceInput& in, const Recipe& recipe, TraceOutput& out)
+      : loaded_(loaded),
+        model_(*loaded.model),
+        store_(*loaded.trainable),
+        ranks_(loaded.ranks()),
         facts_(model_.facts()),
-        learned_(session.adapter.empty() ? model_.files() : adapter_files(model_)),
+        learned_(loaded.adapter.empty() ? model_.files() : adapter_files(model_)),
         out_(out),
         whole_(in),
         mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))),
         stash_(make_stash(Recompute::cheap)),
         hidden_(to()),
-        stage_(model_, ranks_, session.parts) {
-    setup_ = session.setup(arena_);
+        stage_(model_, ranks_, loaded.parts) {
+    setup_ = loaded.setup(arena_);
     setup_.stash = stash_.get();
     setup_.recipe = &recipe;
     batch_.tokens = mine_.rows * mine_.columns;
@@ -184,11 +184,11 @@ class TraceRun {
       for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
         c.begin(batch_, false);
         const int part = chunk * ranks_.mesh().pipeline + ranks_.at().pipeline;
-        hidden_.begin(session_.parts[static_cast<size_t>(part)].begin);
+        hidden_.begin(loaded_.parts[static_cast<size_t>(part)].begin);
         stage_.forward(c, chunk, false);
       }
       stage_.drain();
-      if (session_.last_stage()) {
+      if (loaded_.last_stage()) {
         const TensorView v = c.outputs().at("logits").view();
         logits = copy_out("", v, {v.rows(), v.cols()}, to());
         hidden_.keep(static_cast<size_t>(facts_.layers), c.outputs().at("hidden").view());
@@ -198,8 +198,8 @@ class TraceRun {
     gather_rows("logits", logits, to(), facts_.vocabulary, last, false);
     auto stage_of = [&](size_t block) {
       int stage = last;
-      for (size_t p = 0; p < session_.parts.size(); ++p)
-        if (block >= session_.parts[p].begin && block < session_.parts[p].end)
+      for (size_t p = 0; p < loaded_.parts.size(); ++p)
+        if (block >= loaded_.parts[p].begin && block < loaded_.parts[p].end)
           stage = static_cast<int>(p) % ranks_.mesh().pipeline;
       return stage;
     };
@@ -230,7 +230,7 @@ class TraceRun {
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
     if (!backward) return;
     store_.finish_grads(c);
-    UnitExport whole(model_, store_, ranks_, session_.stages(), UnitExport::Of::gradients);
+    UnitExport whole(model_, store_, ranks_, loaded_.stages(), UnitExport::Of::gradients);
     if (!ranks_.first()) return whole.serve();
     // Named and laid out as in the files that were read.
     for (size_t i = 0; i < learned_.tensors.size(); ++i) {
@@ -261,12 +261,12 @@ class TraceRun {
   // Corrections of routers do not.
   static bool learns(const FileTensor& t) { return t.params[0]->trainable; }
   std::string gradient_name(size_t i) const {
-    return "grad." + (session_.adapter.empty() ? session_.stored_names[i] : learned_.tensors[i].name);
+    return "grad." + (loaded_.adapter.empty() ? loaded_.stored_names[i] : learned_.tensors[i].name);
   }
   bool routes(int64_t layer) const { return model_.decoder() && model_.decoder()->is_sparse(layer); }
   int64_t choices() const { return model_.decoder()->moe->routing.top_k; }
   static std::string choices_name(int64_t layer) { return fmt::format("router.{}", layer); }
-  DType to() const { return session_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
+  DType to() const { return loaded_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
   static TensorView view(const std::vector<int32_t>& v) {
     return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())});
   }
@@ -297,7 +297,7 @@ class TraceRun {
     if (ranks_.first()) out_.write(all);
   }
 
-  Session& session_;
+  LoadedModel& loaded_;
   Model& model_;
   FlatStore& store_;
   const Ranks& ranks_;
@@ -401,31 +401,31 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   return in;
 }
 
-void trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe, TraceOutput& out) {
-  require(session.trainable != nullptr, "trace: the session is not open for gradients");
-  const Mesh& mesh = session.ranks().mesh();
-  for (int d = 0; session.spread.options.sequence && d < mesh.data; ++d)
+void trace(LoadedModel& loaded, const TraceInput& in, bool backward, const Recipe& recipe, TraceOutput& out) {
+  require(loaded.trainable != nullptr, "trace: the loaded is not open for gradients");
+  const Mesh& mesh = loaded.ranks().mesh();
+  for (int d = 0; loaded.spread.options.sequence && d < mesh.data; ++d)
     if (int64_t tokens = std::max<int64_t>(1, rows_of(in.rows, d, mesh.data).count) * in.columns; tokens % mesh.tensor != 0)
       throw UserError(fmt::format("{} tokens over {} tensor ranks", tokens, mesh.tensor), "parallel.sequence",
                       "with it the tokens of every data rank must be a multiple of the tensor ranks",
                       "set parallel.sequence=false, or change the input");
-  const DecoderSpec* spec = session.model->decoder();
+  const DecoderSpec* spec = loaded.model->decoder();
   if (spec && spec->moe && spec->moe->losses.any() && !in.labels.empty() && mesh.data > 1)
     throw UserError(fmt::format("the loss of routers over {} data ranks", mesh.data), "parallel.data",
                     "it is of all tokens of a batch together, and each rank sees its own", "run it on one rank");
-  TraceRun run(session, in, recipe, out);
-  if (session.ranks().first()) run.declare(backward);
+  TraceRun run(loaded, in, recipe, out);
+  if (loaded.ranks().first()) run.declare(backward);
   run.forward();
   if (!in.labels.empty()) run.loss(backward);
 }
 
-std::vector<NamedTensor> trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe) {
+std::vector<NamedTensor> trace(LoadedModel& loaded, const TraceInput& in, bool backward, const Recipe& recipe) {
   struct All : TraceOutput {
     void declare(const std::string&, DType, const Shape&) override {}
     void write(const NamedTensor& t) override { tensors.push_back(t); }
     std::vector<NamedTensor> tensors;
   } all;
-  trace(session, in, backward, recipe, all);
+  trace(loaded, in, backward, recipe, all);
   return std::move(all.tensors);
 }
 

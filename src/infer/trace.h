@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 
 namespace ravine {
 
@@ -38,10 +38,10 @@ class TraceOutput {
 
 // logits [B,T,V], hidden.0 .. hidden.L [B,T,C], of layers with experts router.<layer> i32 [B,T,K]: those chosen, best first;
 // loss [] (with those of routers) if there are labels, grad.<name> with backward. In f32, or f64 when the
-// session computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide
+// model computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide
 // over its tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.
-void trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
-std::vector<NamedTensor> trace(Session& session, const TraceInput& input, bool backward,
+void trace(LoadedModel& loaded, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
+std::vector<NamedTensor> trace(LoadedModel& loaded, const TraceInput& input, bool backward,
                                const Recipe& recipe);  // all of them, on rank 0
 
 }  // namespace ravine

@@ -75,18 +75,18 @@ void Desk::run(const std::function<bool()>& stop) {
   }
 }
 
-size_t Desk::place_of(const Session& session) {
-  const auto found = std::find(sessions_.begin(), sessions_.end(), &session);
-  if (found == sessions_.end()) return sessions_.push_back(&session), sessions_.size() - 1;
-  return static_cast<size_t>(found - sessions_.begin());
+size_t Desk::place_of(const LoadedModel& loaded) {
+  const auto found = std::find(loaded_models_.begin(), loaded_models_.end(), &loaded);
+  if (found == loaded_models_.end()) return loaded_models_.push_back(&loaded), loaded_models_.size() - 1;
+  return static_cast<size_t>(found - loaded_models_.begin());
 }
 
-Desk::Group& Desk::group_of(const Session& session) {
-  const Session* base = session.base && session.beside ? session.base : &session;
+Desk::Group& Desk::group_of(const LoadedModel& loaded) {
+  const LoadedModel* base = loaded.base && loaded.beside ? loaded.base : &loaded;
   for (const auto& group : groups_)
-    if (group->session == base) return *group;
+    if (group->loaded == base) return *group;
   groups_.push_back(std::make_unique<Group>());
-  groups_.back()->session = base;
+  groups_.back()->loaded = base;
   return *groups_.back();
 }
 
@@ -105,7 +105,7 @@ void Desk::admit() {
     }
     const std::shared_ptr<Answers> answers = w.answers;
     const size_t choice = w.choice, key = next_key_++;
-    Group& group = group_of(*w.question.speaker.session);
+    Group& group = group_of(*w.question.prompt_model.loaded);
     try {
       begin(group, key, std::move(w));
     } catch (const std::exception& e) {  // no memory for it
@@ -119,8 +119,8 @@ void Desk::begin(Group& group, size_t key, Waiting w) {
   Working& at = group.working.emplace(key, Working{w.answers, w.choice, std::move(w.question), nullptr}).first->second;
   const Question& q = at.question;
   at.text = std::make_unique<AnswerText>(*q.tokenizer, q.prompt, q.stops);
-  if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.session, limits_.places, limits_.longest, shared_);
-  group.batcher->admit({key, &q.speaker, place_of(*q.speaker.session), q.number, q.prompt});
+  if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.loaded, limits_.places, limits_.longest, shared_);
+  group.batcher->admit({key, &q.prompt_model, place_of(*q.prompt_model.loaded), q.number, q.prompt});
 }
 
 // A request that is done leaves the counts.

@@ -19,7 +19,7 @@ namespace ravine {
 
 // One text that is asked for.
 struct Question {
-  Speaker speaker;
+  PromptModel prompt_model;
   uint64_t number = 0;  // its draws are those of (options.seed, number)
   std::vector<int32_t> prompt;
   const Tokenizer* tokenizer = nullptr;
@@ -94,14 +94,14 @@ class Desk {
     Question question;
     std::unique_ptr<AnswerText> text;
   };
-  // Those that share batches: a base with what stands beside it, or one session alone.
+  // Those that share batches: a base with what stands beside it, or one model alone.
   struct Group {
-    const Session* session = nullptr;
+    const LoadedModel* loaded = nullptr;
     std::unique_ptr<Batcher> batcher;
     std::map<size_t, Working> working;  // by key
   };
-  Group& group_of(const Session& session);
-  size_t place_of(const Session& session);  // in the order of speakers
+  Group& group_of(const LoadedModel& loaded);
+  size_t place_of(const LoadedModel& loaded);  // in the order of prompt models
   void admit();
   void begin(Group& group, size_t key, Waiting waiting);
   void drop();
@@ -113,7 +113,7 @@ class Desk {
   DeskLimits limits_;
   GenerateOptions shared_;
   std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<const Session*> sessions_;
+  std::vector<const LoadedModel*> loaded_models_;
   size_t next_key_ = 0;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable asked_;

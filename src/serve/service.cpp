@@ -145,7 +145,7 @@ std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request,
 GenerateOptions Service::options_of(const ApiRequest& request, const ServedModel& model, bool chat,
                                     const std::vector<std::vector<int32_t>>& prompts) const {
   constexpr int64_t kOfCompletions = 16;  // OpenAI's default
-  const ModelFacts& facts = model.session->model->facts();
+  const ModelFacts& facts = model.loaded->model->facts();
   GenerateOptions o = shared_;
   o.processing = processing_of(request, *model.defaults);
   for (const TokenBias& b : o.processing.bias)
@@ -187,7 +187,7 @@ HttpAnswer Service::complete(HttpExchange& exchange, bool chat) {
   for (const auto& prompt : prompts) {
     asked->usage.prompt_tokens += static_cast<int64_t>(prompt.size());
     for (int64_t i = 0; i < r.n; ++i)
-      questions.push_back({{model.session, options}, questions.size(), prompt, model.tokenizer, stops});
+      questions.push_back({{model.loaded, options}, questions.size(), prompt, model.tokenizer, stops});
   }
   asked->choices = questions.size();
   asked->reply = std::make_unique<Reply>(model.name, chat, r.logprobs, *model.tokenizer, asked->choices);

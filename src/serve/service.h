@@ -18,7 +18,7 @@ namespace ravine {
 // A model as clients see it: one with its own words, or with an adapter.
 struct ServedModel {
   std::string name;
-  const Session* session = nullptr;
+  const LoadedModel* loaded = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const ChatPrompt* chat = nullptr;  // null: it has no chat template
   const GenerationDefaults* defaults = nullptr;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ravine_run as r
 from chat_model import GOLDEN, chat_model
-from talk import adapter
+from chat_prompts import adapter
 
 if not r.FULL:
     r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads

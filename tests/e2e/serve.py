@@ -13,7 +13,7 @@ import time
 import ravine_run as r
 from adapters import KINDS, named, train_adapters
 from ravine_run import check
-from talk import answers, chat_model, ids_of
+from chat_prompts import answers, chat_model, ids_of
 
 KEY = "secret-of-the-test"
 

@@ -56,7 +56,7 @@ TEST_P(Golden, LogitsHiddenStatesLossAndGradients) {
   const SafetensorsReader io(folder() + "/io.safetensors");
   const Json far = read_json(folder() + "/distance.json");
   for (DType t : {DType::f64, DType::f32}) {
-    Session s = open_session(folder(), t, t == DType::f64 ? Backend::ref : Backend::cpu, OpenFor::gradients);
+    LoadedModel s = load_model(folder(), t, t == DType::f64 ? Backend::ref : Backend::cpu, OpenFor::gradients);
     TraceInput in = read_trace_input(folder() + "/io.safetensors", s.model->facts());
     const double rounding = epsilon(t) / 2;
     std::set<std::string> given;
@@ -96,15 +96,15 @@ TEST_P(Golden, BothSpellingsOfTheConfigAreOneModel) {
   TemporaryFolder copy;
   fs::copy_file(folder() + "/model.safetensors", copy / "model.safetensors");
   fs::copy_file(folder() + "/config.v5.json", copy / "config.json");
-  Session a = open_session(folder(), DType::f32, Backend::cpu, OpenFor::gradients),
-          b = open_session(copy / "", DType::f32, Backend::cpu, OpenFor::gradients);
+  LoadedModel a = load_model(folder(), DType::f32, Backend::cpu, OpenFor::gradients),
+              b = load_model(copy / "", DType::f32, Backend::cpu, OpenFor::gradients);
   TraceInput in = read_trace_input(folder() + "/io.safetensors", a.model->facts());
   EXPECT_TRUE(trace(a, in, false, {})[0].data == trace(b, in, false, {})[0].data);
 }
 
 TEST_P(Golden, ExportIsTheFileThatWasRead) {
   TemporaryFolder out;
-  Session s = open_session(folder(), DType::f32, Backend::cpu, OpenFor::gradients);
+  LoadedModel s = load_model(folder(), DType::f32, Backend::cpu, OpenFor::gradients);
   save_model_folder({out / "m"}, *s.model, *s.trainable);
   const SafetensorsReader was(folder() + "/model.safetensors"), is(out / "m/model.safetensors");
   ASSERT_EQ(was.tensors().size(), is.tensors().size());
@@ -122,7 +122,7 @@ TEST_P(Golden, Beams) {
   const Json golden = read_json(folder() + "/beams.json");
   ASSERT_GE(golden.at("cases").size(), 12);
   for (DType t : {DType::f64, DType::f32}) {
-    Session s = open_session(folder(), t, t == DType::f64 ? Backend::ref : Backend::cpu);
+    LoadedModel s = load_model(folder(), t, t == DType::f64 ? Backend::ref : Backend::cpu);
     std::map<std::string, std::vector<Json>> by_setting;
     for (const Json& c : golden.at("cases")) {
       Json key = c;
@@ -161,7 +161,7 @@ TEST_P(Golden, Beams) {
 
 // Prompts may be read in pieces of any size, also by beams, and beside others.
 TEST_P(Golden, PromptsInPieces) {
-  Session s = open_session(folder(), DType::f64, Backend::ref);
+  LoadedModel s = load_model(folder(), DType::f64, Backend::ref);
   const std::vector<std::vector<int32_t>> prompts{{3, 7, 11, 4, 19, 5, 6, 8, 21, 22, 4, 9, 13}, {5, 5, 9, 2, 17, 20}, {25}};
   GenerateOptions o;
   o.max_new_tokens = 9;

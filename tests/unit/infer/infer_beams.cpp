@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "infer/sampler.h"
 #include "tests/unit/log_probability.h"
-#include "tests/unit/small_sessions.h"
+#include "tests/unit/small_models.h"
 
 namespace ravine {
 namespace test_infer_beams {
@@ -264,7 +264,7 @@ TEST(BeamSearch, Draws) {
     }
 }
 
-Session small_session(const std::string& type) {
+LoadedModel small_session(const std::string& type) {
   if (type == "llama") {
     Json config = small_llama(64);
     config.erase("tie_word_embeddings");
@@ -284,7 +284,7 @@ const std::vector<Tokens> kPrompts = {
 TEST(Beams, CachesFollowTheirBeams) {
   for (const char* type : {"llama", "bloom"})
     for (bool sample : {false, true}) {
-      Session s = small_session(type);
+      LoadedModel s = small_session(type);
       GenerateOptions o;
       o.max_new_tokens = 12;
       o.end_ids = {17, 40};
@@ -329,7 +329,7 @@ TEST(Beams, CachesFollowTheirBeams) {
 }
 
 TEST(Beams, StopGivesWhatIsThere) {
-  Session s = small_session("llama");
+  LoadedModel s = small_session("llama");
   GenerateOptions o;
   o.max_new_tokens = 30;
   o.batch = 1;

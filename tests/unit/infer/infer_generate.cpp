@@ -12,7 +12,7 @@
 #include "infer/sampler.h"
 #include "tests/unit/files_temporary.h"
 #include "tests/unit/log_probability.h"
-#include "tests/unit/small_sessions.h"
+#include "tests/unit/small_models.h"
 
 namespace ravine {
 namespace test_infer_generate {
@@ -27,7 +27,7 @@ struct Recomputed {
   double largest = 0;  // of all logits on the way, by size
 };
 
-Recomputed recomputed(const Session& s, const std::vector<int32_t>& prompt, size_t number, const GenerateOptions& o) {
+Recomputed recomputed(const LoadedModel& s, const std::vector<int32_t>& prompt, size_t number, const GenerateOptions& o) {
   Recomputed r;
   std::vector<int32_t> context = prompt;
   for (int64_t i = 0; i < o.max_new_tokens; ++i) {
@@ -42,7 +42,7 @@ Recomputed recomputed(const Session& s, const std::vector<int32_t>& prompt, size
   return r;
 }
 
-void expect_same(const std::vector<Generated>& got, const Session& s, const GenerateOptions& o) {
+void expect_same(const std::vector<Generated>& got, const LoadedModel& s, const GenerateOptions& o) {
   ASSERT_EQ(got.size(), kPrompts.size());
   for (size_t i = 0; i < got.size(); ++i) {
     Recomputed want = recomputed(s, kPrompts[i], i, o);
@@ -55,14 +55,14 @@ void expect_same(const std::vector<Generated>& got, const Session& s, const Gene
 }
 
 TEST(Generate, CacheEqualsRunningTheWholeContext) {
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 10;
   expect_same(generate(s, kPrompts, o), s, o);
 }
 
 TEST(Generate, SlotsChunksAndOrderChangeNothing) {
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 12;
   o.sample = true;
@@ -82,7 +82,7 @@ TEST(Generate, SlotsChunksAndOrderChangeNothing) {
 }
 
 TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 8;
   std::vector<Generated> plain = generate(s, kPrompts, o);
@@ -114,7 +114,7 @@ TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
 }
 
 std::string refusal(const Prompts& prompts, const GenerateOptions& o) {
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   return message_of<UserError>([&] { generate(s, prompts, o, {}, "file.json"); });
 }
 
@@ -130,14 +130,14 @@ TEST(Generate, RefusesWhatCannotRun) {
   o.max_length = 3;
   EXPECT_NE(refusal({{1, 2, 3}}, o).find("max_length = 3"), std::string::npos);
   EXPECT_NE(refusal({std::vector<int32_t>(64, 1)}, {}).find("shorten the prompt"), std::string::npos);
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   o = {};
   o.max_new_tokens = 61;
   EXPECT_EQ(generate(s, {{1, 2, 3}}, o)[0].ids.size(), 61u);  // the last position is in reach
 }
 
 TEST(Generate, NanOfTheModelIsAnError) {
-  Session s = session_of(small_llama(64));
+  LoadedModel s = session_of(small_llama(64));
   s.store->master(*s.model->params().find("model.norm.weight")).as<double>()[0] = NAN;
   GenerateOptions o;
   o.max_new_tokens = 2;
@@ -225,7 +225,7 @@ TEST(Generate, RecordedModels) {
     Prompts prompts;
     for (const Json& p : gen.at("prompts")) prompts.push_back(p.at("prompt").get<std::vector<int32_t>>());
     for (const Backend backend : {Backend::cpu, Backend::ref}) {
-      Session s = open_session(folder, DType::f32, backend);
+      LoadedModel s = load_model(folder, DType::f32, backend);
       GenerateOptions o;
       o.max_new_tokens = gen.at("max_new_tokens");
       o.end_ids = read_generation_config(folder, s.model->facts()).end_ids;

@@ -5,13 +5,13 @@
 
 #include "infer/likelihood.h"
 #include "tests/unit/log_probability.h"
-#include "tests/unit/small_sessions.h"
+#include "tests/unit/small_models.h"
 
 namespace ravine {
 namespace test_infer_likelihood {
 
 // What the harness does with one pair: the tokens that do not fit fall off the left of the context.
-double plain_likelihood(const Session& s, const std::vector<int32_t>& context, const std::vector<int32_t>& says,
+double plain_likelihood(const LoadedModel& s, const std::vector<int32_t>& context, const std::vector<int32_t>& says,
                         int64_t positions) {
   std::vector<int32_t> all = context;
   all.insert(all.end(), says.begin(), says.end());
@@ -52,7 +52,7 @@ std::vector<Continuations> likely_items() {
 
 TEST(Likelihood, EqualsEachPairRunWhole) {
   constexpr int64_t kPositions = 64;
-  const Session s = session_of(small_llama(kPositions));
+  const LoadedModel s = session_of(small_llama(kPositions));
   const std::vector<Continuations> items = likely_items();
   for (const int64_t batch : {1, 3, 16})
     for (const int64_t step : {1, 10, 1024}) {
@@ -80,7 +80,7 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
 
 // What is common is read once: the model sees far fewer tokens than the pairs have.
 TEST(Likelihood, ReadsCommonBeginningsOnce) {
-  const Session s = session_of(small_llama(64));
+  const LoadedModel s = session_of(small_llama(64));
   struct Count : Observer {
     void after(const CallInfo& info) override {
       if (info.op != std::string_view("embedding")) return;
@@ -105,7 +105,7 @@ TEST(Likelihood, ReadsCommonBeginningsOnce) {
 }
 
 TEST(Likelihood, StopsAndRefuses) {
-  const Session s = session_of(small_llama(16));
+  const LoadedModel s = session_of(small_llama(16));
   int asked = 0;
   LikelihoodEvents events;
   events.stop = [&] { return ++asked > 1; };

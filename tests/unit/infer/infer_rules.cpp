@@ -13,10 +13,10 @@
 #include "infer/generation_config.h"
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
+#include "infer/loaded_model.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
 #include "infer/sampler.h"
-#include "infer/session.h"
 #include "infer/speed.h"
 #include "infer/trace.h"
 #include "parallel/flat_store.h"
@@ -156,12 +156,12 @@ TEST(CheckPrompts, SaysWhichPromptAndHowManyTokensAreLeft) {
       << refusal({{1, 2, 3}});
 }
 
-Session session_in(DType type) {
+LoadedModel session_in(DType type) {
   const Json config = {
       {"model_type", "llama"},    {"hidden_size", 32},           {"num_hidden_layers", 2}, {"num_attention_heads", 4},
       {"num_key_value_heads", 2}, {"intermediate_size", 48},     {"vocab_size", 61},       {"max_position_embeddings", 64},
       {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
-  Session s;
+  LoadedModel s;
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
   s.types = Types::of(type);
@@ -177,7 +177,7 @@ Session session_in(DType type) {
 
 TEST(Generate, PenaltiesActOnTheLikeliestTokenInEveryType) {
   for (DType type : {DType::f64, DType::f32}) {
-    Session s = session_in(type);
+    LoadedModel s = session_in(type);
     for (bool ngram : {true, false}) {
       GenerateOptions o;
       o.max_new_tokens = 30;
@@ -196,7 +196,7 @@ TEST(Generate, PenaltiesActOnTheLikeliestTokenInEveryType) {
 }
 
 TEST(Generate, AnEndThatIsAlsoTheLastTokenIsAnEnd) {
-  Session s = session_in(DType::f32);
+  LoadedModel s = session_in(DType::f32);
   GenerateOptions o;
   o.max_new_tokens = 3;
   const Ids ids = generate(s, {{5}}, o)[0].ids;
@@ -212,7 +212,7 @@ TEST(Generate, AnEndThatIsAlsoTheLastTokenIsAnEnd) {
 }
 
 TEST(Generate, DrawsGoByTheNumberOfThePrompt) {
-  Session s = session_in(DType::f32);
+  LoadedModel s = session_in(DType::f32);
   GenerateOptions o;
   o.max_new_tokens = 8, o.sample = true, o.seed = 3;
   const Prompts prompts{{5}, {5}, {5}};
@@ -349,7 +349,7 @@ TEST(TraceInput, KnowsPaddingPositionsAndLabels) {
 
 // The loss is the mean over labels that count, and no label changes another row.
 TEST(Trace, LossIsTheMeanOverTheLabels) {
-  Session s = session_in(DType::f64);
+  LoadedModel s = session_in(DType::f64);
   TraceInput in;
   in.rows = 2, in.columns = 3;
   in.ids = {4, 5, 6, 7, 8, 9}, in.positions = {0, 1, 2, 0, 1, 2}, in.segments = {{0, 3, 0, 3}, {3, 3, 3, 3}},
@@ -378,7 +378,7 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
       {"num_key_value_heads", 2}, {"intermediate_size", 192}, {"vocab_size", 700},      {"max_position_embeddings", 64},
       {"initializer_range", 0.4}, {"attention_bias", true}};
   spill(dir / "config.json", config.dump());
-  Session s = open_random_session(dir / "config.json", DType::f32, Backend::cpu);
+  LoadedModel s = load_random_model(dir / "config.json", DType::f32, Backend::cpu);
   SpeedOptions o;
   o.batch = 3, o.length = 10, o.steps = 4;
   int begun = 0;
@@ -424,7 +424,7 @@ TEST(BeamSearchRules, TheBestUnderWayIsTheBestOfAll) {
 }
 
 TEST(Beams, WhoHearsTokensMayStopHearing) {
-  Session s = session_in(DType::f64);
+  LoadedModel s = session_in(DType::f64);
   GenerateOptions o;
   o.max_new_tokens = 6;
   BeamOptions b;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "infer/generator.h"
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 #include "infer/speed.h"
 #include "io/huggingface.h"
 #include "parallel/initialise.h"
@@ -39,7 +39,7 @@ TEST(InferenceStore, HoldsEachWeightOnceRoundedToItsType) {
   for (bool tied : {false, true}) {
     Folder f(tied);
     for (DType type : {DType::f32, DType::bf16, DType::f16}) {
-      Session s = open_session(f.dir / "m", type, Backend::cpu);
+      LoadedModel s = load_model(f.dir / "m", type, Backend::cpu);
       int64_t bytes = 0;
       for (const Param& p : s.model->params().params()) {
         const TensorView v = s.store->value(p);
@@ -70,7 +70,7 @@ TEST(InferenceStore, HoldsEachWeightOnceRoundedToItsType) {
 
 TEST(InferenceStore, JoinedParametersLieSideBySide) {
   Folder f(false);
-  Session s = open_session(f.dir / "m", DType::bf16, Backend::cpu);
+  LoadedModel s = load_model(f.dir / "m", DType::bf16, Backend::cpu);
   for (const Unit& unit : s.model->params().units())
     for (size_t i = 0; i + 1 < unit.params.size(); ++i) {
       const Param &a = *unit.params[i], &b = *unit.params[i + 1];
@@ -86,8 +86,8 @@ TEST(InferenceStore, GeneratesWhatTheTrainingStoreGenerates) {
   GenerateOptions o;
   o.max_new_tokens = 12;
   const std::vector<std::vector<int32_t>> prompts = {{5, 7, 9}, {1}, {60, 3, 8, 8, 1}};
-  Session running = open_session(f.dir / "m", DType::f32, Backend::cpu),
-          training = open_session(f.dir / "m", DType::f32, Backend::cpu, OpenFor::gradients);
+  LoadedModel running = load_model(f.dir / "m", DType::f32, Backend::cpu),
+              training = load_model(f.dir / "m", DType::f32, Backend::cpu, OpenFor::gradients);
   ASSERT_EQ(running.trainable, nullptr);
   ASSERT_NE(training.trainable, nullptr);
   const auto a = generate(running, prompts, o), b = generate(training, prompts, o);
@@ -107,7 +107,7 @@ static_assert(!Trains<InferenceStore> && !Trains<WeightSource> && Trains<FlatSto
 
 TEST(InferenceStore, RefusesToTrain) {
   Folder f(false);
-  Session s = open_session(f.dir / "m", DType::f32, Backend::cpu);
+  LoadedModel s = load_model(f.dir / "m", DType::f32, Backend::cpu);
   HeapArena arena;
   Ctx c(s.setup(arena));
   EXPECT_THROW(c.grad_store(), Error);
@@ -117,7 +117,7 @@ TEST(InferenceStore, RefusesToTrain) {
 TEST(InferenceSpeed, CountsBytesAndFlops) {
   TemporaryFolder dir;
   spill(dir / "config.json", config(false).dump());
-  Session s = open_random_session(dir / "config.json", DType::bf16, Backend::cpu);
+  LoadedModel s = load_random_model(dir / "config.json", DType::bf16, Backend::cpu);
   SpeedOptions o;
   o.batch = 3, o.length = 10, o.steps = 4;
   const int64_t qkv = 64 * 32, out = 32 * 32, mlp = 3 * 48 * 32, head = 61 * 32;  // elements

@@ -22,7 +22,7 @@ struct Calls : Observer {
 // One prompt of 12 tokens, then 4 more steps of one token; two layers. Heads of 4 own channels, 6 rotated, 5 of values over
 // latents of 6: a whole prompt takes keys and values made of latents, later tokens, and pieces of two behind the first, do not.
 TEST(LatentAttention, TakesTheWayWithFewerProducts) {
-  Session s = open_session(kDeepseek, DType::f64, Backend::ref);
+  LoadedModel s = load_model(kDeepseek, DType::f64, Backend::ref);
   const std::vector<int32_t> prompt{3, 7, 11, 4, 19, 5, 6, 8, 21, 22, 4, 9};
   for (const auto& [piece, expanded] : {std::pair<int64_t, int64_t>{1024, 1}, {2, 1}, {6, 1}}) {
     Calls calls;
@@ -115,7 +115,7 @@ TEST(LatentAttention, LayersBehindTheLastOneAreNotRead) {
   auto open = [&](int64_t further) {
     config["num_nextn_predict_layers"] = further;
     spill(dir / "config.json", config.dump());
-    return open_session(dir / "", DType::f32, Backend::cpu);
+    return load_model(dir / "", DType::f32, Backend::cpu);
   };
   EXPECT_NO_THROW(open(1));
   EXPECT_THROW(open(0), UserError);

@@ -1,19 +1,19 @@
 // The ranks that run one model together, as generation sees them: all of them run the same batches, one has the logits and
 // decides.
 #pragma once
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 #include "model/layers/attention.h"
 
 namespace ravine {
 
-class Team {
+class ModelRanks {
  public:
   // Both must outlive it.
-  Team(const Session& session, Ctx& c);
+  ModelRanks(const LoadedModel& loaded, Ctx& c);
 
   // Runs this rank's blocks of `batch`. Output "logits" comes out where has_logits().
   void forward(const Batch& batch);
-  bool has_logits() const { return session_.last_stage(); }
+  bool has_logits() const { return loaded_.last_stage(); }
   // One rank of a model; with ZeRO 3 data ranks run the same batches too, and the first of them decides.
   bool decides() const;
 
@@ -28,7 +28,7 @@ class Team {
   CacheWidths cache_widths() const;  // of a token in a layer on this rank
 
  private:
-  const Session& session_;
+  const LoadedModel& loaded_;
   Ctx& c_;
   std::vector<BlockRange> parts_;
   Stage stage_;

@@ -1,4 +1,4 @@
-#include "apps/voices.h"
+#include "apps/named_models.h"
 
 #include <algorithm>
 #include <map>
@@ -16,52 +16,52 @@
 
 namespace ravine {
 
-Voices::Voices(const ModelOptions& model, const std::vector<NamedPath>& adapters, const std::string& chat_template,
-               const Chat& chat)
+NamedModels::NamedModels(const ModelOptions& model, const std::vector<NamedPath>& adapters, const std::string& chat_template,
+                         const Chat& chat)
     : folder_(model.path), chat_(chat) {
   const bool named = !adapters.empty() && !adapters[0].name.empty();
   std::vector<NamedPath> all = adapters;
   if (adapters.empty() || named) all.insert(all.begin(), NamedPath{});
   std::map<std::string, std::shared_ptr<const Tokenizer>> opened;  // by place
   for (const NamedPath& one : all) {
-    auto voice = std::make_unique<Voice>();
-    voice->name = one.name, voice->adapter = one.path;
-    voice->talk = talk_places(model.path, one.path);
-    if (!model.tokenizer.empty()) voice->talk.tokenizer = model.tokenizer;
-    if (!chat_template.empty()) voice->talk.chat_template = chat_template;
-    const std::string& place = voice->talk.tokenizer;
+    auto named = std::make_unique<NamedModel>();
+    named->name = one.name, named->adapter = one.path;
+    named->talk = talk_places(model.path, one.path);
+    if (!model.tokenizer.empty()) named->talk.tokenizer = model.tokenizer;
+    if (!chat_template.empty()) named->talk.chat_template = chat_template;
+    const std::string& place = named->talk.tokenizer;
     if (!model.tokenizer.empty() || has_tokenizer(place)) {
       std::shared_ptr<const Tokenizer>& tokenizer = opened[place];
       if (!tokenizer) {
         tokenizer = open_tokenizer(place);
         if (!model.tokenizer.empty()) foreign_ = foreign_tokenizer_trouble(*tokenizer, place, model.path);
       }
-      voice->tokenizer = tokenizer;
+      named->tokenizer = tokenizer;
     }
-    voices_.push_back(std::move(voice));
+    named_models_.push_back(std::move(named));
   }
 }
 
-void Voices::open(const Session& base) {
+void NamedModels::open(const LoadedModel& base) {
   if (!foreign_.empty() && base.ranks().first()) say(escaped("warning: " + foreign_));
-  for (const auto& voice : voices_) {
-    voice->session = &base;
-    if (!voice->name.empty()) {
-      sessions_.push_back(std::make_unique<Session>(open_beside(base, voice->adapter)));
-      voice->session = sessions_.back().get();
+  for (const auto& named : named_models_) {
+    named->loaded = &base;
+    if (!named->name.empty()) {
+      loaded_models_.push_back(std::make_unique<LoadedModel>(load_beside(base, named->adapter)));
+      named->loaded = loaded_models_.back().get();
       if (base.ranks().first())
-        for (const std::string& line : {older_than_its_run(voice->adapter), trained_beside_another(voice->adapter, folder_)})
+        for (const std::string& line : {older_than_its_run(named->adapter), trained_beside_another(named->adapter, folder_)})
           if (!line.empty()) say(escaped("warning: " + line));
     }
-    voice->defaults = read_generation_config(voice->talk.generation, voice->session->model->facts());
+    named->defaults = read_generation_config(named->talk.generation, named->loaded->model->facts());
   }
 }
 
-size_t Voices::find(const std::string& name, const std::string& where) const {
+size_t NamedModels::find(const std::string& name, const std::string& where) const {
   std::vector<std::string> names;
-  for (size_t i = 0; i < voices_.size(); ++i) {
-    if (voices_[i]->name == name) return i;
-    if (!voices_[i]->name.empty()) names.push_back(voices_[i]->name);
+  for (size_t i = 0; i < named_models_.size(); ++i) {
+    if (named_models_[i]->name == name) return i;
+    if (!named_models_[i]->name.empty()) names.push_back(named_models_[i]->name);
   }
   const std::string shown = escaped(cut_text(name, 80));
   throw UserError(
@@ -71,15 +71,15 @@ size_t Voices::find(const std::string& name, const std::string& where) const {
                     : did_you_mean(name, names, fmt::format("add --adapter {}=DIR", shown)));
 }
 
-size_t Voices::only() const {
-  if (voices_.size() > 2)
-    throw UserError(fmt::format("{} adapters, and none is chosen", voices_.size() - 1), "--adapter",
-                    "such a prompt does not say which it is for", fmt::format("add --use {}", voices_[1]->name));
-  return voices_.size() - 1;
+size_t NamedModels::only() const {
+  if (named_models_.size() > 2)
+    throw UserError(fmt::format("{} adapters, and none is chosen", named_models_.size() - 1), "--adapter",
+                    "such a prompt does not say which it is for", fmt::format("add --use {}", named_models_[1]->name));
+  return named_models_.size() - 1;
 }
 
-ChatPrompt& Voices::chat(size_t voice) {
-  Voice& v = *voices_[voice];
+ChatPrompt& NamedModels::chat(size_t named) {
+  NamedModel& v = *named_models_[named];
   if (!v.tokenizer)
     throw UserError("no tokenizer", folder_, "conversations need the tokenizer of the model",
                     "put it there, or set model.tokenizer");
@@ -87,24 +87,24 @@ ChatPrompt& Voices::chat(size_t voice) {
   return *v.chat;
 }
 
-std::vector<int32_t> Voices::encode(size_t voice, const std::string& text) {
-  Voice& v = *voices_[voice];
+std::vector<int32_t> NamedModels::encode(size_t named, const std::string& text) {
+  NamedModel& v = *named_models_[named];
   if (!v.tokenizer && !chat_.on)
     throw UserError("no tokenizer", folder_, "text needs the tokenizer of the model",
                     "put it there, set model.tokenizer, or give ids with --prompt-ids");
   if (find_invalid_utf8(text) != std::string::npos)
     throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
   if (!chat_.on) return v.tokenizer->encode(text, true);
-  ChatPrompt& conversation = chat(voice);
+  ChatPrompt& conversation = chat(named);
   conversation.begin_again();
   return conversation.ask(text);
 }
 
-void end_with_template(GenerateOptions& options, const Voice& voice) {
-  if (!voice.chat) return;
+void end_with_template(GenerateOptions& options, const NamedModel& named) {
+  if (!named.chat) return;
   std::vector<int32_t>& ids = options.end_ids;
-  const int32_t end = voice.chat->end_token();
-  if (end < voice.session->model->facts().vocabulary && std::find(ids.begin(), ids.end(), end) == ids.end()) ids.push_back(end);
+  const int32_t end = named.chat->end_token();
+  if (end < named.loaded->model->facts().vocabulary && std::find(ids.begin(), ids.end(), end) == ids.end()) ids.push_back(end);
 }
 
 }  // namespace ravine

@@ -1,6 +1,6 @@
 // Several adapters within one batch: each prompt is answered as by its adapter alone, and the base's matrices are read once per
 // step for all of them.
-#include "infer/speakers.h"
+#include "infer/prompt_models.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "infer/beams.h"
 
 namespace ravine {
-namespace test_infer_speakers {
+namespace test_infer_prompt_models {
 
 const std::string kGolden = RAVINE_SOURCE_DIR "/tests/golden/";
 const std::string kBase = kGolden + "lora/llama/base", kPeft = kGolden + "lora/layers/adapter",
@@ -29,11 +29,11 @@ class BaseReads : public Observer {
 
 struct Beside {
   explicit Beside(DType type = DType::f64, Backend backend = Backend::ref, std::optional<BaseStorage> kept = {})
-      : base(open_session(kBase, type, backend, OpenFor::running, Bf16Products::widen, {}, "", kept)),
-        peft(open_beside(base, kPeft)),
-        modellink(open_beside(base, kModelLink)) {}
-  std::vector<Speaker> speakers(const GenerateOptions& o) const { return {{&base, o}, {&peft, o}, {&modellink, o}}; }
-  Session base, peft, modellink;
+      : base(load_model(kBase, type, backend, OpenFor::running, Bf16Products::widen, {}, "", kept)),
+        peft(load_beside(base, kPeft)),
+        modellink(load_beside(base, kModelLink)) {}
+  std::vector<PromptModel> prompt_models(const GenerateOptions& o) const { return {{&base, o}, {&peft, o}, {&modellink, o}}; }
+  LoadedModel base, peft, modellink;
 };
 
 GenerateOptions options() {
@@ -53,56 +53,56 @@ void expect_same(const Generated& a, const Generated& b, const std::string& what
   for (size_t i = 0; i < a.beams.size(); ++i) EXPECT_EQ(a.beams[i].ids, b.beams[i].ids) << what << ", beam " << i;
 }
 
-// `run`(speakers, of, prompts) of all together, and of each prompt alone.
+// `run`(models, of, prompts) of all together, and of each prompt alone.
 template <class Run>
 void expect_as_alone(const Beside& s, const GenerateOptions& o, Run&& run, const std::string& what) {
-  const std::vector<Speaker> speakers = s.speakers(o);
-  const std::vector<Generated> got = run(std::span<const Speaker>(speakers), std::span<const size_t>(kOf), kPrompts);
+  const std::vector<PromptModel> prompt_models = s.prompt_models(o);
+  const std::vector<Generated> got = run(std::span<const PromptModel>(prompt_models), std::span<const size_t>(kOf), kPrompts);
   ASSERT_EQ(got.size(), kPrompts.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    std::vector<Speaker> one = {speakers[kOf[i]]};
+    std::vector<PromptModel> one = {prompt_models[kOf[i]]};
     one[0].options.numbers = {i};
-    expect_same(got[i], run(std::span<const Speaker>(one), std::vector<size_t>{0}, Prompts{kPrompts[i]})[0],
+    expect_same(got[i], run(std::span<const PromptModel>(one), std::vector<size_t>{0}, Prompts{kPrompts[i]})[0],
                 fmt::format("{}, prompt {}", what, i));
   }
 }
 
-TEST(Speakers, EachIsAnsweredAsAlone) {
+TEST(PromptModels, EachIsAnsweredAsAlone) {
   const Beside s;
   ASSERT_TRUE(s.peft.beside && s.modellink.beside);
-  auto greedy = [](auto speakers, auto of, const Prompts& prompts) { return generate(speakers, of, prompts); };
+  auto greedy = [](auto prompt_models, auto of, const Prompts& prompts) { return generate(prompt_models, of, prompts); };
   GenerateOptions o = options();
   expect_as_alone(s, o, greedy, "greedy");
   o.sample = true, o.seed = 3, o.batch = 2;
   expect_as_alone(s, o, greedy, "drawn, two at a time");
   o = options(), o.batch = 4;
-  auto beams = [](auto speakers, auto of, const Prompts& prompts) {
-    const std::vector<BeamOptions> b(speakers.size(), {.beams = 3});
-    return generate_beams(speakers, b, of, prompts, 2);
+  auto beams = [](auto prompt_models, auto of, const Prompts& prompts) {
+    const std::vector<BeamOptions> b(prompt_models.size(), {.beams = 3});
+    return generate_beams(prompt_models, b, of, prompts, 2);
   };
   expect_as_alone(s, o, beams, "beams");
   const Beside in_blocks(DType::f64, Backend::ref, BaseStorage::nf4);
   expect_as_alone(in_blocks, options(), greedy, "a base in blocks of 4 bits");
-  const std::vector<Speaker> whole = s.speakers(options()), blocks = in_blocks.speakers(options());
+  const std::vector<PromptModel> whole = s.prompt_models(options()), blocks = in_blocks.prompt_models(options());
   EXPECT_NE(generate(whole, kOf, kPrompts)[0].logprob, generate(blocks, kOf, kPrompts)[0].logprob);
 }
 
-TEST(Speakers, AdaptersDiffer) {
+TEST(PromptModels, AdaptersDiffer) {
   const Beside s;
   std::vector<double> said;
-  for (const Speaker& one : s.speakers(options()))
+  for (const PromptModel& one : s.prompt_models(options()))
     said.push_back(generate({&one, 1}, std::vector<size_t>{0}, {{5, 9, 17}})[0].logprob);
   EXPECT_TRUE(said[0] != said[1] && said[1] != said[2] && said[0] != said[2]);
 }
 
-TEST(Speakers, TheBaseIsReadOncePerStep) {
+TEST(PromptModels, TheBaseIsReadOncePerStep) {
   const Beside s(DType::f32, Backend::cpu);
   const Prompts prompts = {{5, 9, 17}, {4, 8, 7}, {3, 2, 6}};
   auto count = [&](const std::vector<size_t>& of) {
     BaseReads reads;
     GenerateOptions o = options();
     o.step_tokens = 1024, o.observer = &reads;
-    const std::vector<Speaker> all = s.speakers(o);
+    const std::vector<PromptModel> all = s.prompt_models(o);
     generate(all, of, prompts);
     return std::pair{reads.calls, reads.bytes};
   };
@@ -112,14 +112,14 @@ TEST(Speakers, TheBaseIsReadOncePerStep) {
   EXPECT_EQ(count({2, 1, 2}), alone);
 }
 
-TEST(Speakers, TablesThatWereTrainedWholeShareNoBatch) {
+TEST(PromptModels, TablesThatWereTrainedWholeShareNoBatch) {
   const Beside s;
-  const Session whole = open_beside(s.base, kWhole);
+  const LoadedModel whole = load_beside(s.base, kWhole);
   EXPECT_FALSE(whole.beside);
-  const std::vector<Speaker> all = {{&s.base, options()}, {&whole, options()}};
+  const std::vector<PromptModel> all = {{&s.base, options()}, {&whole, options()}};
   EXPECT_THROW(generate(all, std::vector<size_t>{0, 1}, {{5}, {6}}), Error);
   EXPECT_EQ(generate(all, std::vector<size_t>{1, 1}, {{5}, {6}}).size(), 2u);
 }
 
-}  // namespace test_infer_speakers
+}  // namespace test_infer_prompt_models
 }  // namespace ravine

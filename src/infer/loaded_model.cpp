@@ -1,4 +1,4 @@
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,7 @@
 
 namespace ravine {
 
-Ctx::Setup Session::setup(Arena& arena) const {
+Ctx::Setup LoadedModel::setup(Arena& arena) const {
   Ctx::Setup s;
   s.kernels = &kernels;
   s.arena = &arena;
@@ -32,10 +32,10 @@ Ctx::Setup Session::setup(Arena& arena) const {
 
 namespace {
 
-Session declare(const std::string& path, DType compute, Backend backend, Bf16Products products, const Spread& spread,
-                const std::string& adapter = "", std::optional<BaseStorage> base = {}) {
+LoadedModel declare(const std::string& path, DType compute, Backend backend, Bf16Products products,
+                    const InferenceLayout& spread, const std::string& adapter = "", std::optional<BaseStorage> base = {}) {
   check_computes(backend, compute);
-  Session s;
+  LoadedModel s;
   s.folder = path;
   s.kernels = backend_kernels(backend, products);
   s.types = Types::of(compute);
@@ -57,8 +57,8 @@ Session declare(const std::string& path, DType compute, Backend backend, Bf16Pro
 
 // Keeps the store that make(device) gives, if the machine has the memory.
 template <class Make>
-auto& hold(Session& s, Make&& make) {
-  int64_t bytes = make(DeviceKind::meta)->weight_bytes(), free = available_memory() / s.spread.local;
+auto& hold(LoadedModel& s, Make&& make) {
+  int64_t bytes = make(DeviceKind::meta)->weight_bytes(), free = available_memory() / s.spread.ranks_per_host;
   if (bytes > free)
     throw UserError(
         fmt::format("the weights need {}", human_bytes(static_cast<double>(bytes))), s.folder,
@@ -70,14 +70,14 @@ auto& hold(Session& s, Make&& make) {
   return held;
 }
 
-InferenceStore& hold_for_running(Session& s) {
+InferenceStore& hold_for_running(LoadedModel& s) {
   return hold(s, [&](DeviceKind device) {
     return std::make_unique<InferenceStore>(s.model->params(), s.types, device, s.ranks(), s.stages());
   });
 }
 
 // kernels: those of `s`, or such that do no work.
-void prepare_weights(Session& s, const Kernels& kernels) {
+void prepare_weights(LoadedModel& s, const Kernels& kernels) {
   if (!s.last_stage()) return;  // it is about the head
   HeapArena arena;
   Ctx::Setup setup = s.setup(arena);
@@ -99,13 +99,13 @@ const AdapterSet* adapters_by_row(const Model& model, const BesideStore& store) 
 
 }  // namespace
 
-Session open_session(const std::string& folder, DType compute, Backend backend, OpenFor use, Bf16Products products,
-                     const Spread& spread, const std::string& adapter, std::optional<BaseStorage> base) {
+LoadedModel load_model(const std::string& folder, DType compute, Backend backend, OpenFor use, Bf16Products products,
+                       const InferenceLayout& spread, const std::string& adapter, std::optional<BaseStorage> base) {
   check_model_folder(folder, "--model");
   if (base && adapter.empty() && use == OpenFor::gradients)
     throw UserError("lora.base without an adapter", "lora.base", "it says how the base of an adapter is kept",
                     "add --adapter, or leave it out");
-  Session s = declare(folder, compute, backend, products, spread, adapter, base);
+  LoadedModel s = declare(folder, compute, backend, products, spread, adapter, base);
   const ParallelOptions& o = spread.options;
   const bool divided = o.zero == 3 && s.ranks().mesh().data > 1;
   if (use == OpenFor::running && !divided && base != BaseStorage::nf4) {
@@ -131,9 +131,9 @@ Session open_session(const std::string& folder, DType compute, Backend backend, 
   return s;
 }
 
-Session open_beside(const Session& base, const std::string& adapter) {
-  require(base.adapter.empty(), "session: an adapter beside an adapter");
-  Session s;
+LoadedModel load_beside(const LoadedModel& base, const std::string& adapter) {
+  require(base.adapter.empty(), "load_beside: an adapter beside an adapter");
+  LoadedModel s;
   s.folder = base.folder, s.adapter = adapter;
   s.kernels = base.kernels, s.types = base.types;
   s.spread = base.spread, s.parts = base.parts;
@@ -153,8 +153,8 @@ Session open_beside(const Session& base, const std::string& adapter) {
   return s;
 }
 
-Session open_random_session(const std::string& config, DType compute, Backend backend, Bf16Products products) {
-  Session s = declare(config, compute, backend, products, {});
+LoadedModel load_random_model(const std::string& config, DType compute, Backend backend, Bf16Products products) {
+  LoadedModel s = declare(config, compute, backend, products, {});
   InferenceStore& store = hold_for_running(s);
   // Host work, once: one run of normal numbers again and again: drawing each would take longer than the measurement.
   constexpr int64_t kRun = 65521;  // a prime: rows are not equal

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "infer/session.h"
+#include "infer/loaded_model.h"
 #include "parallel/initialise.h"
 
 namespace ravine {
 
-inline Session session_of(const Json& config) {
-  Session s;
+inline LoadedModel session_of(const Json& config) {
+  LoadedModel s;
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
   s.types = Types::of(DType::f64);
@@ -28,7 +28,7 @@ inline Json small_llama(int64_t positions) {
 }
 
 // All logits [n][V] of a sequence, in f32.
-inline std::vector<std::vector<float>> all_logits(const Session& s, std::vector<int32_t> ids) {
+inline std::vector<std::vector<float>> all_logits(const LoadedModel& s, std::vector<int32_t> ids) {
   HeapArena arena;
   Ctx c(s.setup(arena));
   const auto n = static_cast<int64_t>(ids.size());
@@ -49,7 +49,7 @@ inline std::vector<std::vector<float>> all_logits(const Session& s, std::vector<
 }
 
 // Logits of the last of `context`.
-inline std::vector<float> last_logits(const Session& s, std::vector<int32_t> context) {
+inline std::vector<float> last_logits(const LoadedModel& s, std::vector<int32_t> context) {
   return all_logits(s, std::move(context)).back();
 }
 

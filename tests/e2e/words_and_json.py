@@ -5,7 +5,7 @@ import re
 import ravine_run as r
 from figures import SMALL, save_model
 from ravine_run import check
-from slips import CHAT
+from command_edges import CHAT
 
 if not r.FULL:
     r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads

@@ -69,7 +69,7 @@ def test_a_model_of_more_steps_is_not_replaced(folder):
 
 def test_what_a_resume_says_has_changed(folder):
     (folder / "text.txt").write_text("the ship sank and the crew swam home\n" * 60)
-    from slips import CHAT
+    from command_edges import CHAT
     base = dict(model__config=r.save_config(folder / "config.json"), model__tokenizer=CHAT, data__train=[str(folder / "text.txt")], train__steps=1)
     run = folder / "run"
     first = train(folder, run, **base)

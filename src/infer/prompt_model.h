@@ -1,10 +1,10 @@
-// Who answers prompts, and how.
+// A model that answers prompts, and the options it answers by.
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "infer/loaded_model.h"
 #include "infer/processors.h"
-#include "infer/session.h"
 
 namespace ravine {
 
@@ -24,9 +24,9 @@ struct GenerateOptions {
   uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
 };
 
-// Who answers some of the prompts, and by which options.
-struct Speaker {
-  const Session* session = nullptr;
+// A model that answers some of the prompts, and its options.
+struct PromptModel {
+  const LoadedModel* loaded = nullptr;
   GenerateOptions options;
 };
 
