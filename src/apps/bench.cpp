@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 #include "infer/speed.h"
 #include "io/model_folder.h"
 #include "kernels/backend.h"
@@ -108,7 +107,7 @@ struct BenchFlags {
     v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
-    v("overwrite", overwrite, "replace whatever file has the name of the timeline; unasked only a timeline is replaced");
+    v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -126,7 +125,7 @@ void check_batch(int64_t sequences, int64_t length) {
 // Before the work.
 template <class Flags>
 void keep_timeline(const Flags& flags) {
-  if (flags.profile && !flags.timeline.empty()) refuse_other_output(flags.timeline, kTimelineMark, flags.overwrite);
+  if (flags.profile && !flags.timeline.empty()) refuse_existing_file(flags.timeline, flags.overwrite);
 }
 
 int run_bench_train(BenchFlags& flags, Config& config) {
@@ -162,8 +161,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
     profile.begin_step();
     engine.run(micros, flags.steps + 2, 1e-4);
     std::fputs(profile.table(peak, peaks.copy_bytes).c_str(), stderr);
-    if (!flags.timeline.empty())
-      write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_overwrite(flags.overwrite));
   }
   double speed = static_cast<double>(flags.micro_batch * flags.length) / best;
   double sol = speed * model->training_flops_per_token(flags.length) / peak;
@@ -203,7 +201,7 @@ struct InferenceFlags {
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
-    v("overwrite", overwrite, "replace whatever file has the name of the timeline; unasked only a timeline is replaced");
+    v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -229,8 +227,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
-    if (!flags.timeline.empty())
-      write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_overwrite(flags.overwrite));
   }
   double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);
   double fraction = decode ? weights / bandwidth / s.seconds : s.flops / s.seconds / peak;

@@ -8,7 +8,6 @@
 #include "base/missing_path.h"
 #include "base/text.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 #include "probe/compare_dumps.h"
 
 namespace fs = std::filesystem;
@@ -27,8 +26,7 @@ struct CompareFlags {
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
     v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json", writes() & metavar("DIR"));
-    v("overwrite", overwrite,
-      "replace whatever files of these names are there; unasked only those of another comparison are replaced");
+    v("overwrite", overwrite, "replace the files that have their names");
     v("json", json, "one JSON object");
   }
 };
@@ -84,15 +82,13 @@ void print_comparison(const Comparison& c) {
 struct Report {
   explicit Report(const CompareFlags& flags)
       : pairs(flags.report + "/pairs.csv"), verdict(flags.report + "/verdict.json"), overwrite(flags.overwrite) {
-    refuse_other_output(pairs, kPairsMark, overwrite);
-    refuse_other_output(verdict, kVerdictMark, overwrite);
+    refuse_existing_file(pairs, overwrite);
+    refuse_existing_file(verdict, overwrite);
   }
   void write(const Comparison& c, const Json& said) const {
     create_folders(fs::path(pairs).parent_path().string());
-    Json marked{{"ravine", "compare"}};  // kVerdictMark
-    marked.update(said);
-    write_file_atomic(pairs, pairs_csv(c), may_replace_output(kPairsMark, overwrite));
-    write_file_atomic(verdict, ascii(marked) + "\n", may_replace_output(kVerdictMark, overwrite));
+    write_file_atomic(pairs, pairs_csv(c), may_overwrite(overwrite));
+    write_file_atomic(verdict, ascii(said) + "\n", may_overwrite(overwrite));
   }
   std::string pairs, verdict;
   bool overwrite;

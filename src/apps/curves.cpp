@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 #include "probe/curves.h"
 #include "runs/run_places.h"
 
@@ -31,7 +30,7 @@ struct CurvesFlags {
     v("suggest-threshold", suggest, "health.skip_norm for runs like these, and which of their steps it would have skipped");
     v("svg", picture, "draw losses, their difference and norms: .svg, or .html (one page, nothing from outside)",
       writes() & metavar("FILE"));
-    v("overwrite", overwrite, "replace whatever file has that name; unasked only a picture of this program is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
     v("json", json, "one JSON object");
   }
 };
@@ -87,7 +86,7 @@ int run_curves(CurvesFlags& flags, Config&) {
       throw UserError("picture '" + picture + "'", "--svg", "its name must end in .svg or .html", "choose one of them");
     if (flags.curves.size() < 2)
       throw UserError("a picture of one curve", "--svg", "it shows a difference", "use `ravine plot`");
-    refuse_other_output(picture, kPlotMark, flags.overwrite);
+    refuse_existing_file(picture, flags.overwrite);
   }
   std::vector<TrainingCurve> curves;
   for (const std::string& path : flags.curves) curves.push_back(read_training_curve(run_meant_by(path)));
@@ -108,7 +107,7 @@ int run_curves(CurvesFlags& flags, Config&) {
       const std::vector<Chart> charts = curve_charts(shown[0], shown[1], {shown.begin() + 2, shown.end()}, v);
       write_file_atomic(picture,
                         picture.ends_with(".html") ? html_page(shown[0].name + ", " + shown[1].name, charts) : svg_page(charts),
-                        may_replace_output(kPlotMark, flags.overwrite));
+                        may_overwrite(flags.overwrite));
       say("saved    " + escaped(picture));
     }
   }

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/megatron/gpt_dataset.h"
+#include "files/atomic.h"
 #include "files/fd.h"
 #include "files/npy.h"
-#include "files/output_mark.h"
 #include "files/safetensors.h"
 #include "text/tokenizers/open_tokenizer.h"
 
@@ -46,7 +46,7 @@ struct IndexFlags {
       "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
     v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
-    v("overwrite", overwrite, "replace whatever files have their names; unasked only those of this command are replaced");
+    v("overwrite", overwrite, "replace the files that have their names");
   }
 };
 
@@ -70,8 +70,8 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
 template <class T>
 void save(const std::string& path, std::span<const T> values, bool pairs, bool overwrite) {
   const auto n = static_cast<int64_t>(values.size());
-  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true,
-            may_replace_output(kNpyMark, overwrite));
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values),
+            may_overwrite(overwrite));
 }
 
 // `start`: DIR/train.
@@ -106,37 +106,29 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}},
-                   may_replace_output(kSamplesMark, overwrite));
+  save_safetensors(start + "-samples.safetensors", tensors, {}, may_overwrite(overwrite));
 }
 
-struct IndexFile {
-  std::string path;
-  const OutputMark& mark;
-};
-
 // Every name that this command may write.
-std::vector<IndexFile> outputs_of(const IndexFlags& f) {
-  std::vector<IndexFile> out;
+std::vector<std::string> outputs_of(const IndexFlags& f) {
+  std::vector<std::string> out;
   const bool blended = f.prefix.size() > 1 || !f.weights.empty();
   for (MegatronSplit s : kMegatronSplits) {
     const std::string start = f.out + "/" + name(s);
-    out.push_back({start + "-samples.safetensors", kSamplesMark});
+    out.push_back(start + "-samples.safetensors");
     if (blended)
-      for (const char* end : {"-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back({start + end, kNpyMark});
+      for (const char* end : {"-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back(start + end);
     for (size_t k = 0; k < f.prefix.size(); ++k)
       for (const char* end : {"document", "sample", "shuffle"})
-        out.push_back({fmt::format("{}{}-{}_index.npy", start, blended ? fmt::format("-dataset{}", k) : "", end), kNpyMark});
+        out.push_back(fmt::format("{}{}-{}_index.npy", start, blended ? fmt::format("-dataset{}", k) : "", end));
   }
   return out;
 }
 
 int run_index(IndexFlags& f, Config&) {
-  const std::vector<IndexFile> outputs = outputs_of(f);
-  std::vector<std::string> paths;
-  for (const IndexFile& o : outputs) paths.push_back(o.path);
-  refuse_inputs(options_of(f), "--out", paths);
-  for (const IndexFile& o : outputs) refuse_other_output(o.path, o.mark, f.overwrite);
+  const std::vector<std::string> outputs = outputs_of(f);
+  refuse_inputs(options_of(f), "--out", outputs);
+  for (const std::string& path : outputs) refuse_existing_file(path, f.overwrite);
   GptOptions o = f.gpt;
   o.extra_token = !f.no_extra_token;
   o.tokenizer = tokenizer_identity(f.index_tokenizer);

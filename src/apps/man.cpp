@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 
 namespace ravine {
 namespace {
@@ -24,7 +23,7 @@ struct ManFlags {
   void each(V&& v) {
     v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
     v("output", output, "write the pages of all commands into this folder instead", writes() & metavar("DIR"));
-    v("overwrite", overwrite, "replace whatever files have their names; unasked only such pages are replaced");
+    v("overwrite", overwrite, "replace the files that have their names");
   }
 };
 
@@ -86,8 +85,8 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
   if (!flags.output.empty()) {
     create_folders(flags.output);
     auto path = [&](const ManPage& p) { return (std::filesystem::path(flags.output) / (p.name + ".1")).string(); };
-    for (const ManPage& p : pages) refuse_other_output(path(p), kManMark, flags.overwrite);
-    for (const ManPage& p : pages) write_file_atomic(path(p), p.text, may_replace_output(kManMark, flags.overwrite));
+    for (const ManPage& p : pages) refuse_existing_file(path(p), flags.overwrite);
+    for (const ManPage& p : pages) write_file_atomic(path(p), p.text, may_overwrite(flags.overwrite));
     return 0;
   }
   std::string name = "ravine";

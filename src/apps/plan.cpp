@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 #include "kernels/backend.h"
 #include "parallel/schedule_picture.h"
 #include "plan/choose_recompute.h"
@@ -45,7 +44,7 @@ struct PlanFlags {
     v("svg", svg,
       "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind",
       writes() & metavar("FILE.svg"));
-    v("overwrite", overwrite, "replace whatever file that is; unasked only such a chart is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -60,7 +59,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     throw UserError("--svg with --layouts, --decide or --schedule", "--svg",
                     "it draws the one plan that is printed without them", "leave one of them out");
   for (const std::string& file : {flags.svg, flags.schedule})  // before the work
-    if (!file.empty() && file != "-") refuse_other_output(file, kScheduleMark, flags.overwrite);
+    if (!file.empty() && file != "-") refuse_existing_file(file, flags.overwrite);
   if (where.empty())
     throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
@@ -95,9 +94,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   StepEstimate estimate = estimate_of(plan, config, layout);
   if (!flags.schedule.empty()) {
     if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
-    std::string picture = pipeline_svg(estimate.times);
-    picture.insert(picture.find('>') + 1, kScheduleMark.text);
-    write_file_atomic(flags.schedule, picture, may_replace_output(kScheduleMark, flags.overwrite));
+    write_file_atomic(flags.schedule, pipeline_svg(estimate.times), may_overwrite(flags.overwrite));
     say("saved    " + escaped(flags.schedule));
     return 0;
   }
@@ -118,9 +115,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     memories.push_back(one.memory()), sent.push_back(one.communication());
   }
   if (!flags.svg.empty()) {
-    std::string picture = plan_picture(estimate, memories);
-    picture.insert(picture.find('>') + 1, kScheduleMark.text);
-    write_file_atomic(flags.svg, picture, may_replace_output(kScheduleMark, flags.overwrite));
+    write_file_atomic(flags.svg, plan_picture(estimate, memories), may_overwrite(flags.overwrite));
     say("saved    " + escaped(flags.svg));
   }
   double flops =

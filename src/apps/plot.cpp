@@ -17,7 +17,6 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "files/atomic.h"
-#include "files/output_mark.h"
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
 #include "runs/run_folder.h"
@@ -38,7 +37,7 @@ struct PlotFlags {
       metavar("KEY .."));
     v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)",
       writes() & metavar("FILE"));
-    v("overwrite", overwrite, "replace whatever file has that name; unasked only a picture of this command is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
     v("log-scale", logarithmic, "logarithmic y axes");
   }
 };
@@ -98,7 +97,7 @@ void check_picture(const PlotFlags& flags) {
   const std::string& path = flags.output;
   if (!path.ends_with(".html") && !path.ends_with(".svg"))
     throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
-  refuse_other_output(path, kPlotMark, flags.overwrite);
+  refuse_existing_file(path, flags.overwrite);
 }
 
 void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const PlotFlags& flags) {
@@ -106,7 +105,7 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
   std::string names;
   for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
   write_file_atomic(path, path.ends_with(".html") ? html_page(names, charts) : svg_page(charts),
-                    may_replace_output(kPlotMark, flags.overwrite));
+                    may_overwrite(flags.overwrite));
 }
 
 int run_plot(PlotFlags& flags, Config&) {

@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "files/output_mark.h"
+#include "files/atomic.h"
 #include "files/safetensors.h"
 #include "probe/replay_optimizer.h"
 
@@ -20,13 +20,13 @@ struct ReplayOptimizerFlags {
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write: p.NAME [S + 1, ..] (of R ranks [R, S + 1, ..]) and state.STATE.NAME",
       required() & filled() & metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace whatever file has that name; unasked only a replay is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
     common.each(v);
   }
 };
 
 int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
-  refuse_other_output(flags.out, kReplayMark, flags.overwrite);
+  refuse_existing_file(flags.out, flags.overwrite);
   if (follows_validation(config.schedule))
     throw UserError(fmt::format("schedule.type is {}", name(config.schedule.type)), "schedule.type",
                     "its rate follows the validation loss, and a replay has none", "choose another, or give lrs in the file");
@@ -38,7 +38,7 @@ int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
     if (!ranks.first()) return;
     std::vector<TensorBytes> views;
     for (const ReplayTensor& t : tensors) views.push_back({t.name, t.dtype, t.shape, t.data});
-    save_safetensors(flags.out, views, {.metadata = {{"ravine", "replay"}}}, may_replace_output(kReplayMark, flags.overwrite));
+    save_safetensors(flags.out, views, {}, may_overwrite(flags.overwrite));
     say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"),
                     name(config.optimizer.type), counted(static_cast<int64_t>(input.params.size()), "parameter")));
   });

@@ -16,9 +16,9 @@
 #include "data/source.h"
 #include "data/source_texts.h"
 #include "device/device.h"
+#include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/npy.h"
-#include "files/output_mark.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
 #include "text/training/trainer.h"
@@ -56,7 +56,7 @@ struct EncodeFlags {
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
     v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace whatever file has that name; unasked only such an array is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
   }
 };
 
@@ -64,7 +64,7 @@ int run_encode(EncodeFlags& flags, Config&) {
   auto tokenizer = open_tokenizer(flags.tokenizer);
   if (!flags.npy.empty()) {
     if (flags.jsonl) throw UserError("--npy and --jsonl", "command line", "only one of them at a time", "remove one");
-    refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
+    refuse_existing_file(flags.npy, flags.overwrite);
     std::string text;
     Stdin in;
     // One text is encoded as a whole, with its ids and the memory of the tokenizer beside it; twice while the text grows.
@@ -80,8 +80,8 @@ int run_encode(EncodeFlags& flags, Config&) {
     }
     drop_byte_order_mark(text);
     auto ids = tokenizer->encode(text, !flags.no_special);
-    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true,
-              may_replace_output(kNpyMark, flags.overwrite));
+    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)),
+              may_overwrite(flags.overwrite));
     return 0;
   }
   JsonlParser parser("text", "");

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/make_recipe.h"
-#include "files/output_mark.h"
+#include "files/atomic.h"
 #include "files/safetensors.h"
 
 namespace ravine {
@@ -25,7 +25,7 @@ struct TraceFlags {
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace whatever file has that name; unasked only a trace is replaced");
+    v("overwrite", overwrite, "replace the file that has that name");
     v("backward", backward, "also the gradients of all weights; with an adapter, of what it trains");
     common.each(v);
   }
@@ -36,14 +36,14 @@ class TraceFile : public TraceOutput {
   explicit TraceFile(const std::string& path) : writer_(path, {.metadata = {{"ravine", "trace"}}}) {}
   void declare(const std::string& name, DType dtype, const Shape& shape) override { writer_.declare(name, dtype, shape); }
   void write(const NamedTensor& t) override { writer_.write(t.name, t.data); }
-  void commit(bool overwrite) { writer_.commit(may_replace_output(kTraceMark, overwrite)); }
+  void commit(bool overwrite) { writer_.commit(may_overwrite(overwrite)); }
 
  private:
   SafetensorsWriter writer_;
 };
 
 int run_trace(TraceFlags& flags, Config& config) {
-  refuse_other_output(flags.out, kTraceMark, flags.overwrite);
+  refuse_existing_file(flags.out, flags.overwrite);
   const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
   const std::string adapter = one_adapter(meant, "trace");
   RankJob job(config.parallel, config.train.threads);

@@ -41,6 +41,18 @@ void rename_path(const std::string& from, const std::string& to) {
 }
 }  // namespace
 
+void refuse_existing_file(const std::string& path, bool overwrite) {
+  std::error_code ignored;
+  if (overwrite || !fs::exists(fs::symlink_status(path, ignored))) return;
+  if (const auto there = fs::status(path, ignored); fs::exists(there) && !fs::is_regular_file(there))
+    return;  // AtomicFile says what it is
+  throw UserError("output exists", path, "nothing is overwritten unasked", "choose another name, or add --overwrite");
+}
+
+MayReplace may_overwrite(bool overwrite) {
+  return [overwrite](const std::string& path) { refuse_existing_file(path, overwrite); };
+}
+
 AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path)) {
   std::error_code ignored;
   if (fs::is_directory(path_, ignored))

@@ -16,6 +16,11 @@ class StraightWriter;
 // Throws if what is at `path` must not be lost.
 using MayReplace = std::function<void(const std::string& path)>;
 
+// A single file that a flag names as output (`trace --out`, `plot --output`, ..) is replaced only with --overwrite: a UserError if
+// a file or a link is at `path`. Asked before the work begins, and by may_overwrite when the file gets its name, which may be much later.
+void refuse_existing_file(const std::string& path, bool overwrite);
+MayReplace may_overwrite(bool overwrite);
+
 class AtomicFile {
  public:
   // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill

@@ -153,30 +153,29 @@ int64_t data_size(const NpyArray& array, int64_t have, const std::string& where)
 
 }  // namespace
 
-void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked,
+void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                const MayReplace& check) {
   std::optional<std::string_view> code;
   for (const Code& c : kCodes)
     if (c.dtype == dtype) code = c.text;
   require(code.has_value(), "write_npy: NumPy must know the type, got {}", name(dtype));
-  write_npy(path, *code, size_of(dtype), shape, bytes, marked, check);
+  write_npy(path, *code, size_of(dtype), shape, bytes, check);
 }
 
-std::string npy_header(std::string_view code, const Shape& shape, bool marked) {
-  std::string text = fmt::format("{{{}'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", marked ? " " : "", code,
+std::string npy_header(std::string_view code, const Shape& shape) {
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code,
                                  fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
-  constexpr int64_t kMarked = 128;  // bytes, for five dims of any size
-  text.resize(static_cast<size_t>((marked ? kMarked : round_up(10 + static_cast<int64_t>(text.size()) + 1, 64)) - 11), ' ');
+  text.resize(static_cast<size_t>(round_up(10 + static_cast<int64_t>(text.size()) + 1, 64) - 11), ' ');
   text += '\n';
   return std::string(kMagic) + std::string{1, 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)} + text;
 }
 
 void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape,
-               std::span<const std::byte> bytes, bool marked, const MayReplace& check) {
+               std::span<const std::byte> bytes, const MayReplace& check) {
   require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), width),
           "write_npy: {} of '{}' has other than the {} bytes given", shape.text(), code, bytes.size());
   AtomicFile file(path);
-  file.write(npy_header(code, shape, marked));
+  file.write(npy_header(code, shape));
   file.write(bytes);
   file.commit(check);
 }

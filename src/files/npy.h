@@ -12,14 +12,12 @@ namespace ravine {
 
 // Version 1.0, little-endian, C order; the file appears whole or not at all (`check` as in AtomicFile). NumPy has no bf16: an
 // Error, convert it first.
-void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked = false,
+void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                const MayReplace& check = {});
 // The same for a type that only NumPy has: `code` is "<u4", `width` its bytes.
 void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape,
-               std::span<const std::byte> bytes, bool marked = false, const MayReplace& check = {});
-// What precedes the data in such a file: as NumPy makes it, or `marked` as ours (files/output_mark.h) by a blank behind the
-// brace; readers take the text for a literal.
-std::string npy_header(std::string_view code, const Shape& shape, bool marked = false);
+               std::span<const std::byte> bytes, const MayReplace& check = {});
+std::string npy_header(std::string_view code, const Shape& shape);  // what precedes the data in such a file, as NumPy makes it
 
 struct NpyArray {
   DType dtype = DType::f32;

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "files/output_mark.h"
-
 namespace ravine {
 namespace {
 
@@ -292,8 +290,8 @@ constexpr int kPageWidth = 720, kPageHeight = 300;  // of a chart
 
 std::string svg_page(const std::vector<Chart>& charts) {
   std::string out =
-      fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">{2}\n",
-                  kPageWidth, kPageHeight * static_cast<int>(charts.size()), kPlotMark.text);
+      fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n",
+                  kPageWidth, kPageHeight * static_cast<int>(charts.size()));
   for (size_t i = 0; i < charts.size(); ++i)
     out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kPageHeight * static_cast<int>(i),
                        svg_chart(charts[i], kPageWidth, kPageHeight));
@@ -302,8 +300,8 @@ std::string svg_page(const std::vector<Chart>& charts) {
 
 std::string html_page(const std::string& title, const std::vector<Chart>& charts) {
   std::string out = fmt::format(
-      "<!doctype html>\n{1}\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
-      xml_escaped(title), kPlotMark.text);
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
+      xml_escaped(title));
   for (const Chart& c : charts) out += svg_chart(c, kPageWidth, kPageHeight);
   return out + "</body></html>\n";
 }

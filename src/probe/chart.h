@@ -26,8 +26,7 @@ std::string terminal_chart(const Chart& chart, int columns, int rows, bool colou
 // One <svg> element of that many pixels. Long series are thinned to the lowest and highest value of each pixel column.
 std::string svg_chart(const Chart& chart, int width, int height);
 
-// All charts below one another as one .svg file, or as a page of HTML that needs nothing from outside; both bear kPlotMark
-// (files/output_mark.h).
+// All charts below one another as one .svg file, or as a page of HTML that needs nothing from outside.
 std::string svg_page(const std::vector<Chart>& charts);
 std::string html_page(const std::string& title, const std::vector<Chart>& charts);
 

@@ -53,8 +53,7 @@ std::string Profile::timeline_json() const {
                    {"pid", 0},
                    {"tid", 0},
                    {"args", {{"path", e.path}}}});
-  return Json{{"otherData", {{"program", "ravine bench"}}}, {"traceEvents", all}}
-      .dump();  // files/output_mark.h goes by how it begins
+  return Json{{"otherData", {{"program", "ravine bench"}}}, {"traceEvents", all}}.dump();
 }
 
 }  // namespace ravine

@@ -81,7 +81,7 @@ def save_input(path, rows=3, columns=12):
 
 
 def trace(ranks, model, data, out, *extra):
-    launch(ranks, ["trace", "--model", model, "--input", data, "--out", out, "--backward", *extra])
+    launch(ranks, ["trace", "--model", model, "--input", data, "--out", out, "--overwrite", "--backward", *extra])
     return Path(out).read_bytes()
 
 

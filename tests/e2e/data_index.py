@@ -125,7 +125,7 @@ def test_each_flag(folder):
             check(got[name][i] == want, f"{flag} {i}: {got[name][i]} of {tokens}, wanted {want}")
         done = index(folder, flag, name="x", status=2)[1]
         check("end-of-document id" in done.stderr, done.stderr)
-    tokenizer = {"version": "1.0", "added_tokens": [{"id": EOD, "content": "</s>", "special": True}], "model": {"type": "WordLevel", "vocab": {f"w{i}": i for i in range(EOD)}, "unk_token": "w0"}}
+    tokenizer = {"version": "1.0", "added_tokens": [{"id": EOD, "content": "</s>", "special": True}], "model": {"type": "WordPiece", "vocab": {f"w{i}": i for i in range(EOD)}, "unk_token": "w0"}}
     (folder / "tok").mkdir()
     (folder / "tok" / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tok" / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')

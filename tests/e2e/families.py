@@ -134,7 +134,7 @@ def test_train_export_and_run(folder):
             r.check(len(line["beams"]) == 2 and line["beams"][0]["ids"] == line["ids"] and line["beams"][0]["score"] >= line["beams"][1]["score"],
                     f"{name}: {line}")
         r.save_tensors(folder / "in.safetensors", {"input_ids": ("I64", (1, 6), [5, 6, 7, 8, 9, 10]), "labels": ("I64", (1, 6), [5, 6, 7, 8, 9, 10])})
-        r.run("trace", "--model", out / "model", "--input", folder / "in.safetensors", "--out", folder / "out.safetensors", "--backward")
+        r.run("trace", "--model", out / "model", "--input", folder / "in.safetensors", "--out", folder / "out.safetensors", "--overwrite", "--backward")
         header, _ = r.load_raw(folder / "out.safetensors")
         stored, _ = r.load_raw(out / "model" / "model.safetensors")
         stored.pop("__metadata__", None)
@@ -166,7 +166,7 @@ def test_a_text_that_outgrows_the_original_length(folder):
         """Per text and position."""
         columns = len(texts[0])
         r.save_tensors(folder / "in", {"input_ids": ("I64", (len(texts), columns), [t for text in texts for t in text])})
-        r.run("trace", "--model", model, "--input", folder / "in", "--out", folder / "out", *JUDGE)
+        r.run("trace", "--model", model, "--input", folder / "in", "--out", folder / "out", "--overwrite", *JUDGE)
         kind, shape, raw = r.load_tensors(folder, "out")["logits"]
         flat = array.array({"F64": "d", "F32": "f"}[kind], raw)
         r.check(len(flat) == len(texts) * columns * vocabulary, shape)

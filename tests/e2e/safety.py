@@ -235,7 +235,7 @@ def test_text_of_files_on_a_terminal(folder):
     tok = folder / "tok"
     tok.mkdir()
     (tok / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [{"id": 1, "content": TURNS, "special": True, "normalized": False}],
-                                                    "model": {"type": "WordLevel", "vocab": {"a": 0, TURNS: 1}, "unk_token": "a"}}))
+                                                    "model": {"type": "WordPiece", "vocab": {"a": 0, TURNS: 1}, "unk_token": "a"}}))
     (tok / "tokenizer_config.json").write_text(json.dumps({"eos_token": TURNS}))
     for arguments in (["tokenizer", "info", "--tokenizer", tok], ["tokenizer", "info", "--tokenizer", tok, "--json"]):
         said = run(*arguments).stdout

@@ -48,7 +48,7 @@ def replay(folder, name, *options):
     source = folder / "in.safetensors"
     if not source.exists():
         r.save_tensors(source, {"p.x": ("F32", (1,), [1.0]), "g.x": ("F32", (6, 1), [1.0, -2.0, 3.0, 0.5, 1.0, -1.0])})
-    r.run("replay", "optimizer", "--input", source, "--out", folder / name, "--backend", "ref", "precision.compute=f64", "optimizer.weight_decay=0", *options)
+    r.run("replay", "optimizer", "--input", source, "--out", folder / name, "--overwrite", "--backend", "ref", "precision.compute=f64", "optimizer.weight_decay=0", *options)
     return load(folder / name)["p.x"][1]
 
 

@@ -59,7 +59,7 @@ def model_that_says(folder, token):
     r.save_tensors(folder / "model.safetensors", tensors)
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"},
-        "model": {"type": "WordLevel", "vocab": {"hello": 0, ESC: 1, "unknown": 2, "end": 3}, "unk_token": "unknown"}}))
+        "model": {"type": "WordPiece", "vocab": {"hello": 0, ESC: 1, "unknown": 2, "end": 3}, "unk_token": "unknown"}}))
     return folder
 
 

@@ -116,7 +116,7 @@ def test_plain_lines_and_npy(folder):
     for text, e in r.rows(zip(SENTENCEPIECE["texts"], v["encode"]), 8, "the lines above have every text"):
         for flags, key in ((["--no-special"], "plain"), ([], "special")):
             out = folder / "ids.npy"
-            check(ask("encode", tokenizer, text, "--npy", out, *flags) == "", "--npy prints something")
+            check(ask("encode", tokenizer, text, "--npy", out, "--overwrite", *flags) == "", "--npy prints something")
             data = out.read_bytes()
             check(data[:8] == b"\x93NUMPY\x01\0", data[:8])
             size = struct.unpack_from("<H", data, 8)[0]

@@ -142,7 +142,7 @@ def test_curves_are_of_what_the_log_shows(folder):
     a, shown = run("a", means), run("b", [{"step": row["step"], "loss": row.get("mean_loss", row["loss"])} for row in means])
 
     def curves(*words):
-        r.run("plot", *words, "--output", folder / "x.svg")
+        r.run("plot", *words, "--output", folder / "x.svg", "--overwrite")
         text = (folder / "x.svg").read_text()
         return re.findall(r'points="([^"]*)"|<path[^>]* d="([^"]*)"', text), re.findall(r"<text[^>]*>([^<]*)</text>", text)
 

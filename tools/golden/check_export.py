@@ -47,7 +47,7 @@ for number, fields in enumerate(CASES):
                        check=True, stderr=subprocess.DEVNULL)
         model = folder / "run" / "model"
         assert (model / "model.safetensors.index.json").exists(), "expected shards"
-        subprocess.run([ravine, "trace", "--model", model, "--input", folder / "data.safetensors", "--out", folder / "out.safetensors"],
+        subprocess.run([ravine, "trace", "--model", model, "--input", folder / "data.safetensors", "--out", folder / "out.safetensors", "--overwrite"],
                        check=True, stderr=subprocess.DEVNULL)
         ours = load_file(folder / "out.safetensors")["logits"]
         loaded, report = AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)

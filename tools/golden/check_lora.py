@@ -43,7 +43,7 @@ for base, options, rows in CASES:
         save_file({"input_ids": torch.randint(3, rows, (2, 8))}, at("in.safetensors"))
         run("train", f"model.path={model}", f"data.train=[{at('ids.safetensors')}]", "data.sequence_length=8", "train.steps=4", "optimizer.lr=0.05", "lora.rank=2",
                         f"train.output={at('run')}", "log.tensorboard=false", *options)
-        run("trace", "--model", model, "--adapter", at("run/adapter"), "--input", at("in.safetensors"), "--out", at("out.safetensors"), "--backend", "ref",
+        run("trace", "--model", model, "--adapter", at("run/adapter"), "--input", at("in.safetensors"), "--out", at("out.safetensors"), "--overwrite", "--backend", "ref",
                         "precision.compute=f64")
         torch.set_default_dtype(torch.float64)
         with AllDouble():

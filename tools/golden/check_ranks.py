@@ -26,7 +26,7 @@ def ranks(n):
 
 
 def trace(n, folder, out, *settings):
-    subprocess.run([*ranks(n), "trace", "--model", folder, "--input", data, "--out", out, *settings], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([*ranks(n), "trace", "--model", folder, "--input", data, "--out", out, "--overwrite", *settings], check=True, stderr=subprocess.DEVNULL)
     return load_file(out)["logits"]
 
 

@@ -3,7 +3,7 @@ templates and what Jinja as Transformers sets it up makes of them; and tests/gol
 
   python tools/golden/make_tokenizers.py tests/golden         (needs tokenizers, transformers, jinja2)
 """
-import json, os, random, sys
+import collections, json, os, random, sys
 import tokenizers
 from tokenizers import Regex, Tokenizer, AddedToken, models as M, normalizers as N, pre_tokenizers as P, processors as X, decoders as D, trainers as T
 
@@ -91,10 +91,13 @@ def word_piece(norm, pre, **kw):
     return t
 
 
-def word_level(norm, pre):
-    t = Tokenizer(M.WordLevel(unk_token="<unk>"))
+def words(norm, pre):
+    """Each word as a whole."""
+    t = Tokenizer(M.WordPiece(unk_token="<unk>"))
     t.normalizer, t.pre_tokenizer = norm or N.Sequence([]), pre
-    t.train_from_iterator(corpus + texts, T.WordLevelTrainer(show_progress=False, special_tokens=["<unk>"]))
+    counted = collections.Counter(w for x in corpus + texts for w, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(x)))
+    vocab = {w: i for i, w in enumerate(["<unk>"] + [w for w, _ in sorted(counted.items(), key=lambda x: (-x[1], x[0]))])}
+    t.model = M.WordPiece(vocab, unk_token="<unk>")
     return t
 
 
@@ -125,17 +128,17 @@ put("llama first", spm_like(P.Metaspace(prepend_scheme="first", split=False), No
 put("few bytes", spm_like(P.Metaspace(prepend_scheme="never"), None, False), None, D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 2, 1)]))
 put("fused unknown", bpe(P.Whitespace(), unk_token="<unk>", fuse_unk=True, size=120))
 put("affixes", bpe(P.WhitespaceSplit(), N.Lowercase(), unk_token="<unk>", continuing_subword_prefix="##", end_of_word_suffix="</w>"), None, D.BPEDecoder("</w>"))
-put("unigram", unigram(norm=N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")])), X.TemplateProcessing("$A </s>", "$A </s> $B </s>", two), D.Metaspace())
+put("unigram", unigram(norm=N.Sequence([N.NFKC(), N.Replace(Regex(" {2,}"), " ")])), X.TemplateProcessing("$A </s>", "$A </s> $B </s>", two), D.Metaspace())
 put("unigram rules", unigram(norm=N.Sequence([N.Precompiled(CHARSMAP), N.Strip(True, True)]), pre=P.Sequence([P.WhitespaceSplit(), P.Metaspace()]), fallback=True), None, D.Sequence([D.ByteFallback(), D.Metaspace()]))
 put("bert", word_piece(N.BertNormalizer(), P.BertPreTokenizer()), X.BertProcessing(("[SEP]", 2), ("[CLS]", 1)), D.WordPiece())
 put("bert cased", word_piece(N.BertNormalizer(lowercase=False, strip_accents=True, clean_text=False), P.BertPreTokenizer(), max_input_chars_per_word=20), X.BertProcessing(("[SEP]", 2), ("[CLS]", 1)), D.WordPiece(cleanup=False))
-put("words", word_level(N.Sequence([N.NFD(), N.StripAccents(), N.Lowercase()]), P.Whitespace()))
-put("words nfkd", word_level(N.NFKD(), P.Sequence([P.CharDelimiterSplit("e"), P.Punctuation("removed"), P.WhitespaceSplit()])), None, D.CTC("<pad>", "|", True))
+put("words", words(N.Sequence([N.NFD(), N.StripAccents(), N.Lowercase()]), P.Whitespace()))
+put("words nfkd", words(N.NFKD(), P.Sequence([P.CharDelimiterSplit("e"), P.Punctuation("removed"), P.WhitespaceSplit()])), None, D.Fuse())
 for how in ("merged_with_previous", "merged_with_next", "contiguous", "isolated", "removed"):
-    put("split " + how, word_level(None, split(r"\d|\s", how)), None, D.Fuse())
-put("split text", word_level(None, P.Sequence([P.Split("ri", "merged_with_next"), P.Split(" ", "removed", False)])))
-put("split invert", word_level(None, split(r"[a-z]+", "contiguous", True)), None, D.Sequence([D.Fuse(), D.Replace(Regex("e+"), "E"), D.Replace("the", "DER")]))
-put("scripts", word_level(None, P.Sequence([P.UnicodeScripts(), P.FixedLength(7)])))
+    put("split " + how, words(None, split(r"\d|\s", how)), None, D.Fuse())
+put("split text", words(None, P.Sequence([P.Split("ri", "merged_with_next"), P.Split(" ", "removed", False)])))
+put("split invert", words(None, split(r"[a-z]+", "contiguous", True)), None, D.Sequence([D.Fuse(), D.Replace(Regex("e+"), "E"), D.Replace("the", "DER")]))
+put("scripts", words(None, P.Sequence([P.UnicodeScripts(), P.FixedLength(7)])))
 put("no pre-tokenizer", bpe(P.Metaspace(), unk_token="<unk>", size=200))
 
 rows = []

@@ -24,7 +24,7 @@ def main():
                [template("a $A"), processors.RobertaProcessing(("b", 1), ("a", 0)), template("b $A", "$A $B")], [processors.Sequence([template("a $A")]), template("b $A", "$A $B b")]]
     rows = []
     for chain in chains:
-        t = Tokenizer(models.WordLevel(VOCABULARY, unk_token="unknown"))
+        t = Tokenizer(models.WordPiece(VOCABULARY, unk_token="unknown"))
         t.pre_tokenizer, t.post_processor = pre_tokenizers.Whitespace(), processors.Sequence(chain)
         try:
             ids = t.encode("text").ids

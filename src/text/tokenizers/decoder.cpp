@@ -256,24 +256,6 @@ class BpeStep final : public DecoderStep {
   std::optional<std::string> last_;
 };
 
-class CtcStep final : public DecoderStep {
- public:
-  CtcStep(std::string pad, std::string delimiter, bool clean)
-      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), clean_(clean) {}
-  void feed(std::string_view text, const Emit& emit) override {
-    if (before_ == text) return;
-    before_ = std::string(text);
-    std::string s = replace_all(text, pad_, "", most());
-    if (clean_) s = replace_all(clean_up(std::move(s)), delimiter_, " ", most());
-    if (!s.empty()) emit(s);
-  }
-
- private:
-  std::string pad_, delimiter_;
-  bool clean_;
-  std::optional<std::string> before_;
-};
-
 // For a decoder that has to see the one long string as a whole.
 class Waiting final : public DecoderStep {
  public:
@@ -353,11 +335,6 @@ void Decoder::read(const JsonView& json, int depth, bool& whole, size_t& parts, 
     json.only({"type", "suffix"});
     std::string suffix(json.at("suffix").string());
     add([=] { return std::make_unique<BpeStep>(suffix); });
-  } else if (type == "CTC") {
-    json.only({"type", "pad_token", "word_delimiter_token", "cleanup"});
-    std::string pad(json.at("pad_token").string()), delimiter(json.at("word_delimiter_token").string());
-    bool clean = json.at("cleanup").boolean();
-    add([=] { return std::make_unique<CtcStep>(pad, delimiter, clean); });
   } else {
     json.wrong(fmt::format("the decoder '{}' is not known", type));
   }

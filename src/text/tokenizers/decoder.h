@@ -56,7 +56,7 @@ class Decoder {
   bool none_ = true;
 };
 
-// Any of: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder CTC Sequence. Another type is refused by
+// Any of: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder Sequence. Another type is refused by
 // name, and so are more than kMostParts.
 Decoder read_decoder(const JsonView& json);
 

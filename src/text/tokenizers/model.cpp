@@ -72,10 +72,6 @@ std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes) {
                            json.text("continuing_subword_prefix", "##"), longest ? longest->integer(0, INT32_MAX) : 100,
                            json.where());
   }
-  if (type == "WordLevel") {
-    json.only({"type", "unk_token", "vocab"});
-    return make_word_level(read_vocabulary(json.at("vocab")), json.text("unk_token", "<unk>"), json.where());
-  }
   json.wrong(fmt::format("the model '{}' is not known", type));
 }
 

@@ -31,7 +31,7 @@ class TokenModel {
   Vocabulary vocabulary_;
 };
 
-// BPE, Unigram, WordPiece, WordLevel; another type is refused by name. `bytes`: words come as bytes that the vocabulary spells
+// BPE, Unigram, WordPiece; another type is refused by name. `bytes`: words come as bytes that the vocabulary spells
 // with the byte characters.
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
 
@@ -47,6 +47,5 @@ std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
 std::unique_ptr<TokenModel> make_unigram(const JsonView& json);
 std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, const std::string& prefix,
                                             int64_t longest, const std::string& where);
-std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where);
 
 }  // namespace ravine

@@ -50,25 +50,6 @@ class Lowercase final : public Normalizer {
   }
 };
 
-class Nmt final : public Normalizer {
- public:
-  bool is_identity(std::string_view) const override { return false; }
-  std::string change(std::string text, bool& at_start, RegexScratch&, size_t) const override {
-    bool first = true;
-    return each_char(text, [&](char32_t c, std::string& out) {
-      bool drop = (c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
-      if (drop) {
-        at_start = at_start && !first;
-      } else {
-        bool space = c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) || c == 0x2028 ||
-                     c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd;
-        append_utf8(out, space ? U' ' : c);
-      }
-      first = false;
-    });
-  }
-};
-
 class StripAccents final : public Normalizer {
  public:
   bool is_identity(std::string_view text) const override { return !has_non_ascii(text); }
@@ -168,13 +149,21 @@ class Prepend final : public Normalizer {
   std::string text_;
 };
 
+// A text begins where it did unless more than one character of its beginning was replaced, or nothing took its place.
+bool still_at_start(std::string_view replaced, std::string_view to) {
+  size_t one = 0;
+  if (!replaced.empty()) next_char(replaced, one);
+  return one == replaced.size() && (!to.empty() || replaced.empty());
+}
+
 class ReplaceText final : public Normalizer {
  public:
   ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   bool is_identity(std::string_view text) const override { return text.find(from_) == std::string_view::npos; }
-  std::string change(std::string text, bool&, RegexScratch&, size_t most) const override {
+  std::string change(std::string text, bool& at_start, RegexScratch&, size_t most) const override {
     std::string out;
     std::string_view s = text;
+    if (s.starts_with(from_)) at_start = at_start && still_at_start(from_, to_);
     for (size_t at; (at = s.find(from_)) != std::string_view::npos; s.remove_prefix(at + from_.size())) {
       check_growth(out.size() + at + to_.size(), most);
       out += s.substr(0, at);
@@ -191,10 +180,11 @@ class ReplaceRegex final : public Normalizer {
  public:
   ReplaceRegex(Regex regex, std::string to) : regex_(std::move(regex)), to_(std::move(to)) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string change(std::string text, bool&, RegexScratch& scratch, size_t most) const override {
+  std::string change(std::string text, bool& at_start, RegexScratch& scratch, size_t most) const override {
     std::string out;
     size_t from = 0;
     each_match(regex_, text, scratch, [&](size_t begin, size_t end) {
+      if (begin == 0) at_start = at_start && still_at_start(std::string_view(text).substr(0, end), to_);
       check_growth(out.size() + begin - from + to_.size(), most);
       out.append(text, from, begin - from);
       out += to_;
@@ -261,7 +251,6 @@ std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth, size_
   if (type == "NFKC") return form(NormalForm::nfkc);
   if (type == "NFKD") return form(NormalForm::nfkd);
   if (type == "Lowercase") return json.only({"type"}), std::make_unique<Lowercase>();
-  if (type == "Nmt") return json.only({"type"}), std::make_unique<Nmt>();
   if (type == "StripAccents") return json.only({"type"}), std::make_unique<StripAccents>();
   if (type == "ByteLevel") return json.only({"type"}), std::make_unique<ByteLevelNormalizer>();
   if (type == "Strip") {

@@ -26,7 +26,7 @@ class Normalizer {
   virtual std::string change(std::string text, bool& at_start, RegexScratch& scratch, size_t most) const = 0;
 };
 
-// Any of: NFC NFD NFKC NFKD Lowercase Nmt Strip StripAccents BertNormalizer Prepend Replace Precompiled ByteLevel Sequence.
+// Any of: NFC NFD NFKC NFKD Lowercase Strip StripAccents BertNormalizer Prepend Replace Precompiled ByteLevel Sequence.
 // Another type is refused by name, and so are more than kMostParts.
 std::unique_ptr<Normalizer> read_normalizer(const JsonView& json);
 

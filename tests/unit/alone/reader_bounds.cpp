@@ -147,7 +147,7 @@ std::string tokenizer_json(const std::string& model, const std::string& more = "
   return R"({"version":"1.0",)" + more + R"("model":)" + model + "}";
 }
 const std::string kBpe = R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[]})";
-const std::string kWords = R"({"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}})";
+const std::string kWords = R"({"type":"WordPiece","unk_token":"a","vocab":{"a":0,"b":1}})";
 
 // A tokenizer.json at work: on a text, then back.
 std::function<void(const Input&)> encode(std::string text, int64_t repeated = 0) {
@@ -396,7 +396,7 @@ const std::vector<Reader>& readers() {
       // Tokenizers.
       {"tokenizer.json: vocabulary", encode("a"),
        [](int64_t n) {
-         return tokenizer_json(R"({"type":"WordLevel","unk_token":"0","vocab":{)" +
+         return tokenizer_json(R"({"type":"BPE","merges":[],"vocab":{)" +
                                listed(n, [](int64_t i) { return fmt::format("\"{}\":{}", i, i % 100); }) + "}}");
        },
        128},
@@ -458,7 +458,7 @@ const std::vector<Reader>& readers() {
       {"tokenizer.json: a chain of normalizers", encode("a", 20000),
        [](int64_t n) {
          return tokenizer_json(kBpe, R"("normalizer":{"type":"Sequence","normalizers":[)" +
-                                         listed(n, [](int64_t) { return R"({"type":"Nmt"})"; }) + "]},");
+                                         listed(n, [](int64_t) { return R"({"type":"ByteLevel"})"; }) + "]},");
        },
        256},
       {"tokenizer.json: ids around a text", encode("a"),

@@ -361,7 +361,7 @@ TEST(JsonFolder, NamedTokensAreSpecialAndListedOnesMayChangeTheirFlags) {
   Folder f;
   const Json json{{"version", "1.0"},
                   {"added_tokens", {{{"id", 2}, {"content", "<y>"}, {"special", false}}}},
-                  {"model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}, {" ", 1}}}, {"unk_token", "a"}}}};
+                  {"model", {{"type", "WordPiece"}, {"vocab", {{"a", 0}, {" ", 1}}}, {"unk_token", "a"}}}};
   f.write("t/tokenizer.json", json.dump());
   auto with = [&](const char* config) {
     f.write("t/tokenizer_config.json", config);

@@ -85,6 +85,38 @@ TEST(AtomicFile, WhatCameWhileItWasWrittenStays) {
   EXPECT_EQ(slurp(path), "newer");
 }
 
+// The rule for a file that a flag names: whatever is there stays, unless --overwrite.
+TEST(AtomicFile, AFileThatIsThereIsReplacedOnlyWhenAsked) {
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  refuse_existing_file(path, false);
+  write_file_atomic(path, "ours", may_overwrite(false));
+  spill(folder / "empty", "");
+  spill(folder / "dear", "dear");
+  fs::create_symlink(folder / "dear", folder / "link");
+  fs::create_symlink(folder / "nowhere", folder / "dangling");
+  for (const std::string name : {"f", "empty", "dear", "link", "dangling"}) {
+    const std::string at = folder / name;
+    for (const auto& ask : {std::function([&] { refuse_existing_file(at, false); }),
+                            std::function([&] { write_file_atomic(at, "new", may_overwrite(false)); })}) {
+      const std::string text = message_of<UserError>(ask);
+      EXPECT_TRUE(text.find(at) != std::string::npos && text.find("--overwrite") != std::string::npos) << text;
+    }
+    refuse_existing_file(at, true);
+  }
+  EXPECT_EQ(slurp(path), "ours");
+  for (const std::string name : {"f", "empty", "link", "dangling"}) {
+    write_file_atomic(folder / name, "new", may_overwrite(true));
+    EXPECT_FALSE(fs::is_symlink(fs::symlink_status(folder / name)));
+    EXPECT_EQ(slurp(folder / name), "new");
+  }
+  EXPECT_EQ(slurp(folder / "dear"), "dear") << "what a link leads to stays";
+  EXPECT_FALSE(fs::exists(folder / "nowhere"));
+  refuse_existing_file("/dev/null", false);  // AtomicFile says what it is
+  EXPECT_NE(message_of<UserError>([] { write_file_atomic("/dev/null", "x", may_overwrite(false)); }).find("name a file"),
+            std::string::npos);
+}
+
 TEST(AtomicFile, LeavesNothingWithoutCommit) {
   TemporaryFolder folder;
   spill(folder / "f", "old");

@@ -14,7 +14,6 @@
 
 #include "files/folder_lock.h"
 #include "files/npy.h"
-#include "files/output_mark.h"
 #include "files/temporary.h"
 #include "tests/unit/files_temporary.h"
 #include "tests/unit/traced_child.h"
@@ -314,25 +313,6 @@ TEST(FileSet, AFolderOfThatNameThatIsNotOurs) {
               std::string::npos);
     EXPECT_EQ(slurp(folder / "set.replacing/notes"), "dear");
   }
-}
-
-TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
-  for (const Shape& shape : {Shape{0}, Shape{7}, Shape{1, 2, 3, 4, 5}, Shape{int64_t{1} << 60, 1, 1, 1, 1}}) {
-    const std::string ours = npy_header("<f4", shape, true), plain = npy_header("<f4", shape);
-    EXPECT_EQ(ours.size(), 128u) << "the data is aligned as NumPy's";
-    EXPECT_EQ(ours.find(kNpyMark.text), 0u);
-    EXPECT_EQ(plain.find(kNpyMark.text), std::string::npos);
-    EXPECT_LE(plain.size(), 128u);
-  }
-  // NumPy's own of a state of 16 qubits, as numpy.save writes it: as long as headers of ours were once.
-  std::string many =
-      "\x93NUMPY\x01" + std::string(1, 0) + "\xb6" + std::string(1, 0) + "{'descr': '<f4', 'fortran_order': False, 'shape': (";
-  for (int i = 0; i < 16; ++i) many += i == 0 ? "2" : ", 2";
-  many += "), }";
-  many.resize(191, ' ');
-  EXPECT_EQ((many + "\n").find(kNpyMark.text), std::string::npos);
-  const std::string file = npy_header("<i4", Shape{1}, true) + std::string("\x07\0\0\0", 4);
-  EXPECT_EQ(parse_npy(std::as_bytes(std::span(file)), "here").shape, Shape{1});
 }
 
 TEST(FolderLock, OfAFolderThatWasReplacedRemovesNoOther) {

@@ -73,7 +73,7 @@ TEST(Fingerprint, OfATokenizerFollowsAllThatChangesIds) {
     spill(
         at + "/tokenizer.json",
         fmt::format(
-            R"({{"version":"1.0","added_tokens":[{{"id":2,"content":"<x>","special":true}}],"model":{{"type":"WordLevel","vocab":{},"unk_token":"a"}}}})",
+            R"({{"version":"1.0","added_tokens":[{{"id":2,"content":"<x>","special":true}}],"model":{{"type":"WordPiece","vocab":{},"unk_token":"a"}}}})",
             vocabulary));
     spill(at + "/tokenizer_config.json", config.dump());
     spill(at + "/special_tokens_map.json", map);

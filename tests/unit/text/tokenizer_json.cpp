@@ -108,7 +108,7 @@ TEST(TokenizerJson, chains_of_post_processors_as_recorded) {
   ASSERT_GT(rows.size(), 60u);
   for (const Json& row : rows) {
     Json j = Json::parse(
-        R"({"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"text":2,"unknown":3},"unk_token":"unknown"}})");
+        R"({"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordPiece","vocab":{"a":0,"b":1,"text":2,"unknown":3},"unk_token":"unknown"}})");
     j["post_processor"] = row["post_processor"];
     SCOPED_TRACE(row.dump());
     if (row["ids"].is_null()) {
@@ -222,6 +222,11 @@ TEST(TokenizerJson, what_is_not_known_is_refused_by_name) {
         j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Nope"}}}}};
       },
       "pre_tokenizer.pretokenizers[0]): the pre-tokenizer 'Nope' is not known");
+  // Parts of the Hugging Face library that no known model has.
+  has([](Json& j) { j["normalizer"] = {{"type", "Nmt"}}; }, "golden.json: normalizer): the normalizer 'Nmt' is not known");
+  has([](Json& j) { j["decoder"] = {{"type", "CTC"}}; }, "golden.json: decoder): the decoder 'CTC' is not known");
+  has([](Json& j) { j["model"] = {{"type", "WordLevel"}, {"vocab", {{"a", 0}}}}; }, "the model 'WordLevel' is not known");
+  has([](Json& j) { j["model"] = {{"vocab", {{"a", 0}}}}; }, "the model 'WordLevel' is not known");
   has([](Json& j) { j["decoder"] = {{"type", "Odd"}}; }, "the decoder 'Odd' is not known");
   has([](Json& j) { j["post_processor"] = {{"type", "Odd"}}; }, "the post-processor 'Odd' is not known");
   has([](Json& j) { j["model"]["type"] = "Neural"; }, "the model 'Neural' is not known");

@@ -1,4 +1,3 @@
-// WordPiece and WordLevel.
 #include "base/error.h"
 #include "text/tokenizers/model.h"
 #include "text/tokenizers/piece_trie.h"
@@ -64,35 +63,11 @@ class WordPiece final : public TokenModel {
   PieceTrie first_, inner_;  // of words; of what follows, without the prefix
 };
 
-class WordLevel final : public TokenModel {
- public:
-  WordLevel(Vocabulary v, std::string unk, std::string where) : unk_(std::move(unk)), where_(std::move(where)) {
-    vocabulary_ = std::move(v);
-  }
-  std::string kind() const override { return "WordLevel"; }
-  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const override {
-    int32_t id = vocabulary_.find(word);
-    if (id < 0) id = vocabulary_.find(unk_);
-    if (id < 0)
-      throw UserError("text that the tokenizer cannot take", where_,
-                      fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
-                      "use a tokenizer with an unknown token");
-    ids.push_back(id);
-  }
-
- private:
-  std::string unk_, where_;
-};
-
 }  // namespace
 
 std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, const std::string& prefix,
                                             int64_t longest, const std::string& where) {
   return std::make_unique<WordPiece>(std::move(vocabulary), std::move(unk_token), prefix, longest, where);
-}
-
-std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where) {
-  return std::make_unique<WordLevel>(std::move(vocabulary), std::move(unk_token), where);
 }
 
 }  // namespace ravine
