@@ -108,8 +108,8 @@ def test_megatron_knows_a_family_by_its_arguments(folder):
         check(config["model_type"] == type_, f"{name} is taken for {config['model_type']}")
         ids = r.save_ids(folder / "trace.safetensors", 2, 7, 25)
         for k, path in enumerate((source, folder / name / "hf")):
-            run("trace", "--model", path, "--input", ids, "--out", folder / f"trace-{k}.safetensors")
-        check((folder / "trace-0.safetensors").read_bytes() == (folder / "trace-1.safetensors").read_bytes(), f"{name}: traces differ")
+            run("trace", "--model", path, "--input", ids, "--out", folder / name / f"trace-{k}.safetensors")
+        check((folder / name / "trace-0.safetensors").read_bytes() == (folder / name / "trace-1.safetensors").read_bytes(), f"{name}: traces differ")
 
 
 def test_the_form_of_gelu_is_kept(folder):

@@ -79,7 +79,7 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     raise(SIGINT);
   });
   EXPECT_EQ(done.status, 130);
-  EXPECT_NE(done.said.find("what was to be saved is saved"), std::string::npos) << done.said;
+  EXPECT_NE(done.said.find("Everything is saved"), std::string::npos) << done.said;
   const End failed = end_of([] {
     EndBySignal end;
     try {
@@ -90,7 +90,7 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     }
   });
   EXPECT_EQ(failed.status, 130);
-  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos && failed.said.find("is saved") == std::string::npos)
+  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos && failed.said.find("Everything is saved") == std::string::npos)
       << failed.said;
 }
 
