@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "files/protobuf.h"
+
 namespace ravine {
 namespace {
 
@@ -11,66 +13,7 @@ namespace {
   throw UserError("bad MindSpore checkpoint", where, rule, "save the file again");
 }
 
-// One protobuf message: fields by number, each with its bytes or its number.
-class Message {
- public:
-  Message(std::span<const std::byte> file, uint64_t begin, uint64_t end, const std::string& where)
-      : file_(file), at_(begin), end_(end), where_(where) {}
-  struct Field {
-    uint64_t number = 0, value = 0;  // of a varint
-    uint64_t begin = 0, size = 0;    // of bytes
-    bool is_bytes = false;
-  };
-  bool done() const { return at_ >= end_; }
-  uint64_t at() const { return at_; }
-  uint64_t varint() {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (at_ >= end_) refuse_ckpt(where_, fmt::format("it ends inside a number at byte {}", at_));
-      const auto b = std::to_integer<uint64_t>(file_[at_++]);
-      v |= (b & 0x7f) << shift;
-      if (!(b & 0x80)) return v;
-    }
-    refuse_ckpt(where_, fmt::format("a number at byte {} is too long", at_));
-  }
-  Field next() {
-    Field f;
-    const uint64_t key = varint();
-    f.number = key >> 3;
-    switch (key & 7) {
-      case 0:
-        f.value = varint();
-        return f;
-      case 1:
-        f.size = 8;
-        break;
-      case 2:
-        f.size = varint();
-        f.is_bytes = true;
-        break;
-      case 5:
-        f.size = 4;
-        break;
-      default:
-        refuse_ckpt(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
-    }
-    if (f.size > end_ - at_)
-      refuse_ckpt(where_,
-                  fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
-    f.begin = at_;
-    at_ += f.size;
-    return f;
-  }
-
- private:
-  std::span<const std::byte> file_;
-  uint64_t at_, end_;
-  const std::string& where_;
-};
-
-std::string_view text(std::span<const std::byte> file, const Message::Field& f) {
-  return {reinterpret_cast<const char*>(file.data()) + f.begin, f.size};
-}
+using Wire = ProtobufField::Wire;
 
 std::optional<DType> type_of(std::string_view name) {
   static constexpr std::pair<std::string_view, DType> table[] = {
@@ -87,43 +30,40 @@ std::optional<DType> type_of(std::string_view name) {
 std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::string& where) {
   std::vector<CkptTensor> out;
   std::unordered_map<std::string, size_t> by_name;
-  Message all(file, 0, file.size(), where);
-  while (!all.done()) {
+  const char* begin = reinterpret_cast<const char*>(file.data());
+  ProtobufMessage all({begin, file.size()}, where, refuse_ckpt);
+  while (!all.left().empty()) {
     // A checksum may follow the message.
-    if (const std::string_view rest(reinterpret_cast<const char*>(file.data()) + all.at(), file.size() - all.at());
-        rest.size() <= 32 && rest.starts_with("crc_num"))
-      break;
-    const Message::Field entry = all.next();
-    if (entry.number != 1 || !entry.is_bytes)
+    if (all.left().size() <= 32 && all.left().starts_with("crc_num")) break;
+    const ProtobufField entry = *all.next();
+    if (entry.number != 1 || entry.wire != Wire::bytes)
       refuse_ckpt(where, fmt::format("it holds entries of field 1, got field {}", entry.number));
-    Message value(file, entry.begin, entry.begin + entry.size, where);
+    ProtobufMessage value = all.in(entry);
     std::string name;
-    std::optional<Message::Field> tensor;
-    while (!value.done()) {
-      const Message::Field f = value.next();
-      if (f.number == 1 && f.is_bytes) name = text(file, f);
-      if (f.number == 2 && f.is_bytes) tensor = f;
-      if (f.number == 3) refuse_ckpt(fmt::format("{}: '{}'", where, printable(name)), "tables of hash maps are not supported");
+    std::optional<ProtobufField> tensor;
+    while (const auto f = value.next()) {
+      if (f->number == 1 && f->wire == Wire::bytes) name = f->bytes;
+      if (f->number == 2 && f->wire == Wire::bytes) tensor = f;
+      if (f->number == 3) refuse_ckpt(fmt::format("{}: '{}'", where, printable(name)), "tables of hash maps are not supported");
     }
     if (name.empty() || name.size() > 1000) refuse_ckpt(where, "each entry has a name of at most 1000 bytes");
     const std::string here = fmt::format("{}: tensor '{}'", where, printable(name));
     if (!tensor) refuse_ckpt(here, "an entry holds a tensor");
-    Message body(file, tensor->begin, tensor->begin + tensor->size, where);
+    ProtobufMessage body = value.in(*tensor);
     CkptTensor t{.name = name};
     std::string type;
     int dims = 0;
-    std::optional<Message::Field> content;
+    std::optional<std::string_view> content;
     auto dim = [&](uint64_t v) {
       if (v > uint64_t{1} << 48 || ++dims > 5) refuse_ckpt(here, "a shape has at most 5 sizes of at most 2^48");
       t.shape.push_back(static_cast<int64_t>(v));
     };
-    while (!body.done()) {
-      const Message::Field f = body.next();
-      if (f.number == 1 && !f.is_bytes) dim(f.value);
-      if (f.number == 1 && f.is_bytes)
-        for (Message packed(file, f.begin, f.begin + f.size, where); !packed.done();) dim(packed.varint());
-      if (f.number == 2 && f.is_bytes) type = text(file, f);
-      if (f.number == 3 && f.is_bytes) content = f;
+    while (const auto f = body.next()) {
+      if (f->number == 1 && f->wire == Wire::varint) dim(f->value);
+      if (f->number == 1 && f->wire == Wire::bytes)
+        for (ProtobufMessage packed = body.in(*f); !packed.left().empty();) dim(packed.varint());
+      if (f->number == 2 && f->wire == Wire::bytes) type = f->bytes;
+      if (f->number == 3 && f->wire == Wire::bytes) content = f->bytes;
     }
     if (type == "Str") continue;
     const auto dtype = type_of(type);
@@ -133,7 +73,7 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
     if (fresh) out.push_back(t);
     CkptTensor& whole = out[it->second];
     if (whole.dtype != t.dtype || !(whole.shape == t.shape)) refuse_ckpt(here, "its pieces have two shapes or types");
-    if (content) whole.pieces.emplace_back(content->begin, content->size);
+    if (content) whole.pieces.emplace_back(content->data() - begin, content->size());
   }
   for (const CkptTensor& t : out) {
     int64_t bytes = size_of(t.dtype), held = 0;

@@ -29,6 +29,9 @@ constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; as the referen
 // shorter. Refused: types other than those of DType (F8, U16, ...), by name; more than five dims.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where);
 
+// What precedes the data part, filled up with blanks so that it begins at a multiple of `alignment`.
+std::string safetensors_header(const std::vector<TensorInfo>& tensors, const Metadata& metadata, int64_t alignment);
+
 // Maps the file; a tensor's bytes are read from disk when they are first touched. Const members may be called by many threads.
 // The file must not shrink while it is mapped.
 class SafetensorsReader : public TensorFile {

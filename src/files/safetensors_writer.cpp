@@ -8,12 +8,39 @@ namespace ravine {
 namespace {
 
 std::string quoted(const std::string& text) {
-  require(find_invalid_utf8(text) == std::string::npos, "SafetensorsWriter: names and metadata are UTF-8, got '{}'",
+  require(find_invalid_utf8(text) == std::string::npos, "safetensors_header: names and metadata are UTF-8, got '{}'",
           printable(text));
   return nlohmann::json(text).dump();
 }
 
 }  // namespace
+
+std::string safetensors_header(const std::vector<TensorInfo>& tensors, const Metadata& metadata, int64_t alignment) {
+  std::string text(8, '\0');
+  text += "{";
+  std::string_view comma = "";
+  if (!metadata.empty()) {
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      text += fmt::format("{}{}:{}", comma, quoted(key), quoted(value));
+      comma = ",";
+    }
+    text += "}";
+  }
+  for (const TensorInfo& t : tensors) {
+    text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", comma, quoted(t.name),
+                        file_name(t.dtype), fmt::join(t.shape.begin(), t.shape.end(), ","), t.begin, t.end);
+    comma = ",";
+  }
+  text += "}";
+  text.resize(static_cast<size_t>(round_up(static_cast<int64_t>(text.size()), alignment)), ' ');
+  const size_t length = text.size() - 8;
+  require(static_cast<int64_t>(length) <= kMaxSafetensorsHeader,
+          "safetensors_header: the header has at most {} bytes, got {} for {} tensors", kMaxSafetensorsHeader, length,
+          tensors.size());
+  for (size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(length >> (8 * i));
+  return text;
+}
 
 SafetensorsWriter::SafetensorsWriter(std::string path, SafetensorsOptions options)
     : file_(std::move(path), options.straight), options_(std::move(options)) {
@@ -32,31 +59,9 @@ void SafetensorsWriter::declare(const std::string& name, DType dtype, const Shap
 }
 
 void SafetensorsWriter::write_header() {
-  std::string text = "{";
-  if (!options_.metadata.empty()) {
-    text += "\"__metadata__\":{";
-    bool first = true;
-    for (const auto& [key, value] : options_.metadata) {
-      text += (first ? "" : ",") + quoted(key) + ":" + quoted(value);
-      first = false;
-    }
-    text += "}";
-  }
-  for (const TensorInfo& t : tensors_) {
-    if (text.size() > 1) text += ",";
-    text += quoted(t.name) + fmt::format(":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", file_name(t.dtype),
-                                         fmt::join(t.shape.begin(), t.shape.end(), ","), t.begin, t.end);
-  }
-  text += "}";
-  data_begin_ = round_up(8 + static_cast<int64_t>(text.size()), options_.data_alignment);
-  text.resize(static_cast<size_t>(data_begin_ - 8), ' ');
-  require(static_cast<int64_t>(text.size()) <= kMaxSafetensorsHeader,
-          "SafetensorsWriter: the header has at most {} bytes, got {} for {} tensors", kMaxSafetensorsHeader, text.size(),
-          tensors_.size());
-  std::string length(8, '\0');
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
-  file_.write(length);
-  file_.write(text);
+  const std::string header = safetensors_header(tensors_, options_.metadata, options_.data_alignment);
+  data_begin_ = static_cast<int64_t>(header.size());
+  file_.write(header);
   skip_complete();
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "files/mapped_file.h"
+#include "files/protobuf.h"
 #include "files/tensorboard.h"
 
 namespace ravine {
@@ -26,64 +27,12 @@ uint64_t little(std::string_view bytes) {
 
 float float_of(std::string_view four) { return std::bit_cast<float>(static_cast<uint32_t>(little(four))); }
 
-// The fields of one protocol buffer message, in order.
-class EventMessage {
- public:
-  EventMessage(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
-  struct Field {
-    uint64_t number = 0, value = 0;  // value: of varints
-    std::string_view bytes;          // of the other wire types
-  };
-  std::optional<Field> next() {
-    if (left_.empty()) return {};
-    const uint64_t key = varint();
-    Field f;
-    f.number = key >> 3;
-    switch (key & 7) {
-      case 0:
-        f.value = varint();
-        break;
-      case 1:
-        f.bytes = take(8);
-        break;
-      case 2:
-        f.bytes = take(varint());
-        break;
-      case 5:
-        f.bytes = take(4);
-        break;
-      default:
-        wrong();
-    }
-    return f;
-  }
-  [[noreturn]] void wrong() const {
-    throw UserError("not an event of TensorBoard", where_, "each event is a protocol buffer message", "write the file again");
-  }
-
- private:
-  uint64_t varint() {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<uint8_t>(take(1)[0]);
-      v |= static_cast<uint64_t>(byte & 127) << shift;
-      if (byte < 128) return v;
-    }
-    wrong();
-  }
-  std::string_view take(uint64_t n) {
-    if (n > left_.size()) wrong();
-    const std::string_view taken = left_.substr(0, n);
-    left_.remove_prefix(n);
-    return taken;
-  }
-  std::string_view left_;
-  const std::string& where_;
-};
+void refuse_event(const std::string& where, const std::string& rule) {
+  throw UserError("not an event of TensorBoard", where, rule, "write the file again");
+}
 
 // A TensorProto of one f32; nothing if it is another.
-std::optional<float> scalar_of(std::string_view tensor, const std::string& where) {
-  EventMessage m(tensor, where);
+std::optional<float> scalar_of(ProtobufMessage m) {
   uint64_t type = 0;
   std::optional<float> value;
   while (auto f = m.next()) {
@@ -102,15 +51,14 @@ struct Reading {
   int64_t place = 0;
 };
 
-void add_value(Reading& reading, std::string_view bytes, int64_t step, const std::string& where) {
+void add_value(Reading& reading, ProtobufMessage m, int64_t step) {
   EventData& out = reading.data;
-  EventMessage m(bytes, where);
   std::string tag;
   std::optional<float> value;
   while (auto f = m.next()) {
     if (f->number == 1) tag = f->bytes;
     if (f->number == 2 && f->bytes.size() == 4) value = float_of(f->bytes);
-    if (f->number == 8) value = scalar_of(f->bytes, where);
+    if (f->number == 8) value = scalar_of(m.in(*f));
   }
   if (value)
     out.scalars[tag].emplace_back(step, *value), reading.places[tag].push_back(reading.place++);
@@ -136,19 +84,19 @@ void take_back(Reading& reading) {
 }
 
 void add_event(Reading& reading, std::string_view bytes, const std::string& where) {
-  EventMessage m(bytes, where);
+  ProtobufMessage m(bytes, where, refuse_event);
   int64_t step = 0;
-  std::string_view summary, session;
+  ProtobufField summary, session;
   while (auto f = m.next()) {
     if (f->number == 2) step = static_cast<int64_t>(f->value);
-    if (f->number == 5) summary = f->bytes;
-    if (f->number == 7) session = f->bytes;
+    if (f->number == 5) summary = *f;
+    if (f->number == 7) session = *f;
   }
   ++reading.data.events;
-  for (EventMessage s(session, where); auto f = s.next();)
+  for (ProtobufMessage s = m.in(session); auto f = s.next();)
     if (f->number == 1 && f->value == 1) reading.restarts.emplace_back(reading.place, step);  // SessionLog.START
-  for (EventMessage s(summary, where); auto f = s.next();)
-    if (f->number == 1) add_value(reading, f->bytes, step, where);
+  for (ProtobufMessage s = m.in(summary); auto f = s.next();)
+    if (f->number == 1) add_value(reading, s.in(*f), step);
 }
 
 uint32_t masked(std::string_view bytes) {

@@ -108,20 +108,14 @@ std::vector<FileEntry> lay_out(const std::vector<StateTensor>& tensors) {
 }
 
 std::string header_of(const std::vector<FileEntry>& entries) {
-  std::string text = "{\"__metadata__\":{\"format\":\"ravine-checkpoint\"}";
+  std::vector<TensorInfo> tensors;
   int64_t at = 0;
   for (const FileEntry& e : entries) {
-    const Shape shape = e.tensor ? e.tensor->view.shape : Shape{e.bytes};
-    text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", Json(e.stored).dump(),
-                        file_name(e.tensor ? e.tensor->view.dtype : DType::u8), fmt::join(shape.begin(), shape.end(), ","), at,
-                        at + e.bytes);
+    tensors.push_back({e.stored, e.tensor ? e.tensor->view.dtype : DType::u8, e.tensor ? e.tensor->view.shape : Shape{e.bytes},
+                       at, at + e.bytes});
     at += e.bytes;
   }
-  text += "}";
-  text.resize(static_cast<size_t>(round_up(8 + static_cast<int64_t>(text.size()), DirectFile::kBlock) - 8), ' ');
-  std::string length(8, '\0');
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
-  return length + text;
+  return safetensors_header(tensors, {{"format", "ravine-checkpoint"}}, DirectFile::kBlock);
 }
 
 void remove_quietly(const std::string& path) {

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
+#include "files/protobuf.h"
 #include "text/tokenizers/piece_trie.h"
 #include "text/tokenizers/precompiled.h"
 #include "text/unicode/utf8.h"
@@ -25,73 +26,12 @@ constexpr int64_t kModelLimit = int64_t{256} << 20;
   throw UserError("damaged SentencePiece model", where, rule, "replace the file");
 }
 
-// One field of a protobuf message: its number and either an integer or bytes.
-struct Field {
-  uint64_t number = 0;
-  uint64_t value = 0;      // of varint and fixed fields
-  std::string_view bytes;  // of fields with a length
-  int wire = 0;            // 0 varint, 1 fixed 64, 2 bytes, 5 fixed 32
-};
+using Wire = ProtobufField::Wire;
 
-// Walks the fields of a message (the protobuf encoding).
-class Fields {
- public:
-  Fields(std::string_view data, const std::string& where) : data_(data), where_(where) {}
-
-  std::optional<Field> next() {
-    if (data_.empty()) return std::nullopt;
-    uint64_t key = varint();
-    Field f{key >> 3, 0, {}, static_cast<int>(key & 7)};
-    if (f.number == 0) damaged(where_, "a field has the number 0");
-    switch (f.wire) {
-      case 0:
-        f.value = varint();
-        break;
-      case 1:
-        f.value = fixed(8);
-        break;
-      case 2: {
-        uint64_t n = varint();
-        if (n > data_.size())
-          damaged(where_, fmt::format("a field of {} bytes where {} are left: the file is cut short", n, data_.size()));
-        f.bytes = data_.substr(0, n);
-        data_.remove_prefix(n);
-        break;
-      }
-      case 5:
-        f.value = fixed(4);
-        break;
-      default:
-        damaged(where_, fmt::format("field {} has the unknown wire type {}", f.number, f.wire));
-    }
-    return f;
-  }
-
- private:
-  uint64_t varint() {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (data_.empty()) damaged(where_, "the file is cut short");
-      auto b = static_cast<unsigned char>(data_[0]);
-      data_.remove_prefix(1);
-      v |= static_cast<uint64_t>(b & 0x7f) << shift;
-      if (b < 0x80) return v;
-    }
-    damaged(where_, "a number is longer than 64 bits");
-  }
-  uint64_t fixed(size_t n) {
-    if (data_.size() < n) damaged(where_, "the file is cut short");
-    uint64_t v = 0;
-    std::memcpy(&v, data_.data(), n);
-    data_.remove_prefix(n);
-    return v;
-  }
-  std::string_view data_;
-  const std::string& where_;
-};
-
-void want(const Field& f, int wire, const std::string& where) {
-  if (f.wire != wire) damaged(where, fmt::format("field {} has wire type {}, not {}", f.number, f.wire, wire));
+void want(const ProtobufField& f, Wire wire, const std::string& where) {
+  if (f.wire != wire)
+    damaged(where,
+            fmt::format("field {} has wire type {}, not {}", f.number, static_cast<int>(f.wire), static_cast<int>(wire)));
 }
 
 std::optional<uint8_t> byte_of(std::string_view piece) {  // "<0x41>"
@@ -108,19 +48,18 @@ std::optional<uint8_t> byte_of(std::string_view piece) {  // "<0x41>"
   return static_cast<uint8_t>(v);
 }
 
-SentencePiece read_piece(std::string_view data, const std::string& where) {
+SentencePiece read_piece(ProtobufMessage message, const std::string& where) {
   SentencePiece p;
-  Fields fields(data, where);
-  while (auto f = fields.next()) {
+  while (auto f = message.next()) {
     if (f->number == 1) {
-      want(*f, 2, where);
+      want(*f, Wire::bytes, where);
       p.text = f->bytes;
     } else if (f->number == 2) {
-      want(*f, 5, where);
+      want(*f, Wire::fixed32, where);
       if (!std::isfinite(std::bit_cast<float>(static_cast<uint32_t>(f->value))))
         damaged(where, "the score of a piece is not finite");
     } else if (f->number == 3) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       if (f->value < 1 || f->value > 6) damaged(where, fmt::format("a piece has the unknown type {}", f->value));
       p.type = static_cast<PieceType>(f->value);
     }
@@ -137,22 +76,21 @@ SentencePiece read_piece(std::string_view data, const std::string& where) {
   return p;
 }
 
-void read_trainer(std::string_view data, SentencePieceModel& m, const std::string& where) {
-  Fields fields(data, where);
-  while (auto f = fields.next()) {
+void read_trainer(ProtobufMessage message, SentencePieceModel& m, const std::string& where) {
+  while (auto f = message.next()) {
     if (f->number == 3) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       const char* names[] = {"", "unigram", "bpe", "word", "char"};
       if (f->value < 1 || f->value > 4) damaged(where, fmt::format("unknown model type {}", f->value));
       m.algorithm = names[f->value];
     } else if (f->number == 24) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       m.whitespace_as_suffix = f->value != 0;
     } else if (f->number == 35) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       m.byte_fallback = f->value != 0;
     } else if (f->number == 44) {
-      want(*f, 2, where);
+      want(*f, Wire::bytes, where);
       if (find_invalid_utf8(f->bytes) != std::string_view::npos) damaged(where, "unk_surface is not UTF-8");
       if (f->bytes.size() > kLongestPiece)
         damaged(where, fmt::format("unk_surface has {} bytes, at most {} are read", f->bytes.size(), kLongestPiece));
@@ -161,22 +99,21 @@ void read_trainer(std::string_view data, SentencePieceModel& m, const std::strin
   }
 }
 
-void read_normalizer(std::string_view data, SentencePieceModel& m, const std::string& where) {
-  Fields fields(data, where);
-  while (auto f = fields.next()) {
+void read_normalizer(ProtobufMessage message, SentencePieceModel& m, const std::string& where) {
+  while (auto f = message.next()) {
     if (f->number == 2) {
-      want(*f, 2, where);
+      want(*f, Wire::bytes, where);
       if (!f->bytes.empty()) check_precompiled(f->bytes, where);
       m.has_rules = !f->bytes.empty();
       m.rules = f->bytes;
     } else if (f->number == 5) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       m.escape_whitespaces = f->value != 0;
     } else if (f->number == 3) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       m.add_dummy_prefix = f->value != 0;
     } else if (f->number == 4) {
-      want(*f, 0, where);
+      want(*f, Wire::varint, where);
       m.remove_extra_whitespaces = f->value != 0;
     }
   }
@@ -200,9 +137,8 @@ std::unique_ptr<sentencepiece::SentencePieceProcessor> open_processor(const std:
   return processor;
 }
 
-void check_denormalizer(std::string_view data, const std::string& where) {
-  Fields fields(data, where);
-  while (auto f = fields.next())
+void check_denormalizer(ProtobufMessage message, const std::string& where) {
+  while (auto f = message.next())
     if (f->number == 2 && !f->bytes.empty())
       throw UserError("SentencePiece model not supported", where, "rules for denormalisation are not read",
                       "use a model that was trained without them");
@@ -219,13 +155,13 @@ SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& whe
   m.algorithm = "unigram";  // the format's default
   m.checksum = checksum_of(std::as_bytes(std::span(bytes)));
   if (bytes.empty()) damaged(where, "the file is empty");
-  Fields fields(bytes, where);
-  while (auto f = fields.next()) {
-    if (f->number >= 1 && f->number <= 5) want(*f, 2, where);
-    if (f->number == 1) m.pieces.push_back(read_piece(f->bytes, where));
-    if (f->number == 2) read_trainer(f->bytes, m, where);
-    if (f->number == 3) read_normalizer(f->bytes, m, where);
-    if (f->number == 5) check_denormalizer(f->bytes, where);
+  ProtobufMessage message(bytes, where, damaged);
+  while (auto f = message.next()) {
+    if (f->number >= 1 && f->number <= 5) want(*f, Wire::bytes, where);
+    if (f->number == 1) m.pieces.push_back(read_piece(message.in(*f), where));
+    if (f->number == 2) read_trainer(message.in(*f), m, where);
+    if (f->number == 3) read_normalizer(message.in(*f), m, where);
+    if (f->number == 5) check_denormalizer(message.in(*f), where);
   }
   if (m.pieces.empty()) damaged(where, "it holds no pieces");
   if (!dummy_prefix) {
