@@ -90,7 +90,8 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     }
   });
   EXPECT_EQ(failed.status, 130);
-  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos && failed.said.find("Everything is saved") == std::string::npos)
+  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos &&
+              failed.said.find("Everything is saved") == std::string::npos)
       << failed.said;
 }
 
