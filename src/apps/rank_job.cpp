@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -29,15 +30,6 @@ int sharers(const World& world) {
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
-// Launchers of other programs say how many they start, but not how these find each other here.
-void note_other_launchers() {
-  for (const char* variable : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* size = std::getenv(variable); size && std::atoi(size) > 1)
-      return say(escaped(fmt::format(
-          "warning: {}={} is set, and this process is one alone: ranks are started by mpirun -n {} ravine .., or by srun --mpi=pmix",
-          variable, size, std::atoi(size))));
-}
-
 [[noreturn]] void leave(int status) {
   std::fflush(nullptr);
   _exit(status);
@@ -47,7 +39,10 @@ void note_other_launchers() {
 
 RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
   if (!launched_as_rank()) {
-    note_other_launchers();
+    if (const auto other = other_launcher())
+      say(fmt::format(
+          "warning: {}={} is set, and this process is one alone: ranks are started by mpirun -n {} ravine .., or by srun --mpi=pmix",
+          other->variable, other->ranks, other->ranks));
     return;
   }
   world_ = open_world();

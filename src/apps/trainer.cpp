@@ -7,7 +7,7 @@
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "base/error.h"
-#include "comm/world.h"
+#include "base/launcher.h"
 #include "files/safetensors.h"
 #include "runs/open.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/interfaces.h"

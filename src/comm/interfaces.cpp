@@ -79,12 +79,6 @@ bool in_same_network(const Interface& a, const Interface& b) {
   return a.mask == b.mask && (a.address & a.mask) == (b.address & b.mask) && a.address != b.address;
 }
 
-std::string first_set(std::initializer_list<const char*> variables) {
-  for (const char* v : variables)
-    if (const char* text = std::getenv(v); text && *text) return text;
-  return "";
-}
-
 }  // namespace
 
 HostInterfaces interfaces_of_host() {
@@ -117,15 +111,6 @@ HostInterfaces interfaces_from_text(const std::string& text) {
     if (network) host.list.push_back({word.substr(0, equal), network->address, network->mask});
   }
   return host;
-}
-
-std::string interfaces_of_mpi() {  // Open MPI 4 and 5, Hydra (MPICH, Intel), UCX
-  return first_set({"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE",
-                    "MPIR_CVAR_NETWORK_IFACE", "UCX_NET_DEVICES"});
-}
-
-std::string interfaces_not_of_mpi() {
-  return first_set({"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"});
 }
 
 std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi,

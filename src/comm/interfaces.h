@@ -1,4 +1,10 @@
 // Which address the ranks of a job meet at, beside MPI. IPv4.
+//
+// Why there is a choice: the heartbeat tells of a rank that is gone while MPI waits for it, so it has connections of its own.
+// What they need is exchanged over MPI (the interfaces of each host; the port of rank 0 and a token), but MPI does not say by
+// which address one host reaches another, and not every address serves: a bridge of containers has the same one on each host, a
+// network may be closed. To listen on all addresses and let the others try would be shorter; then the port would be open to every
+// network that the host is in, also those that are not the job's.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,10 +25,6 @@ struct HostInterfaces {
 HostInterfaces interfaces_of_host();
 std::string to_text(const HostInterfaces& host);  // for the other ranks: "node7 lo=127.0.0.1/8 eth0=10.0.0.7/24"
 HostInterfaces interfaces_from_text(const std::string& text);
-
-// What MPI was told to use (and not to use): interfaces and networks, separated by commas, as variables of its launchers say.
-std::string interfaces_of_mpi();
-std::string interfaces_not_of_mpi();
 
 // The address of hosts[0] to listen on, where the others reach it; hosts are of ranks and may repeat. `wanted`: an interface,
 // address or network that hosts[0] has, else UserError; empty: the first of `mpi` that it has; else 127.0.0.1 on one host; else

@@ -47,10 +47,6 @@ class World {
 // MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this
 // process. A build without MPI refuses to be one of several ranks.
 std::unique_ptr<World> open_world();
-bool launched_as_rank();     // by mpirun or srun
-int launched_rank();         // as which rank, before MPI is initialised; 0 where no launcher said one
-int launched_ranks();        // of how many, as far as the launcher says before MPI is initialised; 1 where it does not
-bool launched_as_several();  // as one of more than one, as far as the launcher says before MPI is initialised
 
 // Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and
 // what it waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names

@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <set>
 
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
@@ -255,8 +255,7 @@ class Words {
 
   // What was given twice, in words: the last counts. Of the ranks of a job the first says it.
   void note_repeated(const Config& config) const {
-    for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-      if (const char* rank = std::getenv(variable); rank && rank != std::string_view("0")) return;
+    if (launched_rank() > 0) return;
     std::vector<std::string> lines = repeated_;
     for (size_t i = 0; i < settings_.size(); ++i)
       for (size_t k = i + 1; k < settings_.size(); ++k)

@@ -131,34 +131,7 @@ TEST(Ranks, OneThatIsPlayedStandsWhereItWould) {
   EXPECT_EQ(name(Axis::tensor), "tensor");
 }
 
-// Variables of Open MPI, PMIx (srun) and PMI (MPICH), and none of them.
-TEST(Launched, IsSaidByTheLauncher) {
-  const char* all[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-  struct Case {
-    std::vector<std::pair<const char*, const char*>> set;
-    bool launched;
-    int rank;
-    bool several;
-  };
-  for (const Case& c :
-       std::vector<Case>{{{}, false, 0, false},
-                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}}, true, 2, true},
-                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, true},
-                         {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, false},
-                         {{{"PMIX_RANK", "3"}}, true, 3, true},
-                         {{{"PMIX_RANK", "0"}}, true, 0, false},
-                         {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, true, 0, true},
-                         {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, true, 1, true}}) {
-    for (const char* v : all) unsetenv(v);
-    for (auto [key, value] : c.set) setenv(key, value, 1);
-    const std::string what = c.set.empty() ? "nothing" : c.set[0].first;
-    EXPECT_EQ(launched_as_rank(), c.launched) << what;
-    EXPECT_EQ(launched_rank(), c.rank) << what;
-    EXPECT_EQ(launched_as_several(), c.several) << what;
-  }
-  for (const char* v : all) unsetenv(v);
-  EXPECT_EQ(open_world()->size(), 1) << "nobody launched it: alone";
-}
+TEST(World, WhatNobodyLaunchedIsAlone) { EXPECT_EQ(open_world()->size(), 1); }
 
 }  // namespace test_mesh
 }  // namespace ravine

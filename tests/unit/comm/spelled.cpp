@@ -5,7 +5,6 @@
 #include "base/cut_text.h"
 #include "base/error.h"
 #include "base/look_alike.h"
-#include "comm/interfaces.h"
 #include "config/command_line.h"
 #include "config/other_names.h"
 #include "tests/unit/files_temporary.h"
@@ -285,33 +284,6 @@ TEST(Words, FlagsThatAreNoneAreToldWhatTheyAreHere) {
         {said<TalkFlags>(talk, {"--sys", "x"}), "did you mean '--system'?"},
         {said<TalkFlags>(talk, {"--promt", "x"}), "did you mean '--prompt'?"}})
     EXPECT_TRUE(c.said.ends_with(c.wanted)) << c.said << "\nwanted " << c.wanted;
-}
-
-TEST(Interfaces, OfMpiAreThoseOfTheFirstVariableThatSaysOne) {
-  const char* ours[] = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
-                        "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE",
-                        "MPIR_CVAR_NETWORK_IFACE",     "UCX_NET_DEVICES"};
-  const char* excluded[] = {"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"};
-  auto clear = [&] {
-    for (const char* v : ours) unsetenv(v);
-    for (const char* v : excluded) unsetenv(v);
-  };
-  clear();
-  EXPECT_EQ(interfaces_of_mpi() + interfaces_not_of_mpi(), "");
-  for (size_t i = std::size(ours); i-- > 0;) {  // each comes before those behind it
-    setenv(ours[i], ours[i], 1);
-    EXPECT_EQ(interfaces_of_mpi(), ours[i]);
-    EXPECT_EQ(interfaces_not_of_mpi(), "");
-  }
-  setenv(ours[0], "", 1);
-  EXPECT_EQ(interfaces_of_mpi(), ours[1]) << "an empty one says nothing";
-  clear();
-  for (size_t i = std::size(excluded); i-- > 0;) {
-    setenv(excluded[i], excluded[i], 1);
-    EXPECT_EQ(interfaces_not_of_mpi(), excluded[i]);
-    EXPECT_EQ(interfaces_of_mpi(), "");
-  }
-  clear();
 }
 
 }  // namespace test_spelled
