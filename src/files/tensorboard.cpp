@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 
 #include "base/host_name.h"
 #include "files/atomic.h"
@@ -79,6 +81,21 @@ enum Dim { size = 1 };
 constexpr uint64_t kStart = 1;   // SessionLog.START
 constexpr uint64_t kString = 7;  // DT_STRING
 
+// Readers take the files of a folder in the order of their names, so a new one gets a later second than those that are there:
+// within one second the order would be that of process numbers, which begin anew after the largest, and a clock may be set back.
+int64_t second_behind_all(const std::string& folder, int64_t now) {
+  constexpr std::string_view kPrefix = "events.out.tfevents.";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const std::string digits = name.substr(kPrefix.size(), 10);
+    if (digits.size() == 10 && digits.find_first_not_of("0123456789") == std::string::npos)
+      now = std::max<int64_t>(now, std::stoll(digits) + 1);
+  }
+  return now;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -92,9 +109,10 @@ uint32_t crc32c(std::string_view bytes) {
 EventWriter::EventWriter(const std::string& folder, int64_t first_step) {
   const std::string host = host_name();
   const double time = now();
+  const int64_t second = second_behind_all(folder, static_cast<int64_t>(time));
   Fd fd;
   for (int n = 0; !fd; ++n) {
-    path_ = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host, ::getpid(), n);
+    path_ = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, second, host, ::getpid(), n);
     fd = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd && errno != EEXIST) throw_system("create file", path_, errno);
   }

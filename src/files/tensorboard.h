@@ -12,7 +12,7 @@ namespace ravine {
 class EventWriter {
  public:
   // A new file events.out.tfevents.<seconds>.<host>.<pid>.<n> in `folder`, which must exist; TensorBoard joins all files of a
-  // folder. With first_step > 0 it opens with a restart mark: events of that step and later from earlier files are dropped.
+  // folder, in the order of their names, so <seconds> is later than that of every file there. With first_step > 0 it opens with a restart mark: events of that step and later from earlier files are dropped.
   explicit EventWriter(const std::string& folder, int64_t first_step = 0);
   ~EventWriter();  // flushes if it can; errors are lost here
   EventWriter(const EventWriter&) = delete;

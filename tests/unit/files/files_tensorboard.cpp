@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "tests/unit/files_temporary.h"
@@ -62,6 +64,20 @@ TEST(Events, AreFramedEvents) {
       "\x15\0\0\0\x3f",
       26);
   EXPECT_EQ(frames[1], expected);
+}
+
+TEST(Events, ANewFileStandsBehindThoseThatAreThere) {
+  TemporaryFolder f;
+  const std::string later = f.path() + "/events.out.tfevents.4000000000.host.9.0";
+  std::ofstream(later) << "";
+  std::ofstream(f.path() + "/events.out.tfevents.notes") << "";
+  for (const char* name : {"4000000001", "4000000002"}) {
+    { EventWriter writer(f.path()); }
+    bool there = false;
+    for (const auto& entry : std::filesystem::directory_iterator(f.path()))
+      there = there || entry.path().filename().string().starts_with(std::string("events.out.tfevents.") + name);
+    EXPECT_TRUE(there) << name;
+  }
 }
 
 TEST(Events, AreThereAfterFlushAndAfterTheEnd) {
