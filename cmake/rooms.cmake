@@ -15,6 +15,7 @@ endfunction()
 # ravine_include_folder(room out): the folder of links that the room may include from.
 function(ravine_include_folder room out)
   set(folder ${CMAKE_BINARY_DIR}/include/${room})
+  file(REMOVE_RECURSE ${folder})  # a room may have seen more before
   file(MAKE_DIRECTORY ${folder})
   ravine_level(${room} mine)
   foreach(other IN LISTS RAVINE_ROOMS)
