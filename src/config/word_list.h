@@ -7,10 +7,15 @@
 
 namespace ravine {
 
+// Whether `word` is one of `words` (" adamw adam_w ").
+inline bool stands_in(const std::string& word, std::string_view words) {
+  return !word.empty() && word.find(' ') == std::string::npos && words.find(" " + word + " ") != std::string_view::npos;
+}
+
 // Whether `word`, in small letters or not, is one of `words` (" adamw adam_w ", in small letters).
 inline bool stands_among(std::string word, std::string_view words) {
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return !word.empty() && word.find(' ') == std::string::npos && words.find(" " + word + " ") != std::string_view::npos;
+  return stands_in(word, words);
 }
 
 }  // namespace ravine

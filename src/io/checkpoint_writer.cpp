@@ -18,11 +18,11 @@
 #include "base/clock.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
+#include "files/direct_file.h"
 #include "files/safetensors.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_health.h"
-#include "io/direct_file.h"
 #include "io/manifest.h"
 
 namespace fs = std::filesystem;

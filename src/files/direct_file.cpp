@@ -1,4 +1,4 @@
-#include "io/direct_file.h"
+#include "files/direct_file.h"
 
 #include <fcntl.h>
 #include <liburing.h>

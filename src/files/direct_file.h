@@ -1,4 +1,7 @@
 // A file written front to back at the speed of the disk, past the page cache where the file system allows (O_DIRECT).
+// Reading goes through the page cache: a checkpoint is read twice, once to verify it and once to place it, and what the first
+// pass leaves in the cache makes the second one short. Past the cache one pass is faster (2 GB, two cores, cold: 0.7 s with a
+// ring of four reads of 4 MiB, 1.0 s with preads of two threads), but both together are slower (1.4 s, not 1.1 s).
 #pragma once
 #include <cstddef>
 #include <memory>
