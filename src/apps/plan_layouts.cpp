@@ -25,10 +25,20 @@ struct PlannedLayout {
   }
 };
 
+// Without the options that do not divide on this mesh.
+Config on_mesh(Config c, const Mesh& mesh, int64_t columns) {
+  if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size()))
+    c.parallel.stage_layers.clear();
+  const int64_t leaves = c.parallel.sum_leaves;
+  if (leaves % mesh.data != 0 || (leaves > 0 && micro_batches_of(c) % leaves != 0)) c.parallel.sum_leaves = 0;
+  if (c.parallel.sequence && c.train.micro_batch * columns % mesh.tensor != 0) c.parallel.sequence = false;
+  return c;
+}
+
 PlannedLayout plan_layout(const PlanFor& plan, const Config& config, const RunLayout& layout) {
   PlannedLayout out{config, layout, 0, {}, {}};
   out.time = estimate_of(plan, out.config, layout);
-  const PlannedRanks planned = plan_ranks(plan.model, out.config, layout, plan.types, plan.kernels, plan.columns);
+  const PlannedStep planned = plan_ranks(plan.model, out.config, layout, plan.types, plan.kernels, plan.columns);
   out.bytes = planned.bytes, out.sent = planned.sent;
   return out;
 }
@@ -68,25 +78,15 @@ StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout
 
 int print_layouts(const PlanFor& plan) {
   std::vector<PlannedLayout> all;
-  for (const Mesh& mesh : meshes_of(plan.ranks, plan.config.parallel, plan.model, micro_batches_of(plan.config)))
-    for (int64_t zero = 0; zero <= (mesh.data > 1 ? 3 : 0); ++zero)
-      for (const Recompute recompute : {Recompute::cheap, Recompute::full}) {
-        Config c = plan.config;
-        c.parallel.data = mesh.data;
-        c.parallel.tensor = mesh.tensor;
-        c.parallel.pipeline = mesh.pipeline;
-        c.parallel.expert = mesh.expert;
-        c.parallel.zero = zero;
-        c.train.recompute = recompute;
-        if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size()))
-          c.parallel.stage_layers.clear();
-        const int64_t micros = micro_batches_of(c);
-        if (c.parallel.sum_leaves % mesh.data != 0 || (c.parallel.sum_leaves > 0 && micros % c.parallel.sum_leaves != 0))
-          c.parallel.sum_leaves = 0;
-        if (int64_t tokens = c.train.micro_batch * plan.columns; c.parallel.sequence && tokens % mesh.tensor != 0)
-          c.parallel.sequence = false;
-        all.push_back(plan_layout(plan, c, run_layout(c, plan.ranks, plan.model)));
-      }
+  Knobs knobs(
+      Way{.micro_batch = plan.config.train.micro_batch, .length = plan.columns, .compute = plan.config.precision.compute});
+  knobs.meshes = meshes_of(plan.ranks, plan.config.parallel, plan.model, micro_batches_of(plan.config));
+  knobs.zeros = {0, 1, 2, 3};
+  knobs.recomputes = {Recompute::cheap, Recompute::full};
+  for (const Way& way : knobs.ways()) {
+    const Config c = on_mesh(way.config(plan.config), way.mesh, plan.columns);
+    all.push_back(plan_layout(plan, c, run_layout(c, plan.ranks, plan.model)));
+  }
   if (all.empty()) run_layout(plan.config, plan.ranks, plan.model);  // says why, and what would do
   int64_t have = plan.memory;
   std::stable_sort(all.begin(), all.end(), [&](const PlannedLayout& a, const PlannedLayout& b) {

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "step/layout.h"
-#include "step/step.h"
+#include "plan/ways.h"
 
 namespace ravine {
 
 struct DecisionStep {
-  Config config;
+  Way way;
   RunLayout layout;
   std::string setting, why;  // "parallel.zero=1", and what it costs and saves
   int64_t bytes = 0;         // of the rank that needs most
@@ -25,17 +24,8 @@ struct DecisionStep {
 struct Decision {
   std::vector<DecisionStep> steps;
   const DecisionStep* choice() const;
-  std::vector<std::string> settings() const;  // of the choice, where they differ from what was asked for at the beginning
+  std::vector<std::string> settings() const;  // of the choice, all that were decided
 };
 Decision decide(Model& model, const Config& config, Backend backend, int ranks, int64_t columns, int64_t bytes_per_rank);
-
-// A step of the ranks of the first, second and last stage, planned: bytes that the one that needs most needs, and what the one
-// that sends most sends. The program itself counts as it was at the first call.
-struct PlannedRanks {
-  int64_t bytes = 0;
-  Communication sent;
-};
-PlannedRanks plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels,
-                        int64_t columns);
 
 }  // namespace ravine

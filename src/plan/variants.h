@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "step/step.h"
+#include "plan/machine.h"
+#include "plan/ways.h"
 
 namespace ravine {
 
@@ -31,27 +32,18 @@ class Variants {
   std::vector<Variant> neighbours();
 
  private:
-  struct Way {
-    size_t recompute, compute, micro, length;  // indices, mildest first
-  };
-  std::vector<Way> all() const;
-  Variant plan(Recompute recompute, DType compute, int64_t micro, int64_t length);
-  Variant plan(const Way& w) {
-    return plan(recomputes_[w.recompute], computes_[w.compute], micros_[w.micro], lengths_[w.length]);
-  }
+  Variant plan(const Way& way);
 
   Config config_;
   Backend backend_;
-  DType compute_;
   Model& model_;
   StepShape shape_;
   Ranks ranks_;
   int64_t base_;
-  double flops_f32_, flops_bf16_, bytes_;  // per second
-  double seconds_ = 0;                     // per token, as configured
-  std::vector<Recompute> recomputes_;
-  std::vector<DType> computes_;
-  std::vector<int64_t> micros_, lengths_;
+  MachinePeaks peaks_;
+  Way configured_;
+  Knobs knobs_;         // from what is configured to what needs less
+  double seconds_ = 0;  // per token, as configured
 };
 
 // Bytes that a run may plan with in this process: what is free, what it holds already, and less for stacks where address space

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "config/load.h"
 #include "kernels/backend.h"
@@ -89,6 +90,28 @@ TEST(Variants, HaveTimesWithoutMeasuredPeaks) {
   for (const Variant& v : variants.neighbours()) EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
   for (const Variant& v : variants.that_fit(variants.smallest().bytes, 100))
     EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
+}
+
+TEST(Knobs, EveryCombinationOnceAndZeroWhereThereAreDataRanks) {
+  Knobs knobs(Way{.compute = DType::f32});
+  knobs.meshes = {Mesh{.pipeline = 2}, Mesh{.data = 2}};
+  knobs.zeros = {0, 1, 2};
+  knobs.micro_batches = {4, 2, 1};
+  std::set<std::string> seen;
+  for (const Way& w : knobs.ways()) {
+    EXPECT_TRUE(w.zero == 0 || w.mesh.data > 1);
+    EXPECT_TRUE(seen.insert(fmt::format("{} {} {}", w.mesh.text(), w.zero, w.micro_batch)).second);
+  }
+  EXPECT_EQ(seen.size(), 3u + 3u * 3u);
+  std::vector<int64_t> micros;
+  knobs.meshes = {Mesh{.data = 2}};
+  for (const Way& w : knobs.mildest_first())
+    if (w.zero == 0) micros.push_back(w.micro_batch);
+  EXPECT_EQ(micros, (std::vector<int64_t>{4, 2, 1}));
+  const Way mild = knobs.mildest_first().front(), strong = knobs.mildest_first().back();
+  EXPECT_TRUE(mild.at_most(strong));
+  EXPECT_FALSE(strong.at_most(mild));
+  EXPECT_EQ(strong.changes(mild), (std::vector<std::string>{"parallel.zero=2", "train.micro_batch=1"}));
 }
 
 TEST(Variants, NoneIsNeedless) {
