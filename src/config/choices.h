@@ -69,36 +69,18 @@ constexpr auto names_of(AdjustRate) {
   return std::to_array<ValueName<AdjustRate>>({{original, "original"}, {match_rms_adamw, "match_rms_adamw"}});
 }
 
+// A value for each row of optimizers.def.
 enum class OptimizerType : uint8_t {
-  adamw,
-  adam,
-  sgd,
-  adagrad,
-  adafactor,
-  lamb,
-  lion,
-  muon,
-  came,
-  cadam,
-  onebit_adam,
-  zeroone_adam,
-  onebit_lamb
+#define OPTIMIZER(name, ...) name,
+#include "config/optimizers.def"
+#undef OPTIMIZER
 };
 constexpr auto names_of(OptimizerType) {
-  using enum OptimizerType;
-  return std::to_array<ValueName<OptimizerType>>({{adamw, "adamw"},
-                                                  {adam, "adam"},
-                                                  {sgd, "sgd"},
-                                                  {adagrad, "adagrad"},
-                                                  {adafactor, "adafactor"},
-                                                  {lamb, "lamb"},
-                                                  {lion, "lion"},
-                                                  {muon, "muon"},
-                                                  {came, "came"},
-                                                  {cadam, "cadam"},
-                                                  {onebit_adam, "onebit_adam"},
-                                                  {zeroone_adam, "zeroone_adam"},
-                                                  {onebit_lamb, "onebit_lamb"}});
+  return std::to_array<ValueName<OptimizerType>>({
+#define OPTIMIZER(name, ...) {OptimizerType::name, #name},
+#include "config/optimizers.def"
+#undef OPTIMIZER
+  });
 }
 
 enum class DecayOf : uint8_t { matrices, all };

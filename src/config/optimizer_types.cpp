@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/config.h"
 
 namespace ravine {
@@ -36,49 +37,26 @@ const std::vector<OptimizerTraits>& checked(const std::vector<OptimizerTraits>& 
   return types;
 }
 
+// Of "key: value; key: value".
+std::vector<std::pair<std::string, std::string>> defaults_of(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t colon = text.find(": ", at), end = std::min(text.find("; ", at), text.size());
+    require(colon < end, "config/optimizers.def: '{}' is no \"key: value; key: value\"", text);
+    out.emplace_back(text.substr(at, colon - at), text.substr(colon + 2, end - colon - 2));
+    at = end + 2;
+  }
+  return out;
+}
+
 }  // namespace
 
-// Defaults: torch.optim (adagrad, muon), Transformers (adafactor), DeepSpeed (lamb, lion and those of one bit), MindFormers
-// (came), ModelLink's command line (cadam).
 const std::vector<OptimizerTraits>& optimizer_traits() {
-  using enum OptimizerType;
   static const std::vector<OptimizerTraits> types = {
-      {.type = adamw, .takes = {"betas", "eps"}, .defaults = {}},
-      {.type = adam, .takes = {"betas", "eps"}, .defaults = {}, .decay_scaled = true},
-      {.type = sgd, .takes = {"momentum", "nesterov", "dampening"}, .defaults = {}},
-      {.type = adagrad,
-       .takes = {"eps", "lr_decay", "initial_accumulator_value"},
-       .defaults = {{"eps", "1e-10"}, {"weight_decay", "0"}},
-       .decay_scaled = true},
-      {.type = adafactor,
-       .takes = {"eps", "clip_threshold", "decay_rate", "beta1", "scale_parameter", "relative_step", "warmup_init"},
-       .defaults = {{"eps", "[1e-30, 1e-3]"}, {"beta1", "0"}, {"weight_decay", "0"}},
-       .eps = 2},
-      {.type = lamb,
-       .takes = {"betas", "eps", "bias_correction", "max_coeff", "min_coeff"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}},
-       .decay_scaled = true},
-      {.type = lion, .takes = {"betas"}, .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
-      {.type = muon,
-       .takes = {"momentum", "nesterov", "eps", "ns_coefficients", "ns_steps", "adjust_lr_fn", "betas"},
-       .defaults = {{"momentum", "0.95"}, {"nesterov", "true"}, {"eps", "1e-7"}}},
-      {.type = came,
-       .takes = {"eps", "clip_threshold", "decay_rate", "beta1", "beta3", "scale_parameter"},
-       .defaults =
-           {{"eps", "[1e-30, 1e-3, 1e-16]"}, {"decay_rate", "0.8"}, {"scale_parameter", "false"}, {"weight_decay", "0"}},
-       .eps = 3},
-      {.type = cadam, .takes = {"beta1"}, .defaults = {{"weight_decay", "0.01"}}},
-      {.type = onebit_adam,
-       .takes = {"betas", "eps", "freeze_step"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
-      {.type = zeroone_adam,
-       .takes = {"betas", "eps", "var_freeze_step", "var_update_scaler", "local_step_scaler", "local_step_clipper"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
-      {.type = onebit_lamb,
-       .takes = {"betas", "eps", "freeze_step", "max_coeff", "min_coeff", "coeff_beta", "factor_max", "factor_min",
-                 "factor_threshold"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}},
-       .decay_scaled = true},
+#define OPTIMIZER(name, takes, defaults, eps, decay_scaled) \
+  {OptimizerType::name, split(takes, ' '), defaults_of(defaults), eps, decay_scaled},
+#include "config/optimizers.def"
+#undef OPTIMIZER
   };
   static const std::vector<OptimizerTraits>& once = checked(types);
   return once;

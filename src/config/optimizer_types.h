@@ -1,4 +1,4 @@
-// What each optimizer.type takes of the section, and which defaults are its own: those of the class that it is named after.
+// What each optimizer.type takes of the section, and which defaults are its own (config/optimizers.def).
 #pragma once
 #include <string>
 #include <utility>

@@ -133,11 +133,11 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
         size_t end = i;
         bool trainable = false, matrix = false;
         for (; end < unit->params.size() && unit->params[end]->join == unit->params[i]->join; ++end) {
-          trainable = trainable || unit->params[end]->trainable;
+          trainable = trainable || unit->params[end]->policy.trainable;
           matrix = matrix || unit->params[end]->use == Use::matrix || tied_to_products.contains(unit->params[end]);
         }
         bool cut = !unit->params[i]->cuts.empty();
-        const Kept kept = trainable ? Kept::usual : unit->params[i]->kept;
+        const Kept kept = trainable ? Kept::usual : unit->params[i]->policy.kept;
         if (kept == wants_kept && trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut &&
             unit->params[i]->group == bucket.group) {
           bucket.count = round_up(bucket.count, kAlignElements);

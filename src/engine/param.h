@@ -40,6 +40,16 @@ enum class Kept : uint8_t { usual, compute, bf16, nf4 };
 
 struct Unit;
 
+// The decisions of a run about one parameter; all else of Param is the model's declaration. They are made before the memory is
+// laid out: groups of options (apply_rules), adapters (model/adapters.h), running without training.
+struct ParamPolicy {
+  bool trainable = true;
+  bool updated_by_rule = false;  // has no gradient: a rule updates it after the step (corrections of routers)
+  Kept kept = Kept::usual;
+  double lr_mult = 1, wd_mult = 1;
+  int64_t from_step = 1;  // the update that is its first: before it the gradient counts for nothing
+};
+
 struct Param {
   std::string name;
   Shape shape;
@@ -51,21 +61,17 @@ struct Param {
   int join = 0;  // params of a unit with one number lie side by side, in order
   // The value is that one's; the gradient has its own place and is added to that one's at the end of the step.
   Param* tied = nullptr;
-  bool trainable = true;
-  bool updated_by_rule = false;  // has no gradient: a rule updates it after the step (corrections of routers)
-  Kept kept = Kept::usual;
-  bool adapter = false;  // stands in the files of an adapter, not in those of the model
-  bool head = false;     // the matrix of the output product, whose rows are the vocabulary
-  double lr_mult = 1, wd_mult = 1;
-  int64_t from_step = 1;    // the update that is its first: before it the gradient counts for nothing
+  bool adapter = false;     // stands in the files of an adapter, not in those of the model
+  bool head = false;        // the matrix of the output product, whose rows are the vocabulary
   double active = 1;        // the part of it that a token meets (a stack of experts: those it is sent to)
   Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
   size_t index = 0;         // among all parameters of the model
+  ParamPolicy policy;
 };
 
 bool is_matrix(const Param& p);  // takes part in matrix products
 // Whether it changes while a run goes on; what does not may lie in the model folder alone.
-inline bool changes(const Param& p) { return p.trainable || p.updated_by_rule; }
+inline bool changes(const Param& p) { return p.policy.trainable || p.policy.updated_by_rule; }
 int64_t active_elements(const Param& p);  // that a token meets
 
 // A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.

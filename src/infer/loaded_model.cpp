@@ -44,7 +44,7 @@ LoadedModel declare(const std::string& path, DType compute, Backend backend, Bf1
     s.adapter = adapter;
     s.model = with_adapter_of(adapter, *s.model);
   } else if (base) {
-    for (Param& p : s.model->params().params()) p.trainable = false;
+    for (Param& p : s.model->params().params()) p.policy.trainable = false;
   }
   if (base) keep_base(*s.model, *base);
   s.spread = spread;

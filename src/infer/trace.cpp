@@ -259,7 +259,7 @@ class TraceRun {
     return sum(ranks_.along(Axis::pipeline), sum_here).value();
   }
   // Corrections of routers do not.
-  static bool learns(const FileTensor& t) { return t.params[0]->trainable; }
+  static bool learns(const FileTensor& t) { return t.params[0]->policy.trainable; }
   std::string gradient_name(size_t i) const {
     return "grad." + (loaded_.adapter.empty() ? loaded_.stored_names[i] : learned_.tensors[i].name);
   }

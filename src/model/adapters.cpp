@@ -319,14 +319,14 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
   };
   std::unique_ptr<Model> model = make_decoder(base.config(), base.facts(), std::move(spec));
   model->set_stored_vocabulary(base.stored_vocabulary());
-  for (Param& p : model->params().params()) p.trainable = p.adapter;
+  for (Param& p : model->params().params()) p.policy.trainable = p.adapter;
   for (const std::string& word : lora.save) {
     bool found = false;
     for (const FileTensor& t : model->files().tensors) {
       const std::string module = t.name.substr(0, t.name.rfind('.'));
       if (!module.ends_with(word)) continue;
       found = true;
-      for (const Param* p : t.params) model->params().params()[p->index].trainable = true;
+      for (const Param* p : t.params) model->params().params()[p->index].policy.trainable = true;
     }
     for (const std::string& copy : model->files().copies)
       if (copy.substr(0, copy.rfind('.')).ends_with(word))
@@ -345,18 +345,18 @@ void keep_base(Model& model, BaseStorage base) {
   for (const Module& m : modules_of(model))
     if (m.linear) linear.insert(m.declared + std::string(kWeight));
   for (Param& p : model.params().params()) {
-    if (p.trainable || p.tied || p.shape.rank() != 2) continue;
+    if (p.policy.trainable || p.tied || p.shape.rank() != 2) continue;
     if (linear.contains(p.name))
-      p.kept = base == BaseStorage::nf4 ? Kept::nf4 : Kept::bf16;
+      p.policy.kept = base == BaseStorage::nf4 ? Kept::nf4 : Kept::bf16;
     else if (p.use == Use::table || p.use == Use::matrix)
-      p.kept = Kept::compute;
+      p.policy.kept = Kept::compute;
   }
 }
 
 BlockedBase blocked_base(const Model& model) {
   BlockedBase all;
   for (const Param& p : model.params().params())
-    if (p.kept == Kept::nf4) {
+    if (p.policy.kept == Kept::nf4) {
       all.bytes += nf4_box(p.shape, p.shape, {0, 0}).byte_count();
       all.elements += p.shape.count();
     }
@@ -406,7 +406,7 @@ WeightFiles adapter_files(const Model& model) {
     }
   }
   for (const FileTensor& t : model.files().tensors) {
-    if (std::none_of(t.params.begin(), t.params.end(), [](const Param* p) { return p->trainable; })) continue;
+    if (std::none_of(t.params.begin(), t.params.end(), [](const Param* p) { return p->policy.trainable; })) continue;
     out.tensors.push_back(t);
     out.tensors.back().name = std::string(kPeft) + t.name;
   }

@@ -30,7 +30,7 @@ double Model::training_flops_per_token(int64_t T) const {
   }
   double products = 0;  // of a weight: forward, dx, and dw where it is trained
   for (const Param& p : params_.params())
-    if (is_matrix(p)) products += (p.trainable ? 6.0 : 4.0) * static_cast<double>(active_elements(p));
+    if (is_matrix(p)) products += (p.policy.trainable ? 6.0 : 4.0) * static_cast<double>(active_elements(p));
   return products + 3.0 * keys * static_cast<double>(facts_.heads * (facts_.head_size + facts_.value_size));
 }
 
@@ -82,11 +82,11 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
       if (!glob_match(r.match, p.name)) continue;
       any = true;
       if (r.freeze) {
-        p.trainable = p.updated_by_rule = false;
+        p.policy.trainable = p.policy.updated_by_rule = false;
       } else if (grouped.insert(&p).second) {
-        p.lr_mult = r.lr_mult;
-        p.wd_mult = r.wd_mult;
-        p.from_step = r.from_step;
+        p.policy.lr_mult = r.lr_mult;
+        p.policy.wd_mult = r.wd_mult;
+        p.policy.from_step = r.from_step;
       }
     }
     if (!any)

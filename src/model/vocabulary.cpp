@@ -88,7 +88,7 @@ std::string vocabulary_text(const Model& model) {
                       stored->new_rows == NewRows::mean ? "the mean of the stored" : "normal numbers");
   if (rows < stored->rows) out = fmt::format("{} rows are stored, the first {} are taken", stored->rows, rows);
   for (const Param& p : model.params().params())
-    if (rows > stored->rows && !p.tied && !p.trainable && (p.name == kEmbedding || p.name == kHead))
+    if (rows > stored->rows && !p.tied && !p.policy.trainable && (p.name == kEmbedding || p.name == kHead))
       out += fmt::format("; {} is frozen, and they stay so", p.name);
   const bool tied = is_tied(model);
   if (tied != stored->tied)

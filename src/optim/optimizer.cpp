@@ -9,7 +9,8 @@
 namespace ravine {
 
 UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) const {
-  return {begin, count, p.lr_mult, p.decay || options_.decay == DecayOf::all ? options_.weight_decay * p.wd_mult : 0.0};
+  return {begin, count, p.policy.lr_mult,
+          p.decay || options_.decay == DecayOf::all ? options_.weight_decay * p.policy.wd_mult : 0.0};
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,
@@ -40,8 +41,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
             "optimizer: {} knows neither ZeRO nor tensor ranks", name(options.type));
     std::vector<Spans> all;
     for (const Bucket::Span& s : b.spans) {
-      if (!s.param->trainable) continue;
-      const int64_t from = s.param->from_step;
+      if (!s.param->policy.trainable) continue;
+      const int64_t from = s.param->policy.from_step;
       require(from == 1 || rule_->sees() != Whole::model, "optimizer: {} sees the model, and '{}' joins it later",
               name(options.type), s.param->name);
       if (from > 1) unfreezing_.push_back(from);
@@ -88,7 +89,7 @@ int64_t Optimizer::last_unfrozen() const {
 bool Optimizer::frozen_at(size_t bucket, int64_t step) const {
   const std::vector<Bucket::Span>& spans = store_.buckets()[bucket].spans;
   return std::all_of(spans.begin(), spans.end(),
-                     [&](const Bucket::Span& s) { return !s.param->trainable || own_step(*s.param, step) < 1; });
+                     [&](const Bucket::Span& s) { return !s.param->policy.trainable || own_step(*s.param, step) < 1; });
 }
 
 double Optimizer::grad_norm(Ctx& c, const Group& all) const {
@@ -452,7 +453,7 @@ std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {
       for (const Piece& piece : pieces_of(bucket, range)) {
         const Bucket::Span& span = *std::find_if(bucket.spans.begin(), bucket.spans.end(),
                                                  [&](const Bucket::Span& x) { return x.param == piece.param; });
-        if (piece.param->trainable && !(primary && span.replica))
+        if (piece.param->policy.trainable && !(primary && span.replica))
           box(span, values, piece.from - first, piece.shape, piece.begin);
       }
     };

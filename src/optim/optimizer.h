@@ -67,7 +67,7 @@ class Optimizer {
 
  private:
   // The number of the update among those of the parameter; 0 or less: it is frozen until then.
-  static int64_t own_step(const Param& p, int64_t step) { return step - p.from_step + 1; }
+  static int64_t own_step(const Param& p, int64_t step) { return step - p.policy.from_step + 1; }
   bool frozen_at(size_t bucket, int64_t step) const;  // all of it
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);

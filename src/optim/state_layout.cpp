@@ -23,7 +23,7 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
   std::vector<SpanItems> out;
   for (size_t i = 0; i < bucket.spans.size(); ++i) {
     const Bucket::Span& s = bucket.spans[i];
-    if (!s.param->trainable || s.shape.count() == 0) continue;
+    if (!s.param->policy.trainable || s.shape.count() == 0) continue;
     const int dims = item_dims(whole, s.shape), outer = s.shape.rank() - dims;
     SpanItems items{
         .span = i, .param = s.param, .size = last_dims(s.shape, dims).count(), .whole = last_dims(s.param->shape, dims)};

@@ -1,6 +1,5 @@
-// An update rule: how a step changes parameters, and what it keeps of the steps before. One file in rules/ each, a declaration
-// and a row of kRules (rules/rules.h), a value of OptimizerType (config/choices.h) and its row in config/optimizer_types.cpp.
-// What it declares here is all that optimizer, ZeRO, checkpoints, plans and estimates know of it.
+// An update rule: how a step changes parameters, and what it keeps of the steps before. One file in rules/ each, and a
+// row of config/optimizers.def. What it declares here is all that optimizer, ZeRO, checkpoints, plans and estimates know of it.
 #pragma once
 #include <memory>
 #include <optional>

@@ -17,7 +17,7 @@ BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& 
   }
   auto differs = [&](const Param& p) {
     const Param* there = base_params.find(p.name);
-    return p.trainable || !there || there->shape != p.shape;
+    return p.policy.trainable || !there || there->shape != p.shape;
   };
   std::set<int> joined_with_own;  // products read joined parameters side by side
   for (const Param& p : params.params())

@@ -40,7 +40,7 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
                  : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
   }
   for (const Param& p : table_->params.params()) {
-    if (!p.tied || !p.tied->trainable) continue;
+    if (!p.tied || !p.tied->policy.trainable) continue;
     const bool used_here = table_->is_local(*p.unit), owned_here = table_->is_local(*p.tied->unit);
     if (!used_here && !owned_here) continue;
     const size_t b = table_->at(p).bucket;
@@ -93,7 +93,7 @@ void FlatGrads::clear_unwritten(Ctx& c, Accumulator& a) {
   int64_t end = 0;
   for (const Bucket::Span& s : bucket.spans) {
     bool written = a.tied ? s.param == a.tied->tied && targets_[a.tied->index].written : targets_[s.param->index].written;
-    if (!written || !s.param->trainable) continue;
+    if (!written || !s.param->policy.trainable) continue;
     clear(end, s.begin);
     end = s.begin + s.shape.count();
   }
@@ -223,7 +223,7 @@ void FlatGrads::note_local(Ctx& c, bool early) {
     for (const Bucket::Span& s : table_->buckets[b].spans) {
       const int64_t begin = std::max(s.begin, range.begin),
                     end = std::min(s.begin + s.shape.count(), range.begin + range.count);
-      if (begin < end && s.param->trainable)
+      if (begin < end && s.param->policy.trainable)
         c.call(SumSquares{.x = slice(all.data, all.dtype, begin - range.begin, {end - begin}, all.device),
                           .result = &(*local_)[s.param->index]});
     }

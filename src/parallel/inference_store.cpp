@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 DType held_in(const Types& types, const Param& p) {
-  if (p.kept == Kept::bf16) return DType::bf16;
+  if (p.policy.kept == Kept::bf16) return DType::bf16;
   return p.use == Use::vector || p.use == Use::wide_matrix ? types.master : types.compute;
 }
 }  // namespace

@@ -121,7 +121,7 @@ std::string adapter_text(const LoraSettings& lora, const Model& model) {
   for (const Param& p : model.params().params()) {
     if (p.tied) continue;
     all += p.shape.count();
-    if (p.trainable) trained += p.shape.count();
+    if (p.policy.trainable) trained += p.shape.count();
   }
   for (const FileTensor& t : adapter_files(model).tensors) bytes += 4 * t.shape.count();
   std::string targets;

@@ -48,10 +48,11 @@ int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types,
   const bool owns = data_ranks > 1 && rule->unreduced_from() > 0, parts = owns && rule->diverges();
   for (const Bucket& b : flat_buckets(model.params(), units, {}, types))
     for (const Bucket::Span& s : b.spans) {
-      bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
+      bytes += s.param->policy.trainable
+                   ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
                : keeps_frozen || changes(*s.param) ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
                                                    : 0;
-      if (!owns || !s.param->trainable) continue;
+      if (!owns || !s.param->policy.trainable) continue;
       width = size_of(b.master_type), elements += s.shape.count();
       if (rule->sees() != Whole::model) bytes += data_ranks * rule->own_count(s.shape.count(), data_ranks) * width;
       if (parts) bytes += data_ranks * (s.shape.count() * width + local_state_bytes(*rule, *s.param, b.master_type));

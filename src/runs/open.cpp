@@ -33,7 +33,8 @@ void refuse_idle_norms(const Config& c, const Model& model) {
   const std::string& pattern = c.log.local_norms;
   const auto& params = model.params().params();
   auto matches = [&](const std::string& p) {
-    return std::find_if(params.begin(), params.end(), [&](const Param& x) { return x.trainable && glob_match(p, x.name); });
+    return std::find_if(params.begin(), params.end(),
+                        [&](const Param& x) { return x.policy.trainable && glob_match(p, x.name); });
   };
   if (pattern.empty() || matches(pattern) != params.end()) return;
   std::string word = pattern;
@@ -86,12 +87,12 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   apply_rules(model->params(), rules);
   refuse_idle_norms(c, *model);
   if (const auto& all = model->params().params();
-      std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
+      std::none_of(all.begin(), all.end(), [](const Param& p) { return p.policy.trainable; }))
     throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze),
                     "it freezes every parameter of the model", "leave some out of it");
   int64_t first = 0;
   for (const Param& p : model->params().params())
-    if (p.trainable && !p.tied) first = first == 0 ? p.from_step : std::min(first, p.from_step);
+    if (p.policy.trainable && !p.tied) first = first == 0 ? p.policy.from_step : std::min(first, p.policy.from_step);
   if (first > 1)
     throw UserError("nothing trains in the first step", fmt::format("optimizer.groups{}", given("optimizer.groups")),
                     fmt::format("every parameter that is trained has a from_step, the first of them {}", first),

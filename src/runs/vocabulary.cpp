@@ -138,7 +138,7 @@ void refuse_lost_tables(const Config& c, const Model& model) {
                     "an adapter is used with its base, whose head is as it is stored",
                     "set lora.merge=true for a whole model, or leave model.tie out");
   if (model.facts().vocabulary == stored->rows) return;
-  auto frozen = [](const Param& p) { return !p.tied && !p.trainable && (p.name == kEmbedding || p.name == kHead); };
+  auto frozen = [](const Param& p) { return !p.tied && !p.policy.trainable && (p.name == kEmbedding || p.name == kHead); };
   const auto& all = model.params().params();
   if (!c.lora.path.empty() && std::any_of(all.begin(), all.end(), frozen))
     throw UserError(

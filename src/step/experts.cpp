@@ -178,7 +178,7 @@ void SharesOfStep::add(Ctx& c, int64_t micro) {
 void correct_routers(FlatStore& store, const RouterReport& report, double rate,
                      const std::function<void(const Unit&)>& before_unit) {
   for (const ParamBox& box : store.boxes()) {
-    if (!box.param->updated_by_rule || box.view.data == nullptr) continue;
+    if (!box.param->policy.updated_by_rule || box.view.data == nullptr) continue;
     const auto row = std::find_if(report.layers.begin(), report.layers.end(), [&](int64_t layer) {
       return box.param->unit->name == fmt::format("model.layers.{}", layer);
     });

@@ -14,7 +14,7 @@ void each_local(StepEngine& engine, F&& f) {
   if (!engine.has_unreduced()) return;
   for (const Bucket& b : engine.store().buckets())
     for (const Bucket::Span& s : b.spans)
-      if (s.param->trainable) f(*s.param, engine.unreduced_squares(*s.param));
+      if (s.param->policy.trainable) f(*s.param, engine.unreduced_squares(*s.param));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool in_blocks(const Param& p) { return p.kept == Kept::nf4; }
+bool in_blocks(const Param& p) { return p.policy.kept == Kept::nf4; }
 
 // Weights for export: those of a store, and what is frozen and kept in 16 bits or blocks of 4 as the model folder has it that the
 // run began from, unit by unit.
@@ -39,7 +39,7 @@ class ExactFrozen : public WeightSource {
     open_ = &unit;
     read_.clear();
     for (const Param* p : unit.params)
-      if (!p->tied && !p->trainable && (in_blocks(*p) || store_.master(*p).dtype != types_.master))
+      if (!p->tied && !p->policy.trainable && (in_blocks(*p) || store_.master(*p).dtype != types_.master))
         read_.emplace(p, Storage(DeviceKind::cpu, p->shape.count() * size_of(types_.master)));
     if (!read_.empty()) load_weights(folder_, model_, *this);
   }

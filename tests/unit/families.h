@@ -208,7 +208,7 @@ struct TinyRun {
       if (p.tied) continue;
       TensorView g = store.grad(p);
       auto& v = out[p.name];
-      for (int64_t i = 0; p.trainable && i < g.count(); ++i)
+      for (int64_t i = 0; p.policy.trainable && i < g.count(); ++i)
         v.push_back(types.master == DType::f64 ? g.as<double>()[i] : g.as<float>()[i]);
     }
     store.end_step();

@@ -69,7 +69,7 @@ Tensor from_experts(Ctx& c, const Tensor& y, const Routes& routes) {
 Tensor experts_linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, const Routes& routes) {
   int64_t outs = 0;
   bool trains = false;
-  each_weight(c, weights, [&](Param& p, int64_t, int64_t out) { outs += out, trains = trains || p.trainable; });
+  each_weight(c, weights, [&](Param& p, int64_t, int64_t out) { outs += out, trains = trains || p.policy.trainable; });
   Tensor y = c.empty({x.rows(), outs}, c.types().compute);
   each_weight(c, weights, [&](Param& p, int64_t begin, int64_t out) {
     each_source(routes.offsets.view(), routes.sources, x.rows(), [&](int, int64_t row, int64_t rows, const TensorView& of) {

@@ -23,7 +23,7 @@ Tensor base_product(Ctx& c, const Tensor& x, const LinearParams& p, bool partial
   if (!c.recording()) return y;
 
   auto any_trains = [](const std::vector<Param*>& all) {
-    return std::any_of(all.begin(), all.end(), [](const Param* one) { return one->trainable; });
+    return std::any_of(all.begin(), all.end(), [](const Param* one) { return one->policy.trainable; });
   };
   const bool trains = any_trains(p.weights), trains_bias = any_trains(p.biases);
   Saved saved = trains ? c.save(x) : Saved();

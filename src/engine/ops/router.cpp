@@ -91,7 +91,7 @@ Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight) {
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
   c.call(Matmul{.a = widened(c, x).view(), .b = w, .bias = {}, .out = y.view(), .trans_b = true});
   if (!c.recording()) return y;
-  Saved saved = weight.trainable ? c.save(x) : Saved();
+  Saved saved = weight.policy.trainable ? c.save(x) : Saved();
   BackwardFn dx = [&weight, xr = x.ref(), yr = y.ref()](Ctx& c) {
     const Tensor dy = c.grads().get(yr);
     Tensor wide = c.empty(xr.shape, dy.dtype());
@@ -114,7 +114,7 @@ Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight) {
                   .accumulate = accumulate,
                   .tokens_reduced = true});
   };
-  c.record("wide_linear", {y.ref()}, std::move(dx), weight.trainable ? std::move(dw) : BackwardFn());
+  c.record("wide_linear", {y.ref()}, std::move(dx), weight.policy.trainable ? std::move(dw) : BackwardFn());
   return y;
 }
 

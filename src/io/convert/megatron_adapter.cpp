@@ -220,7 +220,7 @@ class AdapterReader {
   Weights spelled() {
     const std::unique_ptr<Model> model = with_adapters(*g_.model, lora_);
     for (const Param& p : model->params().params()) {
-      if (!p.trainable) continue;
+      if (!p.policy.trainable) continue;
       const auto found = parts_.find(p.name);
       if (found == parts_.end())
         throw UserError("missing tensor", f_.path, fmt::format("other layers have an adapter where '{}' would be", p.name),

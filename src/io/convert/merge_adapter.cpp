@@ -93,8 +93,8 @@ std::map<std::string, DType> keep(Weights& weights, Model& model, std::optional<
   for (const Param& p : model.params().params()) {
     const auto at = weights.tensors.find(p.name);
     if (at == weights.tensors.end()) continue;
-    if (p.kept == Kept::nf4) at->second = blocks.values(at->second);
-    if (p.kept == Kept::bf16) at->second = as_type(at->second, DType::bf16);
+    if (p.policy.kept == Kept::nf4) at->second = blocks.values(at->second);
+    if (p.policy.kept == Kept::bf16) at->second = as_type(at->second, DType::bf16);
   }
   return types;
 }

@@ -33,8 +33,8 @@ Moe::Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int6
                               .init = {Init::zeros},
                               .decay = false,
                               .use = Use::vector});
-    p->trainable = false;
-    p->updated_by_rule = spec_.losses.balance == LoadBalance::bias;
+    p->policy.trainable = false;
+    p->policy.updated_by_rule = spec_.losses.balance == LoadBalance::bias;
     correction_ = p;
   }
   // wide: the dim that is the width of an expert.

@@ -27,13 +27,13 @@ struct Small {
     set.add(head, {"out", {4, 3}});
     set.add_joined(head,
                    {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});  // neighbours that differ in one of the two
-    set.find("k")->trainable = set.find("kb")->trainable = set.find("table")->trainable = false;
-    set.find("q")->lr_mult = 0.5;
-    set.find("v")->wd_mult = 3;
-    set.find("out")->lr_mult = 2;
-    set.find("out")->wd_mult = 0;
-    set.find("b")->wd_mult = set.find("c")->wd_mult = 2;
-    set.find("c")->lr_mult = set.find("d")->lr_mult = 3;
+    set.find("k")->policy.trainable = set.find("kb")->policy.trainable = set.find("table")->policy.trainable = false;
+    set.find("q")->policy.lr_mult = 0.5;
+    set.find("v")->policy.wd_mult = 3;
+    set.find("out")->policy.lr_mult = 2;
+    set.find("out")->policy.wd_mult = 0;
+    set.find("b")->policy.wd_mult = set.find("c")->policy.wd_mult = 2;
+    set.find("c")->policy.lr_mult = set.find("d")->policy.lr_mult = 3;
   }
   ParamSet set;
 };
@@ -64,7 +64,7 @@ struct Trial {
         double x = size * std::cos(static_cast<double>(3 * i + 5 * step) + static_cast<double>(p.index));
         gradients[p.name].push_back(x);
         if (!g.absent()) g.as<double>()[i] = x;
-        if (p.trainable) squares += x * x;
+        if (p.policy.trainable) squares += x * x;
       }
       EXPECT_EQ(g.absent(), p.name == "table") << p.name;
       if (!g.absent()) EXPECT_FALSE(accumulate);
@@ -79,8 +79,9 @@ struct Trial {
   // One step of the formulas on `weights`.
   void expect_step(int t, double lr, double scale) {
     for (const Param& p : small.set.params()) {
-      if (!p.trainable) continue;
-      double rate = lr * p.lr_mult, decay = p.decay || options.decay == DecayOf::all ? options.weight_decay * p.wd_mult : 0;
+      if (!p.policy.trainable) continue;
+      double rate = lr * p.policy.lr_mult,
+             decay = p.decay || options.decay == DecayOf::all ? options.weight_decay * p.policy.wd_mult : 0;
       std::vector<double>&w = weights[p.name], &m = first[p.name], &v = second[p.name];
       m.resize(w.size()), v.resize(w.size());
       for (size_t i = 0; i < w.size(); ++i) {
@@ -103,7 +104,7 @@ struct Trial {
     for (const Param& p : small.set.params())
       for (int64_t i = 0; i < p.shape.count(); ++i) {
         double got = store.master(p).as<double>()[i], want = weights[p.name][static_cast<size_t>(i)];
-        if (!p.trainable)
+        if (!p.policy.trainable)
           EXPECT_EQ(got, want) << what << ": " << p.name << " is frozen";
         else
           EXPECT_NEAR(got, want, 16 * epsilon(DType::f64))
@@ -222,7 +223,7 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
       kept[s.state + "/" + s.param->name] += s.view.count();
   for (const Param& p : adam.small.set.params())
     for (const char* state : {"m/", "v/"})
-      EXPECT_EQ(kept[state + p.name], p.trainable ? p.shape.count() : 0) << state << p.name;
+      EXPECT_EQ(kept[state + p.name], p.policy.trainable ? p.shape.count() : 0) << state << p.name;
 }
 
 // A step that leaves a parameter without a gradient treats it as zero: it decays, and its moments fade.

@@ -22,7 +22,7 @@ class Families : public testing::TestWithParam<std::string> {
 void expect_central_differences(TinyRun& run, TinyBatch& batch, const std::map<std::string, std::vector<double>>& gradients) {
   const double h = 1e-4;
   for (const Param& p : run.model->params().params()) {
-    if (p.tied || !p.trainable) continue;
+    if (p.tied || !p.policy.trainable) continue;
     const std::vector<double>& g = gradients.at(p.name);
     double* w = run.store.master(p).as<double>();
     double scale = 0;

@@ -56,7 +56,7 @@ TEST(Adapters, GradientsEqualCentralDifferences) {
       size_t checked = 0;
       for (const Param& p : run.model->params().params()) {
         if (p.tied) continue;
-        if (!p.trainable) {
+        if (!p.policy.trainable) {
           EXPECT_TRUE(grads.at(p.name).empty()) << p.name << " is frozen";
           continue;
         }
@@ -91,7 +91,7 @@ TEST(Adapters, AreWhatTheMergedModelIs) {
       TinyRun with(adapted(tiny_families().at(family), s), DType::f64, Recompute::none);
       TinyRun merged(tiny_families().at(family), DType::f64, Recompute::none);
       TinyBatch batch = two_sequences();
-      EXPECT_EQ(adapted(tiny_families().at(family), s)->params().find("model.embed_tokens.weight")->trainable, false);
+      EXPECT_EQ(adapted(tiny_families().at(family), s)->params().find("model.embed_tokens.weight")->policy.trainable, false);
       const Param* down = nullptr;
       for (const Unit& unit : with.model->params().units()) {
         std::map<std::string, const Param*> downs;

@@ -61,7 +61,7 @@ TEST(ModelFlops, OfFrozenWeights) {
       if (*frozen) apply_rules(model->params(), {{.match = frozen, .freeze = true}});
       double elements = 0;
       for (const Param& p : model->params().params())
-        if (!p.trainable && (p.use == Use::matrix || p.use == Use::unit_matrix))
+        if (!p.policy.trainable && (p.use == Use::matrix || p.use == Use::unit_matrix))
           elements += static_cast<double>(p.shape.count());
       EXPECT_EQ(elements > 0, *frozen != 0) << frozen;
       const double want = 6 * static_cast<double>(model->params().matrix_count()) - 2 * elements;
@@ -77,7 +77,7 @@ TEST(ModelFlops, OfFrozenWeights) {
   for (const Param& p : model->params().params()) {
     if (p.use != Use::matrix) continue;
     const auto count = static_cast<double>(p.shape.count());
-    EXPECT_EQ(p.trainable, p.adapter) << p.name;
+    EXPECT_EQ(p.policy.trainable, p.adapter) << p.name;
     (p.adapter ? adapters : base) += count;
     if (p.name.starts_with("model.layers.0.self_attn.") && p.name.find("o_proj") == std::string::npos &&
         p.name.find("lora_B") == std::string::npos)

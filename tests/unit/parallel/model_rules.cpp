@@ -260,9 +260,9 @@ TEST(ModelRules, GroupsOfParameters) {
         Want{"model.layers.1.mlp.up_proj.weight", 5, 7, false}, Want{"model.layers.0.mlp.up_proj.weight", 11, 13, false},
         Want{"lm_head.weight", 1, 1, true}}) {
     const Param& p = *set.find(w.name);
-    EXPECT_EQ(p.lr_mult, w.lr) << w.name;
-    EXPECT_EQ(p.wd_mult, w.wd) << w.name;
-    EXPECT_EQ(p.trainable, w.trains) << w.name;
+    EXPECT_EQ(p.policy.lr_mult, w.lr) << w.name;
+    EXPECT_EQ(p.policy.wd_mult, w.wd) << w.name;
+    EXPECT_EQ(p.policy.trainable, w.trains) << w.name;
   }
   auto refusal = [&](const std::string& pattern) -> std::string {
     try {
@@ -463,7 +463,7 @@ TEST(ModelRules, ParametersWhereAFileSaysNothing) {
     for (const Param& p : set.params()) {
       const bool vector = p.name.ends_with(".bias") || p.name.find("norm") != std::string::npos;
       EXPECT_EQ(p.decay, !vector) << p.name << ": norms and biases do not decay";
-      EXPECT_TRUE(p.trainable) << p.name;
+      EXPECT_TRUE(p.policy.trainable) << p.name;
     }
   }
 }

@@ -25,7 +25,7 @@ struct Small {
     tied.tied = set.find("table");
     set.add(head, tied);
     set.add(head, {"fixed", {3, 4}});
-    set.find("k")->trainable = set.find("fixed")->trainable = false;
+    set.find("k")->policy.trainable = set.find("fixed")->policy.trainable = false;
   }
   Unit& unit(size_t i) { return set.units()[i]; }
   Param& tied() {

@@ -132,7 +132,7 @@ TEST_F(Estimate, SumsOverDataRanks) {
   EXPECT_NEAR(estimate(messages_only(2), Types::of(DType::bf16)).data, kBuffers * (kExchange + kGather), kSmall);
   config.parallel.zero_threshold = 1 << 20;
   EXPECT_NEAR(estimate(messages_only(2)).data, kBuffers * (kExchange + kGather), kSmall) << "small ones are summed whole";
-  for (Param& p : model->params().params()) p.trainable = p.name == "lm_head.weight";
+  for (Param& p : model->params().params()) p.policy.trainable = p.name == "lm_head.weight";
   EXPECT_NEAR(estimate(messages_only(2)).data, kExchange + kGather, kSmall) << "what is frozen is not summed";
 }
 
@@ -156,7 +156,7 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
       << "a copy of matrices is written";
   EXPECT_EQ(estimate(memory).leaves, 0);
   std::unique_ptr<Model> whole = std::exchange(model, make_model(shape(), "test"));
-  for (Param& p : model->params().params()) p.trainable = p.name == "lm_head.weight";
+  for (Param& p : model->params().params()) p.policy.trainable = p.name == "lm_head.weight";
   EXPECT_NEAR(update(OptimizerType::adamw, 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall)
       << "what is frozen is not updated";
   model = std::move(whole);

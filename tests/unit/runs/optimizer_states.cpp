@@ -120,8 +120,8 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
     ParamSet& set = model->params();
     for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.o_proj.weight",
                              "model.layers.1.mlp.down_proj.weight", "model.layers.1.input_layernorm.weight"})
-      set.find(name)->trainable = false;
-    set.find("model.layers.0.self_attn.q_proj.weight")->lr_mult = 3;
+      set.find(name)->policy.trainable = false;
+    set.find("model.layers.0.self_attn.q_proj.weight")->policy.lr_mult = 3;
     HeapArena arena;
     const Kernels kernels = ref_kernels();
     const auto stash = make_stash(Recompute::none);

@@ -52,7 +52,7 @@ TEST(TensorRanks, RecomputationDropoutAndFrozenParameters) {
       const auto freeze = [](ParamSet& set) {
         for (const char* name :
              {"model.layers.0.self_attn.k_proj.weight", "model.layers.1.self_attn.q_norm.weight", "model.embed_tokens.weight"})
-          set.find(name)->trainable = false;
+          set.find(name)->policy.trainable = false;
       };
       expect_near(trained(shape, config({}), freeze), trained(shape, config({{"tensor", 2}, {"sequence", sequence}}), freeze),
                   fmt::format("{}, sequence {}", ravine::name(recompute), sequence));
@@ -142,7 +142,7 @@ TEST(Frozen, OneParameterStaysAndTheRestLearnsAsBefore) {
     }
     for (const Param& p : model->params().params()) {
       if (p.tied || p.name.find("layers.1.") != std::string::npos) continue;
-      const Outcome one = trained(shape, c, [&](ParamSet& set) { set.find(p.name)->trainable = false; });
+      const Outcome one = trained(shape, c, [&](ParamSet& set) { set.find(p.name)->policy.trainable = false; });
       for (const auto& [name, weights] : one.weights)
         EXPECT_EQ(weights, (name == p.name ? begun : all.weights).at(name))
             << family << ": " << name << " beside a frozen " << p.name;

@@ -27,7 +27,7 @@ Json wide_llama() {
 struct Engine {
   explicit Engine(DType compute, const std::function<bool(const Param&)>& frozen, int data = 1, int64_t zero = 0)
       : model(make_model(wide_llama(), "test")), ranks(Ranks::fake({.data = data}, 0)) {
-    for (Param& p : model->params().params()) p.trainable = !frozen(p);
+    for (Param& p : model->params().params()) p.policy.trainable = !frozen(p);
     config.parallel.zero = zero;
     config.parallel.zero_threshold = 1;
     engine =
@@ -52,8 +52,8 @@ TEST(Frozen, APlanCountsWhatIsKept) {
       int64_t weights = 0, moments = 0;
       for (const Param& p : e.model->params().params()) {
         const bool narrow = compute == DType::bf16 && p.use == Use::matrix;
-        weights += p.shape.count() * (!narrow ? 4 : p.trainable ? 6 : 2);
-        moments += p.trainable ? p.shape.count() * 8 : 0;
+        weights += p.shape.count() * (!narrow ? 4 : p.policy.trainable ? 6 : 2);
+        moments += p.policy.trainable ? p.shape.count() * 8 : 0;
       }
       EXPECT_EQ(e.engine->memory().weights, weights) << name(compute);
       EXPECT_EQ(e.engine->memory().optimizer, moments) << name(compute);

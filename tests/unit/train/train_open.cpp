@@ -26,9 +26,9 @@ TEST(OpenModel, RulesOfTheConfigReachTheirParameters) {
   for (const Param& p : model->params().params()) {
     const bool frozen = p.name == "model.embed_tokens.weight" || p.name.starts_with("model.layers.0.mlp."),
                q = p.name.ends_with("q_proj.weight"), head = p.name == "lm_head.weight";
-    EXPECT_EQ(p.trainable, !frozen) << p.name;
-    EXPECT_EQ(p.lr_mult, q ? 0.5 : head ? 2 : 1) << p.name;
-    EXPECT_EQ(p.wd_mult, q ? 3 : head ? 0 : 1) << p.name;
+    EXPECT_EQ(p.policy.trainable, !frozen) << p.name;
+    EXPECT_EQ(p.policy.lr_mult, q ? 0.5 : head ? 2 : 1) << p.name;
+    EXPECT_EQ(p.policy.wd_mult, q ? 3 : head ? 0 : 1) << p.name;
   }
 }
 
