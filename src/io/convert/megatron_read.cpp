@@ -62,7 +62,8 @@ void refuse_other_arithmetic(const TorchFile& file, bool guess) {
     if (argument(file, key).value_or(0) != 0)
       throw UserError(fmt::format("args.{} is set", key), file.path() + ": args", what, fix);
   };
-  refuse("apply_layernorm_1p", "norms have weights to which 1 is added", "convert it by the tools of the program that wrote it");
+  refuse("apply_layernorm_1p", "norms have weights to which 1 is added",
+         "convert it by the tools of the program that wrote it");
   if (!guess) return;
   const char* fix = "give --model-config CONFIG.json, which says it";
   refuse("use_rope_scaling", "frequencies of positions are scaled, and the arguments do not say by which numbers", fix);
