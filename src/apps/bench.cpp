@@ -7,6 +7,7 @@
 #include "files/atomic.h"
 #include "infer/speed.h"
 #include "io/model_folder.h"
+#include "io/stored_model.h"
 #include "kernels/backend.h"
 #include "model/adapters.h"
 #include "parallel/initialise.h"
@@ -133,7 +134,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   keep_timeline(flags);
   flags.model = model_meant_by(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
-  std::unique_ptr<Model> model = open_model(flags.model);
+  std::unique_ptr<Model> model = open_stored_model(flags.model);
   config.model.path = flags.model;  // what an adapter belongs to
   if (const auto lora = lora_of(config, *model)) model = with_adapters(*model, *lora);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "io/model_folder.h"
+#include "io/stored_model.h"
 #include "parallel/fit.h"
 #include "runs/run_places.h"
 #include "step/arithmetic.h"
@@ -26,7 +27,7 @@ LoadedModel open_model_job(World* world, const std::string& folder, const Config
     for (const std::string& line :
          {older_than_its_run(folder), older_than_its_run(adapter), trained_beside_another(adapter, folder)})
       if (!line.empty()) say(escaped("warning: " + line));
-  const std::unique_ptr<Model> model = open_model(folder);
+  const std::unique_ptr<Model> model = open_stored_model(folder);
   if (several) check_same(world->all(), "model", model->config().dump(1));
   InferenceLayout spread;
   spread.options = config.parallel;

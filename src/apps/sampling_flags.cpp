@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -43,7 +44,7 @@ GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& f
   for (const int64_t id : flags.stop_ids) {
     if (id >= facts.vocabulary)
       throw UserError(fmt::format("token {}", id), "--stop-ids",
-                      fmt::format("ids must be below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+                      fmt::format("ids must be below vocab_size = {}", facts.vocabulary), more_rows_advice(id));
     o.end_ids.push_back(static_cast<int32_t>(id));
   }
   o.sample = flags.sample && o.processing.temperature > 0;

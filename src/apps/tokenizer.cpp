@@ -130,6 +130,9 @@ int run_decode(DecodeFlags& flags, Config&) {
       throw UserError("no token ids", where,
                       flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
                       "correct the input");
+    if (const auto beyond = std::erase_if(ids, [&](int32_t id) { return id >= tokenizer->size(); }); beyond > 0)
+      say(fmt::format("warning: {}: {} beyond the {} of the tokenizer: rows of a model that stand for no token make no text",
+                      where, beyond == 1 ? "an id is" : fmt::format("{} ids are", beyond), tokenizer->size()));
     std::string text = tokenizer->decode(ids, flags.skip_special);
     // JSON in ASCII: U+2028 in text must not end a line for anyone. Files and pipes get the text's own bytes.
     print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true, Json::error_handler_t::replace)

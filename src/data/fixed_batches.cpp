@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 
@@ -104,7 +105,7 @@ void FixedBatches::check(const TensorInfo* tensor, int64_t low, int64_t high, bo
         throw UserError(fmt::format("{} is out of range", v[c]),
                         fmt::format("{}: {}, row {}, column {}", file_->path(), tensor->name, r, c),
                         fmt::format("{} to {}{}", low, high, may_ignore ? ", or -100 where nothing counts" : ""),
-                        tensor == mask_ || tensor == positions_ ? "correct the file" : "use ids of the model's own tokenizer");
+                        tensor == mask_ || tensor == positions_ ? "correct the file" : more_rows_advice(v[c]));
   }
 }
 

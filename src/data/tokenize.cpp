@@ -11,6 +11,7 @@
 #include "data/source.h"
 #include "data/token_store.h"
 #include "files/checksum.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 
@@ -117,7 +118,7 @@ class Pass {
       if (id >= vocabulary_)
         throw UserError(fmt::format("token {} is beyond the vocabulary", id), d.where,
                         fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
-                        "use the tokenizer that belongs to the model");
+                        more_rows_advice(id));
     if (d.ids.empty()) d.ids.push_back(tokenizer_.special().unk.value_or(0));
   }
 

@@ -107,11 +107,16 @@ void TorchFile::open_stream() {
     at += p->size();
     return p;
   };
-  static constexpr unsigned char kMagic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
-                                             0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
-  if (all.size() < sizeof kMagic || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0)
-    refuse_torch(path_, "it must be an archive or a stream of torch.save; this is neither");
-  at = sizeof kMagic;
+  // The protocol of pickle (2 to 5), from 4 on a frame of so many bytes, the number, the end.
+  static constexpr unsigned char kFrame[] = {0x95, 13, 0, 0, 0, 0, 0, 0, 0},
+                                 kMagic[] = {0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+  auto skip = [&](std::span<const unsigned char> bytes) {
+    const bool there = all.size() - at >= bytes.size() && std::memcmp(all.data() + at, bytes.data(), bytes.size()) == 0;
+    if (there) at += bytes.size();
+    return there;
+  };
+  if (all.size() >= 2 && all[0] == std::byte{0x80} && all[1] >= std::byte{2} && all[1] <= std::byte{5}) at = 2, skip(kFrame);
+  if (!skip(kMagic)) refuse_torch(path_, "it must be an archive or a stream of torch.save; this is neither");
   if (auto p = next(); p->integer(p->root()) != 1001) refuse_torch(path_, "its protocol must be 1001");
   if (auto p = next(); true) {
     const auto little = p->find(p->root(), "little_endian");

@@ -44,9 +44,9 @@ class Fields {
     if (!has(key)) return out;
     const Json& v = json_.at(key);
     for (const Json& id : v.is_array() ? v : Json::array({v})) {
-      if (!id.is_number_integer() || !(id.get<double>() >= 0 && id.get<double>() < static_cast<double>(vocabulary)))
-        refuse(key, fmt::format("it must be an id, or a list of ids, below vocab_size = {}", vocabulary));
-      out.push_back(id.get<int32_t>());
+      if (!id.is_number_integer() || !(id.get<double>() >= -1 && id.get<double>() < static_cast<double>(vocabulary)))
+        refuse(key, fmt::format("it must be an id, or a list of ids, below vocab_size = {}; -1 is none", vocabulary));
+      if (id.get<int32_t>() >= 0) out.push_back(id.get<int32_t>());
     }
     return out;
   }

@@ -16,7 +16,7 @@ struct GenerationDefaults {
   // Of beams.
   double length_penalty = 1;
   EarlyStop early_stopping = EarlyStop::no;
-  std::vector<int32_t> end_ids;  // of the file, else of config.json; a list or a single id
+  std::vector<int32_t> end_ids;  // of the file, else of config.json; a list or a single id; -1 there is none
   std::vector<std::string> stop_texts;
   bool sample = false;                   // do_sample
   bool names_top_k = false;              // top_k stands in the file

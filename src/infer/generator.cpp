@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "infer/prompt_models.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 
@@ -22,8 +23,7 @@ void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts
   for (int32_t id : prompt)
     if (id < 0 || id >= facts.vocabulary)
       throw UserError(fmt::format("token {}", id), place(),
-                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
-                      "use the model's tokenizer");
+                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), more_rows_advice(id));
   if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
     throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions),

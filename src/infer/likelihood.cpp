@@ -7,6 +7,7 @@
 #include "infer/kv_cache.h"
 #include "infer/model_ranks.h"
 #include "infer/sampler.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -235,7 +236,7 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
         if (id < 0 || id >= facts.vocabulary)
           throw UserError(fmt::format("token {}", id), place(),
                           fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
-                          "use the model's tokenizer");
+                          more_rows_advice(id));
     };
     if (items[i].context.empty())
       throw UserError("a context without tokens", place(), "what follows it is asked for", "write something there");

@@ -11,6 +11,7 @@
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "io/stored_model.h"
 #include "model/adapters.h"
 #include "model/decoder.h"
 #include "model/vocabulary.h"
@@ -39,7 +40,7 @@ LoadedModel declare(const std::string& path, DType compute, Backend backend, Bf1
   s.folder = path;
   s.kernels = backend_kernels(backend, products);
   s.types = Types::of(compute);
-  s.model = open_model(path);
+  s.model = open_stored_model(path);
   if (!adapter.empty()) {
     s.adapter = adapter;
     s.model = with_adapter_of(adapter, *s.model);

@@ -7,6 +7,7 @@
 #include "io/file_rows.h"
 #include "model/adapters.h"
 #include "model/decoder.h"
+#include "model/vocabulary.h"
 #include "parallel/stash.h"
 #include "parallel/whole_units.h"
 
@@ -341,8 +342,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   for (int64_t id : read_ids(file, ids)) {
     if (id < 0 || id >= facts.vocabulary)
       throw UserError(fmt::format("token {} in 'input_ids'", id), path,
-                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
-                      "use the model's tokenizer");
+                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), more_rows_advice(id));
     in.ids.push_back(static_cast<int32_t>(id));
   }
   in.positions.resize(in.ids.size());
@@ -394,7 +394,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
         int64_t l = labels[static_cast<size_t>(r * in.columns + c + 1)];
         if (l >= facts.vocabulary || (l < 0 && l != -100))
           throw UserError(fmt::format("label {}", l), path,
-                          fmt::format("labels are -100 or ids below vocab_size = {}", facts.vocabulary), "correct the file");
+                          fmt::format("labels are -100 or ids below vocab_size = {}", facts.vocabulary), more_rows_advice(l));
         in.labels[static_cast<size_t>(r * in.columns + c)] = static_cast<int32_t>(l);
       }
   }

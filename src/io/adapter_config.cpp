@@ -1,6 +1,7 @@
 #include "io/adapter_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -34,6 +35,19 @@ const std::vector<Unused>& unused_fields() {
       {"kasa_config", nullptr, "KaSA"},
       {"velora_config", nullptr, "VeLoRA"},
   };
+  return fields;
+}
+
+// Fields that settings_of reads, and those that say nothing about the arithmetic: where the adapter comes from, how A and B
+// began (refuse_changed_base), and what belongs to a switch that is off.
+const std::vector<std::string>& known_fields() {
+  static const std::vector<std::string> fields = {
+      "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "modules_to_save",
+      "ensure_weight_tying", "rank_pattern", "alpha_pattern", "layers_to_transform", "init_lora_weights",
+      // inert
+      "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "fan_in_fan_out",
+      "merge_weights", "megatron_config", "megatron_core", "qalora_group_size", "runtime_config", "loftq_config", "eva_config",
+      "corda_config", "lora_ga_config"};
   return fields;
 }
 
@@ -80,6 +94,41 @@ void refuse_other_than_whole(const Json& value, const std::string& file, const s
            "it is a whole number in what PEFT writes");
 }
 
+// A and B of some beginnings are a part of the base, which PEFT takes out of the base's weights when it loads such an adapter:
+// beside the base as it is stored they would count twice. Source: peft 0.21, tuners/lora/layer.py, update_layer.
+void refuse_changed_base(const Json& config, const std::string& file) {
+  const auto it = config.find("init_lora_weights");
+  if (it == config.end() || it->is_null() || it->is_boolean()) return;
+  std::string way = field<std::string>(config, file, "init_lora_weights", "");
+  std::transform(way.begin(), way.end(), way.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* plain : {"gaussian", "eva", "orthogonal", "mica"})
+    if (way == plain) return;
+  const bool converts = way.starts_with("pissa") || way.starts_with("corda") || way == "olora";
+  const std::string what = fmt::format("\"init_lora_weights\" is \"{}\"", escaped(way));
+  if (!converts && way != "loftq" && way != "lora_ga")
+    refuse(file, what, "true, false, gaussian, eva, orthogonal and mica are known to leave the base as it is");
+  throw UserError(
+      what, file, "A and B began as a part of the base, from which PEFT takes them away: plain LoRA has the base whole",
+      converts ? "save it as plain LoRA with PEFT, save_pretrained(.., path_initial_model_for_weight_conversion=..), "
+                 "or merge it into its base there (merge_and_unload)"
+               : "merge it into its base with PEFT (merge_and_unload)");
+}
+
+// A field of a later PEFT, or of another program, that has a value may change the arithmetic.
+void refuse_unknown(const Json& config, const std::string& file) {
+  std::vector<std::string> known = known_fields();
+  for (const Unused& u : unused_fields()) known.emplace_back(u.key);
+  for (const auto& [key, value] : config.items()) {
+    if (says_nothing(value, nullptr) || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest(key, known);
+    throw UserError(
+        fmt::format("\"{}\" is {}", escaped(key),
+                    escaped(value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60))),
+        file, "no such field of LoRA is known, and an ignored field could change the numbers",
+        near.empty() ? "remove it if it says nothing about the arithmetic" : fmt::format("did you mean \"{}\"?", near));
+  }
+}
+
 std::vector<std::string> names(const Json& config, const std::string& file, const char* key) {
   const auto it = config.find(key);
   if (it != config.end() && it->is_string()) return {it->get<std::string>()};
@@ -94,6 +143,8 @@ LoraSettings settings_of(const Json& config, const std::string& file) {
   for (const Unused& u : unused_fields())
     if (const auto it = config.find(u.key); it != config.end() && !says_nothing(*it, u.none))
       refuse(file, fmt::format("\"{}\" asks for {}", u.key, u.what), "the arithmetic of plain LoRA is applied");
+  refuse_changed_base(config, file);
+  refuse_unknown(config, file);
   if (const auto task = field<std::string>(config, file, "task_type", "CAUSAL_LM"); task != "CAUSAL_LM")
     refuse(file, fmt::format("task_type '{}'", escaped(task)), "adapters of models that write text (CAUSAL_LM) are applied");
   LoraSettings s;

@@ -14,6 +14,7 @@
 #include "io/huggingface.h"
 #include "io/load_tensors.h"
 #include "io/open_weights.h"
+#include "io/stored_model.h"
 #include "io/write_tensors.h"
 #include "model/vocabulary.h"
 
@@ -37,12 +38,42 @@ bool is_vocabulary_table(const FileTensor& t) {
   return t.params.size() == 1 && (t.params[0]->name == kEmbedding || t.params[0]->name == kHead);
 }
 
-// The name under which the file holds the base's table, with PEFT's word for what an adapter stands beside; "": it does not.
-std::string table_in(const TensorFile& file, const FileTensor& t) {
-  const std::string name = std::string(kPeft) + t.name;
-  for (const std::string& n : {name, name.substr(0, name.rfind('.')) + ".base_layer.weight"})
-    if (file.find(n)) return n;
+// The names under which PEFT stores a table beside an adapter unasked: as it is, and as what the adapter stands beside.
+std::vector<std::string> stored_names(const std::string& name) {
+  const std::string peft = std::string(kPeft) + name;
+  return {peft, peft.substr(0, peft.rfind('.')) + ".base_layer.weight"};
+}
+
+// The name under which the file holds the base's table; "": it does not. A tied one may be there as the head alone.
+std::string table_in(const TensorFile& file, const FileTensor& t, const Model& base) {
+  std::vector<std::string> names = stored_names(t.name);
+  if (is_tied(base))
+    for (const std::string& copy : base.files().copies)
+      for (const std::string& name : stored_names(copy)) names.push_back(name);
+  for (const std::string& name : names)
+    if (file.find(name)) return name;
   return "";
+}
+
+// Of a table that is trained whole PEFT stores, unasked, what it is and what it was once more.
+std::string once_more(const std::string& name) { return name.substr(0, name.rfind('.')) + ".modules_to_save.weight"; }
+std::string as_it_was(const std::string& name) { return name.substr(0, name.rfind('.')) + ".original_module.weight"; }
+
+// Copies of a table that differ from it leave open which of them is meant.
+void refuse_differing_copies(const TensorFile& file, const WeightFiles& table, const Model& model) {
+  for (const FileTensor& t : table.tensors) {
+    if (!is_vocabulary_table(t)) continue;
+    const TensorInfo* own = file.find(t.name);
+    std::vector<std::string> copies = {once_more(t.name)};
+    if (is_tied(model) && t.params[0]->name == kEmbedding)
+      for (const std::string& copy : model.files().copies)
+        for (const std::string& name : stored_names(copy)) copies.push_back(name), copies.push_back(once_more(name));
+    for (const std::string& name : copies)
+      if (const TensorInfo* copy = file.find(name); copy && own && !same_values(file, *own, file, *copy))
+        throw UserError("two tables where there is one", tensor_at(file.path(), name),
+                        fmt::format("'{}' is the same table, and has other values", t.name),
+                        "remove the one that is not meant, or save the adapter again with PEFT");
+  }
 }
 
 }  // namespace
@@ -53,12 +84,18 @@ WeightFiles adapter_files_in(const TensorFile& file, const Model& model) {
   for (const FileTensor& t : table.tensors) there.insert(t.name);
   for (const FileTensor& t : model.files().tensors) {
     if (!is_vocabulary_table(t) || there.contains(std::string(kPeft) + t.name)) continue;
-    const std::string name = table_in(file, t);
+    const std::string name = table_in(file, t, model);
     if (name.empty()) continue;
     table.tensors.push_back(t);
     table.tensors.back().name = name;
   }
-  for (const std::string& copy : model.files().copies) table.copies.push_back(std::string(kPeft) + copy);
+  for (const std::string& copy : model.files().copies)
+    for (const std::string& name : stored_names(copy)) table.copies.push_back(name);
+  std::vector<std::string> saved = table.copies;
+  for (const FileTensor& t : model.files().tensors)
+    if (is_vocabulary_table(t)) saved.push_back(std::string(kPeft) + t.name);
+  for (const std::string& name : saved)
+    for (const std::string& copy : {once_more(name), as_it_was(name)}) table.copies.push_back(copy);
   return table;
 }
 
@@ -68,7 +105,7 @@ int64_t adapter_vocabulary(const std::string& folder, const Model& base) {
   std::string lacks;
   for (const FileTensor& t : base.files().tensors) {
     if (!is_vocabulary_table(t)) continue;
-    if (const TensorInfo* info = adapter.file().find(table_in(adapter.file(), t)); !info)
+    if (const TensorInfo* info = adapter.file().find(table_in(adapter.file(), t, base)); !info)
       lacks = t.name;
     else if (info->shape.rank() == 2)
       rows = info->shape[0];
@@ -103,6 +140,7 @@ void check_adapter(const std::string& folder, const Model& model) {
   const AdapterSource adapter = open_adapter(folder, model);
   const WeightFiles table = adapter_files_in(adapter.file(), model);
   check_tensors(source_of(adapter, folder, table, model));
+  refuse_differing_copies(adapter.file(), table, model);
 }
 
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store) {

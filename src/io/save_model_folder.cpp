@@ -48,7 +48,9 @@ Json model_config(const Model& model, DType dtype) {
 Json generation_config(const Json& given, const ModelFacts& f) {
   Json g = given;
   if (f.bos >= 0 && !g.contains("bos_token_id")) g["bos_token_id"] = f.bos;
-  if (!f.eos.empty() && !g.contains("eos_token_id")) g["eos_token_id"] = f.eos.size() == 1 ? Json(f.eos[0]) : Json(f.eos);
+  std::vector<int64_t> eos = f.eos;
+  std::erase_if(eos, [](int64_t id) { return id < 0; });  // -1 is none
+  if (!eos.empty() && !g.contains("eos_token_id")) g["eos_token_id"] = eos.size() == 1 ? Json(eos[0]) : Json(eos);
   if (f.pad >= 0 && !g.contains("pad_token_id")) g["pad_token_id"] = f.pad;
   return g;
 }

@@ -98,7 +98,8 @@ void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSp
 
 void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
   bool on = r.boolean("use_sliding_window", false) && !r.is_null("sliding_window");
-  int64_t window = r.integer("sliding_window", 1, 1 << 30, 4096), from = r.integer("max_window_layers", 0, 1 << 20, 28);
+  int64_t window = r.integer("sliding_window", on ? 1 : 0, 1 << 30, 4096),
+          from = r.integer("max_window_layers", 0, 1 << 20, 28);
   for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(on && i >= from ? window : 0);
   read_layer_types(r, on ? window : 0, "use_sliding_window and sliding_window", s);
 }

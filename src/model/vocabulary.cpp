@@ -34,6 +34,14 @@ bool is_tied(const Model& model) {
   return std::any_of(all.begin(), all.end(), [](const Param& p) { return p.name == kHead && p.tied; });
 }
 
+std::string more_rows_advice(int64_t id) {
+  if (id < 0) return "use ids of the tokenizer that belongs to the model";
+  return fmt::format(
+      "use the tokenizer that belongs to the model, or give the model a row for it: model.vocabulary={} or more in a "
+      "training, convert --resize-vocab {} (of a new model vocab_size)",
+      id + 1, id + 1);
+}
+
 void set_vocabulary(Json& config, const Json& implied, int64_t rows) {
   for (const auto& [key, value] : implied.items())
     if (!config.contains(key)) config[key] = value;

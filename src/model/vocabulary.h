@@ -10,6 +10,8 @@ namespace ravine {
 inline constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
 bool is_tied(const Model& model);
+// What helps where data or a prompt have an id that no row of the tables stands for.
+std::string more_rows_advice(int64_t id);
 
 // config.json with another vocabulary; it takes the fields that followed from the one it had (DecoderSpec::implied).
 void set_vocabulary(Json& config, const Json& implied, int64_t rows);

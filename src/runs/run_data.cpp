@@ -1,12 +1,48 @@
 #include "runs/run_data.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "base/clock.h"
 #include "base/counted.h"
 #include "files/atomic.h"
+#include "infer/generation_config.h"
 #include "runs/open.h"
+#include "runs/vocabulary.h"
 #include "step/layout.h"
 
 namespace ravine {
+namespace {
+
+// The end token that training teaches ends generation too: what else the model names is told here, and what the exported folder
+// says by train/export.h.
+void note_end(const Config& config, const ModelFacts& facts, RunData& data) {
+  if (config.data.append_eos && data.tokenizer) data.document_end = data.tokenizer->special().eos;
+  const std::optional<int32_t> taught = data.end_token ? data.end_token : data.document_end;
+  if (!taught) return;
+  std::vector<int64_t> named(facts.eos);
+  std::string where = config.model.path.empty() ? model_place(config.model) : config.model.path + "/config.json";
+  if (const std::string file = config.model.path + "/generation_config.json";
+      !config.model.path.empty() && std::filesystem::exists(file))
+    try {
+      const Json generation = read_json(file);
+      const std::vector<int32_t> ids = parse_generation_config(generation, file, facts).end_ids;
+      named.assign(ids.begin(), ids.end());
+      if (!generation.value("eos_token_id", Json()).is_null()) where = file;
+    } catch (const UserError&) {  // said where text is generated
+    }
+  std::erase_if(named, [](int64_t id) { return id < 0; });
+  data.new_end = std::find(named.begin(), named.end(), *taught) == named.end();
+  if (data.new_end && !named.empty())
+    data.notes.push_back(fmt::format(
+        "{} end with {} (id {}), where {} names {}: generation_config.json of the exported folder names {} before {}",
+        data.end_token ? "answers" : "documents", data.tokenizer ? data.tokenizer->id_to_piece(*taught) : "a token", *taught,
+        where, fmt::join(named, ", "), *taught, named.size() == 1 ? "it" : "them"));
+}
+
+}  // namespace
 
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log) {
   if (ranks.size() > 1 && !ranks.first()) ranks.all().barrier();
@@ -26,6 +62,7 @@ RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks
                .end_token = sources.data.end_token,
                .chat_template = std::move(sources.data.chat_template),
                .fingerprint = {}};
+  note_end(config, facts, data);
   if (follows_validation(config.schedule) && !data.valid)
     throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", name(config.schedule.type)),
                     "schedule.type", "the rate follows the validation loss",

@@ -21,9 +21,11 @@ struct RunData {
   std::unique_ptr<Dataset> train, valid;   // valid: null if there is none
   std::vector<TokensInUse> tokens_in_use;  // what keep_tokens writes
   std::vector<std::string> notes, warnings;
-  std::optional<int32_t> end_token;  // of answers, when conversations are trained on
-  std::string chat_template;         // that they were rendered with, if not the tokenizer's own
-  DataFingerprint fingerprint;       // of the sources
+  std::optional<int32_t> end_token;     // of answers, when conversations are trained on
+  std::optional<int32_t> document_end;  // that data.append_eos puts behind documents, when text is trained on
+  bool new_end = false;                 // the one that is trained (of answers, else of documents) is none that the model names
+  std::string chat_template;            // that they were rendered with, if not the tokenizer's own
+  DataFingerprint fingerprint;          // of the sources
 };
 
 // All ranks call it, and are told where they have other data than the first. Of several ranks the first makes tokens of text,

@@ -9,6 +9,7 @@
 #include "files/same_path.h"
 #include "files/tokenizer_files.h"
 #include "io/adapter_weights.h"
+#include "io/stored_model.h"
 #include "model/vocabulary.h"
 #include "text/tokenizers/open_tokenizer.h"
 
@@ -113,7 +114,7 @@ void refuse_vocabulary_of_new_model(const Config& c) {
 }
 
 std::unique_ptr<Model> open_resized_model(const Config& c) {
-  std::unique_ptr<Model> stored = open_model(c.model.path);
+  std::unique_ptr<Model> stored = open_stored_model(c.model.path);
   const ModelOptions none;
   if (c.model.new_rows != none.new_rows && c.model.vocabulary == 0)
     throw UserError("model.new_rows without new rows", place(c, "model.new_rows"),

@@ -2,6 +2,7 @@
 
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "io/stored_model.h"
 #include "model/same_model.h"
 #include "runs/open.h"
 
@@ -11,7 +12,7 @@ void check_reference(const Config& c, const Model& model) {
   const std::string& folder = c.dpo.reference;
   if (folder.empty()) return;
   check_model_folder(folder, "dpo.reference");
-  const std::unique_ptr<Model> reference = open_model(folder), own = make_model(model.config(), "config.json");
+  const std::unique_ptr<Model> reference = open_stored_model(folder), own = make_model(model.config(), "config.json");
   if (!same_model(*reference, *own))
     throw UserError(
         "the reference is another model", fmt::format("dpo.reference={}", folder),

@@ -79,18 +79,18 @@ std::string export_text(const Config& config) {
   return fmt::format("{}, files of {} MB", name(config.checkpoint.model_dtype.value()), config.checkpoint.shard_mb);
 }
 
-// generation_config.json: that of model.path, with the end token of answers before the end tokens that the model had.
+// generation_config.json: that of model.path, with the end token that is trained before the end tokens that the model had.
 Json generation_of(const OpenedRun& run) {
   Json generation = Json::object();
   const std::string& path = run.config.model.path;
-  const std::optional<int32_t> end_token = run.data.end_token;
+  const std::optional<int32_t> end_token = run.data.end_token ? run.data.end_token : run.data.document_end;
   if (std::string given = (fs::path(path) / "generation_config.json").string(); !path.empty() && fs::exists(given))
     generation = read_json(given);
   if (end_token) {
     Json ids = Json::array({*end_token});
     Json had = generation.contains("eos_token_id") ? Json(generation["eos_token_id"]) : Json(run.model->facts().eos);
     for (const Json& id : had.is_array() ? had : Json::array({had}))
-      if (id.is_number_integer() && id != *end_token) ids.push_back(id);
+      if (id.is_number_integer() && id >= 0 && id != *end_token) ids.push_back(id);  // -1 is none
     generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token) : ids;
   }
   return generation;
@@ -108,7 +108,7 @@ SaveFolder save_folder_of(const OpenedRun& run) {
   folder.chat_template = run.data.chat_template;
   if (run.lora && !c.lora.merge) {  // beside a base that has them, unless they are others
     folder.tokenizer = c.model.tokenizer;
-    if (!run.data.end_token) folder.generation = Json::object();
+    if (!run.data.end_token && !run.data.new_end) folder.generation = Json::object();
   }
   folder.run = run.folder->run();
   folder.seen = run.folder->model_seen();

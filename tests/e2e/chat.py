@@ -65,7 +65,7 @@ def test_end_tokens_of_a_model_stay(folder):
     """Fine-tuning adds the template's end token to those that generation ended at before; one that is there already is not added again."""
     run("train", *options(folder, "base", data__train=[alpaca(folder / "a.json", 12)], train__steps=1))
     end = json.loads((GOLDEN / "tokenizer.json").read_text())["model"]["vocab"]["<|im_end|>"]
-    for before, after in ((7, [end, 7]), ([7, 9], [end, 7, 9]), ([9, end], [end, 9]), (end, end)):
+    for before, after in ((7, [end, 7]), ([7, 9], [end, 7, 9]), ([9, end], [end, 9]), (end, end), (-1, end), ([9, -1], [end, 9])):
         model = folder / "base" / "model"
         shutil.rmtree(folder / "old", ignore_errors=True)
         shutil.copytree(model, folder / "old")
@@ -76,6 +76,33 @@ def test_end_tokens_of_a_model_stay(folder):
         run("train", *words, f"model.path={folder / 'old'}")
         said = json.loads((folder / "tuned" / "model" / "generation_config.json").read_text())
         check(said["eos_token_id"] == after and said["top_k"] == 5, f"{before} became {said}")
+
+
+def test_the_end_that_documents_teach_ends_generation(folder):
+    """The tokenizer's eos stands behind documents: where config.json or generation_config.json name another end, it is said, and the exported folder ends with both."""
+    (folder / "book.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
+    first = dict(data__train=[str(folder / "book.txt")], train__steps=1)
+    run("train", *options(folder, "base", **first))
+    settings, vocabulary = json.loads((folder / "tokenizer_config.json").read_text()), json.loads((folder / "tokenizer.json").read_text())
+    piece = settings["eos_token"] if isinstance(settings["eos_token"], str) else settings["eos_token"]["content"]
+    eos = {**vocabulary["model"]["vocab"], **{t["content"]: t["id"] for t in vocabulary["added_tokens"]}}[piece]
+    for config, generation, ends, where in ((7, None, [eos, 7], "config.json"), (eos, [8, 9], [eos, 8, 9], "generation_config.json"), (7, eos, eos, ""), (-1, -1, eos, ""), (None, None, eos, "")):
+        shutil.rmtree(folder / "old", ignore_errors=True)
+        shutil.copytree(folder / "base" / "model", folder / "old")
+        for file, value in (("config.json", config), ("generation_config.json", generation)):
+            path = folder / "old" / file
+            held = json.loads(path.read_text())
+            held.pop("eos_token_id", None)
+            path.write_text(json.dumps({**held, **({} if value is None else {"eos_token_id": value})}))
+        (folder / "old" / ".ravine").unlink(missing_ok=True)
+        shutil.rmtree(folder / "tuned", ignore_errors=True)
+        words = [w for w in options(folder, "tuned", **first) if not w.startswith(("model.config", "model.tokenizer"))]
+        said = run("train", *words, f"model.path={folder / 'old'}").stderr
+        told = f"documents end with {piece} (id {eos}), where {folder / 'old'}/{where} names"
+        check((told in said) == bool(where) and ("documents end with" in said) == bool(where), f"{config} {generation}: {said}")
+        made = json.loads((folder / "tuned" / "model" / "generation_config.json").read_text())["eos_token_id"]
+        check(made == ends, f"{config} {generation}: {made} instead of {ends}")
+        run("generate", "--model", folder / "tuned" / "model", "--prompt", "The", "--max-new-tokens", 2)
 
 
 def test_show_marks_what_is_learned(folder):

@@ -160,6 +160,42 @@ def test_vocabulary_where_nothing_says_it(folder):
         check(f"vocabulary {vocabulary}: the last {256 - vocabulary} of 256 rows" in log, log)
 
 
+def test_the_vocabulary_that_is_said(folder):
+    """By args.vocab_size, else by a tokenizer beside the files; rows that repeat are asked only where neither says it. Padding need not be copies: what is cut is said."""
+    def mean(out):  # six new rows, as a table is resized: their mean
+        for table in ("model.embed_tokens.weight", "lm_head.weight"):
+            out[table][250:] = [[sum(c) / 250 for c in zip(*out[table][:250])]] * 6
+    save(folder / "hf", mean, vocab_size=256, num_hidden_layers=1)
+    for name, vocab_size, tokenizer, want, by in (("args", 256, None, 256, ""), ("fewer", 200, None, 200, "args.vocab_size"), ("both", 200, 240, 200, "args.vocab_size"), ("beside", 9999, 240, 240, "the tokenizer in"),
+                                                  ("nobody", None, None, 251, "repeat the row before")):
+        out = folder / name
+        run("convert", "--input", folder / "hf", "--output", out, "--to", "megatron-mcore")
+        (out / "config.json").unlink()
+        for file in out.glob("release/*/model_optim_rng.pt"):  # a key of 15 letters becomes one of 10 and its value another
+            number = b"K" + bytes([vocab_size]) if vocab_size and vocab_size < 256 else b"M" + (vocab_size or 0).to_bytes(2, "little")
+            rewritten(file, (rb"X\x0f\x00\x00\x00true_vocab_size((?:q.|r....)?)(?:K.|M..|J....)", (b"X\x0a\x00\x00\x00" + (b"vocab_size" if vocab_size else b"xocab_size") + rb"\1" + number.replace(b"\\", b"\\\\"))))
+        if tokenizer:
+            (out / "vocab.txt").write_text("".join(f"{w}\n" for w in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(tokenizer - 5))]))
+        log = run("convert", "--input", out, "--output", folder / f"{name}-hf", "--to", "hf").stderr
+        table = r.load_tensors(folder / f"{name}-hf")["lm_head.weight"]
+        check(table[1] == [want, 8], f"{name}: {table[1]}: {log}")
+        check(by in log and (want == 256 or f"vocabulary {want}" in log and f"the last {256 - want} of 256 rows" in log), f"{name}: {log}")
+
+
+def test_arguments_that_change_what_weights_mean(folder):
+    """Of what no config made of the arguments says, the argument is named; a config that says it is believed."""
+    save(folder / "hf", num_hidden_layers=1)
+    for key, told in ((b"apply_layernorm_1p", "1 is added"), (b"use_rope_scaling", "--model-config"), (b"rotary_interleaved", "--model-config")):
+        out = folder / key.decode()
+        run("convert", "--input", folder / "hf", "--output", out, "--to", "megatron-mcore")
+        shutil.move(out / "config.json", folder / "config.json")
+        for file in out.glob("release/*/model_optim_rng.pt"):
+            rewritten(file, (rb"X\x12\x00\x00\x00apply_layernorm_1p((?:q.|r....)?)\x89", b"X" + bytes([len(key)]) + b"\x00\x00\x00" + key + rb"\1" + b"\x88"))
+        said = run("convert", "--input", out, "--output", folder / "out", "--to", "hf", status=2).stderr
+        check(f"args.{key.decode()} is set" in said and "model_optim_rng.pt: args" in said and told in said, said)
+        run("convert", "--input", out, "--output", folder / f"{out.name}-hf", "--to", "hf", "--model-config", folder / "config.json", status=2 if b"1p" in key else 0)
+
+
 def test_steps_of_an_optimizer(folder):
     """Its own count where it keeps one; else the steps of the run without those that were skipped (FusedAdam)."""
     for source in ("zero1", "zero3"):

@@ -11,9 +11,9 @@ from ravine_run import check
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "lora"
 CASES = ("qwen2", "gpt2", "bloom", "llama", "phi3", "latent", "latent-direct", "layers", "resized", "resized-unasked", "embedding", "embedding-scaled", "head",
-         "head-tied", "saved-tied", "saved-ensured")
+         "head-tied", "saved-tied", "saved-ensured", "head-unasked", "resized-head", "resized-saved", "resized-saved-tied", "resized-ensured")
 # Tied in the base, two tables with the adapter. PEFT merges adapters of the one into the other as well, and says that one should not.
-PARTED = {"embedding-scaled": False, "head-tied": False, "saved-tied": True}  # whether what PEFT merges is right
+PARTED = {"embedding-scaled": False, "head-tied": False, "saved-tied": True, "head-unasked": False, "resized-head": False, "resized-saved-tied": True}  # whether what PEFT merges is right
 TABLES = "model.embed_tokens.weight", "lm_head.weight"
 EPS = 2.0**-24
 
@@ -133,6 +133,14 @@ def test_what_is_refused_is_named(folder):
     refused(broken(folder, {"use_dora": True}), "DoRA", file)
     refused(broken(folder, {"bias": "all"}), "trained biases", file)
     refused(broken(folder, {"peft_type": "IA3"}), "IA3", file)
+    for way in ("pissa", "PiSSA_niter_16", "olora", "corda"):  # A and B are a part of the base: PEFT takes it away where it loads them
+        refused(broken(folder, {"init_lora_weights": way}), f'"init_lora_weights" is "{way.lower()}"', file, "path_initial_model_for_weight_conversion")
+    for way in ("loftq", "lora_ga"):
+        refused(broken(folder, {"init_lora_weights": way}), f'"init_lora_weights" is "{way}"', file, "merge_and_unload")
+    refused(broken(folder, {"init_lora_weights": "spectral"}), '"init_lora_weights" is "spectral"', "gaussian", file)
+    refused(broken(folder, {"use_brand_new": True}), '"use_brand_new" is true', "no such field", file)
+    refused(broken(folder, {"lora_alhpa": 5}), '"lora_alhpa" is 5', 'did you mean "lora_alpha"?', file)
+    refused(broken(folder, {"enable_lora": [True, False]}), "enable_lora", file)
     refused(broken(folder, {"target_modules": ["query"]}), "no module of the model ends in 'query'", "q_proj", file)
     refused(broken(folder, {"r": 3}), "_proj.lora_", "shape", "[2, ", "[3, ")
     refused(broken(folder, {"r": 0}), "rank", file)
@@ -152,6 +160,30 @@ def test_what_is_refused_is_named(folder):
     body = (GOLDEN / "layers" / "adapter" / "adapter_model.safetensors").read_bytes()
     (path / "adapter_model.safetensors").write_bytes(body[:-5])
     refused(path, "adapter_model.safetensors")
+
+
+def test_fields_that_say_nothing_are_passed_over(folder):
+    """What PEFT keeps books by, what is switched off, and beginnings of A and B that leave the base as it is."""
+    want = r.load_tensors(GOLDEN / "layers", "golden.safetensors")["logits"]
+    for change in ({"init_lora_weights": "gaussian"}, {"init_lora_weights": False}, {"init_lora_weights": "eva", "eva_config": {"rho": 2.0}}, {"init_lora_weights": "orthogonal"},
+                   {"init_lora_weights": "mica", "loftq_config": {"loftq_bits": 4}, "corda_config": {"cache_file": None}},
+                   {"revision": "main", "auto_mapping": {"base_model_class": "LlamaForCausalLM"}, "megatron_config": {"tensor": 1}, "peft_version": "9.9", "merge_weights": True},
+                   {"use_brand_new": None, "another": False, "lists": [], "of": {}}):
+        got = trace(folder, "layers", "--backend", "ref", "precision.compute=f64", adapter=broken(folder, change))
+        check(distance(got["logits"], want) < 1e-11, f"{change}: {distance(got['logits'], want)}")
+
+
+def test_copies_of_a_table_that_differ_are_refused(folder):
+    """PEFT stores a table again that is trained whole, and a tied one under two names: equal ones are one table."""
+    for case, name in (("resized-saved", "base_model.model.model.embed_tokens.modules_to_save.weight"), ("resized-unasked", "base_model.model.lm_head.weight")):
+        shutil.rmtree(folder / "adapter", ignore_errors=True)
+        shutil.copytree(GOLDEN / case / "adapter", folder / "adapter")
+        file = folder / "adapter" / "adapter_model.safetensors"
+        header, body = r.load_raw(file)
+        at = header[name]["data_offsets"][0]
+        r.save_raw(file, header, body[:at] + bytes(4) + body[at + 4:])
+        said = r.run("merge-lora", "--model", GOLDEN / case / "base", "--adapter", folder / "adapter", "--output", folder / "out", status=2).stderr
+        check("two tables where there is one" in said and f"{file}: tensor '{name}'" in said and "remove the one" in said, said)
 
 
 def other_base(folder):

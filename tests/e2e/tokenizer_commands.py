@@ -196,6 +196,18 @@ def test_train(folder):
         same([x["text"] for x in lines("decode", folder / kind, [{"ids": i} for i in ids], "--skip-special")], texts, f"{kind}: there and back")
 
 
+def test_ids_that_only_a_model_has_make_no_text(folder):
+    """Rows of a table beyond the tokenizer, which generate may draw: as there, no text, and it is said."""
+    variant = SENTENCEPIECE["variants"][0]
+    tokenizer = llama_folder(folder / "t", variant)
+    size = size_of(variant)
+    ids = json.loads(ask("encode", tokenizer, "the ravine\n", "--no-special"))
+    done = subprocess.run(r.command("tokenizer", "decode", "--tokenizer", tokenizer), input=json.dumps([*ids[:1], size, *ids[1:], size + 1000]), capture_output=True, text=True)
+    check(done.returncode == 0 and done.stdout == ask("decode", tokenizer, json.dumps(ids) + "\n"), done)
+    check("stdin:1" in done.stderr and f"2 ids are beyond the {size} of the tokenizer" in done.stderr, done.stderr)
+    check("ids are 0 to" in ask("decode", tokenizer, "[-1]\n", status=2), "a negative id is none")
+
+
 def test_mistakes(folder):
     tokenizer = llama_folder(folder / "t", SENTENCEPIECE["variants"][0])
     for what, text, flags, says in (("encode", "{\"txt\": \"a\"}\n", ["--jsonl"], "stdin:1"), ("encode", "a\n", ["--jsonl", "--npy", folder / "x.npy"], "--npy and --jsonl"),

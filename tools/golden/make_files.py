@@ -61,3 +61,7 @@ with np.errstate(over="ignore"):
 (out / "convert.json").write_text(json.dumps(rows))
 for path in out.iterdir():
     path.chmod(0o644)
+
+# Streams of torch.save, without an archive, by each protocol of pickle that has its own form.
+for protocol in (3, 4, 5):
+    torch.save({"w": tensors["f32"], "n": tensors["i64"]}, out / f"stream_{protocol}.bin", _use_new_zipfile_serialization=False, pickle_protocol=protocol)

@@ -44,6 +44,16 @@ CASES = {
     "saved-tied": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"])),
     "saved-ensured": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True),
                       dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    # What PEFT stores beside these unasked: the table that a tied head stands for, and of a table that is trained whole what it was and what it is.
+    "head-unasked": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj", "lm_head"]),
+                     dict(save_embedding_layers=True)),
+    "resized-head": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj", "lm_head"]),
+                     dict(rows=41, save_embedding_layers=True)),
+    "resized-saved": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"]), dict(rows=41, save_embedding_layers=True)),
+    "resized-saved-tied": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"]),
+                           dict(rows=41, save_embedding_layers=True)),
+    "resized-ensured": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True),
+                        dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True), dict(rows=41, save_embedding_layers=True)),
     "layers": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["o_proj", "down_proj"], layers_to_transform=[1])),
 }
 for name, (config, lora, *more) in CASES.items():

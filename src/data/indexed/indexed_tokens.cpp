@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 
@@ -32,8 +33,7 @@ void check_ids(std::span<const int32_t> ids, int64_t vocabulary, const std::stri
   for (int32_t id : ids)
     if (id < 0 || id >= vocabulary)
       throw UserError(fmt::format("token {} is beyond the vocabulary", id), where,
-                      fmt::format("the model has ids 0 to {}", vocabulary - 1),
-                      "use the tokenizer that belongs to the model to make the files");
+                      fmt::format("the model has ids 0 to {}", vocabulary - 1), more_rows_advice(id));
 }
 
 IndexedTokens::IndexedTokens(const std::vector<std::string>& prefixes, int64_t vocabulary) : vocabulary_(vocabulary) {

@@ -11,6 +11,7 @@
 #include "data/instruct/chat_records.h"
 #include "data/text_encoding.h"
 #include "files/checksum.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 
@@ -125,7 +126,7 @@ class ChatReading {
       if (id >= vocabulary_)
         throw UserError(fmt::format("token {} is beyond the vocabulary", id), where,
                         fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
-                        "use the tokenizer that belongs to the model");
+                        more_rows_advice(id));
     row.length = static_cast<int64_t>(c.ids.size());
     auto longest = static_cast<size_t>(options_.longest);
     if (!learns(c)) {

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "data/indexed/indexed_tokens.h"
 #include "files/checksum.h"
+#include "model/vocabulary.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
@@ -109,8 +110,7 @@ InstructionFiles::Row InstructionFiles::row(int64_t i, int64_t most) const {
     if (label != kIgnored && (label < 0 || label >= vocabulary_))
       throw UserError(fmt::format("label {} is beyond the vocabulary", label),
                       fmt::format("{} sequence {}", p.labels->prefix(), s),
-                      fmt::format("labels are 0 to {}, or {}", vocabulary_ - 1, kIgnored),
-                      "use the tokenizer that belongs to the model to make the files");
+                      fmt::format("labels are 0 to {}, or {}", vocabulary_ - 1, kIgnored), more_rows_advice(label));
   r.ids.pop_back();
   r.labels.erase(r.labels.begin());
   mask.pop_back();

@@ -10,6 +10,7 @@
 #include "data/instruct/chat_records.h"
 #include "data/text_encoding.h"
 #include "files/checksum.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -108,7 +109,7 @@ class PairReading {
           throw UserError(
               fmt::format("token {} is beyond the vocabulary", id), where,
               fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
-              "use the tokenizer that belongs to the model");
+              more_rows_advice(id));
       if (c->ids.size() <= std::max<size_t>(row.pair.prompt, 1))
         throw UserError(fmt::format("nothing of '{}' is left to learn", c == &row.pair.chosen ? "chosen" : "rejected"), where,
                         "an answer adds tokens to its prompt, and a prompt or a beginning token stands before it",

@@ -160,6 +160,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
+    if (part_own_head(w, g)) g = geometry_of(w.config, w.config_where);
     if (o.optimizer)
       for (const auto& [to, kind] : {std::pair{&first, StateKind::first_moment}, {&second, StateKind::second_moment}}) {
         *to = read_source(layout, o, w.config, w.config_where, kind);

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "files/tokenizer_files.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_names.h"
+#include "io/stored_model.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace fs = std::filesystem;
 
@@ -51,6 +54,22 @@ void make_sparse(Json& c, const MegatronFolder& f, const std::map<std::string, S
   c["num_experts"] = experts, c["num_experts_per_tok"] = number("moe_router_topk", 2);
   c["moe_intermediate_size"] = number("moe_ffn_hidden_size", c["intermediate_size"].get<int64_t>());
   c["norm_topk_prob"] = normalise, c["decoder_sparse_step"] = 1, c["mlp_only_layers"] = dense;
+}
+
+// Arguments that change what the weights mean, and that no config made of them here says.
+void refuse_other_arithmetic(const TorchFile& file, bool guess) {
+  auto refuse = [&](const char* key, const char* what, const char* fix) {
+    if (argument(file, key).value_or(0) != 0)
+      throw UserError(fmt::format("args.{} is set", key), file.path() + ": args", what, fix);
+  };
+  refuse("apply_layernorm_1p", "norms have weights to which 1 is added",
+         "convert it by the tools of the program that wrote it");
+  if (!guess) return;
+  const char* fix = "give --model-config CONFIG.json, which says it";
+  refuse("use_rope_scaling", "frequencies of positions are scaled, and the arguments do not say by which numbers", fix);
+  refuse("rotary_interleaved", "neighbouring dims of a head are rotated as pairs", fix);
+  refuse("squared_relu", "the MLP has another activation", fix);
+  refuse("multi_latent_attention", "keys and values have a latent form", fix);
 }
 
 // How the stored arguments and tensors describe the model, as a config.json: of the RMSNorm families Qwen3 (norms of q and k),
@@ -120,6 +139,8 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
   if (alibi && argument(file, "lm_norm_weight").value_or(0) != 0) c["z_loss_weight"] = 0;
   c["rms_norm_eps"] = eps;
   if (!alibi) c["rope_theta"] = base;
+  if (const auto factor = real_argument(file, "rotary_seq_len_interpolation_factor"); factor && *factor > 1)
+    c["rope_scaling"] = {{"type", "linear"}, {"factor", *factor}};
   c["hidden_act"] = "silu";
   c["tie_word_embeddings"] = tied;
   if (c["model_type"] == "llama") {
@@ -130,6 +151,13 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
   }
   if (sparse) make_sparse(c, f, tensors, layers);
   return c;
+}
+
+// Whether the head's shards hold what the embedding's hold.
+bool copies_embedding(const Shards& embedding, const Shards& head) {
+  return embedding.size() == head.size() &&
+         std::equal(embedding.begin(), embedding.end(), head.begin(),
+                    [](const ElementsPtr& a, const ElementsPtr& b) { return same_values(*a, *b); });
 }
 
 // Rows without those at the end that repeat the row before them, of which there are fewer than `most`.
@@ -145,6 +173,20 @@ int64_t unpadded_rows(const Elements& table, int64_t most) {
     --rows;
   }
   return rows;
+}
+
+// How many of `rows` stored rows are of the vocabulary, and who says so: the arguments, else a tokenizer beside the files; 0:
+// nobody.
+std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows) {
+  for (const char* key : {"true_vocab_size", "vocab_size"})
+    if (const auto said = argument(*f.ranks[0].file, key); said && *said > 0 && *said <= rows)
+      return {*said, fmt::format("args.{}", key)};
+  for (const std::string& folder : {f.path, path, fs::path(f.path).parent_path().string()})
+    if (has_tokenizer(folder)) try {
+        if (const int64_t ids = open_tokenizer(folder)->size(); ids <= rows) return {ids, "the tokenizer in " + folder};
+      } catch (const UserError&) {  // it says nothing then
+      }
+  return {0, ""};
 }
 
 [[noreturn]] void misshapen(const Elements& e, const Shape& want) {
@@ -275,11 +317,17 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.folder = path;
   if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
   const bool guess = w.config.is_null();
+  refuse_other_arithmetic(*f.ranks[0].file, guess);
   if (guess) w.config = config_of(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";
   auto head = tensors.find("output_layer.weight");
   if (head != tensors.end() && field_or(w.config, "tie_word_embeddings", w.config_where, false)) {
-    tensors.erase(head);  // the copy that the last stage keeps
-    head = tensors.end();
+    if (is_moment(kind) || copies_embedding(embedding->second, head->second)) {
+      tensors.erase(head);  // the copy that the last stage keeps
+      head = tensors.end();
+    } else {
+      w.config["tie_word_embeddings"] = false;
+      w.notes.push_back(two_tables_text(w.config_where));
+    }
   }
   const auto table = [&](const Shards& shards) {
     for (const ElementsPtr& e : shards)
@@ -288,10 +336,14 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   };
   const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
   if (guess) {
-    const auto said = argument(*f.ranks[0].file, "true_vocab_size");
     int64_t rows = words->shape()[0];
-    if (said && *said > 0 && *said <= rows) {
-      rows = *said;
+    if (const auto [said, by] = said_vocabulary(f, path, rows); said > 0) {
+      if (said < rows)
+        w.notes.push_back(
+            fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (--model-config says "
+                        "otherwise)",
+                        said, by, rows - said, rows));
+      rows = said;
     } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor;
                rows > 0) {
       rows = unpadded_rows(*words, multiple);

@@ -68,10 +68,10 @@ ElementsPtr in_range(const ElementsPtr& merged) {
 
 constexpr std::string_view kTable = ".lora_embedding_A.weight";
 
-// Embedding and head of one table that an adapter makes two: from here on the head has weights of its own.
-void untie(Weights& weights) {
+// Embedding and head of one table that an adapter makes two: from here on the head has weights of its own, those of `table`.
+void untie(Weights& weights, const ElementsPtr& table) {
   if (weights.tensors.contains(kHead)) return;
-  weights.add(kHead, weights.tensors.at(kEmbedding));
+  weights.add(kHead, table);
   weights.config["tie_word_embeddings"] = false;
   weights.notes.push_back("the head, which was tied to the embedding, is stored beside it: the adapter makes them differ");
 }
@@ -115,7 +115,11 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
   if (const int64_t rows = model->facts().vocabulary; rows != g.vocabulary)
     set_vocabulary(weights.config, g.spec().implied, rows);
   std::map<std::string, AdapterSpec> specs = adapter_specs(*g.model, lora);
-  if (parts_tables(*g.model, lora)) untie(weights);
+  const ElementsPtr table = weights.tensors.at(kEmbedding);
+  const auto stored = parts.tensors.find(kEmbedding);  // of a table that stays one beside the adapter, it is the head's too
+  if (parts_tables(*g.model, lora))
+    untie(weights,
+          stored != parts.tensors.end() && is_tied(*model) ? in_range(as_type(stored->second, table->dtype())) : table);
   const std::map<std::string, DType> types = keep(weights, *model, base, type);
   ElementsPtr down;
   for (const Param& p : model->params().params()) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "files/compare.h"
 #include "files/convert.h"
+#include "io/stored_model.h"
 #include "model/families/families.h"
 #include "model/vocabulary.h"
 
@@ -44,6 +46,40 @@ Geometry geometry_of(const Json& config, const std::string& where) {
   g.ffn = g.spec().mlp.width;
   g.gated = gated(g.spec().mlp.act);
   return g;
+}
+
+bool same_values(const Elements& a, const Elements& b) {
+  if (!(a.shape() == b.shape())) return false;
+  constexpr int64_t kStep = int64_t{1} << 20;  // elements
+  std::vector<std::byte> left, right;
+  for (int64_t at = 0; at < a.count(); at += kStep) {
+    const int64_t n = std::min(kStep, a.count() - at);
+    left.resize(static_cast<size_t>(n * size_of(a.dtype()))), right.resize(static_cast<size_t>(n * size_of(b.dtype())));
+    a.read(at, left), b.read(at, right);
+    if (compare(a.dtype(), left, b.dtype(), right).differing > 0) return false;
+  }
+  return true;
+}
+
+bool part_own_head(Weights& w, const Geometry& g) {
+  if (!g.tied) return false;
+  const WeightFiles& files = g.model->files();
+  auto find = [&](std::vector<std::string> names) -> const Elements* {
+    for (const std::string& n : std::vector<std::string>(names))
+      if (n.starts_with(files.base)) names.push_back(n.substr(files.base.size()));  // of the bare model
+    for (const std::string& n : names)
+      if (const auto it = w.tensors.find(n); it != w.tensors.end()) return it->second.get();
+    return nullptr;
+  };
+  std::vector<std::string> embedding = {kEmbedding}, head = files.copies;
+  head.emplace_back(kHead);
+  for (const FileTensor& t : files.tensors)
+    if (t.params.size() == 1 && t.params[0]->name == kEmbedding) embedding.push_back(t.name);
+  const Elements *one = find(embedding), *other = find(head);
+  if (!one || !other || same_values(*one, *other)) return false;
+  w.config["tie_word_embeddings"] = false;
+  w.notes.push_back(two_tables_text(w.config_where));
+  return true;
 }
 
 Shape expected_shape(const std::string& name, const Geometry& g) {

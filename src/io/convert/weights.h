@@ -55,6 +55,12 @@ Geometry geometry_of(const Json& config, const std::string& where);
 // Says whether the family is one that trains here.
 bool has_geometry(const Json& config);
 
+// Whether two tensors have one shape and the same values, whatever their types.
+bool same_values(const Elements& a, const Elements& b);
+// Where the config ties the head to the embedding and `w` holds two tables of other values, the tensors count: the config no
+// longer ties them, a note says so, and it returns true. Names are those of the family's files or those that models declare.
+bool part_own_head(Weights& w, const Geometry& g);
+
 // The shape that a tensor must have, by its name; a rank of 0 for a name that the model does not have.
 Shape expected_shape(const std::string& name, const Geometry& g);
 // Every tensor is known, has its shape, and none that the model needs is missing; anything else is a UserError naming it. With

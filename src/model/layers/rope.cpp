@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
+
+#include "base/said_once.h"
 
 namespace ravine {
 
-RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial, const std::string& theta) {
+namespace {
+
+// One of the two spellings, `o` under `key`; null: plain.
+RopeSettings read_spelling(ConfigReader& r, const Json* o, const std::string& key, int64_t head_size, int64_t max_positions,
+                           double partial, const std::string& theta) {
   RopeSettings s;
   s.max_positions = static_cast<double>(max_positions);
-  const Json* scaling = r.object("rope_scaling");
-  const Json* parameters = r.object("rope_parameters");
   s.theta = r.number(theta, 1e-3, 1e12, 10000);
   // As Transformers has it, of a file that says it beside the field too, this one counts (Phi-3).
   const double original = r.number("original_max_position_embeddings", 1, 1e9, 0);
   auto rotate = [&](double share) { s.share = share, s.dims = static_cast<int64_t>(static_cast<double>(head_size) * share); };
   rotate(partial > 0 ? partial : 1);
-  const Json* o = parameters ? parameters : scaling;
-  std::string key = parameters ? "rope_parameters" : "rope_scaling";
   if (!o) return s;
 
   ConfigReader in(*o, r.where() + ", " + key);
@@ -27,6 +30,11 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
     in.refuse("partial_rotary_factor", "this family rotates whole heads", "use a model without it");
   if (partial > 0) rotate(share);
   std::string type = in.text("rope_type", in.text("type", "default"));
+  if (in.has("rope_type") && in.text("type", type) != type)
+    say_once(
+        fmt::format("warning: {}: rope_type and type differ: rope_type counts, as in Transformers (remove the one that is not "
+                    "meant)",
+                    in.where()));
   in.ignore({"type"});
   if (type == "default") {
     in.ignore({"factor"});
@@ -81,6 +89,32 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
     s.score_factor = m(all);
   }
   in.finish();
+  return s;
+}
+
+bool same_rope(const RopeSettings& a, const RopeSettings& b) {
+  const auto all = [](const RopeSettings& s) {
+    return std::tie(s.type, s.theta, s.factor, s.low_freq_factor, s.high_freq_factor, s.beta_fast, s.beta_slow,
+                    s.attention_factor, s.score_factor, s.short_factor, s.long_factor, s.truncate, s.original_positions,
+                    s.share);
+  };
+  return all(a) == all(b);
+}
+
+}  // namespace
+
+RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial, const std::string& theta) {
+  const Json *scaling = r.object("rope_scaling"), *parameters = r.object("rope_parameters");
+  const auto read = [&](const Json* o, const char* key) {
+    return read_spelling(r, o, key, head_size, max_positions, partial, theta);
+  };
+  if (!scaling || scaling->empty()) return read(parameters, "rope_parameters");
+  const RopeSettings s = read(scaling, "rope_scaling");
+  if (parameters && !parameters->empty() && !same_rope(s, read(parameters, "rope_parameters")))
+    say_once(
+        fmt::format("warning: {}: rope_scaling and rope_parameters differ: rope_scaling counts, as in Transformers (remove "
+                    "the one that is not meant)",
+                    r.where()));
   return s;
 }
 

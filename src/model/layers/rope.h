@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x). Formulas: transformers' modeling_rope_utils; linear
+// rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x); of both, rope_scaling, as there, and a warning where they
+// differ. Formulas: transformers' modeling_rope_utils; linear
 // (kaiokendev), dynamic NTK (bloc97, emozilla), YaRN (Peng et al. 2023), llama3 (Meta 2024), longrope (Ding et al. 2024).
 struct RopeSettings {
   enum Type { plain, linear, dynamic, yarn, llama3, longrope } type = plain;

@@ -212,6 +212,18 @@ TEST(Safetensors, EmptyFileRoundTrips) {
   EXPECT_TRUE(reader.tensors().empty());
 }
 
+// As the library reads it; of a tensor null is no description.
+TEST(Safetensors, MetadataMayBeNull) {
+  TemporaryFolder folder;
+  spill(folder / "a.safetensors", file_of(R"({"__metadata__":null,"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4));
+  const SafetensorsReader reader(folder / "a.safetensors");
+  EXPECT_TRUE(reader.metadata().empty());
+  ASSERT_EQ(reader.tensors().size(), 1u);
+  EXPECT_EQ(reader.tensors()[0].name, "a");
+  EXPECT_NE(refusal(file_of(R"({"a":null})", 0)).find("must be described by an object"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"__metadata__":{"k":null}})", 0)).find("metadata 'k' must be a string"), std::string::npos);
+}
+
 TEST(Safetensors, WriterRefusesWrongUse) {
   TemporaryFolder folder;
   const std::string path = folder / "w.safetensors", four = "1234";

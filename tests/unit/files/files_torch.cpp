@@ -48,6 +48,20 @@ TEST(TorchFile, TensorsOfEveryKind) {
   }
 }
 
+// A stream of torch.save begins with its number in the form of the protocol of pickle that was asked for.
+TEST(TorchFile, StreamsOfEveryProtocol) {
+  const std::string golden = RAVINE_SOURCE_DIR "/tests/golden/files/";
+  const SafetensorsReader want(golden + "all_types.safetensors");
+  for (int protocol = 3; protocol <= 5; ++protocol) {
+    const TorchStateFile got(golden + fmt::format("stream_{}.bin", protocol));
+    ASSERT_EQ(got.tensors().size(), 2u);
+    for (const auto& [name, same] : {std::pair{"w", "f32"}, {"n", "i64"}}) {
+      ASSERT_TRUE(got.find(name)) << protocol;
+      EXPECT_EQ(all_bytes(got, *got.find(name)), all_bytes(want, want.tensor(same))) << protocol << " " << name;
+    }
+  }
+}
+
 // Copies of what does not lie in one piece are made when they are asked for, by whatever thread asks first.
 TEST(TorchFile, BytesForManyThreads) {
   const SafetensorsReader want(kGolden + "kinds.safetensors");

@@ -48,6 +48,8 @@ TEST(GenerationDefaults, AreThoseOfTransformers) {
   EXPECT_EQ(defaults({{"eos_token_id", nullptr}}).end_ids, (Ids{7, 9}));
   EXPECT_EQ(defaults({{"eos_token_id", {99, 0}}}).end_ids, (Ids{99, 0})) << "in their order, and instead of the model's";
   EXPECT_EQ(defaults({{"eos_token_id", 5}}).end_ids, Ids{5});
+  EXPECT_EQ(defaults({{"eos_token_id", -1}}).end_ids, Ids{}) << "-1 is none, as in config.json";
+  EXPECT_EQ(defaults({{"eos_token_id", {5, -1}}}).end_ids, Ids{5});
 }
 
 TEST(GenerationDefaults, EveryFieldIsRead) {
@@ -101,7 +103,7 @@ TEST(GenerationDefaults, LimitsAreHeld) {
        {Json{{"repetition_penalty", 0}}, Json{{"no_repeat_ngram_size", -1}}, Json{{"temperature", -0.1}}, Json{{"top_k", -1}},
         Json{{"top_p", -0.1}}, Json{{"top_p", 1.1}}, Json{{"length_penalty", 101}}, Json{{"early_stopping", "always"}},
         Json{{"early_stopping", 1}}, Json{{"max_new_tokens", 0}}, Json{{"max_length", 0}}, Json{{"max_length", 1e16}},
-        Json{{"eos_token_id", -1}}, Json{{"eos_token_id", {1, 100}}}})
+        Json{{"eos_token_id", -2}}, Json{{"eos_token_id", {1, 100}}}})
     EXPECT_NE(message_of<UserError>([&] {
                 defaults(bad);
               }).find(fmt::format("field '{}' is {} (g.json)", bad.begin().key(), bad.begin()->dump())),

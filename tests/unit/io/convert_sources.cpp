@@ -134,10 +134,10 @@ TEST(MegatronArguments, SayWhatTheModelIs) {
       {"a whole base", integer("rotary_base", 50000), rms, {{"rope_theta", 50000.0}}},
       {"another base", real("rotary_base", 12345.5), rms, {{"rope_theta", 12345.5}}},
       {"a head", {}, with(rms, {head}), {{"tie_word_embeddings", false}}},
-      {"a head that is the copy of the last stage",
+      {"a head that the arguments tie, of other values than the embedding",  // a copy: tests/e2e/own_head.py
        flag("untie_embeddings_and_output_weights", false),
        with(rms, {head}),
-       {{"tie_word_embeddings", true}}},
+       {{"tie_word_embeddings", false}}},
       {"biases of q, k, v alone", {}, with(rms, {qkv_bias}), {{"model_type", "qwen2"}, {"attention_bias", nullptr}}},
       {"biases of attention",
        {},

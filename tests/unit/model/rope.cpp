@@ -91,6 +91,37 @@ TEST(Rope, TheTableGrowsWithThePositions) {
   }
 }
 
+// transformers 5.24, convert_rope_params_to_dict: rope_scaling, where it says something, stands for rope_parameters.
+TEST(Rope, OfTwoSpellingsRopeScalingCounts) {
+  const Json yarn = Json::parse(R"({"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32})");
+  const Json base{{"max_position_embeddings", 128}, {"rope_theta", 5000.0}};
+  auto with = [&](const Json& scaling, const Json& parameters) {
+    Json config = base;
+    config["rope_scaling"] = scaling, config["rope_parameters"] = parameters;
+    return inverse_frequencies(settings_of(config, 16), 128);
+  };
+  const Json plain{{"rope_type", "default"}, {"rope_theta", 777.0}};
+  const auto alone = with(yarn, nullptr);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(with(yarn, plain), alone);
+  EXPECT_EQ(with(plain, yarn), with(plain, nullptr));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("config.json: rope_scaling and rope_parameters differ: rope_scaling counts"), std::string::npos) << said;
+  EXPECT_NE(alone, with(plain, nullptr));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(with(Json::object(), yarn), alone);
+  EXPECT_EQ(with(yarn, yarn), alone);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "they agree";
+  Json twice = yarn;
+  twice["type"] = "linear";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(with(twice, nullptr), alone);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("rope_scaling: rope_type and type differ"), std::string::npos);
+  Json wrong = plain;
+  wrong["surprise"] = 1;
+  EXPECT_THROW(with(yarn, wrong), UserError) << "both are read";
+}
+
 TEST(Rope, WhatATypeNeedsIsAskedForByName) {
   for (const char* text :
        {R"({"rope_type":"linear"})", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0})",

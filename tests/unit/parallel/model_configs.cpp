@@ -206,6 +206,9 @@ TEST(ModelConfigs, LayersAskForTheirWindow) {
     EXPECT_EQ(windows(family, on, {"max_window_layers"}), (Windows{0, 0})) << family << ": from layer 28 on";
     EXPECT_EQ(windows(family, with({{"sliding_window", nullptr}}), {}), (Windows{0, 0})) << family;
     EXPECT_EQ(windows(family, on, {"use_sliding_window"}), (Windows{0, 0})) << family;
+    EXPECT_EQ(windows(family, with({{"use_sliding_window", false}, {"sliding_window", 0}}), {}), (Windows{0, 0}))
+        << family << ": of what is switched off the size says nothing";
+    EXPECT_NE(refusal(family, with({{"sliding_window", 0}})).find("sliding_window"), std::string::npos) << family;
     EXPECT_EQ(windows(family, with({{"layer_types", {"sliding_attention", "full_attention"}}}), {}), (Windows{3, 0})) << family;
   }
 }
