@@ -51,6 +51,7 @@ int run_trace(TraceFlags& flags, Config& config) {
   return job.run([&](World* world) {
     loaded = open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
     const TraceInput input = read_trace_input(flags.input, loaded.model->facts());
+    if (!input.note.empty() && loaded.ranks().first()) say("note: " + escaped(flags.input) + ": " + input.note);
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");
     const Recipe recipe = make_recipe(config.precision, loaded.kernels);

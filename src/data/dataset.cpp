@@ -59,7 +59,7 @@ bool all_one(const std::vector<Files>& sources) {
 }
 
 std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const char* key, const DatasetOptions& options,
-                                    int64_t vocabulary) {
+                                    int64_t vocabulary, std::vector<std::string>& notes) {
   if (!all_one(sources))
     throw UserError("weights do not apply", key, "fixed batch files are taken in order", "remove the weights");
   require(vocabulary > 0, "dataset: fixed batches need the size of the vocabulary, got {}", vocabulary);
@@ -72,6 +72,10 @@ std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const cha
             "wrong sequence length", path + ": input_ids",
             fmt::format("it has {} columns, data.sequence_length is {}", files.back()->columns(), options.sequence_length),
             fmt::format("set data.sequence_length={}", files.back()->columns()));
+      if (const int64_t row = files.back()->joined_row(); row >= 0)
+        notes.push_back(fmt::format(
+            "{}: position_ids of row {} begin again, and attention crosses there, as in Transformers with an attention_mask; without attention_mask each part is apart",
+            path, row));
     }
   return std::make_unique<FixedDataset>(std::move(files));
 }
@@ -103,6 +107,8 @@ class Opening {
       tokens.fresh = !files;
     }
     if (!files) files.emplace(tokenize_files(g.paths, *tokenizer_, t));
+    if (files->empty > 0)
+      out_.notes.push_back(fmt::format("{}: {} with an empty text left out", g.source.path, counted(files->empty, "record")));
     tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
     tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
     if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
@@ -428,11 +434,11 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
                     "set data.valid_fraction=0; then data.valid may name validation files");
   note_idle_options(o, train, valid, d);
   if (fixed)
-    d.train = open_fixed(train, "data.train", o, vocabulary);
+    d.train = open_fixed(train, "data.train", o, vocabulary, d.notes);
   else
     open_read(train, "data.train", o, tokenizer, vocabulary, held_out, true, d);
   if (!valid.empty() && valid_fixed) {
-    d.valid = open_fixed(valid, "data.valid", o, vocabulary);
+    d.valid = open_fixed(valid, "data.valid", o, vocabulary, d.notes);
   } else if (!valid.empty()) {
     Datasets v;
     open_read(valid, "data.valid", o, tokenizer, vocabulary, 0, false, v);

@@ -14,6 +14,7 @@
 #include "data/source.h"
 #include "data/text_encoding.h"
 #include "files/compressed.h"
+#include "text/last_field.h"
 
 namespace ravine {
 
@@ -89,13 +90,16 @@ class RecordDocuments final : public DocumentReader {
     while (records_->next(record_)) {
       text = parser_.parse(record_.body, where());
       if (!text.empty()) return true;
+      ++empty_;
     }
     return false;
   }
 
   std::string where() const override { return record_.where(); }
+  int64_t empty() const override { return empty_; }
 
  private:
+  int64_t empty_ = 0;
   std::unique_ptr<RecordReader> records_;
   Record record_;
   JsonlParser parser_;
@@ -152,7 +156,7 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
   simdjson::dom::object object;
   if (root.get(object)) throw UserError("not a JSON object", where, "each line must hold one JSON object", "correct the file");
   simdjson::dom::element value;
-  if (object.at_key(impl_->key).get(value)) {
+  if (!last_field(object, impl_->key, value)) {
     std::vector<std::string> keys;
     for (auto field : object) keys.emplace_back(field.key);
     const Json record = parse_json(line, where);

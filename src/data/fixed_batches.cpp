@@ -25,6 +25,16 @@ bool is_integer(DType t) { return !is_float(t); }
 
 }  // namespace
 
+std::vector<TokenSpan> parts_by_position(std::span<const int32_t> positions, int32_t begin, int32_t length) {
+  std::vector<TokenSpan> parts;
+  for (int32_t c = begin; c < begin + length; ++c) {
+    const auto at = static_cast<size_t>(c);
+    if (c == begin || positions[at] != positions[at - 1] + 1) parts.push_back({c, 0});
+    ++parts.back().length;
+  }
+  return parts;
+}
+
 FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions)
     : file_(std::make_unique<SafetensorsReader>(path)) {
   static const std::vector<std::string> names = {"input_ids", "labels", "next_labels", "attention_mask", "position_ids"};
@@ -133,6 +143,15 @@ void FixedBatches::check_learns() const {
                   token ? "no row has a label that counts" : "the mask has no one in any row", "correct the file");
 }
 
+int64_t FixedBatches::joined_row() const {
+  for (int64_t r = 0; positions_ && mask_ && r < rows_; ++r) {
+    const Sample s = sample(r);
+    for (const TokenSpan& seg : s.segments)
+      if (parts_by_position(s.positions, seg.begin, seg.length).size() > 1) return r;
+  }
+  return -1;
+}
+
 Sample FixedBatches::sample(int64_t r) const {
   require(r >= 0 && r < rows_, "fixed batches: row is 0 to {}, got {}", rows_ - 1, r);
   auto T = static_cast<size_t>(columns_);
@@ -154,7 +173,10 @@ Sample FixedBatches::sample(int64_t r) const {
     begin = static_cast<size_t>(std::find(m.begin(), m.end(), 1) - m.begin());
     end = static_cast<size_t>(std::find(m.begin() + static_cast<ptrdiff_t>(begin), m.end(), 0) - m.begin());
   }
-  if (begin < end) s.segments = {{static_cast<int32_t>(begin), static_cast<int32_t>(end - begin)}};
+  if (positions_ && !mask_)
+    s.segments = parts_by_position(s.positions, 0, static_cast<int32_t>(T));
+  else if (begin < end)
+    s.segments = {{static_cast<int32_t>(begin), static_cast<int32_t>(end - begin)}};
   if (next_labels_) {
     s.labels = narrow_row(next_labels_);
   } else {

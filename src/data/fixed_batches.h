@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,14 @@ namespace ravine {
 // give T-1 predictions) and `next_labels` (shifted already), or neither (the ids are their labels); optionally `attention_mask`
 // (0 or 1, the ones of a row side by side: padding left or right) and `position_ids`. Padding columns belong to no segment and
 // predict nothing; without labels they are not predicted either. Positions are 0..T-1 unless given, whatever the padding, as in
-// Transformers' forward. Opening checks every number: what does not fit is a UserError naming file, tensor, row and column.
+// Transformers' forward. As there, positions that are given without a mask cut a row into parts (parts_by_position), and
+// attention stays inside each; with a mask a row is one part, whatever its positions. A label where two parts meet counts like
+// any other, unless it is -100. Opening checks every number: what does not fit is a UserError naming file, tensor, row and column.
 // Const members may be called by several threads.
+// The columns [begin, begin + length) of a row with these positions, cut before each position that is not one more than that
+// before it: parts of one packed row, whose positions begin again.
+std::vector<TokenSpan> parts_by_position(std::span<const int32_t> positions, int32_t begin, int32_t length);
+
 class FixedBatches {
  public:
   // ids are in [0, vocabulary), positions in [0, positions); 0: a model without a limit. A file that teaches nothing (every
@@ -24,6 +31,8 @@ class FixedBatches {
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   Sample sample(int64_t row) const;
+  // The first row whose positions would cut it if there were no mask; -1: none.
+  int64_t joined_row() const;
   const std::string& path() const { return file_->path(); }
 
  private:

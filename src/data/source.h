@@ -29,8 +29,9 @@ void refuse_unfinished_prefix(const std::string& path);
 class DocumentReader {
  public:
   virtual ~DocumentReader() = default;
-  virtual bool next(std::string& text) = 0;  // false at the end; documents without text are passed over
-  virtual std::string where() const = 0;     // of the last document: "FILE:LINE"
+  virtual bool next(std::string& text) = 0;    // false at the end; documents without text are passed over
+  virtual std::string where() const = 0;       // of the last document: "FILE:LINE"
+  virtual int64_t empty() const { return 0; }  // records passed over so far
 };
 
 // A .txt file is cut into documents at the first blank line after each 64 KiB (so a smaller file is one document); where

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/instruct/conversation.h"
+#include "text/last_field.h"
 
 namespace ravine {
 
@@ -55,7 +56,7 @@ class TextHandler final : public RecordHandler {
       throw UserError("not a JSON object", record.where(), "a record must be one JSON object", "correct the file");
     for (size_t k = 0; k < o_.keys.size(); ++k) {
       simdjson::dom::element value;
-      if (object.at_key(o_.keys[k]).get(value)) missing(o_.keys[k], object, record);
+      if (!last_field(object, o_.keys[k], value)) missing(o_.keys[k], object, record);
       simdjson::dom::array texts;
       if (!value.get(texts)) {
         for (simdjson::dom::element text : texts) add_element(text, o_.keys[k], record, out.lists[k], out);

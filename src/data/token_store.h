@@ -87,6 +87,7 @@ struct TokenizeOptions {
 
 struct TokenizedFiles {
   TokenStore train, held_out;
+  int64_t empty = 0;  // records with an empty or null text, which are no documents
 };
 
 // Reads and tokenizes files with threads of its own; blocks until done. A document gets what the tokenizer puts around a text

@@ -37,6 +37,7 @@ class Pass {
   void run(const std::vector<std::string>& files, const HeldOut& held_out) {
     plan_ = held_out;
     progress_.files = static_cast<int64_t>(files.size());
+    out_.empty = 0;
     for (const auto& file : files) {
       out_.train.begin_file(file);
       out_.held_out.begin_file(file);
@@ -50,6 +51,7 @@ class Pass {
         d = {};
         if (bytes >= kRoundBytes) finish_round(), bytes = 0;
       }
+      out_.empty += reader->empty();
       ++progress_.files_done;
       finish_round();
     }

@@ -44,7 +44,8 @@ Json ranked_line(const Task& task, const Item& item, const std::vector<double>& 
 }
 
 // lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the continuation, and this has the
-// tokens of the whole text behind those of the context.
+// tokens of the whole text behind those of the context. Where a token of the whole text crosses the seam, or others stand before
+// it than in the context alone, the choice has all from the first such token on.
 Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   Continuations c;
   std::string_view context = item.prompt;
@@ -52,8 +53,19 @@ Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   c.context = tokenizer.encode(context.substr(0, kept), true);
   for (const std::string& choice : item.choices) {
     const std::vector<int32_t> whole = tokenizer.encode(fmt::format("{} {}", context, choice), true);
-    const auto from = static_cast<std::ptrdiff_t>(std::min(c.context.size(), whole.size()));
-    c.continuations.emplace_back(whole.begin() + from, whole.end());
+    const auto seam = std::mismatch(c.context.begin(), c.context.end(), whole.begin(), whole.end()).second;
+    auto refuse = [&](const char* wrong, const char* rule, const char* fix) {
+      throw UserError(fmt::format("choice {} of {} {}", c.continuations.size() + 1, escaped(item.id), wrong), "model.tokenizer",
+                      rule, fix);
+    };
+    if (seam == whole.end())
+      refuse("has no token of its own", "a choice is scored by its tokens behind the prompt",
+             "correct the choice in the data, or use another tokenizer");
+    if (seam == whole.begin() && !c.context.empty())
+      refuse("shares its first token with the prompt", "the likelihood of a token needs one before it",
+             "use a tokenizer that begins texts with a token, or a longer prompt (--shots)");
+    c.behind.push_back(static_cast<size_t>(seam - whole.begin()));
+    c.continuations.emplace_back(seam, whole.end());
   }
   return c;
 }

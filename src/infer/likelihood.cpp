@@ -67,7 +67,7 @@ class LikelihoodRun {
         model_ranks_(loaded, ctx_),
         cache_(model_ranks_.layers(), model_ranks_.cache_widths(), loaded.types.compute, 1 + o.batch * (1 + rows),
                loaded.spread.ranks_per_host),
-        shares_(!model_ranks_.invalidates_cache(1, longest)) {}
+        shares_(!model_ranks_.turns(1, longest)) {}
 
   bool stops(bool mine) const { return model_ranks_.any(mine); }
 
@@ -242,6 +242,8 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
       throw UserError("a context without tokens", place(), "what follows it is asked for", "write something there");
     check_ids(items[i].context);
     for (const Ids& c : items[i].continuations) {
+      if (c.empty())
+        throw UserError("a continuation without tokens", place(), "a sum over no token says nothing", "write something there");
       check_ids(c);
       if (facts.max_positions > 0 && static_cast<int64_t>(c.size()) > facts.max_positions)
         throw UserError(fmt::format("a continuation of {} tokens", c.size()), place(),
@@ -250,16 +252,20 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
   }
 }
 
+size_t context_of(const Continuations& item, size_t continuation) {
+  return item.behind.empty() ? item.context.size() : item.behind[continuation];
+}
+
 std::vector<Row> rows_of_item(const Continuations& item, int64_t positions, Likelihoods& result) {
   result.logprobs.assign(item.continuations.size(), 0);
   std::vector<Row> rows;
   for (size_t c = 0; c < item.continuations.size(); ++c) {
     const Ids& says = item.continuations[c];
-    if (says.empty()) continue;
     Row r;
-    int64_t keep = static_cast<int64_t>(item.context.size());
+    const auto end = item.context.begin() + static_cast<std::ptrdiff_t>(context_of(item, c));
+    int64_t keep = end - item.context.begin();
     if (positions > 0) keep = std::min(keep, positions + 1 - static_cast<int64_t>(says.size()));
-    r.fed.assign(item.context.end() - keep, item.context.end());
+    r.fed.assign(end - keep, end);
     r.fed.insert(r.fed.end(), says.begin(), says.end() - 1);
     r.says = says;
     r.from = keep - 1;
@@ -283,8 +289,8 @@ std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vecto
   int64_t longest = 1, most = 1;
   for (const Continuations& item : items) {
     most = std::max(most, static_cast<int64_t>(item.continuations.size()));
-    for (const Ids& c : item.continuations)
-      longest = std::max(longest, static_cast<int64_t>(item.context.size() + c.size()) - 1);
+    for (size_t c = 0; c < item.continuations.size(); ++c)
+      longest = std::max(longest, static_cast<int64_t>(context_of(item, c) + item.continuations[c].size()) - 1);
   }
   if (facts.max_positions > 0) longest = std::min(longest, facts.max_positions);
   if (items.empty()) return results;

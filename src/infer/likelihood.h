@@ -11,7 +11,8 @@ namespace ravine {
 
 struct Continuations {
   std::vector<int32_t> context;                     // at least one token
-  std::vector<std::vector<int32_t>> continuations;  // one without tokens has log-probability 0
+  std::vector<std::vector<int32_t>> continuations;  // each of one token or more
+  std::vector<size_t> behind;  // of each: how many tokens of the context it follows, one or more; empty: all of them
 };
 
 struct Likelihoods {
@@ -35,7 +36,7 @@ struct LikelihoodEvents {
 // One result per item, in order; those that a stop left out have no logprobs. Where context and continuation have more tokens
 // than the model has positions, plus one, tokens of the context are left out on the left, as lm-evaluation-harness does
 // (HFLM._loglikelihood_tokens). Of several ranks that run one model (infer/model_ranks.h) all call it alike and get the same. An id
-// outside the vocabulary, or a continuation longer than the positions, is a UserError naming `where` and the number of the
+// outside the vocabulary, a continuation without tokens, or one longer than the positions, is a UserError naming `where` and the number of the
 // item, before anything runs. A model that gives NaN is an Error.
 std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events = {},

@@ -72,6 +72,11 @@ bool ModelRanks::invalidates_cache(int64_t before, int64_t now) const {
   return before > 0 && spec && spec->rope && spec->rope->turns_between(before, now);
 }
 
+bool ModelRanks::turns(int64_t before, int64_t now) const {
+  const DecoderSpec* spec = loaded_.model->decoder();
+  return invalidates_cache(before, now) || (spec && spec->rope && spec->rope->grows_between(before, now));
+}
+
 CacheWidths ModelRanks::cache_widths() const {
   const DecoderSpec* spec = loaded_.model->decoder();
   require(spec != nullptr, "model ranks: only decoders have a cache");

@@ -25,6 +25,8 @@ class ModelRanks {
   // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run
   // again.
   bool invalidates_cache(int64_t before, int64_t now) const;
+  // Whether its first tokens have other keys in a sequence of `now` tokens than in one of `before`.
+  bool turns(int64_t before, int64_t now) const;
   CacheWidths cache_widths() const;  // of a token in a layer on this rank
 
  private:

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
+#include "data/fixed_batches.h"
 #include "files/safetensors.h"
 #include "io/file_rows.h"
 #include "model/adapters.h"
@@ -157,6 +159,10 @@ class TraceRun {
     for (size_t i = 0; i < mine_.ids.size(); ++i) sequences_.push_back(static_cast<int64_t>(i) / mine_.columns);
     batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
     batch_.segments = mine_.segments;
+    for (const Segment& s : mine_.segments) {
+      const auto first = mine_.positions.begin() + s.q_begin;
+      batch_.lengths.push_back(std::max<int64_t>(s.k_count, *std::max_element(first, first + s.q_count) + 1));
+    }
     batch_.max_position = *std::max_element(in.positions.begin(), in.positions.end()) + 1;
     const int64_t valid = std::count_if(in.labels.begin(), in.labels.end(), [](int32_t l) { return l >= 0; });
     batch_.grad_scale = valid > 0 ? 1.0 / static_cast<double>(valid) : 0.0;
@@ -365,7 +371,8 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
   }
   std::vector<int64_t> mask(in.ids.size(), 1);
-  if (const TensorInfo* t = file.find("attention_mask")) shape_of(*t), mask = read_ids(file, *t);
+  const TensorInfo* given_mask = file.find("attention_mask");
+  if (given_mask) shape_of(*given_mask), mask = read_ids(file, *given_mask);
   for (size_t i = 0; i < mask.size(); ++i)
     if (mask[i] != 0 && mask[i] != 1)
       throw UserError(fmt::format("{} in 'attention_mask'", mask[i]),
@@ -381,8 +388,21 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
       throw UserError(fmt::format("row {} of 'attention_mask' has holes", r), path, "the ones of a row must stand together",
                       "pad on one side");
     if (first != last) {
-      int64_t begin = r * in.columns + (first - row);
-      in.segments.push_back({begin, last - first, begin, last - first});
+      const int64_t begin = first - row;
+      const std::vector<TokenSpan> parts = parts_by_position(
+          std::span(in.positions).subspan(static_cast<size_t>(r * in.columns), static_cast<size_t>(in.columns)),
+          static_cast<int32_t>(begin), static_cast<int32_t>(last - first));
+      if (given_mask && parts.size() > 1 && in.note.empty())
+        in.note = fmt::format(
+            "position_ids of row {} begin again, and attention crosses there, as in Transformers with an attention_mask; without attention_mask each part is apart",
+            r);
+      auto add = [&](int64_t from, int64_t count) {
+        in.segments.push_back({r * in.columns + from, count, r * in.columns + from, count});
+      };
+      if (given_mask)
+        add(begin, last - first);
+      else
+        for (const TokenSpan& part : parts) add(part.begin, part.length);
     }
   }
   if (const TensorInfo* t = file.find("labels")) {

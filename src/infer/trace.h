@@ -15,10 +15,11 @@ struct TraceInput {
   std::vector<int32_t> ids, positions;  // rows * columns
   std::vector<int32_t> labels;          // already shifted, -100 ignored; empty: no loss
   std::vector<Segment> segments;
+  std::string note;  // of positions that begin again under a mask; empty: nothing to say
 };
 
 // input_ids [B,T], optional labels [B,T] (the shift by one happens here), attention_mask [B,T] (1s of a row must stand
-// together) and position_ids [B,T]. UserErrors name file and tensor.
+// together) and position_ids [B,T], which cut rows into parts as in data/fixed_batches.h. UserErrors name file and tensor.
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts);
 
 struct NamedTensor {

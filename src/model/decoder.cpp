@@ -137,6 +137,8 @@ class Decoder : public Model {
     const AttentionSpec& a = spec_.attention;
     facts_.hidden = a.hidden, facts_.heads = a.heads, facts_.kv_heads = a.kv_heads, facts_.head_size = a.head_size;
     facts_.value_size = a.value_size > 0 ? a.value_size : a.head_size;
+    if (spec_.rope && spec_.rope->type == RopeSettings::dynamic)  // longer sequences are what it is for
+      spec_.trained_length = facts_.max_positions, facts_.max_positions = 0;
     if (spec_.rope) table_ = std::make_unique<RopeTable>(*spec_.rope);
     params_.adapter_of = spec_.adapter_of;
     add_embedding();

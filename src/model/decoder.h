@@ -46,7 +46,7 @@ struct DecoderSpec {
   bool position_table = false;  // learned positions, facts.max_positions of them (GPT-2)
   bool padding_learns = false;  // the embedding of the padding id gets a gradient (families without PyTorch's padding_idx)
   int64_t trained_length =
-      0;  // sequences that it was trained with, where facts.max_positions sets no bound (ALiBi); 0: the file does not say
+      0;  // sequences that it was trained with, where facts.max_positions sets no bound (ALiBi, dynamic NTK); 0: the file does not say
   Json implied = Json::object();  // fields that a config.json needs once its sizes change, where they now follow from sizes
   CheckpointNames names;
   std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;  // model/adapters.h; empty: none has one

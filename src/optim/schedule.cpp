@@ -53,7 +53,8 @@ double warmed_cosine(const ScheduleOptions& s, double steps, double step) {
     if (s.warmup_lr_ratio == 0) return (step + 1.0) / std::max(1.0, warmup);
     return s.warmup_lr_ratio + (1.0 - s.warmup_lr_ratio) * step / std::max(1.0, warmup - 1.0);
   }
-  const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, (step - warmup + 1.0) / std::max(1.0, steps - warmup));
+  const double progress = std::min(1.0, (step - warmup + 1.0) / std::max(1.0, steps - warmup));
+  const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
   return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
 }
 
@@ -75,7 +76,7 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
     case linear:
       return std::max(0.0, (steps - step) / std::max(1.0, steps - warmup));
     case cosine: {
-      const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
+      const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, std::min(1.0, progress));
       return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
     }
     case cosine_with_restarts: {

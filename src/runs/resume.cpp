@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/version.h"
 #include "optim/make_update_rule.h"
+#include "optim/schedule.h"
 #include "runs/healthy_only.h"
 #include "runs/run_record.h"
 #include "runs/run_state.h"
@@ -129,6 +130,27 @@ bool scaled_losses(const Json& scalars) {
          (options->contains("precision.loss_scale") && !is("precision.loss_scale", kAuto));
 }
 
+bool makes_the_rate(const std::string& option) {
+  return option == "train.steps" || option == "optimizer.lr" || option.starts_with("schedule.");
+}
+
+void set_option(Config& config, const std::string& name, const std::string& value) {
+  for (const Section& s : sections_of(config))
+    for (const Option& o : s.options)
+      if (o.name() == name) o.assign_text(value, "the checkpoint");
+}
+
+// Of the last update before the checkpoint and of the next one, where the options of `before` give the next one another rate.
+void say_other_rate(const OpenedRun& run, const Config& before, int64_t updates, int64_t done) {
+  const Config& now = run.config;
+  if (follows_validation(now.schedule) || make_update_rule(now.optimizer)->own_rate(updates + 1)) return;
+  auto rate = [](const Config& c, int64_t update) { return learning_rate(c.schedule, c.optimizer.lr, c.train.steps, update); };
+  const double next = rate(now, updates), would_be = rate(before, updates);
+  if (next == would_be) return;
+  run.log.line("rate     {:.4g} before, {:.4g} from step {} on; without the changed options {:.4g}", rate(before, updates - 1),
+               next, done + 1, would_be);
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
@@ -153,13 +175,17 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   if (!config.checkpoint.other_data)
     refuse_other_data(field_or(reader.scalars(), "fingerprint", scalars_of(*from), Json()), run.data.fingerprint,
                       was.checkpoint);
+  Config before = config;
   for (const OptionChange& c : changes) {
+    if (makes_the_rate(c.name)) set_option(before, c.name, c.was);
     if (c.name == "parallel.sum_leaves") continue;  // begin_run() says what it means
     std::string meaning = c.rule == OnResume::other_bits ? ": numbers agree closely from here on, not bit for bit" : "";
     if (c.name == "train.steps" && config.schedule.steps == 0)
       meaning = "; the schedule gets longer or shorter with it (schedule.steps would keep its length)";
     run.log.line("changed  {}{}", c.text(), meaning);
   }
+  if (const int64_t updates = field_or(reader.scalars(), "optimizer_steps", scalars_of(*from), p.done); updates > 0)
+    say_other_rate(run, before, updates, p.done);
   return from;
 }
 

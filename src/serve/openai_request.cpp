@@ -8,6 +8,7 @@
 
 #include "base/cut_text.h"
 #include "base/text.h"
+#include "text/last_field.h"
 
 namespace ravine {
 
@@ -128,7 +129,7 @@ void read_prompts(Body& body, ApiRequest& r) {
 std::string content_of(const dom::object& message) {
   const char* rule = "a message has a text under \"content\", or a list of parts of type \"text\"";
   dom::element content;
-  if (message.at_key("content").get(content) != simdjson::SUCCESS) refuse("messages", rule);
+  if (!last_field(message, "content", content)) refuse("messages", rule);
   std::string_view text;
   if (content.get(text) == simdjson::SUCCESS) return std::string(text);
   dom::array parts;
@@ -154,7 +155,9 @@ void read_messages(Body& body, ApiRequest& r) {
   for (const dom::element one : list) {
     dom::object message;
     std::string_view role;
-    if (one.get(message) != simdjson::SUCCESS || message.at_key("role").get(role) != simdjson::SUCCESS || role.empty())
+    dom::element field;
+    if (one.get(message) != simdjson::SUCCESS || !last_field(message, "role", field) || field.get(role) != simdjson::SUCCESS ||
+        role.empty())
       refuse("messages", "a message is an object with a text under \"role\"");
     r.messages.push_back({{"role", std::string(role)}, {"content", content_of(message)}});
   }

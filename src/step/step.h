@@ -64,7 +64,8 @@ struct StepShape {
 enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
 
 struct StepResult {
-  double loss = 0, grad_norm = 0;                           // mean loss as train.loss_average says; norm before clipping
+  double loss = 0, grad_norm = 0;                           // mean loss as train.loss_average says; norm before clipping.
+                                                            // micro: a micro batch without labels is one of them, of mean 0
   int64_t tokens = 0, valid = 0;                            // columns fed; labels, or pairs, counted
   Verdict verdict = Verdict::apply;                         // what was decided of it
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)

@@ -13,6 +13,7 @@
 #include "base/shell_word.h"
 #include "config/asked.h"
 #include "config/optimizer_types.h"
+#include "config/schedule_takes.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
@@ -22,6 +23,8 @@
 #include "data/source_kinds.h"
 #include "files/tokenizer_files.h"
 #include "optim/class_schedules.h"
+#include "optim/make_update_rule.h"
+#include "optim/schedule.h"
 #include "runs/open.h"
 #include "runs/run_places.h"
 #include "runs/vocabulary.h"
@@ -67,12 +70,66 @@ class Advice {
     }
   }
 
+  double rate(int64_t step) const { return learning_rate(c_.schedule, c_.optimizer.lr, c_.train.steps, step); }
+
+  // A warm-up that takes the whole run, and a schedule that ends before it.
+  void rates() {
+    const ScheduleOptions& s = c_.schedule;
+    if (follows_validation(s) || make_update_rule(c_.optimizer)->own_rate(1)) return;
+    const int64_t steps = c_.train.steps, length = s.steps > 0 ? s.steps : steps, last = std::min(s.warmup_steps, steps) - 1;
+    if (!is_class_schedule(s.type) && s.warmup_steps >= std::min(length, steps)) {
+      const double most = std::max(rate(std::max<int64_t>(0, last)), last + 1 < steps ? rate(last + 1) : 0);
+      if (most < c_.optimizer.lr * s.classes.lr_scale * (1 - 1e-9))
+        say("schedule.warmup_steps={} is not below {}={}: the rate never reaches optimizer.lr", s.warmup_steps,
+            s.warmup_steps >= steps ? "train.steps" : "schedule.steps", s.warmup_steps >= steps ? steps : length);
+    }
+    const auto [key, end] = end_of(s);
+    if (end <= 0 || end >= steps || s.type == ScheduleType::WarmUpStableDecayLR) return;
+    const int64_t stride = std::max<int64_t>(1, (steps - end) / 10000);
+    double most = rate(end), least = most;
+    for (int64_t step = end; step < steps; step += stride)
+      most = std::max(most, rate(step)), least = std::min(least, rate(step));
+    if (most == least)
+      say("schedule.{}={} is below train.steps={}: from step {} on the rate stays at {:.3g}", key, end, steps, end + 1, most);
+    else if (most > rate(end))
+      say("schedule.{}={} is below train.steps={}: behind it the rate of {} rises again, to {:.3g}", key, end, steps,
+          name(s.type), most);
+  }
+
+  // The option that says where the schedule ends, and its value; 0: none does. Schedules without an end have none.
+  static std::pair<const char*, int64_t> end_of(const ScheduleOptions& s) {
+    using enum ScheduleType;
+    const ScheduleClasses& c = s.classes;
+    const std::pair<const char*, int64_t> steps{"steps", s.steps};
+    switch (s.type) {
+      case constant:
+      case inverse_sqrt:
+      case LRRangeTest:
+      case OneCycle:
+      case WarmupLR:
+      case ConstantWarmUpLR:
+      case CosineAnnealingWarmRestarts:
+        return {"", 0};
+      case CosineAnnealingLR:
+        return {"t_max", c.t_max};
+      case OptimizerParamScheduler:
+        if (c.lr_decay_style == DecayStyle::constant) return {"", 0};
+        if (c.lr_decay_steps > 0) return {"lr_decay_steps", static_cast<int64_t>(c.lr_decay_steps)};
+        return steps;
+      case WarmupDecayLR:
+      case WarmupCosineLR:
+        if (c.total_num_steps > 0) return {"total_num_steps", c.total_num_steps};
+        return steps;
+      default:
+        if (takes_setting(s.type, "total_steps") && c.total_steps > 0) return {"total_steps", c.total_steps};
+        return steps;
+    }
+  }
+
   void numbers() {
     const TrainOptions& t = c_.train;
     bool valid = !c_.data.valid.empty() || c_.data.valid_fraction > 0;
-    if (!is_class_schedule(c_.schedule.type) && c_.schedule.warmup_steps >= t.steps)
-      say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
-          t.steps);
+    rates();
     for (size_t i = 0; i < c_.optimizer.groups.size(); ++i)
       if (c_.optimizer.groups[i].from_step > t.steps)
         say("optimizer.groups[{}].from_step={} is beyond train.steps={}: its parameters do not train", i,
@@ -162,13 +219,22 @@ class Advice {
               file);
   }
 
+  // Whether its rotary positions have no end (rope_type dynamic).
+  static bool grows(const Json& config) {
+    for (const char* key : {"rope_parameters", "rope_scaling", "rotary"})
+      if (config.contains(key) && config[key].is_object())
+        for (const char* type : {"rope_type", "type"})
+          if (config[key].value(type, Json()) == "dynamic") return true;
+    return false;
+  }
+
   void model() {
     if (c_.model.path.empty() && c_.model.config.empty()) return;
     Json j = asked_model_config(c_);
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
     model_config_ = j;
     vocabulary_ = run_vocabulary(c_, j, 0);
-    positions_ = whole("max_position_embeddings");
+    positions_ = grows(j) ? 0 : whole("max_position_embeddings");
     if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most * in_a_sequence())
       say("data.sequence_length={} is above {}the model's max_position_embeddings={}: train refuses it; set data.sequence_length={} or less",
           c_.data.sequence_length, in_a_sequence() == 2 ? "twice " : "", most, most * in_a_sequence());

@@ -24,15 +24,18 @@ bool line_due(const StepReport& r, int64_t every, int64_t steps) {
 
 namespace {
 
-// What a line shows of loss and speed: means over the window where it has several steps, else the step's own.
+// What a line shows of loss and speed: means over the window where it has several steps, else the step's own. Steps without a
+// label have no loss.
 struct Shown {
   explicit Shown(const StepReport& r)
       : several(r.window.steps > 1 && !r.skipped),
+        has_loss(several ? r.window.valid > 0 : r.has_loss()),
         loss(several ? r.window.mean_loss() : r.loss),
         tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
         sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol),
         step_time(several ? r.window.step_time() : r.step_time) {}
-  bool several;
+  std::string loss_text(int digits) const { return has_loss ? fmt::format("{:.{}f}", loss, digits) : "-"; }
+  bool several, has_loss;
   double loss, tokens_per_second, sol, step_time;
 };
 
@@ -42,7 +45,14 @@ class Validation : public Hook {
   void after_step(RunView& run, StepReport& r) override {
     bool due = every_ > 0 && (r.step % every_ == 0 || r.step == run.config().train.steps);
     if (!due) return;
-    if (const auto result = run.validate()) {
+    const auto result = run.validate();
+    if (result && result->labels == 0) {
+      if (!told_)
+        run.log().warn(
+            "validation at step {}: no label of the validation data counts, so there is no valid_loss{}: look at data.valid, data.loss_on and train.valid_batches",
+            r.step, follows_validation(run.config().schedule) ? ", and the rate stays as it is" : "");
+      told_ = true;
+    } else if (result) {
       r.more.emplace_back("valid_loss", result->loss);
       for (const auto& [name, value] : result->preferences) r.more.emplace_back("valid_" + name, value);
       run.follow(result->loss);
@@ -51,6 +61,7 @@ class Validation : public Hook {
 
  private:
   int64_t every_;
+  bool told_ = false;
 };
 
 Json as_json(const StepReport& r) {
@@ -63,8 +74,8 @@ Json as_json(const StepReport& r) {
     return j;
   }
   const Shown shown(r);
-  j["loss"] = r.loss;
-  if (shown.several) j["mean_loss"] = shown.loss, j["mean_steps"] = r.window.steps;
+  j["loss"] = r.has_loss() ? Json(r.loss) : Json();
+  if (shown.several) j["mean_loss"] = shown.has_loss ? Json(shown.loss) : Json(), j["mean_steps"] = r.window.steps;
   j["lr"] = r.lr;
   j["grad_norm"] = r.overflow ? Json() : Json(r.grad_norm);
   for (const auto& [name, value] : r.preferences) j[name] = value;
@@ -173,8 +184,8 @@ class TensorBoard : public Hook {
 
  private:
   void write_step(const StepReport& r, const Shown& shown) {
-    writer_->scalar("train/loss", r.step, r.loss);
-    if (shown.several) writer_->scalar("train/mean_loss", r.step, shown.loss);
+    if (r.has_loss()) writer_->scalar("train/loss", r.step, r.loss);
+    if (shown.several && shown.has_loss) writer_->scalar("train/mean_loss", r.step, shown.loss);
     writer_->scalar("train/lr", r.step, r.lr);
     if (!r.overflow) writer_->scalar("train/grad_norm", r.step, r.grad_norm);
     if (r.loss_scale) writer_->scalar("train/loss_scale", r.step, *r.loss_scale);
@@ -224,7 +235,7 @@ class Console : public Hook {
     std::string added;
     for (auto& [name, value] : r.more) added += fmt::format("  {} {:.4f}", name, value);
     if (r.left_out) return run.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, run.config().train.steps, added);
-    if (!r.skipped) losses_.push_back(r.loss);
+    if (!r.skipped && r.has_loss()) losses_.push_back(r.loss);
     if (losses_.size() > kLast) losses_.pop_front();
     average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
     int64_t steps = run.config().train.steps;
@@ -240,8 +251,8 @@ class Console : public Hook {
       if (r.loss_scale) more += fmt::format("  scale {:g}{}", *r.loss_scale, r.overflow ? "  overflow" : "");
       more += added;
       if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
-      run.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step,
-                     width.size(), steps, shown.loss, r.lr, r.overflow ? "-" : fmt::format("{:.3f}", r.grad_norm),
+      run.log().line("step {:>{}}/{}  loss {}  lr {:.2e}  norm {}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step,
+                     width.size(), steps, shown.loss_text(4), r.lr, r.overflow ? "-" : fmt::format("{:.3f}", r.grad_norm),
                      std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left,
                      r.skipped ? more + "  skipped" : more);
       for (const LocalNorm& n : r.local_norms)
@@ -249,8 +260,9 @@ class Console : public Hook {
           run.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,
                          r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
     }
-    run.log().progress(static_cast<double>(r.step) / static_cast<double>(steps),
-                       fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
+    run.log().progress(
+        static_cast<double>(r.step) / static_cast<double>(steps),
+        fmt::format("{}/{}  loss {}  left {}", r.step, steps, r.has_loss() ? fmt::format("{:.3f}", r.loss) : "-", left));
   }
   void finish(RunView& run, bool stopped) override {
     run.log().end_progress();

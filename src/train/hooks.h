@@ -18,10 +18,10 @@ namespace ravine {
 // What a step came to; becomes a line of metrics.jsonl. Hooks may add to `more` ("valid_loss", ...).
 struct StepReport {
   int64_t step = 0;
-  double loss = 0, lr = 0, grad_norm = 0;
-  double next_lr = 0;  // of the update behind this one
-  int64_t valid = 0;   // labels that counted in the step
-  int64_t tokens = 0;  // seen in all
+  double loss = 0, lr = 0, grad_norm = 0;  // where no label counted there is no loss, whatever stands here
+  double next_lr = 0;                      // of the update behind this one
+  int64_t valid = 0;                       // labels that counted in the step
+  int64_t tokens = 0;                      // seen in all
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double wait = 0;  // seconds spent waiting for data in this step
   int ranks = 1;
@@ -36,6 +36,7 @@ struct StepReport {
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;
+  bool has_loss() const { return valid > 0; }
 };
 
 // Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of

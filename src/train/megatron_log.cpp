@@ -31,8 +31,8 @@ class MegatronConsole : public Hook {
     seconds_ += r.step_time;
     if (r.skipped)
       ++skipped_;
-    else
-      loss_ += r.loss;
+    else if (r.has_loss())
+      loss_ += r.loss, ++losses_;
     if (r.step % every_ == 0) print(run, r);
     if (const auto loss = valid_loss(r)) {
       const bool last = r.step == c.train.steps;
@@ -54,14 +54,14 @@ class MegatronConsole : public Hook {
                        .batch = c.train.global_batch,
                        .loss_scale = r.loss_scale.value_or(1),
                        .skipped = skipped_};
-    if (steps_ > skipped_) line.loss = loss_ / static_cast<double>(steps_ - skipped_);
+    if (losses_ > 0) line.loss = loss_ / static_cast<double>(losses_);
     if (!r.skipped) line.grad_norm = r.grad_norm;
     run.log().line("{}", iteration_line(line));
-    steps_ = skipped_ = 0;
+    steps_ = skipped_ = losses_ = 0;
     loss_ = seconds_ = 0;
   }
 
-  int64_t every_, steps_ = 0, skipped_ = 0;
+  int64_t every_, steps_ = 0, skipped_ = 0, losses_ = 0;
   double loss_ = 0, seconds_ = 0;
 };
 
@@ -86,7 +86,7 @@ class MegatronTensorBoard : public Hook {
       if (r.step % every_ == 0 && !r.left_out) {
         both("learning-rate", r.lr);
         both("batch-size", static_cast<double>(run.config().train.global_batch));
-        if (!r.skipped) both("lm loss", r.loss);
+        if (!r.skipped && r.has_loss()) both("lm loss", r.loss);
         if (r.loss_scale) both("loss-scale", *r.loss_scale);
         both("world-size", r.ranks);
         if (!r.overflow) both("grad-norm", r.grad_norm);

@@ -15,6 +15,7 @@ struct StepReport;
 
 struct ValidationResult {
   double loss = 0;                                          // mean
+  int64_t labels = 0;                                       // or pairs, that counted; 0: no loss
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
 };
 
@@ -25,7 +26,7 @@ class RunView {
   virtual Log& log() = 0;
   virtual std::string path(const std::string& name) const = 0;  // inside train.output
 
-  // Over the validation set, or nothing if there is none. All ranks ask.
+  // Over the validation set, or nothing if there is none. All ranks ask. It may hold no label: then there is no loss.
   virtual std::optional<ValidationResult> validate() = 0;
   virtual void follow(double validation_loss) = 0;  // a schedule that does sets the rate of the next steps
 

@@ -182,10 +182,11 @@ void Trainer::step(int64_t step) {
   judge(batches, step, r);
   if (r.valid == 0 && !told_of_no_labels_) {
     run_.log.warn(
-        "step {} has no label to learn, so its loss of 0 says nothing and only weight decay changes the weights: look at it by ravine data show --step {}",
+        "step {} has no label to learn, so it has no loss and its gradient is 0: weight decay, what the optimizer kept of steps before and auxiliary losses still change the weights. Look at it by ravine data show --step {}",
         step, step);
     told_of_no_labels_ = true;
   }
+  say_empty_micro_batches(batches, step, r);
   progress_.done = step;
   progress_.tokens += r.tokens;
   StepReport report;
@@ -225,6 +226,18 @@ void Trainer::leave_out(int64_t step) {
   report.left_out = report.skipped = true;
   report.tokens = progress_.tokens;
   end_step(report);
+}
+
+// Of train.loss_average=micro, once: what such a micro batch counts.
+void Trainer::say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& r) {
+  if (told_of_empty_micro_ || r.valid == 0 || run_.config.train.loss_average != LossAverage::micro) return;
+  const auto empty =
+      std::count_if(batches.micro.begin(), batches.micro.end(), [](const MicroBatch& m) { return m.valid_tokens == 0; });
+  if (empty == 0) return;
+  told_of_empty_micro_ = true;
+  run_.log.warn(
+      "step {}: {} of {} micro batches without a label; with train.loss_average=micro each counts as a mean of 0, as in Megatron: loss and gradients are smaller by their share",
+      step, empty, batches.micro.size());
 }
 
 void Trainer::end_step(StepReport& report) {

@@ -30,9 +30,9 @@ std::optional<ValidationResult> validation_result(StepEngine& engine, const Data
     const double all = sum(engine.ranks().all(), sums.total(side)).value();
     return count > 0 ? all / static_cast<double>(count) : 0.0;
   };
-  ValidationResult result{.loss = mean(StepSum::loss), .preferences = {}};
-  if (options.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
-  return count > 0 ? std::optional(result) : std::nullopt;
+  ValidationResult result{.loss = mean(StepSum::loss), .labels = count, .preferences = {}};
+  if (count > 0 && options.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
+  return result;
 }
 
 }  // namespace ravine

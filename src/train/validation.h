@@ -10,7 +10,7 @@
 namespace ravine {
 
 // Means over `data`, or over its first train.valid_batches micro batches: of the cross-entropy over labels, in nats, or of the
-// loss and the metrics of preferences over pairs. Nothing where none counts, or `data` is null. All ranks call it and get the
+// loss and the metrics of preferences over pairs. Nothing where `data` is null. All ranks call it and get the
 // same.
 std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
                                                   const ReferenceLogProbs& reference);

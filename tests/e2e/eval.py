@@ -68,6 +68,64 @@ def evaluate(folder, out, tasks, *more, status=0):
     return r.run("eval", "--tasks", tasks, "--data", benchmarks(folder), "--output", folder / out, *more, status=status)
 
 
+def seam_model(folder):
+    """The model with a toy tokenizer that joins the colon of "Answer:" with the blank and the A of a choice behind it."""
+    out = folder / "seam"
+    shutil.copytree(model(folder), out)
+    for file in out.glob("*token*"):
+        file.unlink()
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *(chr(i) for i in range(33, 127)), "▁", "▁A", ":▁A"]
+    (out / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "pre_tokenizer": None,
+        "added_tokens": [{"id": i, "content": p, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i, p in enumerate(pieces[:3])],
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                           "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True,
+                  "ignore_merges": False, "vocab": {p: i for i, p in enumerate(pieces)}, "merges": ["▁ A", ": ▁A"]}}))
+    (out / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True}))
+    return out, {p: i for i, p in enumerate(pieces)}
+
+
+def test_a_choice_owns_the_token_that_crosses_the_seam(folder):
+    toy, ids = seam_model(folder)
+    table(folder / "one" / "mmlu" / "test" / "anatomy_test.csv", [["Is it deep?", "p", "q", "r", "s", "B"]])
+    table(folder / "one" / "mmlu" / "dev" / "anatomy_dev.csv", [["Is it far?", "p", "q", "r", "s", "A"]])
+    r.run("eval", "--tasks", "mmlu", "--shots", 0, "--data", folder / "one", "--output", folder / "seam_out", "--protocol", "likelihood", "--model", toy)
+    row = lines(folder / "seam_out" / "samples_mmlu.jsonl")[0]
+
+    def tokens(text):
+        return json.loads(subprocess.run(r.command("tokenizer", "encode", "--tokenizer", toy, "--jsonl"), input=json.dumps({"text": text}) + "\n", capture_output=True, text=True, check=True).stdout)["ids"]
+
+    def logprobs(prompt, says):
+        """Of the tokens `says` behind `prompt`, by the logits of a trace."""
+        fed = [*prompt, *says]
+        file = r.save_tensors(folder / "fed.safetensors", {"input_ids": ("I32", (1, len(fed)), fed)})
+        r.run("trace", "--model", toy, "--input", file, "--out", folder / "fed_trace.safetensors", "--overwrite")
+        _, shape, data = r.load_tensors(folder, "fed_trace.safetensors")["logits"]
+        values, total = memoryview(data).cast("f"), 0
+        for place in range(len(prompt), len(fed)):
+            row = values[(place - 1) * shape[2]:place * shape[2]]
+            total += row[fed[place]] - math.log(sum(map(math.exp, row)))
+        return total
+
+    context = tokens(row["prompt"])
+    r.check(context[-1] == ids[":"] and tokens(row["prompt"] + " A")[-1] == ids[":▁A"], "the A crosses the seam")
+    want = [logprobs(context[:-1], [ids[":▁A"]]), *(logprobs(context, [ids["▁"], ids[c]]) for c in "BCD")]
+    # Sums of logs of one or two tokens, within a few roundings of f32 (2^-24 of logits below 64).
+    r.check(max(abs(a - b) for a, b in zip(row["logprobs"], want, strict=True)) < 64 * 2.0 ** -20, (row["logprobs"], want))
+    r.check(row["parsed"] == max(range(4), key=lambda i: want[i]), row)
+    # Nothing stands before the first token of the choice, or it has none.
+    write_lines(folder / "none" / "piqa" / "valid.jsonl", [{"goal": "Cross", "sol1": "A", "sol2": ""}])
+    (folder / "none" / "piqa" / "valid-labels.lst").write_text("0\n")
+    file = json.loads((toy / "tokenizer.json").read_text())
+    file["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Strip", "strip_left": False, "strip_right": True}, file["normalizer"]]}
+    (toy / "tokenizer.json").write_text(json.dumps(file))
+    said = r.run("eval", "--tasks", "piqa", "--data", folder / "none", "--output", folder / "none_out", "--protocol", "likelihood", "--model", toy, status=2).stderr
+    r.check("choice 2 of" in said and "has no token of its own" in said and "correct the choice in the data" in said, said)
+
+
 def test_outputs_are_parsed_and_scored(folder):
     said = {"anatomy/0": " A", "anatomy/1": "The answer is B.", "anatomy/2": "D", "high_school_geography/3": "no", "test/4": "The answer is $5.", "test/5": "6"}
     given = write_lines(folder / "said.jsonl", [{"id": k, "output": v} for k, v in said.items()])

@@ -178,8 +178,13 @@ def test_rows_of_token_files_without_a_label_are_counted(folder):
     words = r.settings({"model.path": folder / "base" / "model", "data.train": [str(folder / "long")], "data.order": "megatron", "data.split": "100,0,0", "data.sequence_length": 512, **FEW, "train.global_batch": 1, "train.steps": 12})
     said = r.run("train", *words, f"train.output={folder / 'o'}").stderr
     r.check("8 of them have no label to learn" in said and re.search(r"warning: .*8 of 24 conversations \(33 %\) teach nothing", said), said)
-    empty = [json.loads(line)["step"] for line in (folder / "o" / "metrics.jsonl").read_text().splitlines() if json.loads(line)["loss"] == 0]
+    empty = [json.loads(line)["step"] for line in (folder / "o" / "metrics.jsonl").read_text().splitlines() if json.loads(line)["loss"] is None]
     r.check(empty and said.count(f"step {empty[0]} has no label to learn") == 1 and said.count("has no label to learn") == 1, (empty, said))
+    losses = [json.loads(line)["loss"] for line in (folder / "o" / "metrics.jsonl").read_text().splitlines()]
+    counted = [loss for loss in losses if loss is not None]
+    done = re.search(r"done +12 steps, loss ([0-9.]+) on average over the last (\d+)", said)
+    r.check(done and int(done[2]) == len(counted) and abs(float(done[1]) - sum(counted) / len(counted)) < 1e-4, (done, losses))
+    r.check("only weight decay" not in said and "what the optimizer kept of steps before" in said, said)
     r.check("--chat" not in said.split("next ")[-1], "no chat template has rendered them")
 
 

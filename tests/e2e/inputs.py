@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import threading
@@ -95,11 +96,62 @@ def test_positions_and_masks(folder):
     both("no_mask", ["attention_mask", "row 0", "column 1"], input_ids=ids, attention_mask=[1, 7, 1, 1] * 2)
     nothing = batches(folder / "nothing.safetensors", input_ids=ids, labels=[-100] * 8)
     refused([nothing, "labels"], "train", *options(folder, data__train=[nothing], data__sequence_length=4))
+    # Parts of a packed row are what they are alone: the last two of five tokens say the same in a row of their own.
+    packed = batches(folder / "packed.safetensors", input_ids=ids, position_ids=[0, 1, 0, 1, 0, 1, 2, 3])
+    alone = r.save_tensors(folder / "alone.safetensors", {"input_ids": ("I32", (1, 2), ids[2:4])})
+    logits = []
+    for file in (packed, alone):
+        r.run("trace", "--model", model, "--input", file, "--out", folder / "trace.safetensors", "--overwrite")
+        kind, shape, data = r.load_tensors(folder, "trace.safetensors")["logits"]
+        values = memoryview(data).cast("f")
+        logits.append(list(values[2 * shape[2]:4 * shape[2]] if file == packed else values))
+    r.check(max(abs(a - b) for a, b in zip(*logits, strict=True)) < 1e-5, "attention stays inside a part")
+    joined = batches(folder / "joined.safetensors", input_ids=ids, position_ids=[0, 1, 0, 1, 0, 1, 2, 3], attention_mask=[1] * 8)
+    done = r.run("trace", "--model", model, "--input", joined, "--out", folder / "trace.safetensors", "--overwrite")
+    words = "position_ids of row 0 begin again, and attention crosses there, as in Transformers with an attention_mask"
+    r.check(words in done.stdout + done.stderr, done.stdout + done.stderr)
+    done = r.run("train", *options(folder, data__train=[joined], data__sequence_length=4, train__output=folder / "joined"))
+    r.check(words in done.stdout + done.stderr, done.stderr)
     good = batches(folder / "good.safetensors", input_ids=ids, position_ids=[0, 1, 2, 63] * 2, attention_mask=[0, 0, 1, 1, 1, 1, 1, 1])
     r.run("train", *options(folder, data__train=[good], data__sequence_length=4))
-    r.run("trace", "--model", model, "--input", good, "--out", folder / "trace.safetensors")
+    r.run("trace", "--model", model, "--input", good, "--out", folder / "trace.safetensors", "--overwrite")
 
 
+
+
+def test_dynamic_rotary_positions_have_no_end(folder):
+    """Beyond max_position_embeddings each sequence has the angles of its own length, whatever others stand in the batch."""
+    config = {"max_position_embeddings": 8, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
+    made = r.save_config(folder / "config.json", **config)
+    r.run("train", *options(folder, model__config=made, data__train=[r.save_ids(folder / "ids.safetensors", 4, 20)], data__sequence_length=20, train__output=folder / "made"))
+    model = folder / "made" / "model"
+    ids, more = list(range(5, 25)), list(range(40, 55))
+    both = r.save_tensors(folder / "both.safetensors", {"input_ids": ("I32", (2, 20), [*ids, *more, 0, 0, 0, 0, 0]), "attention_mask": ("I32", (2, 20), [1] * 35 + [0] * 5)})
+
+    def logits(file, model=model):
+        r.run("trace", "--model", model, "--input", file, "--out", folder / "trace.safetensors", "--overwrite")
+        return memoryview(r.load_tensors(folder, "trace.safetensors")["logits"][2]).cast("f")
+
+    together = logits(both)
+    for row, one in enumerate((ids, more)):
+        alone = logits(r.save_tensors(folder / "alone.safetensors", {"input_ids": ("I32", (1, len(one)), one)}))
+        theirs = together[row * 20 * 256:(row * 20 + len(one)) * 256]
+        r.check(max(abs(a - b) for a, b in zip(theirs, alone, strict=True)) < 1e-5, f"row {row} is what it is alone")
+    # The formula: the base of a sequence of 20 tokens, written as the base of a plain model of that length.
+    head = 32 // 4
+    plain = folder / "plain"
+    shutil.copytree(model, plain)
+    base = 10000 * (2.0 * 20 / 8 - 1) ** (head / (head - 2))
+    written = json.loads((plain / "config.json").read_text())
+    for key in ("rope_scaling", "rope_parameters"):
+        written.pop(key, None)
+    (plain / "config.json").write_text(json.dumps({**written, "max_position_embeddings": 64, "rope_theta": base}))
+    file = r.save_tensors(folder / "alone.safetensors", {"input_ids": ("I32", (1, 20), ids)})
+    r.check(max(abs(a - b) for a, b in zip(logits(file), logits(file, plain), strict=True)) < 1e-5, "the base follows the length")
+    prompts = folder / "prompts.json"
+    prompts.write_text(json.dumps([ids[:6], more]))
+    said = [json.loads(x) for x in r.run("generate", "--model", model, "--prompt-ids", prompts, "--max-new-tokens", 6, "--json").stdout.splitlines()]
+    r.check([len(x["ids"]) for x in said] == [6, 6], said)
 
 
 def sealed(manifest, change):

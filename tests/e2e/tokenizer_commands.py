@@ -218,5 +218,38 @@ def test_mistakes(folder):
     check(not (folder / "x.npy").exists(), "a refused command wrote its file")
 
 
+
+def test_of_equal_keys_of_an_object_the_last_counts(folder):
+    """As in Python: in lines of texts, in records that are trained on, in a tokenizer.json."""
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    shutil.copy(GOLDEN / "chat" / "tokenizer.json", tokenizer)
+    text = '{"text": "one", "text": "two and three"}\n'
+    want = ask("encode", tokenizer, '{"text": "two and three"}\n', "--jsonl")
+    check(ask("encode", tokenizer, text, "--jsonl") == want, "of a line")
+    for name, content in (("twice", text), ("once", '{"text": "two and three"}\n')):
+        (folder / f"{name}.jsonl").write_text(content * 40)
+        r.run("preprocess", "--input", folder / f"{name}.jsonl", "--tokenizer", tokenizer, "--output-prefix", folder / name)
+    check((folder / "twice_text_document.bin").read_bytes() == (folder / "once_text_document.bin").read_bytes(), "of preprocess")
+    file = json.loads((tokenizer / "tokenizer.json").read_text())
+    file["normalizer"] = None
+    again = json.dumps(file)[:-1] + ', "normalizer": {"type": "Lowercase"}}'
+    (tokenizer / "tokenizer.json").write_text(again)
+    lower = ask("encode", tokenizer, "two and three\n")
+    check(ask("encode", tokenizer, "TWO and Three\n") == lower, "of a tokenizer.json")
+
+
+def test_records_without_a_text_are_counted(folder):
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / "chat" / name, tokenizer)
+    lines = [json.dumps({"text": "The ravine is deep and the river runs below."})] * 40 + ['{"text": ""}', '{"text": null}', '{"text": "x", "text": ""}']
+    (folder / "some.jsonl").write_text("\n".join(lines) + "\n")
+    done = r.run("train", *r.settings({"model.config": r.save_config(folder / "c.json", vocab_size=520), "model.tokenizer": str(tokenizer), "data.train": str(folder / "some.jsonl"),
+                                       "data.sequence_length": 16, "train.steps": 1, "train.global_batch": 1, "train.output": str(folder / "run"), "log.tensorboard": False, "schedule.warmup_steps": 0}))
+    check("some.jsonl: 3 records with an empty text left out" in done.stderr, done.stderr)
+
+
 if __name__ == "__main__":
     sys.exit(r.main(globals()))

@@ -23,7 +23,7 @@ class FakeRun : public RunView {
   Log& log() override { return lines; }
   std::string path(const std::string& name) const override { return options.train.output + "/" + name; }
   std::optional<ValidationResult> validate() override {
-    return loss ? std::optional(ValidationResult{.loss = *loss, .preferences = {}}) : std::nullopt;
+    return loss ? std::optional(ValidationResult{.loss = *loss, .labels = labels, .preferences = {}}) : std::nullopt;
   }
   void follow(double validation_loss) override { followed.push_back(validation_loss); }
   void save_checkpoint(int64_t step) override { saved.push_back(step); }
@@ -48,6 +48,7 @@ class FakeRun : public RunView {
   Config options;
   Log lines;
   std::optional<double> loss;       // over the validation data
+  int64_t labels = 1;               // that counted there
   std::optional<int64_t> complete;  // the step whose checkpoint is
   std::optional<StepReport> last;   // null: no step was made
   std::vector<double> followed;

@@ -7,15 +7,17 @@ namespace {
 // what is before them.
 template <class F>
 void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
-  if (t.far.absent()) return f(t.near, int64_t{0}, rows);
-  auto is_far = [&](size_t i) { return b.length(i) > t.limit; };
+  if ((t.far.absent() && !t.of_length) || b.segments.empty()) return f(t.near, int64_t{0}, rows);
+  // 0: near; else far, or the length whose table is taken.
+  auto kind = [&](size_t i) { return b.length(i) <= t.limit ? 0 : t.of_length ? b.length(i) : 1; };
+  auto table = [&](int64_t k) { return k == 0 ? t.near : t.of_length ? t.of_length(k) : t.far; };
   int64_t begin = 0;
   for (size_t i = 1; i < b.segments.size(); ++i) {
-    if (is_far(i) == is_far(i - 1)) continue;
-    f(is_far(i - 1) ? t.far : t.near, begin, b.segments[i].q_begin - begin);
+    if (kind(i) == kind(i - 1)) continue;
+    f(table(kind(i - 1)), begin, b.segments[i].q_begin - begin);
     begin = b.segments[i].q_begin;
   }
-  f(!b.segments.empty() && is_far(b.segments.size() - 1) ? t.far : t.near, begin, rows - begin);
+  f(table(kind(b.segments.size() - 1)), begin, rows - begin);
 }
 
 // As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head, of

@@ -24,7 +24,7 @@ Json common_config(const Model& base) {
     if (base.config().contains(key)) c[key] = base.config().at(key);
   if (!c.contains("rope_theta") && !c.contains("rope_parameters") && s.rope) c["rope_theta"] = s.rope->theta;
   c["pad_token_id"] = f.pad >= 0 ? Json(f.pad) : Json();
-  c["vocab_size"] = f.vocabulary, c["max_position_embeddings"] = f.max_positions;
+  c["vocab_size"] = f.vocabulary, c["max_position_embeddings"] = f.max_positions > 0 ? f.max_positions : s.trained_length;
   c["hidden_size"] = f.hidden, c["num_hidden_layers"] = f.layers, c["intermediate_size"] = s.mlp_of(0).width;
   c["num_attention_heads"] = s.attention.heads, c["num_key_value_heads"] = s.attention.kv_heads;
   c["head_dim"] = s.attention.head_size, c["hidden_act"] = "silu", c["rms_norm_eps"] = s.norm.eps;

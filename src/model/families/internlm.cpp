@@ -5,8 +5,7 @@
 namespace ravine {
 namespace {
 
-// Later revisions write {"base": 10000, "type": "dynamic"}: the type matters only beyond max_position_embeddings, where no run
-// goes.
+// Later revisions write {"base": 10000, "type": "dynamic"}: dynamic NTK, of scaling_factor 1 where none is given.
 RopeSettings read_rotary(ConfigReader& r, const ModelFacts& f, int64_t head_size) {
   RopeSettings rope = read_rope(r, head_size, f.max_positions);
   if (const Json* o = r.object("rotary")) {
@@ -15,7 +14,8 @@ RopeSettings read_rotary(ConfigReader& r, const ModelFacts& f, int64_t head_size
     std::string type = in.text("type", "origin");
     if (type != "origin" && type != "dynamic")
       in.refuse("type", "it must be origin or dynamic", "use a model with one of these");
-    in.ignore({"scaling_factor"});
+    const double factor = in.number("scaling_factor", 1e-3, 1e6, 1);
+    if (type == "dynamic") rope.type = RopeSettings::dynamic, rope.factor = factor;
     in.finish();
   }
   return rope;

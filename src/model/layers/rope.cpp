@@ -158,17 +158,29 @@ std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length) {
   return f;
 }
 
+RopeTable::RopeTable(RopeSettings s) : settings_(std::move(s)) {
+  tables_.interleaved = settings_.interleaved;
+  if (settings_.type != RopeSettings::dynamic) return;
+  tables_.limit = static_cast<int64_t>(settings_.max_positions);
+  tables_.of_length = [this](int64_t length) { return of_length(length); };
+}
+
+TensorView RopeTable::of_length(int64_t length) {
+  constexpr size_t kKept = 64;  // as many sequences of their own length may be in a batch before tables are made again
+  const TensorView& near = tables_.near;
+  if (const auto it = of_lengths_.find(length); it != of_lengths_.end())
+    return view_of(it->second.data(), near.dtype, near.shape, near.device);
+  if (of_lengths_.size() == kKept) of_lengths_.clear();
+  return made(of_lengths_[length], near.rows(), length, near.dtype, near.device);
+}
+
 void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
-  bool dynamic = settings_.type == RopeSettings::dynamic;
   const TensorView& view = tables_.near;
-  int64_t length = dynamic ? std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions)) : 0;
-  bool fits = (view.absent() ? 0 : view.rows()) >= positions && view.dtype == dtype && view.device == device &&
-              (!dynamic || made_for_ == length);
-  if (fits) return;
-  int64_t rows = std::max(
+  if ((view.absent() ? 0 : view.rows()) >= positions && view.dtype == dtype && view.device == device) return;
+  const int64_t rows = std::max(
       positions, std::min<int64_t>(2 * positions, std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions))));
-  made_for_ = length;
-  tables_.near = made(memory_, rows, length, dtype, device);
+  of_lengths_.clear();
+  tables_.near = made(memory_, rows, 0, dtype, device);
   if (settings_.type != RopeSettings::longrope) return;
   tables_.limit = static_cast<int64_t>(settings_.original_positions);
   tables_.far = made(far_memory_, rows, tables_.limit + 1, dtype, device);

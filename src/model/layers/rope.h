@@ -1,5 +1,7 @@
 // Tables for rotary embeddings, in every scaling that published checkpoints of Llama and its relatives use.
 #pragma once
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "engine/ops/rope.h"
@@ -29,6 +31,11 @@ struct RopeSettings {
     const auto far = [&](int64_t n) { return static_cast<double>(n) > original_positions; };
     return type == longrope && far(before) != far(now);
   }
+  // Whether it has other angles in a longer sequence, though cached keys stay as they are, as in Transformers (dynamic).
+  bool grows_between(int64_t before, int64_t now) const {
+    return type == dynamic && std::max<double>(static_cast<double>(before), max_positions) !=
+                                  std::max<double>(static_cast<double>(now), max_positions);
+  }
 };
 // partial: the share of a head's dims that is rotated where the config does not say (under partial_rotary_factor); 0: whole
 // heads only.
@@ -38,21 +45,24 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
 // Inverse frequencies (dims/2 of them) for sequences of `length` (matters for dynamic and longrope), in double.
 std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length);
 
-// The [P, dims] table that the rope kernel reads; of longrope two. Grows as longer positions come.
+// The [P, dims] table that the rope kernel reads; of longrope two; of dynamic one for each length beyond max_positions, made when
+// a sequence of it comes: each sequence has its own, whatever others are in the batch. Grows as longer positions come.
 class RopeTable {
  public:
-  explicit RopeTable(RopeSettings s) : settings_(std::move(s)) { tables_.interleaved = settings_.interleaved; }
+  explicit RopeTable(RopeSettings s);
+  RopeTable(const RopeTable&) = delete;
   void prepare(int64_t positions, DType dtype, DeviceKind device);
   const TensorView& view() const { return tables_.near; }
   const RopeTables& tables() const { return tables_; }
 
  private:
+  TensorView of_length(int64_t length);
   TensorView made(Storage& memory, int64_t rows, int64_t length, DType dtype, DeviceKind device) const;
 
   RopeSettings settings_;
   Storage memory_, far_memory_;
+  std::map<int64_t, Storage> of_lengths_;  // dynamic: the last ones, of as many rows as near
   RopeTables tables_;
-  int64_t made_for_ = 0;
 };
 
 }  // namespace ravine

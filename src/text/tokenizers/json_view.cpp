@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/last_field.h"
 
 namespace ravine {
 
@@ -48,7 +49,7 @@ simdjson::dom::array JsonView::array() const {
 
 std::optional<JsonView> JsonView::find(std::string_view key) const {
   simdjson::dom::element e;
-  if (object().at_key(key).get(e) || e.is_null()) return std::nullopt;
+  if (!last_field(object(), key, e) || e.is_null()) return std::nullopt;
   return child(e, key);
 }
 

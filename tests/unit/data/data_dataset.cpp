@@ -312,6 +312,20 @@ TEST(FixedBatches, masks) {
   FixedBatches p(write_batches(f / "p.safetensors", {{"input_ids", {1, 3}, {1, 2, 3}}, {"position_ids", {1, 3}, {0, 0, 1}}}),
                  10);
   EXPECT_EQ(p.sample(0).positions, (Ids{0, 0, 1}));
+  EXPECT_EQ(p.sample(0).segments, (std::vector<TokenSpan>{{0, 1}, {1, 2}})) << "parts of a packed row are apart";
+  EXPECT_EQ(p.joined_row(), -1);
+  const test::IntTensor ids{"input_ids", {2, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1}},
+      positions{"position_ids", {2, 5}, {0, 1, 2, 3, 4, 3, 4, 0, 1, 9}};
+  FixedBatches cut(write_batches(f / "cut.safetensors", {ids, positions}), 10);
+  EXPECT_EQ(cut.sample(0).segments, (std::vector<TokenSpan>{{0, 5}}));
+  EXPECT_EQ(cut.sample(1).segments, (std::vector<TokenSpan>{{0, 2}, {2, 2}, {4, 1}})) << "any step but one more begins a part";
+  EXPECT_EQ(cut.sample(1).labels, (Ids{7, 8, 9, 1, -100})) << "a label at a seam counts";
+  FixedBatches joined(
+      write_batches(f / "joined.safetensors", {ids, positions, {"attention_mask", {2, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0}}}),
+      10);
+  EXPECT_EQ(joined.sample(1).segments, (std::vector<TokenSpan>{{0, 4}}))
+      << "under a mask a row is one part, as in Transformers";
+  EXPECT_EQ(joined.joined_row(), 1);
 }
 
 TEST(FixedBatches, errors_name_row_and_column) {

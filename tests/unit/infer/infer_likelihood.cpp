@@ -46,7 +46,7 @@ std::vector<Continuations> likely_items() {
     }
   items.push_back({{17}, {{3}, {4, 4}}});
   items.push_back({tokens_from(4, 60), {tokens_from(9, 12), {2}, tokens_from(9, 3)}});
-  items.push_back({tokens_from(50, 9), {{}, {1}}});
+  items.push_back({tokens_from(50, 9), {{2}, {1}, {3, 4}}, {8, 9, 1}});  // two follow a part of the context
   return items;
 }
 
@@ -66,11 +66,13 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
         ASSERT_EQ(got[i].logprobs.size(), items[i].continuations.size());
         for (size_t c = 0; c < got[i].logprobs.size(); ++c) {
           const auto& says = items[i].continuations[c];
-          const double want = says.empty() ? 0 : plain_likelihood(s, items[i].context, says, kPositions);
+          std::vector<int32_t> context = items[i].context;
+          if (!items[i].behind.empty()) context.resize(items[i].behind[c]);
+          const double want = plain_likelihood(s, context, says, kPositions);
           // The judge's logits are rounded to f32 (2^-24 of their size, below 64 here), for each token.
           EXPECT_NEAR(got[i].logprobs[c], want, static_cast<double>(1 + says.size()) * 64 * 0x1p-23) << i << " " << c;
         }
-        if (items[i].context.size() < 60) {
+        if (items[i].context.size() < 60 && items[i].behind.empty()) {
           const std::vector<float> last = all_logits(s, items[i].context).back();
           EXPECT_EQ(got[i].first, std::max_element(last.begin(), last.end()) - last.begin()) << i;
         }
@@ -114,6 +116,10 @@ TEST(Likelihood, StopsAndRefuses) {
   EXPECT_TRUE(got[1].logprobs.empty());
   EXPECT_THROW(likelihoods(s, {{{61}, {{2}}}}, {}), UserError);
   EXPECT_THROW(likelihoods(s, {{{}, {{2}}}}, {}), UserError);
+  EXPECT_NE(message_of<UserError>([&] {
+              likelihoods(s, {{{1}, {{2}, {}}}}, {});
+            }).find("a continuation without tokens (items, item 1)"),
+            std::string::npos);
   EXPECT_THROW(likelihoods(s, {{{1}, {tokens_from(1, 17)}}}, {}), UserError);
   EXPECT_NO_THROW(likelihoods(s, {{{1}, {tokens_from(1, 16)}}}, {}));
 }

@@ -324,7 +324,20 @@ TEST(TraceInput, KnowsPaddingPositionsAndLabels) {
                    {tensor("input_ids", DType::i8, {3, 4}, small), tensor("position_ids", DType::i32, {3, 4}, positions)});
   const TraceInput other = read_trace_input(f / "b", facts_of(10, {}, 4));
   EXPECT_EQ(other.positions, positions);
-  EXPECT_EQ(other.segments, (std::vector<Segment>{{0, 4, 0, 4}, {4, 4, 4, 4}, {8, 4, 8, 4}}));
+  EXPECT_TRUE(other.segments.front() == (Segment{0, 1, 0, 1}) && other.segments.back() == (Segment{11, 1, 11, 1}) &&
+              other.note.empty())
+      << "no position but one is one more than that before it";
+  const std::vector<int32_t> packed{0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 0, 1};
+  save_safetensors(f / "d",
+                   {tensor("input_ids", DType::i8, {3, 4}, small), tensor("position_ids", DType::i32, {3, 4}, packed)});
+  EXPECT_EQ(read_trace_input(f / "d", facts_of(10, {}, 4)).segments,
+            (std::vector<Segment>{{0, 2, 0, 2}, {2, 2, 2, 2}, {4, 4, 4, 4}, {8, 2, 8, 2}, {10, 2, 10, 2}}));
+  const std::vector<int8_t> ones(12, 1);
+  save_safetensors(f / "e", {tensor("input_ids", DType::i8, {3, 4}, small), tensor("position_ids", DType::i32, {3, 4}, packed),
+                             tensor("attention_mask", DType::i8, {3, 4}, ones)});
+  const TraceInput joined = read_trace_input(f / "e", facts_of(10, {}, 4));
+  EXPECT_EQ(joined.segments, (std::vector<Segment>{{0, 4, 0, 4}, {4, 4, 4, 4}, {8, 4, 8, 4}}));
+  EXPECT_NE(joined.note.find("position_ids of row 0 begin again, and attention crosses there"), std::string::npos);
   EXPECT_TRUE(other.labels.empty());
   auto refusal = [&](std::vector<TensorBytes> more, int64_t vocabulary = 10, int64_t most = 4) {
     save_safetensors(f / "c", more);

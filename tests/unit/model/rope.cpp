@@ -55,7 +55,9 @@ TEST(Rope, TheTableIsThatOfTransformers) {
     for (DType type : {DType::f32, DType::f64}) {
       table.prepare(rows, type, DeviceKind::cpu);
       const RopeTables& tables = table.tables();
-      const TensorView view = tables.far.absent() || rows <= tables.limit ? tables.near : tables.far;
+      const TensorView view = rows <= tables.limit || (tables.far.absent() && !tables.of_length) ? tables.near
+                              : tables.of_length                                                 ? tables.of_length(rows)
+                                                                                                 : tables.far;
       const auto half = static_cast<int64_t>(c["inv_freq"].size());
       ASSERT_EQ(view.cols(), 2 * half);
       ASSERT_GE(view.rows(), rows);
@@ -80,15 +82,22 @@ TEST(Rope, TheTableGrowsWithThePositions) {
   Json config{{"max_position_embeddings", 8}, {"rope_parameters", {{"rope_type", "dynamic"}, {"factor", 2.0}}}};
   RopeTable table(settings_of(config, 8));
   const RopeSettings s = settings_of(config, 8);
-  for (int64_t length : {4, 8, 20, 50, 20}) {  // dynamic: the frequencies are those of the length
-    table.prepare(length, DType::f64, DeviceKind::cpu);
+  auto equal = [&](const TensorView& v, int64_t position, int64_t length) {
     const std::vector<double> f = inverse_frequencies(s, length);
-    ASSERT_GE(table.view().rows(), length);
+    ASSERT_GT(v.rows(), position);
     for (size_t j = 0; j < f.size(); ++j)
-      EXPECT_NEAR(table.view().row<double>(length - 1)[j], std::cos(static_cast<double>(length - 1) * f[j]),
+      EXPECT_NEAR(v.row<double>(position)[j], std::cos(static_cast<double>(position) * f[j]),
                   2 * std::numeric_limits<double>::epsilon())
           << length << " at " << j;
+  };
+  EXPECT_EQ(table.tables().limit, 8);
+  for (int64_t length : {4, 8, 20, 50, 20}) {
+    table.prepare(length, DType::f64, DeviceKind::cpu);
+    equal(table.view(), length - 1, 8);  // of all sequences that are no longer than the model was trained with
+    if (length > 8) equal(table.tables().of_length(length), length - 1, length);
   }
+  for (int64_t length : {9, 30, 50, 9}) equal(table.tables().of_length(length), 8, length);  // of one batch, each its own
+  for (int64_t length = 9; length < 200; ++length) equal(table.tables().of_length(length), 7, length);
 }
 
 // transformers 5.24, convert_rope_params_to_dict: rope_scaling, where it says something, stands for rope_parameters.

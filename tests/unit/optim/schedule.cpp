@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -65,6 +66,9 @@ int compare(const Json& all, const std::vector<int64_t>& steps) {
     int64_t total = number(curve["num_training_steps"], 0);
     for (size_t i = 0; i < steps.size(); ++i, ++compared) {
       double want = curve["lr"][i], got = learning_rate(o, base_lr, total, steps[i]);
+      // There these two follow their wave behind the end.
+      if (steps[i] > total && (o.type == ScheduleType::cosine || o.type == ScheduleType::cosine_warmup_with_min_lr))
+        want = learning_rate(o, base_lr, total, total);
       EXPECT_NEAR(got, want, 1e-15 * want) << name << " at step " << steps[i];
     }
   }
@@ -74,6 +78,24 @@ int compare(const Json& all, const std::vector<int64_t>& steps) {
 TEST(Schedule, EqualsTransformers) {
   Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/schedules.json");
   EXPECT_GE(compare(all, all["steps"]), 17 * 40);
+}
+
+// Of all types that have an end: the rate of step 20 of a schedule of 10 is that of its end.
+TEST(Schedule, StaysAtItsLastValueBehindItsEnd) {
+  ScheduleOptions o;
+  o.warmup_steps = 2, o.min_lr_ratio = 0.1, o.steps = 10, o.decay_steps = 4, o.end_lr = 1e-5;
+  using enum ScheduleType;
+  for (const auto& [type, last] : {std::pair{linear, 0.0},
+                                   {cosine, 1e-4},
+                                   {cosine_with_restarts, 0.0},
+                                   {polynomial, 1e-5},
+                                   {warmup_stable_decay, 1e-4},
+                                   {cosine_warmup_with_min_lr, 1e-4}}) {
+    o.type = type;
+    for (int64_t step : {10, 11, 15, 19, 30}) EXPECT_NEAR(learning_rate(o, 1e-3, 20, step), last, 1e-18) << name(type) << step;
+  }
+  o.type = cosine, o.cycles = 1;  // a whole wave ends at the full rate
+  EXPECT_NEAR(learning_rate(o, 1e-3, 20, 14), 1e-3, 1e-18);
 }
 
 TEST(Schedule, EqualsTransformersAtEveryStep) {
@@ -217,8 +239,9 @@ TEST(Schedule, BehindTheEndAndDefaults) {
   for (double cycles : {0.0, 0.5, 1.5}) {
     ScheduleOptions o = schedule(ScheduleType::cosine, 10, 0.1);
     o.cycles = cycles;
-    for (int64_t step : {10, 50, 110, 160, 210}) {  // it follows its wave, also behind the end
-      const double wave = 0.5 * (1 + std::cos(2 * pi * (cycles > 0 ? cycles : 0.5) * static_cast<double>(step - 10) / 100));
+    for (int64_t step : {10, 50, 110, 160, 210}) {  // behind the end it stays where its wave ended
+      const double done = static_cast<double>(std::min<int64_t>(step, 110) - 10) / 100;
+      const double wave = 0.5 * (1 + std::cos(2 * pi * (cycles > 0 ? cycles : 0.5) * done));
       EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.1 + 0.9 * wave, 1e-14) << cycles << " " << step;
     }
   }

@@ -115,6 +115,9 @@ TEST(ModelRules, AModelSaysHowItIsBuilt) {
   const RopeSettings rope = *spec("phi3").rope;
   EXPECT_TRUE(rope.turns_between(6, 7) && rope.turns_between(1, 9) && !rope.turns_between(5, 6) && !rope.turns_between(7, 8));
   EXPECT_FALSE(spec("llama").rope->turns_between(1, 100));
+  const RopeSettings dynamic{.type = RopeSettings::dynamic, .factor = 2, .max_positions = 8};
+  EXPECT_TRUE(dynamic.grows_between(1, 9) && dynamic.grows_between(9, 10) && !dynamic.grows_between(1, 8));
+  EXPECT_FALSE(dynamic.turns_between(1, 100)) << "cached keys stay, as in Transformers";
 }
 
 // An MLP per layer; values as wide as keys.

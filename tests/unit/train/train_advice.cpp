@@ -32,6 +32,29 @@ TEST(Advice, OfNumbers) {
   EXPECT_TRUE(likely_mistakes(c).empty()) << likely_mistakes(c)[0];
   c.schedule.warmup_steps = 10;
   EXPECT_TRUE(says(c, "schedule.warmup_steps=10 is not below train.steps=10: the rate never reaches optimizer.lr"));
+  using enum ScheduleType;
+  c.schedule.type = reduce_lr_on_plateau;
+  EXPECT_FALSE(says(c, "never reaches")) << "it has no warm-up";
+  c.schedule.type = cosine_warmup_with_min_lr;
+  EXPECT_FALSE(says(c, "never reaches")) << "the last step of the warm-up has the full rate";
+  c.schedule.warmup_steps = 11;
+  EXPECT_TRUE(says(c, "schedule.warmup_steps=11 is not below train.steps=10: the rate never reaches optimizer.lr"));
+  c.schedule.type = constant, c.optimizer.type = OptimizerType::adafactor;
+  EXPECT_FALSE(says(c, "never reaches")) << "its rate is its own";
+  c.optimizer.relative_step = false;
+  EXPECT_TRUE(says(c, "never reaches"));
+  c = plain();
+  c.schedule.type = linear, c.schedule.warmup_steps = 5, c.schedule.steps = 5;
+  EXPECT_TRUE(says(c, "schedule.warmup_steps=5 is not below schedule.steps=5: the rate never reaches optimizer.lr"));
+  c = plain();
+  c.schedule.type = cosine, c.schedule.warmup_steps = 1, c.schedule.steps = 5, c.optimizer.lr = 1e-3;
+  EXPECT_EQ(likely_mistakes(c),
+            std::vector<std::string>{"schedule.steps=5 is below train.steps=10: from step 6 on the rate stays at 0.0001"});
+  c.schedule.steps = 10;
+  EXPECT_TRUE(likely_mistakes(c).empty());
+  c.schedule.type = CosineAnnealingLR, c.schedule.classes.t_max = 5;
+  EXPECT_TRUE(
+      says(c, "schedule.t_max=5 is below train.steps=10: behind it the rate of CosineAnnealingLR rises again, to 0.000905"));
   c = plain();
   c.data.skip_steps = {3, 10};
   EXPECT_TRUE(likely_mistakes(c).empty());

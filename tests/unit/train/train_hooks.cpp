@@ -16,7 +16,7 @@ StepReport report_of(int64_t step) {
   StepReport r;
   r.step = step;
   r.loss = 1.5, r.lr = 2.5, r.grad_norm = 3.5, r.tokens = 40, r.tokens_per_second = 5.5, r.sol = 0.65, r.step_time = 7.5,
-  r.memory_mb = 8.5, r.wait = 9.5;
+  r.memory_mb = 8.5, r.wait = 9.5, r.valid = 40;
   return r;
 }
 
@@ -185,7 +185,7 @@ TEST(Shown, IsOfTheWindow) {
   auto metrics = metrics_hook(2), board = tensorboard_hook(2);
   metrics->start(run, 0), board->start(run, 0);
   StepReport r;
-  r.step = 2, r.loss = 3, r.tokens_per_second = 50, r.sol = 0.25, r.step_time = 1, r.ranks = 2;
+  r.step = 2, r.loss = 3, r.valid = 30, r.tokens_per_second = 50, r.sol = 0.25, r.step_time = 1, r.ranks = 2;
   r.traffic.wait = 0.5, r.traffic.wait_least = 0.125, r.traffic.bubble = 0.25, r.traffic.parts = {{"data", 3, 4}};
   r.window.add(2.0, 10, 64, 0.5);
   r.window.add(4.0, 30, 32, 1.5);
@@ -261,8 +261,8 @@ TEST(Console, LinesHaveTheirFigures) {
   };
   auto report = [](int64_t step, double seconds) {
     StepReport r;
-    r.step = step, r.loss = 2.5, r.lr = 0.00125, r.grad_norm = 3.25, r.tokens = 40, r.tokens_per_second = 511.6, r.sol = 0.454,
-    r.step_time = seconds;
+    r.step = step, r.valid = 40, r.loss = 2.5, r.lr = 0.00125, r.grad_norm = 3.25, r.tokens = 40, r.tokens_per_second = 511.6,
+    r.sol = 0.454, r.step_time = seconds;
     return r;
   };
   auto hook = console_hook(1);
@@ -306,6 +306,49 @@ TEST(Console, LinesHaveTheirFigures) {
   const std::string some = run.said();
   for (int64_t step = 1; step <= 7; ++step)
     EXPECT_EQ(some.find(fmt::format("step   {}/101", step)) != std::string::npos, step % 3 == 0 || step == 4) << some;
+}
+
+// Such a step is no point of a curve and counts in no mean; a validation without labels is said once.
+TEST(Hooks, StepsWithoutALabelHaveNoLoss) {
+  FakeRun run(4), other(4);
+  auto metrics = metrics_hook(1), console = console_hook(1), board = tensorboard_hook(1), megatron = megatron_console_hook(4),
+       megatron_board = megatron_tensorboard_hook(1);
+  for (auto* hook : {&metrics, &console, &board}) (*hook)->start(run, 0);
+  for (auto* hook : {&megatron, &megatron_board}) (*hook)->start(other, 0);
+  for (int64_t step = 1; step <= 4; ++step) {
+    StepReport r = report_of(step);
+    if (step == 2 || step == 3) r.valid = 0, r.loss = 0, r.window.add(0, 0, 40, 1);
+    if (step == 3) r.window.add(0, 0, 40, 1);
+    for (auto* hook : {&metrics, &console, &board}) (*hook)->after_step(run, r);
+    for (auto* hook : {&megatron, &megatron_board}) (*hook)->after_step(other, r);
+    if (step == 4) console->finish(run, false);
+  }
+  const auto rows = run.metrics();
+  EXPECT_EQ(rows[0]["loss"], 1.5);
+  EXPECT_TRUE(rows[1]["loss"].is_null()) << rows[1];
+  EXPECT_TRUE(rows[2]["loss"].is_null() && rows[2]["mean_loss"].is_null()) << rows[2];
+  const std::string said = run.said();
+  EXPECT_NE(said.find("step 2/4  loss -  lr"), std::string::npos) << said;
+  EXPECT_NE(said.find("done     4 steps, loss 1.5000 on average over the last 2\n"), std::string::npos) << said;
+  const std::string like_megatron = other.said();
+  EXPECT_NE(like_megatron.find("lm loss: 1.500000E+00"), std::string::npos) << like_megatron;
+  EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("train/loss").size(), 2U);
+  EXPECT_EQ(read_events(event_files(other.path("tensorboard"))).scalars.at("lm loss").size(), 2U);
+
+  FakeRun silent(4);
+  silent.loss = 0, silent.labels = 0;
+  auto validation = validation_hook(1);
+  for (int64_t step : {1, 2}) {
+    StepReport r = report_of(step);
+    validation->after_step(silent, r);
+    EXPECT_TRUE(r.more.empty() && silent.followed.empty());
+  }
+  const std::string words = silent.said();
+  EXPECT_NE(
+      words.find("validation at step 1: no label of the validation data counts, so there is no valid_loss: look at data.valid"),
+      std::string::npos)
+      << words;
+  EXPECT_EQ(words.find("validation at step 2"), std::string::npos) << "once is enough";
 }
 
 }  // namespace test_train_hooks

@@ -77,6 +77,24 @@ TEST(Resume, OtherWeightsThanAtTheBeginningAreSaidEachTime) {
       << "those that it began with";
 }
 
+TEST(Resume, AnotherRateThanTheOptionsOfThenWouldGiveIsSaid) {
+  TinyRunFolder run;
+  run.config.train.valid_every = 0;
+  run.config.checkpoint.every = 2;
+  run.config.optimizer.lr = 1e-3;
+  run.config.schedule.type = ScheduleType::linear;
+  run.config.train.steps = 5;
+  run_once(run);
+  forget_after(run, 4);
+  EXPECT_EQ(run_once(run).find("rate     "), std::string::npos) << "nothing is another";
+  forget_after(run, 4);
+  run.config.train.steps = 9;  // of 1e-3 a quarter is left at the fifth step of five, five eighths of nine
+  const std::string log = run_once(run);
+  EXPECT_NE(log.find("rate     0.0005 before, 0.000625 from step 5 on; without the changed options 0.00025\n"),
+            std::string::npos)
+      << log;
+}
+
 TEST(Resume, CheckpointsSayWhatTheyAreOf) {
   TinyRunFolder run;
   run.config.checkpoint.every = 3;
