@@ -650,8 +650,261 @@ dict(a=1)['a']
 {'a': [{'b': 'c'}]}['a'][0].b
 {'a': 1}.a + 1
 'a'.b is defined
+'%s' % 'a'
+'%s and %s' % ('a', 1)
+'%s' % [1, 2]
+'%s' % {'a': 1}
+'%(b)s-%(a)05.1f' % {'a': 1.25, 'b': none}
+'%d|%5d|%-5d|%05d|%+d|% d' % (1, 2, 3, -4, 5, 6)
+'%i%u' % (1.9, true)
+'%x %X %#x %o %#o' % (255, 255, 255, 8, 8)
+'%e %.2E %f %.0f %#.0f %g %G %.3g' % (12345.678, 0.00012, 1.5, 2.5, 2.5, 1e-7, 1e20, 1234.5)
+'%r %a %.2s %5s|%-5s|' % ('é', 'é', 'abc', 'x', 'y')
+'%c%c %%' % (65, 'b')
+'%*d|%-*d|%.*f' % (4, 1, 4, 2, 1, 2.55)
+'%.3d' % 5
+'%s'
+'%s' % ()
+'%s' % (1, 2)
+'a' % 1
+'a' % {}
+'%d' % 'a'
+'%d' % none
+'%y' % 1
+'%' % 1
+'%(a' % {'a': 1}
+'%(a)s' % {'b': 1}
+'%(a)s' % 3
+'%s' % nothing
+'%08.3f' % -3.14159
+'%.2f' % 1.234
+'{}'.format(1)
+'{} {}'.format(1, 'a')
+'{1} {0} {1}'.format(1, 'a')
+'{a} {b.c} {d[e]} {f[1]}'.format(a=1, b={'c': 2}, d={'e': 3}, f=[4, 5])
+'{:.2f}'.format(1.234)
+'{:>5}|{:<5}|{:^5}|{:*^7}|{:é<3}'.format('a', 'b', 'c', 'd', 'e')
+'{:5}|{:5}|{:05}|{:05}'.format('a', 1, -2, 'b')
+'{:+d} {: d} {:d} {:,} {:_} {:08,}'.format(1, 2, 3, 1234567, 1234567, 1234)
+'{:x} {:X} {:#x} {:b} {:#b} {:o} {:#010x}'.format(255, 255, 255, 5, 5, 8, 255)
+'{:e} {:.1E} {:g} {:.3g} {:%} {:.1%}'.format(12345.678, 0.00012, 1e20, 1234.5, 0.5, 0.125)
+'{:.3} {:10.4} {} {:.0f} {:,.2f}'.format(3.14159, 1234.56, 1e16, 2.5, 12345.678)
+'{:.3}|{:5.1}|'.format('abcdef', 'xyz')
+'{!r} {!s} {!a} {!r:>6}'.format('é', 'b', 'é', 'c')
+'{:{}}|{:{w}.{p}}'.format('a', 4, 3.14159, w=8, p=3)
+'{{}} {{{}}}'.format(1)
+'{} {} {}'.format(none, true, [1, 'a'])
+'{:5}'.format(true)
+'{:5}'.format(none)
+'{:>5}'.format([1])
+'{:d}'.format('a')
+'{:s}'.format(1)
+'{:.2d}'.format(1)
+'{:c}{:c}|{:3c}|'.format(65, 233, 66)
+'{'.format(1)
+'}'.format(1)
+'{} {0}'.format(1)
+'{0} {}'.format(1)
+'{}'.format()
+'{a}'.format(b=1)
+'{:z}'.format(1)
+'{!x}'.format(1)
+'{:=+6}|{:=6}'.format(3, -4)
+'{:6.2f}|{:<8}|{:^9.1f}|{:g}'.format(1.005, 2.5, 3.25, 3.0)
+'{a}-{b}'.format_map({'a': 1, 'b': 2})
+'%s-%s' | format(1, 2)
+'%(a)s' | format(a=3)
+'x' | format
+'%s' | format(1, a=2)
+('<'|safe) + '<'
+'<' + ('<'|safe)
+('<'|safe) + ('<'|safe)
+('<'|safe) ~ '<'
+('<'|escape) + '<'
+('<'|escape|escape)
+('<'|safe|e)
+('<'|safe|forceescape)
+('<'|safe) * 2 + '&'
+('%s<'|safe) % '<'
+('%s %r %d'|safe) % ('<', '<', 3)
+('{}<{}'|safe).format('<', '<'|safe)
+('<{:>3}'|safe).format('&')
+('<'|safe).join(['<', '&'|safe])
+('a<b'|safe).upper() + '<'
+('a<b'|safe).replace('a', '<')
+('a<b'|safe) | replace('a', '<') + '<'
+('a<b'|safe).split('<')
+('a<b'|safe)[1] + '<'
+('a<b'|safe)[1:] + '<'
+('a<b'|safe) | upper + '<'
+('<a'|safe) | capitalize + '<'
+('<a'|safe) | title + '<'
+(' <a '|safe) | trim + '<'
+('<a'|safe) | string + '<'
+('<a'|safe) | reverse + '<'
+('<a'|safe) | indent + '<'
+('<a'|safe) | center(5) + '<'
+('<a b c d e f'|safe) | truncate(6, true, '<')
+['<'|safe]
+('<'|safe) == '<'
+('<'|safe) is escaped
+'<' is escaped
+('<'|safe) is string
+('<'|safe) | tojson
+5 | safe + '<'
+('<a'|safe).partition('<')
+('<a'|safe) + 1
+none | selectattr('a') | list
+0 | select | list
+false | rejectattr('a') | list
+none | reject('odd') | list
+none | map('upper') | list
+0 | map(attribute='a') | list
+1 | select | list
+true | map('upper') | list
+none | list
+none | join
+none | first
+none | sort
+none | unique | list
+none | sum
+none | groupby('a')
+none | batch(2) | list
+none | slice(2) | list
+none | length
+none | reverse
+{'a': [1, 'é'], 'b': 2} | tojson(separators=(',', ':'))
+{'a': [1, 2]} | tojson(separators=(', ', ' = '), indent=2)
+{'a': [1, 2]} | tojson(indent=2, separators=(',', ':'))
+{'b': 1, 'a': [1]} | tojson(false, 1, (',', ':'), true)
+{'b': 1, 'a': [1]} | tojson(true, none)
+[1, [2]] | tojson(indent='--')
+[1, [2]] | tojson(indent=-1)
+[1] | tojson(separators=none)
+[1] | tojson(separators=[',', ':'])
+'ff' | int(base=16)
+'0xff' | int(base=16)
+'0xff' | int(0, 16)
+'0xff' | int(base=0)
+'0o17' | int(base=8)
+'0b11' | int(0, 2)
+'z' | int(base=36)
+'0xff' | int
+'ff' | int
+'12' | int(5, 2)
+'1_000' | int
+'_1' | int
+'1__0' | int
+'-0x1f' | int(base=16)
+'010' | int
+'010' | int(base=0)
+'+5.5' | float
+'1_0.5' | float
+'inf' | float
+'--1' | int
+'+-1' | int
+'12' | int(base=99)
+0x1F
+0b101
+0o17
+0XfF + 0B1 + 0O7
+0x_1f
+[1, 2, 3] | slice(2) | list
+[1, 2, 3, 4, 5, 6, 7] | slice(3) | list
+[1, 2, 3, 4, 5, 6, 7] | slice(3, 'x') | list
+[1] | slice(3) | list
+[] | slice(2, 'x') | list
+[1, 2, 3] | slice(0) | list
+[1, 2, 3] | batch(2, 'x') | list
+[{'n': 1, 'k': 'a'}, {'n': 2, 'k': 'b'}, {'n': 1, 'k': 'c'}] | groupby('n') | list
+[{'n': 'B'}, {'n': 'a'}, {'n': 'b'}] | groupby('n') | list
+[{'n': 'B'}, {'n': 'a'}, {'n': 'b'}] | groupby('n', case_sensitive=true) | list
+[{'n': 1}, {}] | groupby('n', default=1) | list
+([{'n': 1}] | groupby('n') | first).grouper
+([{'n': 1}] | groupby('n') | first).list
+[{'a': {'b': 2}}, {'a': {'b': 1}}] | groupby('a.b') | map('first') | list
+{'a': 1} | pprint
+{'b': 1, 'a': [1, 'x', none, 1.5, true]} | pprint
+'a' | pprint
+5 | pprint
+{'name': 'get_current_weather', 'description': 'Get the current weather in a given place', 'parameters': {'type': 'object', 'properties': {'location': {'type': 'string'}}}} | pprint
+['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', ('cccccccccccccccccccccccccccccc', 'd')] | pprint
+'one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen' | pprint
+{'k': 'one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen'} | pprint
+'line one\nline two which is rather long and goes on and on and on and on and on and on and on\nthree' | pprint
+('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',) | pprint
+'a b c' | truncate(3)
+'foo bar baz qux' | truncate(9)
+'foo bar baz qux' | truncate(9, true)
+'foo bar baz qux' | truncate(11)
+'foo bar baz qux' | truncate(11, false, '...', 0)
+'foo bar baz qux' | truncate(9, end='!')
+'foo bar baz qux' | truncate(9, leeway=0, killwords=true, end='')
+'foo' | truncate(2)
+'éééééééééééé' | truncate(5)
+'a' | truncate(3, leeway=-1)
+'a'.zfill(3)
+'-5'.zfill(4)
+'+é'.zfill(5)
+'abc'.zfill(2)
+'aBc É ß'.swapcase()
+'a'.ljust(3) ~ '|'
+'a'.rjust(3) ~ '|'
+'a'.ljust(3, '*')
+'a'.center(4) ~ '|'
+'ab'.center(5, '*')
+'a'.rjust(3, 'ab')
+'a b c'.partition(' ')
+'a b c'.rpartition(' ')
+'abc'.partition(' ')
+'abc'.rpartition(' ')
+'abc'.isascii()
+'é'.isascii()
+'12'.isdecimal()
+'a b/é' | urlencode
+{'a': 1, 'b c': 'é&'} | urlencode
+[('a', 1), ('b', 'x y')] | urlencode
+'upper' is filter
+'nothing' is filter
+'random' is filter or 'upper' is filter
+dict([('a', 1), ['b', 2]])
+dict({'a': 1}, a=2)
+dict([1])
+dict(1)
 """.strip("\n").split("\n")
 TEMPLATES = [
+    "{% with %}a{% endwith %}",
+    "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a is defined }}",
+    "{% set a = 5 %}{% with a = 1, b = a %}{{ a }}{{ b }}{% set a = 9 %}{{ a }}{% endwith %}{{ a }}",
+    "{% with a, b = (1, 2) %}{{ a }}{{ b }}{% endwith %}",
+    "{% for i in [1, 2] %}{% with x = i * 2 %}{{ x }}{{ loop.index }}{% if i == 1 %}{% continue %}{% endif %}!{% endwith %}{% endfor %}",
+    "{% with a %}{% endwith %}",
+    "{% block x %}a{{ bos_token }}{% endblock %}b",
+    "{% set y = 1 %}{% block x %}{{ y }}{% set y = 2 %}{{ y }}{% endblock x %}{{ y }}",
+    "{% for i in [1, 2] %}{% block x %}{{ i is defined }}{% endblock %}{% endfor %}",
+    "{% for i in [1, 2] %}{% block x scoped %}{{ i }}{% endblock %}{% endfor %}",
+    "{% block x %}{% block y %}b{% endblock %}{% endblock %}",
+    "{% block x %}{% endblock %}{% block x %}{% endblock %}",
+    "{% block x %}{% endblock z %}",
+    "{% block x required %}{% endblock %}",
+    "{% set c = cycler('a', 'b', 'c') %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}",
+    "{% set c = cycler('a', 'b') %}{% for m in messages %}{{ c.next() }}{{ m.role }}{% endfor %}{{ c.current }}",
+    "{{ cycler() }}",
+    "{% set c = cycler('a') %}{% set c.current = 1 %}{{ c.current }}",
+    "{% set j = joiner() %}{% for m in messages %}{{ j() }}{{ m.role }}{% endfor %}",
+    "{% set j = joiner(' | ') %}{{ j() }}{{ j() }}{{ j() }}",
+    "{% set j = joiner(sep='-') %}{{ j() }}{{ j() }}",
+    "{% for n in [{'v': 1, 'c': [{'v': 2, 'c': []}, {'v': 3, 'c': [{'v': 4}]}]}] recursive %}{{ n.v }}d{{ loop.depth }}{{ loop.depth0 }}{% if n.c %}({{ loop(n.c) }}){% endif %}{% endfor %}",
+    "{% for n in [1, 2] %}{{ loop([]) }}{% endfor %}",
+    "{% for n in [[1, []], [2]] recursive %}{% if n is iterable %}[{{ loop(n) }}]{% else %}{{ n }}{% endif %}{% endfor %}",
+    "{% for g in messages | groupby('role') %}{{ g.grouper }}:{{ g.list | length }} {% endfor %}",
+    "{% for role, list in messages | groupby('role') %}{{ role }}:{{ list | length }} {% endfor %}",
+    "{% set x %}<b>{% endset %}{{ x + ('<'|safe) }}",
+    "{% macro m() %}<{% endmacro %}{{ m() + ('<'|safe) }}",
+    "{% include 'x' %}",
+    "{% do 1 %}",
+    "{{ 0x }}",
+    "{{ 0b12 }}",
     "{% for i in [1, 2, 3] %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% endfor %}",
     "{% for i in [1, 2] %}{% for j in 'ab' %}{{ loop.depth }}{{ loop.depth0 }}{{ loop.index }}{{ i }}{{ j }} {% endfor %}{{ loop.index }}{% endfor %}",
     "{% for i in [1, 1, 2, 2, 1] %}{{ loop.changed(i) }}{% endfor %}",
@@ -736,28 +989,14 @@ TEMPLATES = [
 REFUSED = r"""
 'abc'['a':]
 {}[1:]
-'%s' % 'a'
-'{}'.format(1)
 'a'.encode()
-'a'.zfill(3)
-'a'.ljust(3)
-'a b'.partition(' ')
-'aBc'.swapcase()
-'a'.center(3)
-'ABC'.casefold()
-'{:.2f}'.format(1.234)
-'%.2f' % 1.234
-[1, 2, 3] | slice(2) | list
-'a b c' | truncate(3)
 'http://a.b' | urlize
 {'a': 1} | xmlattr
 1000 | filesizeformat
 '<b>x</b>' | striptags
-'a b' | urlencode
-'%s-%s' | format(1, 2)
-[{'n': 1}, {'n': 2}, {'n': 1}] | groupby('n') | list
 'a b c' | wordwrap(3)
-{'a': 1} | pprint
+[1] | random
+lipsum()
 """.strip("\n").split("\n")
 MESSAGES = [dict(role="user", content=" Hi\n there "), dict(role="assistant", content="Yes"), dict(role="user", content="Bye é")]
 rows = []

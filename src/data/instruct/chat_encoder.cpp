@@ -53,7 +53,10 @@ class FirstMessages {
   };
   Compared first(size_t n) {  // n ascends
     return refused(where_, [&] {
-      if (!texts_) texts_.emplace(chat_.code(), chat_.variables(request(c_.messages, c_.tools, ask_)), "messages");
+      if (!texts_) {
+        const Json asked = request(c_.messages, c_.tools, ask_);
+        texts_.emplace(chat_.code(asked), chat_.variables(asked), "messages");
+      }
       const jinja::Beginnings::Text t = texts_->first(n);
       const std::string_view lead = std::string_view(texts_->lead()).substr(0, t.shared), text = text_;
       if (common_ == seen_) common_ += common_prefix(lead.substr(std::min(seen_, lead.size())), text.substr(seen_));

@@ -10,29 +10,37 @@ namespace ravine::jinja {
 // Runs a filter or test by name on args[0]; calls back through `again` for those that take the name of another (map, select).
 class Builtins {
  public:
-  // `before_change` is called before a loop remembers something.
+  // `before_change` is called before a loop or a cycler remembers something.
   Builtins(Budget& budget, std::function<void(Namespace*)> before_change)
       : budget_(budget), before_change_(std::move(before_change)) {}
   Value filter(const std::string& name, Arguments& a);  // an unknown name is a TemplateError
   bool test(const std::string& name, Arguments& a);
   bool has_test(std::string_view name) const;
+  bool has_filter(std::string_view name) const;
 
   Value attribute(const Value& of, std::string_view name);  // of.name
   Value item(const Value& of, const Value& key);            // of[key]
   Value slice(const Value& of, const Value* begin, const Value* end, const Value* step);
   Value binary(const std::string& op, const Value& a, const Value& b);
-  Value made(std::string s);               // a string that counts
-  Value made(List l, bool tuple = false);  // a list that counts
+  // Python's two ways to write values into a text (formats.cpp): 'of % values' and of.format(..).
+  Value percent_format(const Value& of, const Value& values);
+  Value brace_format(const Value& of, const Arguments& values);
+  Value made(std::string s);                        // a string that counts
+  Value made_like(const Value& of, std::string s);  // Markup if `of` is
+  Value made(List l, bool tuple = false);           // a list that counts
 
  private:
   Value method(const Value& of, std::string_view name);  // undefined if there is none
   Value text_method(const Value& of, std::string_view name);
   Value text_filter(const std::string& name, Arguments& a, bool& known);
+  Value layout_filter(const std::string& name, Arguments& a, bool& known);
   Value list_filter(const std::string& name, Arguments& a, bool& known);
+  Value grouped(Arguments& a);
   List picked(Arguments& a, bool by_attribute, bool keep);
   Value by_path(const Value& of, const Value& path);
   List sorted(const Value& v, bool reverse, bool fold, const Value& attribute);
   Value loop_attribute(Namespace* space, std::string_view name);
+  Value cycler_attribute(Namespace* space, std::string_view name);
   Budget& budget_;
   std::function<void(Namespace*)> before_change_;
 };

@@ -29,6 +29,7 @@ Arguments Run::arguments(const Node& n, Scope& s) {
 
 Value Run::invoke(const Value& f, Arguments& a) {
   if (f.is_undefined()) raise("'{}' is undefined", f.undefined_name());
+  if (f.is_namespace() && f.space()->loop && f.space()->loop->again.is_function()) return f.space()->loop->again.function()(a);
   if (!f.is_function()) raise("'{}' object is not callable", type_name(f));
   budget_.work(int64_t{24});
   return f.function()(a);

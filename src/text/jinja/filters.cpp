@@ -1,7 +1,9 @@
 // Filters and tests (jinja2/filters.py, tests.py).
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "text/jinja/builtins.h"
 #include "text/unicode/unicode.h"
@@ -45,31 +47,72 @@ std::string_view number_text(const Value& v, Budget& budget) {
   return strip_right(strip_left(v.string()));
 }
 
-Value to_int(const Value& v, const Value& fallback, Budget& budget) {
+// A number in Python's spelling, without '_' between its digits; false if it is none.
+bool without_marks(std::string_view s, std::string& out) {
+  for (size_t i = 0; i < s.size(); ++i) {
+    if (s[i] != '_') {
+      out += s[i];
+      continue;
+    }
+    if (i == 0 || i + 1 == s.size() || !std::isalnum(static_cast<unsigned char>(s[i - 1])) ||
+        !std::isalnum(static_cast<unsigned char>(s[i + 1])))
+      return false;
+  }
+  return true;
+}
+
+std::optional<double> real_of(std::string_view text) {
+  std::string s;
+  if (!without_marks(text, s)) return std::nullopt;
+  std::string_view rest = s;
+  if (rest.starts_with('+') && !rest.substr(1).starts_with('-')) rest.remove_prefix(1);
+  double d = 0;
+  auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), d);
+  if (error != std::errc{} || end != rest.data() + rest.size() || rest.find('(') != std::string_view::npos) return std::nullopt;
+  return d;
+}
+
+// int(text, base).
+std::optional<int64_t> whole_of(std::string_view text, int64_t base) {
+  const bool minus = text.starts_with('-');
+  if (minus || text.starts_with('+')) text.remove_prefix(1);
+  if (text.size() > 1 && text[0] == '0') {
+    const char kind = static_cast<char>(text[1] | 0x20);
+    const int64_t of = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    if (of && (base == of || base == 0)) {
+      base = of;
+      text.remove_prefix(2);
+      if (text.starts_with('_')) text.remove_prefix(1);
+    } else if (base == 0 && text.find_first_not_of("0_") != std::string_view::npos) {
+      return std::nullopt;
+    }
+  }
+  if (base == 0) base = 10;
+  std::string s;
+  if (!without_marks(text, s) || s.starts_with('-')) return std::nullopt;
+  int64_t i = 0;
+  s.insert(0, minus ? "-" : "");
+  auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i, static_cast<int>(base));
+  if (error != std::errc{} || end != s.data() + s.size()) return std::nullopt;
+  return i;
+}
+
+Value to_int(const Value& v, const Value& fallback, const Value& base, Budget& budget) {
   if (v.is_float()) return std::abs(v.number()) < 9e18 ? Value(static_cast<int64_t>(v.number())) : fallback;
   if (v.is_number()) return v.integer();
-  if (v.is_string()) {
-    std::string_view s = number_text(v, budget);
-    bool plus = s.starts_with('+');
-    if (plus) s.remove_prefix(1);
-    int64_t i = 0;
-    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i);
-    if (error == std::errc{} && end == s.data() + s.size()) return i;
-    double d = 0;
-    auto [end2, error2] = std::from_chars(s.data(), s.data() + s.size(), d);
-    if (error2 == std::errc{} && end2 == s.data() + s.size() && std::abs(d) < 9e18) return static_cast<int64_t>(d);
-  }
+  if (!v.is_string()) return fallback;
+  if (!base.is_number() || base.is_float()) raise("the base of int must be a whole number");
+  const std::string_view s = number_text(v, budget);
+  if (const int64_t b = base.integer(); b == 0 || (b >= 2 && b <= 36))
+    if (const auto i = whole_of(s, b)) return *i;
+  if (const auto d = real_of(s); d && std::abs(*d) < 9e18) return static_cast<int64_t>(*d);
   return fallback;
 }
 
 Value to_float(const Value& v, const Value& fallback, Budget& budget) {
   if (v.is_number()) return v.number();
-  if (v.is_string()) {
-    std::string_view s = number_text(v, budget);
-    double d = 0;
-    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), d);
-    if (error == std::errc{} && end == s.data() + s.size()) return d;
-  }
+  if (v.is_string())
+    if (const auto d = real_of(number_text(v, budget))) return *d;
   return fallback;
 }
 
@@ -137,7 +180,9 @@ List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
   List out;
   size_t at = by_attribute ? 2 : 1;
   std::string name = a.args.size() > at ? str(a.args[at], budget_) : "";
-  const Value all = items(a.get(0, ""), budget_);
+  const Value given = a.get(0, "");
+  if (!truth(given)) return out;  // none, 0 and false too
+  const Value all = items(given, budget_);
   for (const Value& x : all.list()) {
     budget_.list(1);
     Value subject = by_attribute ? by_path(x, a.get(1, "attribute")) : x;
@@ -151,6 +196,32 @@ List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
     if (good == keep) out.push_back(x);
   }
   return out;
+}
+
+// Groups of what has the same value under the attribute, in the order of that value.
+Value Builtins::grouped(Arguments& a) {
+  const Value path = a.get(1, "attribute"), fallback = a.get(2, "default", None{}), all = items(a.get(0, ""), budget_);
+  const bool fold_case = !truth(a.get(3, "case_sensitive", false));
+  auto key_of = [&](const Value& x) {
+    const Value key = by_path(x, path);
+    return key.is_undefined() && !fallback.is_none() ? fallback : key;
+  };
+  auto compared = [&](const Value& key) { return fold_case && key.is_string() ? made(fold(key.string(), budget_)) : key; };
+  List keyed;  // of (compared, key, element), in order
+  for (const Value& x : all.list()) {
+    const Value key = key_of(x);
+    keyed.push_back(made(List{compared(key), key, x}, true));
+  }
+  keyed = sorted(Value(std::move(keyed)), false, false, Value(int64_t{0}));
+  List out;
+  for (size_t i = 0; i < keyed.size();) {
+    List members;
+    const Value first = keyed[i];
+    for (; i < keyed.size() && equal(first.list()[0], keyed[i].list()[0], budget_); ++i) members.push_back(keyed[i].list()[2]);
+    budget_.list(members.size() + 4);
+    out.push_back(Value::group(first.list()[1], std::move(members)));
+  }
+  return Value(std::move(out));
 }
 
 Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) {
@@ -170,31 +241,11 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     std::string out;
     for (size_t at = 0; at < s.size();)
       name == "upper" ? append_upper(out, next_char(s, at)) : append_lower(out, next_char(s, at));
-    return made(std::move(out));
+    return made_like(v, std::move(out));
   }
-  if (name == "title" || name == "capitalize") return made(cased(text(), name == "title", budget_));
+  if (name == "title") return made(cased(text(), true, budget_));
+  if (name == "capitalize") return made_like(v, cased(text(), false, budget_));
   if (name == "string") return v.is_string() ? v : made(text());
-  if (name == "safe") return v;
-  if (name == "escape" || name == "e") {
-    std::string out, s = text();
-    budget_.chars(2 * s.size());
-    budget_.bytes(4 * s.size());
-    for (char c : s) {
-      if (c == '&')
-        out += "&amp;";
-      else if (c == '<')
-        out += "&lt;";
-      else if (c == '>')
-        out += "&gt;";
-      else if (c == '"')
-        out += "&#34;";
-      else if (c == '\'')
-        out += "&#39;";
-      else
-        out += c;
-    }
-    return made(std::move(out));
-  }
   if (name == "replace") {
     std::string s = text(), from = str(a.get(1, "old"), budget_), to = str(a.get(2, "new"), budget_), out;
     Value limit = a.get(3, "count", None{});
@@ -211,51 +262,20 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     budget_.bytes(Budget::kTextBytes);
     return Value(std::move(out));
   }
-  if (name == "indent") {
-    Value width = a.get(1, "width", Value(int64_t{4}));
-    if (width.is_number() && (width.integer() < 0 || width.integer() > 1000)) raise("indent takes a width of 0 to 1000");
-    std::string pad =
-        width.is_string() ? width.string() : std::string(static_cast<size_t>(width.is_number() ? width.integer() : 4), ' ');
-    bool first = truth(a.get(2, "first", false)), blank = truth(a.get(3, "blank", false));
-    std::string out, s = text();
-    budget_.chars(4 * s.size());
-    bool line_start = true, first_line = true;
-    for (size_t i = 0; i < s.size(); ++i) {
-      if (line_start && (!first_line || first) && (blank || s[i] != '\n')) append(out, pad, budget_);
-      line_start = s[i] == '\n';
-      first_line = first_line && !line_start;
-      out += s[i];
-    }
-    return made(std::move(out));
-  }
-  if (name == "wordcount") {
-    int64_t n = 0;
-    bool in = false;
-    const std::string s = text();
-    budget_.chars(2 * s.size());
-    for (size_t at = 0; at < s.size();) {
-      bool word = !is_unicode_space(next_char(s, at));
-      n += word && !in;
-      in = word;
-    }
-    return n;
-  }
-  if (name == "center") {
-    std::string s = text();
-    Value w = a.get(1, "width", Value(int64_t{80}));
-    int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80,
-            n = length(v.is_string() ? v : Value(s), budget_);
-    if (width <= n) return made(s);
-    int64_t total = width - n, left = total / 2 + (total & width & 1);
-    return made(std::string(static_cast<size_t>(left), ' ') + s + std::string(static_cast<size_t>(total - left), ' '));
-  }
   if (name == "tojson") {
-    Value indent = a.get(2, "indent", None{});
-    if (a.named.empty() && a.args.size() > 1) indent = a.args.size() > 2 ? a.args[2] : Value(None{});
-    bool ascii = truth(a.get(1, "ensure_ascii", false)), sort = truth(a.get(4, "sort_keys", false));
-    if (a.has(3, "separators") && !a.get(3, "separators").is_none()) raise("tojson: separators are not supported");
-    int width = indent.is_number() ? static_cast<int>(std::clamp<int64_t>(indent.integer(), 0, 64)) : -1;
-    return made(to_json(v, width, ascii, sort, budget_));
+    const Value indent = a.get(2, "indent", None{}), separators = a.get(3, "separators", None{});
+    JsonStyle style;
+    style.ascii = truth(a.get(1, "ensure_ascii", false)), style.sort = truth(a.get(4, "sort_keys", false));
+    if (indent.is_string()) style.indent = indent.string();
+    if (indent.is_number()) style.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(indent.integer(), 0, 64)), ' ');
+    if (style.indent) style.comma = ",";
+    if (!separators.is_none()) {
+      if (!separators.is_list() || separators.list().size() != 2 || !separators.list()[0].is_string() ||
+          !separators.list()[1].is_string())
+        raise("tojson: separators are a pair of texts");
+      style.comma = separators.list()[0].string(), style.colon = separators.list()[1].string();
+    }
+    return made(to_json(v, style, budget_));
   }
   known = false;
   return {};
@@ -294,7 +314,7 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
       budget_.bytes(4 * v.string().size());
       std::u32string s = chars(v.string());
       std::reverse(s.begin(), s.end());
-      return made(utf8(s));
+      return made_like(v, utf8(s));
     }
     const Value all = items(v, budget_);
     return made(List(all.list().rbegin(), all.list().rend()));
@@ -333,6 +353,7 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
   }
   if (name == "map") {
     List out;
+    if (!truth(v)) return out;
     const Value all = items(v, budget_);
     for (const Value& x : all.list()) {
       budget_.list(1);
@@ -375,9 +396,34 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
       row.push_back(x);
       if (static_cast<int64_t>(row.size()) == n.integer()) out.emplace_back(std::exchange(row, {}));
     }
+    if (const Value fill = a.get(2, "fill_with", None{}); !row.empty() && !fill.is_none()) {
+      budget_.list(static_cast<size_t>(n.integer()));
+      row.resize(static_cast<size_t>(n.integer()), fill);
+    }
     if (!row.empty()) out.emplace_back(row);
     return out;
   }
+  if (name == "slice") {
+    const Value n = a.get(1, "slices"), fill = a.get(2, "fill_with", None{});
+    if (!n.is_number() || n.is_float() || n.integer() == 0) raise("slice needs a count");
+    const Value all = items(v, budget_);
+    const List& list = all.list();
+    List out;
+    if (n.integer() < 0) return out;
+    const int64_t each = static_cast<int64_t>(list.size()) / n.integer(),
+                  more = static_cast<int64_t>(list.size()) % n.integer();
+    auto at = list.begin();
+    for (int64_t i = 0; i < n.integer(); ++i) {
+      const auto end = at + static_cast<ptrdiff_t>(each + (i < more));
+      List part(at, end);
+      if (!fill.is_none() && i >= more) part.push_back(fill);
+      budget_.list(part.size() + 1);
+      out.emplace_back(std::move(part));
+      at = end;
+    }
+    return out;
+  }
+  if (name == "groupby") return grouped(a);
   known = false;
   return {};
 }
@@ -388,6 +434,8 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
   bool known = false;
   Value r = text_filter(name, a, known);
   if (known) return r;
+  r = layout_filter(name, a, known);
+  if (known) return r;
   r = list_filter(name, a, known);
   if (known) return r;
   const Value v = a.get(0, "");
@@ -396,7 +444,7 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
     bool use = v.is_undefined() || (truth(a.get(2, "boolean", false)) && !truth(v));
     return use ? a.get(1, "default_value", Value("")) : v;
   }
-  if (name == "int") return to_int(v, a.get(1, "default", Value(int64_t{0})), budget_);
+  if (name == "int") return to_int(v, a.get(1, "default", Value(int64_t{0})), a.get(2, "base", Value(int64_t{10})), budget_);
   if (name == "float") return to_float(v, a.get(1, "default", Value(0.0)), budget_);
   if (name == "abs") {
     if (!v.is_number()) raise("abs needs a number");
@@ -411,13 +459,24 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
   raise("no filter named '{}'", shown(name));
 }
 
+bool Builtins::has_filter(std::string_view name) const {
+  for (std::string_view f :
+       {"abs",     "attr",    "batch", "capitalize",  "center", "count",      "d",         "default",  "dictsort", "e",
+        "escape",  "first",   "float", "forceescape", "format", "groupby",    "indent",    "int",      "items",    "join",
+        "last",    "length",  "list",  "lower",       "map",    "max",        "min",       "pprint",   "reject",   "rejectattr",
+        "replace", "reverse", "round", "safe",        "select", "selectattr", "slice",     "sort",     "string",   "sum",
+        "title",   "tojson",  "trim",  "truncate",    "unique", "upper",      "urlencode", "wordcount"})
+    if (f == name) return true;
+  return false;
+}
+
 bool Builtins::has_test(std::string_view name) const {
   for (std::string_view t : {"defined", "undefined", "none",   "boolean",     "true",     "false",    "integer",
                              "float",   "number",    "string", "mapping",     "iterable", "sequence", "callable",
                              "sameas",  "equalto",   "eq",     "==",          "ne",       "!=",       "lt",
                              "<",       "lessthan",  "le",     "<=",          "gt",       ">",        "greaterthan",
                              "ge",      ">=",        "in",     "divisibleby", "odd",      "even",     "upper",
-                             "lower",   "test",      "filter"})
+                             "lower",   "test",      "filter", "escaped"})
     if (t == name) return true;
   return false;
 }
@@ -440,7 +499,8 @@ bool Builtins::test(const std::string& name, Arguments& a) {
   if (name == "iterable" || name == "sequence") return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined();
   if (name == "callable") return v.is_function();
   if (name == "test") return v.is_string() && has_test(v.string());
-  if (name == "filter") raise("the test 'filter' is not supported");
+  if (name == "filter") return v.is_string() && has_filter(v.string());
+  if (name == "escaped") return v.is_markup();
   if (name == "sameas") return std::string_view(type_name(v)) == type_name(w) && equal(v, w, budget_);
   if (name == "equalto" || name == "eq" || name == "==") return equal(v, w, budget_);
   if (name == "ne" || name == "!=") return !equal(v, w, budget_);

@@ -31,12 +31,26 @@ void Run::set_globals(Scope& globals) {
          }));
   define("dict", Function([](Arguments& a) {
            Dict d;
+           auto put = [&](const Value& key, const Value& value) {
+             if (const Value* known = lookup(d, key, *a.budget))
+               *const_cast<Value*>(known) = value;
+             else
+               d.emplace_back(key, value);
+           };
+           a.at_most("dict", 1);
            if (!a.args.empty() && a.args[0].is_dict()) {
              a.budget->list(2 * a.args[0].dict().size());
              d = a.args[0].dict();
+           } else if (!a.args.empty()) {
+             const Value all = items(a.args[0], *a.budget);
+             a.budget->list(4 * all.list().size());
+             for (const Value& pair : all.list()) {
+               if (!pair.is_list() || pair.list().size() != 2) raise("dict needs pairs");
+               put(pair.list()[0], pair.list()[1]);
+             }
            }
            a.budget->list(4 * a.named.size());
-           for (auto& [k, v] : a.named) d.emplace_back(Value(k), v);
+           for (auto& [k, v] : a.named) put(Value(k), v);
            return Value(std::move(d));
          }));
   define("namespace", Function([this](Arguments& a) {
@@ -45,6 +59,22 @@ void Run::set_globals(Scope& globals) {
              for (const auto& [k, v] : a.args[0].dict()) scopes_.set(n, str(k, budget_), v);
            for (auto& [k, v] : a.named) scopes_.set(n, k, v);
            return Value(&n);
+         }));
+  define("cycler", Function([this](Arguments& a) {
+           if (a.args.empty()) raise("at least one item has to be provided");
+           Namespace& n = scopes_.space();
+           n.cycler = Cycler{Value(a.args, true)};
+           return Value(&n);
+         }));
+  define("joiner", Function([this](Arguments& a) {
+           Namespace* used = &scopes_.space();
+           const Value by = a.get(0, "sep", Value(", "));
+           return Value(Function([this, used, by](Arguments&) {
+                          if (used->find("used")) return by;
+                          scopes_.set(*used, "used", true);
+                          return Value("");
+                        }),
+                        by);
          }));
   define("raise_exception",
          Function([this](Arguments& a) -> Value { throw TemplateError(str(a.get(0, "message"), budget_)); }));

@@ -1,6 +1,8 @@
 #include "text/jinja/lexer.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 
 #include "text/jinja/value.h"
 #include "text/unicode/unicode.h"
@@ -171,7 +173,26 @@ class Lexer {
     advance(end);
   }
 
+  // 0x1f, 0o17, 0b11: as its decimal digits.
+  bool based_number() {
+    const char kind = static_cast<char>(peek(1) | 0x20);
+    const int base = peek() != '0' ? 0 : kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    if (base == 0) return false;
+    size_t end = at_ + 2;
+    while (end < s_.size() && (s_[end] == '_' || std::isxdigit(static_cast<unsigned char>(s_[end])))) ++end;
+    std::string digits = s_.substr(at_ + 2, end - at_ - 2);
+    std::erase(digits, '_');
+    int64_t value = 0;
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+    if (error == std::errc::result_out_of_range) wrong("a number is too large");
+    if (error != std::errc{} || stop != digits.data() + digits.size()) wrong("a number has a digit that its base has not");
+    add(TokenKind::integer, std::to_string(value));
+    advance(end);
+    return true;
+  }
+
   void number() {
+    if (based_number()) return;
     size_t end = at_;
     bool real = false;
     auto digits = [&] {

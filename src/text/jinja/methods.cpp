@@ -8,6 +8,8 @@ namespace ravine::jinja {
 
 namespace {
 
+constexpr int64_t kWidestText = 100'000;
+
 const std::string& text_of(const Value& v, const char* what) {
   if (!v.is_string()) raise("{} must be a string, not {}", what, type_name(v));
   return v.string();
@@ -154,6 +156,20 @@ std::string lower(std::string_view s, Budget& budget) {
   return out;
 }
 
+// str.swapcase.
+std::string swapped_case(std::string_view s, Budget& budget) {
+  count_case(s, budget);
+  std::string out, up, low;
+  for (size_t at = 0; at < s.size();) {
+    const size_t from = at;
+    const char32_t c = next_char(s, at);
+    up.clear(), low.clear();
+    append_upper(up, c), append_lower(low, c);
+    out += s.substr(from, at - from) == low ? up : low;
+  }
+  return out;
+}
+
 // str.title: the first of each run of letters that have a case.
 std::string title_case(std::string_view s, Budget& budget) {
   count_case(s, budget);
@@ -200,9 +216,21 @@ bool any_affix(const std::string& s, const Value& affix, bool front, Budget& bud
 
 }  // namespace
 
+// A method of Markup gives Markup where that of a text gives a text.
 Value Builtins::text_method(const Value& of, std::string_view name) {
   const Value self = of;
-  auto fn = [&](Function f) { return Value(std::move(f), self); };
+  auto fn = [&](Function f) {
+    if (!self.is_markup() || name == "format" || name == "join") return Value(std::move(f), self);
+    return Value(Function([f = std::move(f)](Arguments& a) {
+                   const Value r = f(a);
+                   if (r.is_string()) return Value::markup(r.string());
+                   if (!r.is_list()) return r;
+                   List parts;
+                   for (const Value& x : r.list()) parts.push_back(Value::markup(x.string()));
+                   return Value(std::move(parts), r.is_tuple());
+                 }),
+                 self);
+  };
   Builtins* b = this;
   Budget* budget = &budget_;
   auto limit = [](Arguments& a, size_t at) {
@@ -252,14 +280,69 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   }
   if (name == "replace")
     return fn([=](Arguments& a) {
-      Arguments x{{self, a.get(0, "old"), a.get(1, "new"), a.get(2, "count", None{})}, {}, a.budget};
+      Value with = a.get(1, "new");
+      if (self.is_markup() && !with.is_markup()) with = b->made(escaped(text_of(with, "the new text"), *budget));
+      Arguments x{{self, a.get(0, "old"), with, a.get(2, "count", None{})}, {}, a.budget};
       return b->filter("replace", x);
     });
   if (name == "join")
     return fn([=](Arguments& a) {
-      Arguments x{{a.get(0, "iterable"), self}, {}, a.budget};
-      return b->filter("join", x);
+      Value parts = a.get(0, "iterable");
+      if (self.is_markup()) {
+        List safe;
+        const Value all = items(parts, *budget);
+        for (const Value& x : all.list()) safe.push_back(x.is_markup() ? x : b->made(escaped(str(x, *budget), *budget)));
+        budget->list(safe.size());
+        parts = Value(std::move(safe));
+      }
+      Arguments x{{parts, self}, {}, a.budget};
+      const Value joined = b->filter("join", x);
+      return self.is_markup() ? Value::markup(joined.string()) : joined;
     });
+  if (name == "format") return fn([=](Arguments& a) { return b->brace_format(self, a); });
+  if (name == "format_map")
+    return fn([=](Arguments& a) {
+      const Value map = a.get(0, "map");
+      if (!map.is_dict()) raise("format_map needs a mapping");
+      Arguments x{{}, {}, a.budget};
+      budget->list(2 * map.dict().size());
+      for (const auto& [k, v] : map.dict())
+        if (k.is_string()) x.named.emplace_back(k.string(), v);
+      return b->brace_format(self, x);
+    });
+  if (name == "zfill" || name == "ljust" || name == "rjust" || name == "center") {
+    const char how = name[0];
+    return fn([=](Arguments& a) {
+      const Value w = a.get(0, "width"), fill = a.get(1, "fillchar", Value(how == 'z' ? "0" : " "));
+      if (!w.is_number() || w.is_float()) raise("the width must be a whole number");
+      if (w.integer() > kWidestText) raise("a width of at most {}", kWidestText);
+      if (!fill.is_string() || length(fill, *budget) != 1) raise("the fill character must be exactly one character long");
+      const int64_t missing = w.integer() - length(self, *budget);
+      const std::string& s = self.string();
+      if (missing <= 0) return self;
+      budget->bytes(static_cast<size_t>(missing) * fill.string().size());
+      const int64_t left = how == 'l' ? 0 : how == 'c' ? missing / 2 + (missing & w.integer() & 1) : missing;
+      const size_t sign = how == 'z' && (s.starts_with('-') || s.starts_with('+')) ? 1 : 0;
+      std::string out = s.substr(0, sign);
+      for (int64_t i = 0; i < left; ++i) out += fill.string();
+      out += s.substr(sign);
+      for (int64_t i = left; i < missing; ++i) out += fill.string();
+      return b->made(std::move(out));
+    });
+  }
+  if (name == "swapcase") return fn([=](Arguments&) { return b->made(swapped_case(self.string(), *budget)); });
+  if (name == "partition" || name == "rpartition") {
+    const bool right = name[0] == 'r';
+    return fn([=](Arguments& a) {
+      const Value by = a.get(0, "sep");
+      const std::string &s = self.string(), &what = text_of(by, "the separator");
+      if (what.empty()) raise("empty separator");
+      const size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
+      budget->bytes(s.size());
+      if (at == std::string::npos) return b->made(right ? List{"", "", self} : List{self, "", ""}, true);
+      return b->made(List{Value(s.substr(0, at)), Value(what), Value(s.substr(at + what.size()))}, true);
+    });
+  }
   if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
     bool right = name[0] == 'r', must = name.ends_with("index");
     return fn([=](Arguments& a) {
@@ -277,7 +360,13 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   if (name == "count")
     return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
   auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); }); };
-  if (name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
+  if (name == "isascii")
+    return fn([=](Arguments&) {
+      budget->chars(self.string().size());
+      return Value(
+          std::none_of(self.string().begin(), self.string().end(), [](char c) { return static_cast<signed char>(c) < 0; }));
+    });
+  if (name == "isdecimal" || name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
   if (name == "isspace") return all(is_unicode_space);
   auto classes = [&](uint8_t of) {
     return fn([=, table = char_table()](Arguments&) {
@@ -325,6 +414,7 @@ Value Builtins::method(const Value& of, std::string_view name) {
     for (std::string_view n : {"update", "pop", "setdefault", "clear", "popitem"})
       if (name == n && !lookup(of.dict(), name, budget_)) raise("{} would change a dict, which a template may not", name);
   }
+  if (of.is_group() && (name == "grouper" || name == "list")) return of.list()[name == "list"];
   if (of.is_list()) {
     if (name == "index" || name == "count") {
       bool index = name == "index";

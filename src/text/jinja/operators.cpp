@@ -42,24 +42,29 @@ Value Builtins::made(std::string s) {
   return Value(std::move(s));
 }
 
+Value Builtins::made_like(const Value& of, std::string s) {
+  Value v = made(std::move(s));
+  return of.is_markup() ? Value::markup(v.string()) : v;
+}
+
 Value Builtins::made(List l, bool tuple) {
   budget_.list(l.size());
   return Value(std::move(l), tuple);
 }
 
 Value Builtins::binary(const std::string& op, const Value& a, const Value& b) {
-  auto joined = [&] {
+  auto joined = [&](bool markup) {
     std::string out;
-    append_str(out, a, budget_);
-    append_str(out, b, budget_);
+    for (const Value* v : {&a, &b})
+      markup && !v->is_markup() ? append(out, escaped(str(*v, budget_), budget_), budget_) : append_str(out, *v, budget_);
     budget_.bytes(Budget::kTextBytes);
-    return Value(std::move(out));
+    return markup ? Value::markup(std::move(out)) : Value(std::move(out));
   };
-  if (op == "~") return joined();
+  if (op == "~") return joined(false);
   bool numbers = a.is_number() && b.is_number(), real = a.is_float() || b.is_float();
   if (op == "+") {
     if (numbers) return real ? Value(a.number() + b.number()) : Value(add_checked(a.integer(), b.integer()));
-    if (a.is_string() && b.is_string()) return joined();
+    if (a.is_string() && b.is_string()) return joined(a.is_markup() || b.is_markup());
     if (a.is_list() && b.is_list() && a.is_tuple() == b.is_tuple()) {
       budget_.list(a.list().size() + b.list().size());
       List l;
@@ -81,7 +86,7 @@ Value Builtins::binary(const std::string& op, const Value& a, const Value& b) {
     std::string out;
     out.reserve(bytes);
     for (int64_t i = 0; i < n; ++i) out += s;
-    return Value(std::move(out));
+    return (a.is_string() ? a : b).is_markup() ? Value::markup(std::move(out)) : Value(std::move(out));
   } else if (op == "*" && ((a.is_list() && b.is_int()) || (a.is_int() && b.is_list()))) {
     const Value& v = a.is_list() ? a : b;
     int64_t n = v.list().empty() ? 0 : std::max<int64_t>(0, (a.is_list() ? b : a).integer());
@@ -92,7 +97,7 @@ Value Builtins::binary(const std::string& op, const Value& a, const Value& b) {
     for (int64_t i = 0; i < n; ++i) l.insert(l.end(), v.list().begin(), v.list().end());
     return Value(std::move(l), v.is_tuple());
   } else if (op == "%" && a.is_string()) {
-    raise("formatting with % is not supported");
+    return percent_format(a, b);
   }
   if (!numbers) unsupported(op, a, b);
   if (op == "-") {
@@ -124,6 +129,7 @@ Value Builtins::attribute(const Value& of, std::string_view name) {
   if (of.is_undefined()) raise("'{}' is undefined", of.undefined_name());
   if (of.is_namespace()) {
     if (of.space()->loop) return loop_attribute(of.space(), name);
+    if (of.space()->cycler) return cycler_attribute(of.space(), name);
     budget_.work(of.space()->fields.size());
     Value* v = of.space()->find(name);
     return v ? *v : Value(Undefined(name));
@@ -176,6 +182,20 @@ Value Builtins::loop_attribute(Namespace* space, std::string_view name) {
   return Undefined(name);
 }
 
+Value Builtins::cycler_attribute(Namespace* space, std::string_view name) {
+  const Cycler& c = *space->cycler;
+  if (name == "current") return c.items.list()[c.at];
+  if (name == "next" || name == "reset")
+    return Value(Function([this, space, next = name == "next"](Arguments&) {
+      before_change_(space);
+      Cycler& cycler = *space->cycler;
+      const Value now = cycler.items.list()[cycler.at];
+      cycler.at = next ? (cycler.at + 1) % cycler.items.list().size() : 0;
+      return next ? now : Value(None{});
+    }));
+  return Undefined(name);
+}
+
 namespace {
 
 // Where the characters of a text begin; from the end for a negative index, which then counts back from it.
@@ -215,7 +235,7 @@ Value Builtins::item(const Value& of, const Value& key) {
     if (at < s.size() && within) {
       size_t end = at;
       next_char(s, end);
-      return made(s.substr(at, end - at));
+      return made_like(of, s.substr(at, end - at));
     }
   }
   if (key.is_string()) {
@@ -260,14 +280,14 @@ Value Builtins::slice(const Value& of, const Value* begin, const Value* end, con
     const std::string& s = of.string();
     if (by == 1) {
       size_t at = place_of(s, from, budget_);
-      return made(s.substr(at, to > from ? place_of(std::string_view(s).substr(at), to - from, budget_) : 0));
+      return made_like(of, s.substr(at, to > from ? place_of(std::string_view(s).substr(at), to - from, budget_) : 0));
     }
     budget_.chars(4 * s.size());
     budget_.bytes(4 * s.size());
     const std::u32string text = chars(s);
     std::u32string out;
     for (int64_t i = from; by > 0 ? i < to : i > to; i += by) out += text[static_cast<size_t>(i)];
-    return made(utf8(out));
+    return made_like(of, utf8(out));
   }
   const List& all = of.list();
   const int64_t count = by > 0 ? (to > from ? (to - from + by - 1) / by : 0) : (from > to ? (from - to - by - 1) / -by : 0);

@@ -73,6 +73,8 @@ class Parser : ExpressionParser {
       push(*n, body_to("endfilter"));
       return n;
     }
+    if (name == "with") return with_block();
+    if (name == "block") return named_block();
     if (name == "generation") return body_to("endgeneration");  // marks what an assistant said, for training
     if (name == "break" || name == "continue") {
       if (loops_ == 0) wrong(fmt::format("'{}' outside a loop", name));
@@ -187,7 +189,40 @@ class Parser : ExpressionParser {
     return n;
   }
 
+  NodePtr with_block() {
+    NodePtr n = make(NodeKind::with_block);
+    while (now().kind != TokenKind::block_end) {
+      if (!n->children.empty()) want_op(",");
+      push(*n, target());
+      want_op("=");
+      push(*n, expression());
+    }
+    n->body = body_to("endwith");
+    deepen(*n, n->body);
+    return n;
+  }
+
+  // No other template overrides it, so it stands for its text.
+  NodePtr named_block() {
+    NodePtr n = make(NodeKind::named_block, want_name());
+    if (std::find(blocks_.begin(), blocks_.end(), n->text) != blocks_.end())
+      wrong(fmt::format("block '{}' is defined twice", shown(n->text)));
+    blocks_.push_back(n->text);
+    n->scoped = skip_name("scoped");
+    if (is_name("required")) wrong("a required block needs a template that extends this one");
+    const int outer = std::exchange(loops_, 0);
+    end_tag();
+    n->body = body({"endblock"});
+    take();
+    skip_name(n->text);
+    end_tag();
+    loops_ = outer;
+    deepen(*n, n->body);
+    return n;
+  }
+
   int loops_ = 0;  // around here
+  std::vector<std::string> blocks_;
 };
 
 }  // namespace

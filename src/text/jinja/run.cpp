@@ -106,9 +106,15 @@ Run::Flow Run::exec(const Node& n, Scope& s, std::string& out) {
       return i < n.children.size() ? exec(*n.children[i], s, out) : Flow::on;
     }
     case NodeKind::for_block:
-      if (n.recursive) raise("recursive loops are not supported");
       for_block(n, s, out, iterable(n, s));
       return Flow::on;
+    case NodeKind::with_block: {
+      Scope& inner = scopes_.scope(&s);
+      for (size_t i = 0; i + 1 < n.children.size(); i += 2) assign(*n.children[i], eval(*n.children[i + 1], s), inner);
+      return exec(*n.body, inner, out);
+    }
+    case NodeKind::named_block:
+      return exec(*n.body, scopes_.scope(n.scoped ? &s : top_), out);
     case NodeKind::set:
       assign(*n.children[0], eval(*n.children[1], s), s);
       return Flow::on;
@@ -156,7 +162,8 @@ void Run::assign(const Node& target, Value v, Scope& s) {
     scopes_.set(s, target.text, std::move(v));
   } else if (target.kind == NodeKind::attribute) {
     Value space = eval(*target.children[0], s);
-    if (!space.is_namespace() || space.space()->loop) raise("cannot assign attribute on non-namespace object");
+    if (!space.is_namespace() || space.space()->loop || space.space()->cycler)
+      raise("cannot assign attribute on non-namespace object");
     scopes_.keep(*space.space());
     scopes_.set(*space.space(), target.text, std::move(v));
   } else {
@@ -167,8 +174,9 @@ void Run::assign(const Node& target, Value v, Scope& s) {
   }
 }
 
-Value Run::iterable(const Node& n, Scope& s) {
-  Value over = eval(*n.children[1], s);
+Value Run::iterable(const Node& n, Scope& s) { return elements(n, eval(*n.children[1], s), s); }
+
+Value Run::elements(const Node& n, Value over, Scope& s) {
   if (over.is_undefined()) return List{};
   over = items(over, budget_);
   if (!n.children[2]) return over;
@@ -184,7 +192,27 @@ Value Run::iterable(const Node& n, Scope& s) {
 }
 
 void Run::for_block(const Node& n, Scope& s, std::string& out, Value over) {
-  finish_loop(n, s, scopes_.loop(std::move(over)), 0, out);
+  Namespace& space = scopes_.loop(std::move(over));
+  if (n.recursive) repeat(n, s, space);
+  finish_loop(n, s, space, 0, out);
+}
+
+void Run::repeat(const Node& n, Scope& s, Namespace& space) {
+  const Node* node = &n;
+  Scope* outer = &s;
+  const int64_t depth = space.loop->depth + 1;
+  space.loop->again = Value(Function([this, node, outer, depth](Arguments& a) {
+    Budget::Level level(budget_);
+    if (++calls_ > kDeepestCalls) beyond("a recursive loop calls itself too deeply (more than {} calls)", kDeepestCalls);
+    Namespace& inner = scopes_.loop(elements(*node, a.get(0, "iterable"), *outer));
+    inner.loop->depth = depth;
+    repeat(*node, *outer, inner);
+    std::string out;
+    finish_loop(*node, *outer, inner, 0, out);
+    --calls_;
+    budget_.bytes(Budget::kTextBytes);
+    return Value(std::move(out));
+  }));
 }
 
 void Run::finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out) {

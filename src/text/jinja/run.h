@@ -51,6 +51,8 @@ class Run {
   void call_block(const Node& n, Scope& s, std::string& out);
   void assign(const Node& target, Value v, Scope& s);
   Value iterable(const Node& n, Scope& s);
+  Value elements(const Node& n, Value over, Scope& s);     // those of `over` that the loop's condition lets in
+  void repeat(const Node& n, Scope& s, Namespace& space);  // gives a recursive loop its loop.again
   void for_block(const Node& n, Scope& s, std::string& out, Value over);
   // The loop from an element on, with what stands behind else if there was none at all.
   void finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out);

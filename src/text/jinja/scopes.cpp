@@ -34,7 +34,7 @@ Namespace& Scopes::space() {
 
 Namespace& Scopes::loop(Value over) {
   Namespace& n = space();
-  n.loop = Loop{std::move(over)};  // its depth counts recursive loops, which there are none of
+  n.loop = Loop{std::move(over)};
   return n;
 }
 
@@ -67,7 +67,7 @@ void Scopes::mark() {
 void Scopes::undo() {
   for (Kept& k : kept_) {
     (k.scope ? k.scope->names : k.space->fields) = std::move(k.names);
-    if (k.space) k.space->loop = std::move(k.loop);
+    if (k.space) k.space->loop = std::move(k.loop), k.space->cycler = std::move(k.cycler);
   }
   kept_.clear();
   while (scopes_.size() > scope_mark_) scopes_.pop_back();
@@ -86,7 +86,7 @@ void Scopes::keep(Scope& s) {
   budget_.work(kept_.size());
   if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.scope == &s; })) return;
   budget_.list(3 * s.names.size());
-  kept_.push_back({&s, nullptr, s.names, {}});
+  kept_.push_back({&s, nullptr, s.names, {}, {}});
 }
 
 void Scopes::keep(Namespace& n) {
@@ -94,7 +94,7 @@ void Scopes::keep(Namespace& n) {
   budget_.work(kept_.size());
   if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.space == &n; })) return;
   budget_.list(3 * n.fields.size());
-  kept_.push_back({nullptr, &n, n.fields, n.loop});
+  kept_.push_back({nullptr, &n, n.fields, n.loop, n.cycler});
 }
 
 }  // namespace ravine::jinja

@@ -43,6 +43,7 @@ class Scopes {
     Namespace* space = nullptr;
     Names names;
     std::optional<Loop> loop;
+    std::optional<Cycler> cycler;
   };
   void keep(Scope& s);
   void put(Names& names, const std::string& name, Value v);

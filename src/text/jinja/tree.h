@@ -28,6 +28,8 @@ enum class NodeKind {
   // statements
   output,        // text, or children one after the other
   block,         // children one after the other
+  with_block,    // body, then target, value, target, value, ..
+  named_block,   // body; text
   if_block,      // condition, body, condition, body, .., else
   for_block,     // target, iterable, filter (or null), body, else (or null)
   set,           // target, value
@@ -48,6 +50,7 @@ struct Node {
   std::vector<std::string> names;  // of arguments ("" by place, "*" and "**" spread), parameters, compare's operators
   std::unique_ptr<Node> body;
   bool recursive = false;  // of a for
+  bool scoped = false;     // of a named block: it sees the variables of the blocks around it
   int depth = 0;           // of the tree below
 };
 using NodePtr = std::unique_ptr<Node>;

@@ -228,7 +228,7 @@ void append_repr(std::string& out, const Value& v, Budget& budget, bool outermos
       }
     }
     text += quote;
-    append(out, text, budget);
+    append(out, v.is_markup() ? "Markup(" + text + ")" : text, budget);
   } else if (v.is_list()) {
     append(out, v.is_tuple() ? "(" : "[", budget);
     bool first = true;
@@ -258,7 +258,7 @@ namespace {
 // As Python's json.dumps, or with an indent its lines.
 class JsonText {
  public:
-  JsonText(int indent, bool ascii, bool sort, Budget& budget) : indent_(indent), ascii_(ascii), sort_(sort), budget_(budget) {}
+  JsonText(const JsonStyle& style, Budget& budget) : style_(style), budget_(budget) {}
 
   void value(const Value& v, size_t depth) {
     budget_.values(4);
@@ -286,14 +286,14 @@ class JsonText {
     std::vector<const std::pair<Value, Value>*> order;
     budget_.list(v.dict().size());
     for (const auto& e : v.dict()) order.push_back(&e);
-    if (sort_)
+    if (style_.sort)
       std::stable_sort(order.begin(), order.end(),
                        [&](const auto* a, const auto* b) { return less(a->first, b->first, budget_); });
     add("{");
     for (size_t i = 0; i < order.size(); ++i) {
       next(i, depth + 1);
       key(order[i]->first);
-      add(": ");
+      add(style_.colon);
       value(order[i]->second, depth + 1);
     }
     line(depth);
@@ -304,18 +304,18 @@ class JsonText {
  private:
   void add(std::string_view s) { append(out, s, budget_); }
   void line(size_t depth) {
-    if (indent_ < 0) return;
+    if (!style_.indent) return;
     add("\n");
-    add(std::string(static_cast<size_t>(indent_) * depth, ' '));
+    for (size_t i = 0; i < depth; ++i) add(*style_.indent);
   }
   void next(size_t i, size_t depth) {
-    if (i) add(indent_ >= 0 ? "," : ", ");
+    if (i) add(style_.comma);
     line(depth);
   }
   void text(const std::string& s) {
     budget_.chars(4 * s.size());
     budget_.bytes(s.size());
-    add(Json(s).dump(-1, ' ', ascii_, Json::error_handler_t::replace));
+    add(Json(s).dump(-1, ' ', style_.ascii, Json::error_handler_t::replace));
   }
   void key(const Value& k) {
     if (k.is_string()) return text(k.string());
@@ -325,15 +325,14 @@ class JsonText {
     append_repr(out, k, budget_);
     add("\"");
   }
-  int indent_;
-  bool ascii_, sort_;
+  const JsonStyle& style_;
   Budget& budget_;
 };
 
 }  // namespace
 
-std::string to_json(const Value& v, int indent, bool ascii, bool sort, Budget& budget) {
-  JsonText text(indent, ascii, sort, budget);
+std::string to_json(const Value& v, const JsonStyle& style, Budget& budget) {
+  JsonText text(style, budget);
   text.value(v, 0);
   return std::move(text.out);
 }
@@ -375,12 +374,7 @@ const Value* lookup(const Dict& d, std::string_view key, Budget& budget) {
 }
 
 int64_t length(const Value& v, Budget& budget) {
-  if (v.is_string()) {
-    budget.read(4 * v.string().size());
-    int64_t n = 0;
-    for (char c : v.string()) n += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    return n;
-  }
+  if (v.is_string()) return count_chars(v.string(), budget);
   if (v.is_open()) {
     v.open().reach->whole();
     return static_cast<int64_t>(v.open().size());
@@ -435,6 +429,32 @@ int64_t add_checked(int64_t a, int64_t b) {
   int64_t r;
   if (__builtin_add_overflow(a, b, &r)) raise("a number is too large");
   return r;
+}
+
+int64_t count_chars(std::string_view s, Budget& budget) {
+  budget.read(4 * s.size());
+  return std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+std::string escaped(std::string_view s, Budget& budget) {
+  budget.chars(2 * s.size());
+  budget.bytes(4 * s.size());
+  std::string out;
+  for (char c : s) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&#34;";
+    else if (c == '\'')
+      out += "&#39;";
+    else
+      out += c;
+  }
+  return out;
 }
 
 std::u32string chars(std::string_view s) {

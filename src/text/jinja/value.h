@@ -95,6 +95,8 @@ class Value {
   Value(Function f) : v_(std::make_shared<const Function>(std::move(f))) {}
   Value(Function f, const Value& of);  // a method, which holds `of`
   Value(std::shared_ptr<const OpenList> l, int depth) : v_(std::move(l)), depth_(static_cast<uint8_t>(depth)) {}
+  static Value markup(std::string s) { return Value(std::move(s)).as(Form::markup); }
+  static Value group(Value key, List list) { return Value(List{std::move(key), Value(std::move(list))}, true).as(Form::group); }
 
   template <class T>
   bool is() const {
@@ -107,6 +109,8 @@ class Value {
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
+  bool is_markup() const { return form_ == Form::markup; }  // a string that is safe for HTML: what joins it is escaped
+  bool is_group() const { return form_ == Form::group; }    // a tuple of groupby: its parts are also grouper and list
   bool is_list() const { return is<std::shared_ptr<const List>>() || is_open(); }
   bool is_open() const { return is<std::shared_ptr<const OpenList>>(); }
   bool is_tuple() const { return is_list() && tuple_; }
@@ -135,10 +139,16 @@ class Value {
     raise("a value is used as what it is not");
   }
   void hold(int depth);
+  enum class Form : uint8_t { plain, markup, group };
+  Value as(Form form) && {
+    form_ = form;
+    return std::move(*this);
+  }
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, Namespace*, std::shared_ptr<const Function>, std::shared_ptr<const OpenList>>
       v_;
   bool tuple_ = false;
+  Form form_ = Form::plain;
   uint8_t depth_ = 0;
 };
 
@@ -153,12 +163,20 @@ struct Loop {
   int64_t depth = 1;
   Value last;  // of loop.changed
   bool asked = false;
+  Value again;  // of a recursive loop: the function that goes through another list as this loop does
+};
+
+// What cycler() makes.
+struct Cycler {
+  Value items;  // a tuple that is not empty
+  size_t at = 0;
 };
 
 struct Namespace {
   std::vector<std::pair<std::string, Value>> fields;
-  std::optional<Loop> loop;  // then it is one, without fields
-  size_t number = 0;         // in order of making
+  std::optional<Loop> loop;      // then it is one, without fields
+  std::optional<Cycler> cycler;  // likewise
+  size_t number = 0;             // in order of making
   Value* find(std::string_view name) {
     for (auto& [k, v] : fields)
       if (k == name) return &v;
@@ -233,7 +251,12 @@ std::string str(const Value& v, Budget& budget);                       // as Pyt
 void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText together
 void append_str(std::string& out, const Value& v, Budget& budget);
 void append_repr(std::string& out, const Value& v, Budget& budget, bool outermost = true);
-std::string to_json(const Value& v, int indent, bool ascii, bool sort, Budget& budget);
+struct JsonStyle {
+  std::optional<std::string> indent;  // none: all in one line
+  std::string comma = ", ", colon = ": ";
+  bool ascii = false, sort = false;
+};
+std::string to_json(const Value& v, const JsonStyle& style, Budget& budget);
 Value from_json(const Json& j);  // nested deeper than kDeepestValue is a TemplateError
 const Value* lookup(const Dict& d, const Value& key, Budget& budget);
 const Value* lookup(const Dict& d, std::string_view key, Budget& budget);
@@ -245,7 +268,9 @@ int64_t add_checked(int64_t a, int64_t b);
 size_t find_in(std::string_view text, std::string_view what, size_t from, Budget& budget);
 size_t find_last(std::string_view text, std::string_view what, size_t end, Budget& budget);
 
-std::u32string chars(std::string_view s);  // code points
+std::string escaped(std::string_view s, Budget& budget);  // for HTML
+std::u32string chars(std::string_view s);                 // code points
 std::string utf8(std::u32string_view s);
+int64_t count_chars(std::string_view s, Budget& budget);
 
 }  // namespace ravine::jinja

@@ -367,7 +367,7 @@ TEST(Beginnings, take_work_in_proportion_to_the_list) {
 }
 
 TEST(Jinja, nothing_is_reached_from_within) {
-  for (const char* source : {"{% include 'a' %}", "{% import 'a' as b %}", "{% extends 'a' %}", "{% block a %}{% endblock %}"})
+  for (const char* source : {"{% include 'a' %}", "{% import 'a' as b %}", "{% extends 'a' %}", "{% autoescape true %}"})
     EXPECT_NE(error_of(source).find("unknown block"), std::string::npos) << source;
   EXPECT_EQ(error_of("{{ ''.__class__ }}"), "rendered: ");
 }
@@ -385,6 +385,34 @@ TEST(ChatTemplates, of_a_folder) {
   EXPECT_EQ(load_chat_template(f / "b"), nullptr);
   f.write("b/chat_template.jinja", "{{ oops");
   EXPECT_USER_ERROR(load_chat_template(f / "b"), "line 1: a tag does not end");
+}
+
+// As PreTrainedTokenizerBase.get_chat_template of Transformers.
+TEST(Jinja, of_several_templates_one_is_for_tools) {
+  Folder f;
+  f.write("a/tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"},
+      {"name": "tool_use", "template": "with {{ tools[0] }} of {{ eos_token }}"}, {"name": "default", "template": "plain"}], "eos_token": "</s>"})");
+  const Json plain{{"messages", Json::array()}}, none{{"messages", Json::array()}, {"tools", nullptr}},
+      tools{{"messages", Json::array()}, {"tools", {"t"}}};
+  auto rendered = [&](const Json& conversation) { return load_chat_template(f / "a")->render(conversation); };
+  EXPECT_EQ(rendered(plain), "plain");
+  EXPECT_EQ(rendered(none), "plain");
+  EXPECT_EQ(rendered(tools), "with t of </s>");
+  const auto listed = load_chat_template(f / "a")->fingerprint();
+  f.write("a/additional_chat_templates/tool_use.jinja", "file {{ tools[0] }}");
+  EXPECT_USER_ERROR(load_chat_template(f / "a"), "there are tool_use");
+  f.write("a/chat_template.jinja", "plain");
+  EXPECT_EQ(rendered(plain), "plain");
+  EXPECT_EQ(rendered(tools), "file t");
+  EXPECT_NE(load_chat_template(f / "a")->fingerprint(), listed);
+  f.write("b/tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "x"}]})");
+  EXPECT_USER_ERROR(load_chat_template(f / "b"), "tokenizer_config.json: chat_template.tool_use");
+  f.write("b/tokenizer_config.json",
+          R"({"chat_template": [{"name": "default", "template": "x"}, {"name": "default", "template": "y"}]})");
+  EXPECT_USER_ERROR(load_chat_template(f / "b"), "unlike names");
+  f.write("b/tokenizer_config.json",
+          R"({"chat_template": [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "{{ x"}]})");
+  EXPECT_USER_ERROR(load_chat_template(f / "b"), "chat_template.tool_use");
 }
 
 }  // namespace test_jinja
