@@ -60,15 +60,17 @@ class Settings {
   explicit Settings(const std::string& dir) {
     config_ = read_settings(dir, "tokenizer_config.json", config_path_);
     map_ = read_settings(dir, "special_tokens_map.json", map_path_);
+    if (!config_.contains("added_tokens_decoder")) added_ = read_settings(dir, "added_tokens.json", added_path_);
   }
   const Json& config() const { return config_; }
   const std::string& config_path() const { return config_path_; }
 
   void apply(TokenizerParts& p) const {
     add_listed(p);
+    add_older(p);
     p.special = {named(p, "bos_token"), named(p, "eos_token"), named(p, "pad_token"), named(p, "unk_token")};
     for (const char* key : {"sep_token", "cls_token", "mask_token"}) named(p, key);
-    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) add_more(p, key);
+    for (const char* key : kMore) add_more(p, key);
     p.added.finish();
     p.split_special = setting(config_, config_path_, "split_special_tokens", false);
     bool asked = config_.contains("add_bos_token") || config_.contains("add_eos_token");
@@ -102,6 +104,42 @@ class Settings {
     }
   }
 
+  // added_tokens.json: texts and their ids, special where another setting names them so.
+  void add_older(TokenizerParts& p) const {
+    std::vector<std::pair<int64_t, std::string>> list;
+    for (const auto& [content, id] : added_.items()) {
+      if (content.empty() || !id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= kMaxTokenId)
+        wrong_file(added_path_, content, fmt::format("it must map a text to a token id from 0 to {}", kMaxTokenId - 1));
+      list.emplace_back(id.get<int64_t>(), content);
+    }
+    std::sort(list.begin(), list.end());
+    for (auto& [id, content] : list) {
+      if (p.added.find(content) >= 0) continue;
+      AddedEntry e;
+      e.token.special = is_special(content);
+      e.normalized = !e.token.special;
+      e.token.content = std::move(content);
+      add(p, std::move(e));
+    }
+  }
+
+  bool is_special(const std::string& content) const {
+    auto is = [&](const Json& token) {
+      return token == content || (token.is_object() && token.contains("content") && token["content"] == content);
+    };
+    for (const Json* from : {&config_, &map_})
+      for (const auto& [key, value] : from->items()) {
+        if (std::find(std::begin(kNamed), std::end(kNamed), key) != std::end(kNamed) && is(value)) return true;
+        const bool more = std::find(std::begin(kMore), std::end(kMore), key) != std::end(kMore);
+        if (more && value.is_structured() && std::any_of(value.begin(), value.end(), is)) return true;
+      }
+    return false;
+  }
+
+  static constexpr const char* kNamed[] = {"bos_token", "eos_token", "pad_token", "unk_token",
+                                           "sep_token", "cls_token", "mask_token"};
+  static constexpr const char* kMore[] = {"additional_special_tokens", "extra_special_tokens"};
+
   std::optional<int32_t> named(TokenizerParts& p, const char* key) const {
     bool in_config = config_.contains(key);
     const Json& from = in_config ? config_ : map_;
@@ -125,8 +163,8 @@ class Settings {
     }
   }
 
-  Json config_, map_;
-  std::string config_path_, map_path_;
+  Json config_, map_, added_ = Json::object();
+  std::string config_path_, map_path_, added_path_;
 };
 
 std::string class_name(const Settings& s) {

@@ -9,7 +9,8 @@
 namespace ravine {
 
 // Reads the folder as Transformers 5 does: tokenizer_config.json (special tokens, added_tokens_decoder, add_bos_token,
-// add_eos_token, split_special_tokens) and, for what it lacks, special_tokens_map.json. Wrong values are a UserError naming
+// add_eos_token, split_special_tokens); for what it lacks, special_tokens_map.json, and added_tokens.json in place of
+// added_tokens_decoder, in the order of its ids. Wrong values are a UserError naming
 // file and key.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir);
 

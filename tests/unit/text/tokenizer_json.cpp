@@ -407,5 +407,40 @@ TEST(TokenizerJson, older_files_by_their_class) {
   EXPECT_USER_ERROR(pair(R"({"tokenizer_class": "LlamaTokenizer"})"), "'LlamaTokenizer' is not one of GPT2Tokenizer");
 }
 
+// Older folders keep the tokens beyond the vocabulary in added_tokens.json: their ids are in its order, whatever names them.
+TEST(TokenizerJson, added_tokens_in_a_file_of_their_own) {
+  Folder f;
+  using Ids = std::vector<int32_t>;
+  const Json whole = read_json(kGolden + "tokenizers.json")["rows"][0]["tokenizer"], model = whole["model"];
+  std::string merges;
+  for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
+  f.write("old/vocab.json", model["vocab"].dump());
+  f.write("old/merges.txt", merges);
+  f.write("new/tokenizer.json", whole.dump());
+  for (const std::string name : {"old", "new"}) {
+    SCOPED_TRACE(name);
+    const auto plain = open_tokenizer(f / name);
+    const auto next = static_cast<int32_t>(plain->size());
+    Ids want = plain->encode("the", false);
+    want.insert(want.begin(), next), want.push_back(next + 1);
+    const std::string text = "<|im_start|>the<|im_end|>", config = name + "/tokenizer_config.json",
+                      map = name + "/special_tokens_map.json";
+    f.write(name + "/added_tokens.json", Json{{"<|im_end|>", next + 1}, {"<|im_start|>", next}}.dump());
+    auto t = open_tokenizer(f / name);
+    EXPECT_EQ(t->encode(text, false), want);
+    EXPECT_EQ(t->decode(want, true), text) << "nothing names them special";
+    f.write(map, R"({"eos_token": "<|im_end|>", "additional_special_tokens": ["<|im_end|>", "<|im_start|>"]})");
+    t = open_tokenizer(f / name);
+    EXPECT_EQ(t->encode(text, false), want);
+    EXPECT_EQ(t->decode(want, true), "the");
+    EXPECT_EQ(*t->special().eos, next + 1);
+    f.write(config, R"({"added_tokens_decoder": {}})");
+    EXPECT_EQ(open_tokenizer(f / name)->encode("<|im_end|>", false), (Ids{next})) << "the file is older than this setting";
+    f.write(config, "{}");
+    f.write(name + "/added_tokens.json", R"({"<|im_end|>": "x"})");
+    EXPECT_USER_ERROR(open_tokenizer(f / name), "added_tokens.json: <|im_end|>): it must map a text to a token id");
+  }
+}
+
 }  // namespace test_tokenizer_json
 }  // namespace ravine
