@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -185,20 +186,111 @@ std::string ChatEncoder::settings() const {
   return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_.id);
 }
 
-// Of the answers to learn, in order.
+namespace {
+
+std::string_view words_of(const Json& message) {
+  const Json& said = message["content"];
+  return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
+}
+
+// Where the answers stand in the text: the conversation is rendered once more with a mark in place of each, and what lies
+// between the marks must be the text that lies between the answers.
+class AnswerPlaces {
+ public:
+  AnswerPlaces(const ChatTemplate& chat, const Conversation& c, const std::string& text) : begins_(c.messages.size()) {
+    Json marked = c.messages;
+    for (size_t i = 0; i < marked.size(); ++i)
+      if (const std::string_view words = words_of(c.messages[i]); c.learned[i] && !words.empty()) {
+        const auto& whole = c.messages[i]["content"].get_ref<const std::string&>();
+        const auto before = static_cast<size_t>(words.data() - whole.data());
+        marked[i]["content"] = whole.substr(0, before) + mark(i) + whole.substr(before + words.size());
+      }
+    std::string other;
+    try {
+      other = chat.render(request(marked, c.tools, false));
+    } catch (const jinja::TemplateError&) {
+      return;
+    }
+    size_t at = 0, from = 0;  // in the text, in the other one
+    for (size_t i = 0; i < begins_.size(); ++i) {
+      const std::string_view words = words_of(c.messages[i]);
+      if (!c.learned[i] || words.empty()) continue;
+      const size_t here = find_text(other, mark(i), from);
+      if (here == std::string::npos) continue;
+      if (text.compare(at, here - from, other, from, here - from) != 0) return;
+      at += here - from, from = here + mark(i).size();
+      if (text.compare(at, words.size(), words) != 0) return;
+      begins_[i] = at;
+      at += words.size();
+    }
+  }
+  std::optional<size_t> begin(size_t message) const { return begins_[message]; }
+
+ private:
+  static std::string mark(size_t i) { return fmt::format("\ue000{}\ue001", i); }  // of no script
+  std::vector<std::optional<size_t>> begins_;
+};
+
+std::string without_space(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c != ' ' && c != '\t' && c != '\n' && c != '\r') out += c;
+  return out;
+}
+
+// Whether each function that a message calls is named in what a template writes of it.
+bool names_calls(const Json& message, std::string_view written) {
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return true;
+  for (const Json& call : message["tool_calls"]) {
+    if (!call.is_object()) continue;
+    const Json& of = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+    if (of.contains("name") && of["name"].is_string() &&
+        written.find(of["name"].get_ref<const std::string&>()) == std::string_view::npos)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Behind the special token that follows, with nothing but white space in between; npos if there is none.
+size_t ChatEncoder::end_behind(const std::string& text, size_t at) const {
+  constexpr size_t kNear = 256;
+  for (const int32_t id : tokenizer_.encode(std::string_view(text).substr(at, kNear), false)) {
+    const std::span<const int32_t> one(&id, 1);
+    const std::string seen = tokenizer_.decode(one, false);
+    if (!seen.empty() && tokenizer_.decode(one, true).empty()) {
+      std::string piece = tokenizer_.id_to_piece(id);
+      if (find_text(text, piece, at) == std::string::npos) piece = strip_left(strip_right(seen));
+      const size_t found = find_text(text, piece, at);
+      return found == std::string::npos ? found : found + piece.size();
+    }
+    if (!strip_left(seen).empty()) break;
+  }
+  return std::string::npos;
+}
+
+// Of the answers to learn, in order: each holds the answer and the end token that the template writes there.
 std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, const Conversation& c,
                                                     const std::string& where) const {
   FirstMessages asked(*chat_, c, true, text, where), told(*chat_, c, false, text, where);
-  size_t i = 0;
-  if (loss_ == LossOn::last)
-    for (size_t k = 0; k < c.learned.size(); ++k)
-      if (c.learned[k]) i = k;
+  std::optional<AnswerPlaces> places;
+  auto place = [&](size_t message) {
+    if (!places) places.emplace(*chat_, c, text);
+    return places->begin(message);
+  };
+  const auto last = static_cast<size_t>(c.learned.rend() - std::find(c.learned.rbegin(), c.learned.rend(), true)) - 1;
+  auto lost = [&] [[noreturn]] (size_t message, const char* rule) {
+    throw UserError("an answer cannot be found in what the chat template makes", where,
+                    fmt::format("message {} must appear in the text {}", message + 1, rule),
+                    fmt::format("set data.loss_on={}, or data.chat_template to another template",
+                                message == last || loss_ == LossOn::last ? "all" : "last"));
+  };
   std::vector<Span> spans;
-  for (; i < c.learned.size(); ++i) {
+  for (size_t i = loss_ == LossOn::last && last < c.learned.size() ? last : 0; i < c.learned.size(); ++i) {
     if (!c.learned[i]) continue;
     Span s;
-    const Json& said = c.messages[i]["content"];
-    std::string_view words = said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
+    const std::string_view words = words_of(c.messages[i]);
     const FirstMessages::Compared prompt = i == 0 ? FirstMessages::Compared{} : asked.first(i);
     if (i > 0 && prompt.common == prompt.size) {
       s.begin = prompt.size;
@@ -207,22 +299,36 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
       size_t at = asks_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
       if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty()) s.begin = at;
     } else {  // the prompt says more than the text repeats, or the conversation opens with an answer: look for its words
-      const size_t before = i == 0 ? 0 : told.first(i).common;
-      s.begin = words.empty() ? std::string::npos : find_text(text, words, before);
-      if (s.begin == std::string::npos)
-        throw UserError("an answer cannot be found in what the chat template makes", where,
-                        fmt::format("message {} must appear in the text as it is", i + 1),
-                        "set data.loss_on=all, or data.chat_template to another template");
+      const FirstMessages::Compared before = i == 0 ? FirstMessages::Compared{} : told.first(i);
+      s.begin = words.empty()                  ? std::string::npos
+                : before.common == before.size ? find_text(text, words, before.common)
+                                               : place(i).value_or(std::string::npos);
+      if (s.begin == std::string::npos) lost(i, "as it is");
     }
-    s.end = i + 1 < c.messages.size() ? told.first(i + 1).common : text.size();
-    if (s.end < s.begin)
-      throw UserError("the chat template changes earlier messages when later ones come", where,
-                      fmt::format("message {} is not where it was", i + 1),
-                      "set data.loss_on=last, or data.chat_template to another template");
-    if (!end_.text.empty()) {
-      size_t at = std::string_view(text).substr(s.begin, s.end - s.begin).rfind(end_.text);
-      if (at != std::string::npos) s.end = s.begin + at + end_.text.size();
+    const FirstMessages::Compared behind =
+        i + 1 < c.messages.size() ? told.first(i + 1) : FirstMessages::Compared{text.size(), text.size()};
+    s.end = std::max(behind.common, s.begin);
+    const std::string_view span = std::string_view(text).substr(s.begin, s.end - s.begin);
+    const bool whole = behind.common == behind.size;  // the text begins with what the first messages make
+    const size_t said = words.empty() ? 0 : span.rfind(words), stop = end_.text.empty() ? 0 : span.rfind(end_.text);
+    const bool ends =
+        end_.text.empty() || (stop != std::string::npos && said != std::string::npos && stop >= said + words.size());
+    if (said != std::string::npos && ends && (whole || (!words.empty() && !end_.text.empty()))) {
+      if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
+    } else if (whole && said == std::string::npos) {  // spaces may be others, as around thoughts
+      if (without_space(span).find(without_space(words)) == std::string::npos) lost(i, "as it is");
+      if (!end_.text.empty() && stop == std::string::npos) lost(i, "with an end token behind it");
+      if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
+    } else {  // an earlier answer is written otherwise than the last one
+      std::optional<size_t> from = words.empty() ? std::optional<size_t>(s.begin) : whole ? s.begin + said : place(i);
+      if (!from || *from < s.begin) lost(i, "as it is");
+      const size_t over = *from + words.size();
+      const size_t end = words.empty() ? find_text(text, end_.text, over) : end_behind(text, over);
+      if (!end_.text.empty() && end == std::string::npos) lost(i, "with an end token behind it");
+      s.end = end_.text.empty() ? std::max(over, behind.common) : words.empty() ? end + end_.text.size() : end;
     }
+    if (!names_calls(c.messages[i], std::string_view(text).substr(s.begin, s.end - s.begin)))
+      lost(i, "with its calls of tools");
     spans.push_back(s);
   }
   return spans;

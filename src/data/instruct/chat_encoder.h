@@ -24,7 +24,8 @@ struct EncodedChat {
 };
 
 // The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template
-// puts between the prompt it makes for generation and the end token behind the answer, which is learned with it. Where a token
+// puts between the prompt it makes for generation and the end token behind the answer, which is learned with it; earlier
+// answers may have another end token than the last one, and none of the thoughts. Where a token
 // holds the end of a prompt and the beginning of the answer, it is learned; what stands behind the last learned token is left
 // out. A template without an end token gets the tokenizer's eos behind the conversation. Const members may be called by several
 // threads.
@@ -34,7 +35,7 @@ class ChatEncoder {
   ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss);
 
   // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot
-  // be found in the text, is a UserError naming `where`. Without an answer to learn, no id is learned.
+  // be found in the text, each with its calls of tools and an end token, is a UserError naming `where` and the message. Without an answer to learn, no id is learned.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
   int32_t end_token() const { return end_.id; }  // what a model trained so says when an answer is done
@@ -45,6 +46,7 @@ class ChatEncoder {
   struct Span {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
+  size_t end_behind(const std::string& text, size_t at) const;
   std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 
   const Tokenizer& tokenizer_;

@@ -178,9 +178,10 @@ std::string what_is_missing(const ChatCounts& c, ChatFormat form, const ChatSetO
     if (advice.empty()) return "the model takes no longer ones: shorten them, or choose another model or chat template";
     return advice + (c.too_long > 0 ? ", or data.too_long=cut" : "");
   }
-  return form == ChatFormat::alpaca     ? "write the answers under 'output': it is empty in all records"
-         : form == ChatFormat::sharegpt ? "add the answers: no turn of 'gpt' has text (\"from\": \"gpt\")"
-                                        : "add the answers: no message of 'assistant' has text (\"role\": \"assistant\")";
+  return form == ChatFormat::alpaca ? "write the answers under 'output': it is empty in all records"
+         : form == ChatFormat::sharegpt
+             ? "add the answers: no turn of 'gpt' has text (\"from\": \"gpt\")"
+             : "add the answers: no message of 'assistant' (\"role\": \"assistant\") has text, or calls of tools, without \"weight\": 0";
 }
 
 }  // namespace
