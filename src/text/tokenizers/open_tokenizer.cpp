@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/missing_path.h"
 #include "files/compressed.h"
 #include "files/file_set.h"
@@ -13,6 +16,7 @@
 #include "text/tokenizers/llama_settings.h"
 #include "text/tokenizers/llama_tokenizer.h"
 #include "text/tokenizers/sentencepiece_tokenizer.h"
+#include "text/tokenizers/settings_file.h"
 #include "text/tokenizers/tokenizer_folder.h"
 
 namespace ravine {
@@ -36,6 +40,39 @@ void refuse_other_file(const std::string& path, bool json) {
       "name the tokenizer.model, the tokenizer.json, or the folder that holds one");
 }
 
+// Of a folder with both files tokenizer.json is read, as AutoTokenizer does; these settings choose tokenizer.model.
+bool asks_for_sentencepiece(const std::string& dir) {
+  std::string path;
+  const Json config = read_settings(dir, "tokenizer_config.json", path);
+  return is_llama_folder(dir) &&
+         (config.value("use_fast", Json()) == false || config.value("backend", Json()) == "sentencepiece");
+}
+
+// Says once where the other file of the folder would give other ids.
+void compare_with_model(const Tokenizer& tokenizer, const std::string& dir) {
+  static std::mutex mutex;
+  static std::set<std::string> compared;
+  {
+    std::lock_guard lock(mutex);
+    if (!compared.insert(dir).second) return;
+  }
+  std::unique_ptr<Tokenizer> other;
+  try {
+    if (is_llama_folder(dir)) other = open_llama_tokenizer(dir);
+  } catch (const Error&) {  // a file that is not used may be of a kind that is not known
+  }
+  for (const char* text :
+       {"a  b", " a", "a", "Hello, world!", "def f(x):\n    return x\n", "3.14\t159", "你好", "é", "<s> a</s> b"})
+    if (other && tokenizer.encode(text, true) != other->encode(text, true)) {
+      auto ids = [&](const Tokenizer& t) { return fmt::format("{}", fmt::join(t.encode(text, true), " ")); };
+      say(fmt::format(
+          "warning: {}: tokenizer.json and tokenizer.model disagree, {} is {} by the first and {} by the second; "
+          "tokenizer.json is used (as Transformers does; \"use_fast\": false in tokenizer_config.json takes the other)",
+          dir, Json(text).dump(), ids(tokenizer), ids(*other)));
+      return;
+    }
+}
+
 [[noreturn]] void refuse_folder(const std::string& path) {
   std::string fix = "name the file or folder of the tokenizer";
   for (const char* inside : {"run/model", "model", "tokenizer"})
@@ -54,8 +91,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
       throw UserError("cannot read folder", path, ec.message(), "check its permissions");
     if (!has_tokenizer(path)) refuse_folder(path);
     bool model = !find_in_folder(path, "tokenizer.model").empty(), json = !find_in_folder(path, "tokenizer.json").empty();
-    if (model && (!json || is_llama_folder(path))) return open_llama_tokenizer(path);
-    return open_tokenizer_folder(path);
+    if (model && (!json || asks_for_sentencepiece(path))) return open_llama_tokenizer(path);
+    auto tokenizer = open_tokenizer_folder(path);
+    if (model) compare_with_model(*tokenizer, path);
+    return tokenizer;
   }
   if (!fs::exists(path, ec))
     throw UserError("no such tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one",

@@ -38,6 +38,47 @@ TEST(ExportedTokenizer, IsMadeWhereItIsMissingOnly) {
   EXPECT_TRUE(missing_tokenizer_files(f.path()).empty()) << "one is there";
 }
 
+// As AutoTokenizer: tokenizer.json, unless the settings ask for SentencePiece; and it is said when that makes a difference.
+TEST(ExportedTokenizer, WinsOverTheModelBesideIt) {
+  TemporaryFolder f;
+  const std::string text = "a  b";
+  auto opened = [&](const std::string& at, std::string& said) {
+    testing::internal::CaptureStderr();
+    auto t = open_tokenizer(at);
+    said = testing::internal::GetCapturedStderr();
+    return t;
+  };
+  std::string said;
+  for (const std::string name : {"alike", "unlike"}) {
+    const std::string at = f / name;
+    fs::create_directories(at);
+    fs::copy(kRecorded + "llama/tokenizer.model", at + "/tokenizer.model");
+    const auto model = opened(at, said);
+    EXPECT_EQ(said, "");
+    for (const auto& [file, made] : missing_tokenizer_files(at)) spill(at + "/" + file, made);
+    if (name == "unlike") {
+      spill(at + "/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, " ": 2}, "merges": []}})");
+      spill(at + "/tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})");
+    }
+    const auto both = opened(at, said);
+    if (name == "alike") {
+      EXPECT_EQ(said, "");
+      EXPECT_EQ(both->encode(text, true), model->encode(text, true));
+      continue;
+    }
+    EXPECT_EQ(both->kind(), "tokenizer.json (BPE)");
+    EXPECT_NE(said.find("unlike: tokenizer.json and tokenizer.model disagree"), std::string::npos) << said;
+    EXPECT_NE(said.find("\"use_fast\": false"), std::string::npos) << said;
+    opened(at, said);
+    EXPECT_EQ(said, "") << "once";
+    Json config = read_json(at + "/tokenizer_config.json");
+    config["use_fast"] = false;
+    spill(at + "/tokenizer_config.json", config.dump());
+    EXPECT_EQ(opened(at, said)->encode(text, true), model->encode(text, true));
+    EXPECT_EQ(said, "");
+  }
+}
+
 // Tokens of text are kept under the fingerprint of their tokenizer: whatever changes ids changes it, and a folder of another
 // name does not.
 TEST(Fingerprint, OfATokenizerFollowsAllThatChangesIds) {
