@@ -27,12 +27,9 @@ NEEDS = {"check_models": "trace", "check_training": "train", "check_tokenizers":
 EXTRA = {"check_models": [["--beams"]], "check_loss_scale": [["--extra", "checkpoint.keep=0"]],
          "check_lora": [["--only", "all,embed_head,qv"], ["--only", "rslora", "--factor", "6"]]}
 
-# Lines that may fail, and why. Where a folder has tokenizer.model alone, Transformers 5.23 makes merges of it that join runs of blanks first
-# ("a  b" is 263 259 29890), SentencePiece itself joins them last (263 29871 289), as Transformers did before: Ravine keeps to SentencePiece, so prompts
-# of code are other ids than those recorded. Given the recorded ids of HumanEval it writes the recorded text.
+# Lines that may fail, and why.
 # Memory that lies on a disk (offload_optimizer and offload_param to nvme) is not there yet, and a run that asks for it is refused.
-KNOWN = {"check_deepspeed": ["curve z3_f32_nvme"],
-         "check_eval": ["spm generate gsm8k output", "spm generate gsm8k parsed", "spm generate human_eval ", "spm generate results.csv"]}
+KNOWN = {"check_deepspeed": ["curve z3_f32_nvme"]}
 
 
 def has(program, need):
