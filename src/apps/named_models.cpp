@@ -12,6 +12,7 @@
 #include "files/tokenizer_files.h"
 #include "runs/run_places.h"
 #include "runs/vocabulary.h"
+#include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
@@ -19,6 +20,7 @@ namespace ravine {
 NamedModels::NamedModels(const ModelOptions& model, const std::vector<NamedPath>& adapters, const std::string& chat_template,
                          const Chat& chat)
     : folder_(model.path), chat_(chat) {
+  if (!chat_template.empty()) check_template_name(chat_template, "--template");
   const bool named = !adapters.empty() && !adapters[0].name.empty();
   std::vector<NamedPath> all = adapters;
   if (adapters.empty() || named) all.insert(all.begin(), NamedPath{});

@@ -53,7 +53,7 @@ double warmed_cosine(const ScheduleOptions& s, double steps, double step) {
     if (s.warmup_lr_ratio == 0) return (step + 1.0) / std::max(1.0, warmup);
     return s.warmup_lr_ratio + (1.0 - s.warmup_lr_ratio) * step / std::max(1.0, warmup - 1.0);
   }
-  const double progress = std::min(1.0, (step - warmup + 1.0) / std::max(1.0, steps - warmup));
+  const double progress = (step - warmup + 1.0) / std::max(1.0, steps - warmup);
   const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
   return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
 }
@@ -76,7 +76,7 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
     case linear:
       return std::max(0.0, (steps - step) / std::max(1.0, steps - warmup));
     case cosine: {
-      const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, std::min(1.0, progress));
+      const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
       return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
     }
     case cosine_with_restarts: {
@@ -97,6 +97,14 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
 }  // namespace
 
 double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
+  const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps, end = std::max(steps, schedule.warmup_steps);
+  if (schedule.type == ScheduleType::cosine) step_index = std::min(step_index, end);
+  if (schedule.type == ScheduleType::cosine_warmup_with_min_lr)
+    step_index = std::min(step_index, std::max(end - 1, schedule.warmup_steps));
+  return formula_rate(schedule, base_lr, total_steps, step_index);
+}
+
+double formula_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
   const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps;
   const double rate = is_class_schedule(schedule.type)
                           ? class_rate(schedule, base_lr, steps, step_index)

@@ -16,6 +16,8 @@ namespace ravine {
 // is a UserError. Of a schedule that follows the validation loss (plateau.h) it is base_lr.
 // Other programs' classes: class_schedules.h. Whatever the type, schedule.lr_scale is a factor.
 double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index);
+// The same by the formula alone, which rises again behind the end where that of Transformers does: for replay (probe).
+double formula_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index);
 
 // What the schedule says of an update: its rate, and betas in place of optimizer.betas where it makes them.
 struct UpdateRates {

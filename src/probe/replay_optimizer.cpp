@@ -192,6 +192,7 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
       throw UserError(fmt::format("gradients of step {} are not finite", s + 1), "--input", "an update needs numbers",
                       "mend the file; a training run stops at such a step");
     UpdateRates rates = rates_of_update(config.schedule, options.lr, length, s);
+    rates.lr = formula_rate(config.schedule, options.lr, length, s);
     if (!input.lrs.empty()) rates.lr = input.lrs[static_cast<size_t>(s)];
     optimizer.update(c, rates, norm, {});
     store.end_step();
