@@ -59,7 +59,10 @@ def change(path, salt):
 
 
 def main():
-    asked = sys.argv[1:] or ["program", "all", "second", "check", "header", "tests", "ci-empty", "ci-full"]
+    known = ["program", "all", "second", "check", "header", "tests", "ci-empty", "ci-full"]
+    asked = sys.argv[1:] or known
+    if set(asked) - set(known):
+        sys.exit(__doc__)
     commit = subprocess.run(["git", "log", "-1", "--format=%h %s"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
     print(f"{cpu()}\n{commit}\n{time.strftime('%Y-%m-%d')}, load before: {os.getloadavg()[0]:.1f}\n", flush=True)
     house = House()

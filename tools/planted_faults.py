@@ -164,6 +164,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     start = time.monotonic()
     tree, chosen = Tree(arguments.here), choose(arguments)
+    if not chosen:
+        sys.exit(f"no fault and no test has {' or '.join(map(repr, arguments.names))} in its name")
     tests = {f["test"]: Test(tree, f) for f in chosen}
     targets = sorted({t for test in tests.values() for t in test.targets})
     if chosen and (built := tree.make(targets)).returncode:

@@ -43,6 +43,8 @@ def main():
     words = sys.argv[1:]
     more = words[words.index("--") + 1:] if "--" in words else []
     words = words[:words.index("--")] if "--" in words else words
+    if len(words) % 2 or set(words[::2]) - {"alone", "loaded"} or not all(w.isdigit() for w in words[1::2]):
+        sys.exit(__doc__)
     counts = dict(zip(words[::2], map(int, words[1::2]))) or {"alone": 3, "loaded": 3}
     commit = subprocess.run(["git", "log", "-1", "--format=%h"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
     print(f"{commit}, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores", flush=True)

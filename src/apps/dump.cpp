@@ -74,6 +74,8 @@ int run_dump(DumpFlags& flags, Config&) {
     trainer->replay(last);
     log.line("dump     {} records in {}: ravine info {}", capture->records(), flags.dump.dir, shell_word(flags.dump.dir));
     trainer.reset();
+    if (!capture->ended().empty())
+      throw Error(fmt::format("the dump in {} is not whole: {}", flags.dump.dir, capture->ended()));
   });
 }
 

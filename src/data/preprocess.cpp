@@ -1,5 +1,7 @@
 #include "data/preprocess.h"
 
+#include <unistd.h>
+
 #include <simdjson.h>
 
 #include <algorithm>
@@ -191,10 +193,13 @@ class Job {
     std::error_code ec;
     for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);
     create_folders(folder_of(o_.output_prefix));
+    if (fs::is_symlink(folder_, ec) || (fs::exists(folder_, ec) && !fs::is_directory(folder_, ec)))
+      throw UserError("a file or link has the name of the work folder", folder_,
+                      "preprocess keeps there what it goes on from after a stop", "move it, or choose another --output-prefix");
     const bool theirs =
         fs::is_empty(folder_, ec) && !ec;  // a folder that the user made for something else stays, empty as it was
     auto leave = [&] {
-      if (!theirs) fs::remove(folder_, ec);  // only if it is empty
+      if (!theirs) ::rmdir(folder_.c_str());  // only if it is empty, and no file or link of the user's that has its name
     };
     try {
       create_folders(folder_);

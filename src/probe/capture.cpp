@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "files/convert.h"
 #include "files/safetensors.h"
 #include "runs/open.h"
 #include "runs/run_folder.h"
@@ -45,6 +48,13 @@ std::vector<std::byte> packed(const TensorView& v) {
   return out;
 }
 
+std::vector<double> values_of(const TensorView& v) {
+  const std::vector<std::byte> bytes = packed(v);
+  std::vector<double> out(static_cast<size_t>(v.count()));
+  convert(v.dtype, bytes.data(), DType::f64, out.data(), v.count());
+  return out;
+}
+
 std::string_view verdict_name(Verdict v) { return v == Verdict::apply ? "apply" : v == Verdict::skip ? "skip" : "stop"; }
 
 }  // namespace
@@ -69,7 +79,7 @@ void Capture::begin(OpenedRun& run, int64_t done) {
   run_ = &run;
   rank_ = run.ranks.rank();
   if (!option_.ranks.empty() && std::find(option_.ranks.begin(), option_.ranks.end(), rank_) == option_.ranks.end()) return;
-  log_ = std::make_unique<DumpLog>(option_.dir, rank_);
+  log_ = std::make_unique<DumpLog>(option_.dir, rank_, Json{{"seed", run.config.train.seed}, {"model", run.model->config()}});
   const Mesh& mesh = run.ranks.mesh();
   log_->begin({{"rank", rank_},
                {"ranks", run.ranks.size()},
@@ -86,7 +96,8 @@ void Capture::begin(OpenedRun& run, int64_t done) {
                {"what", name(option_.what)},
                {"steps", option_.steps},
                {"done", done},
-               {"model", run.model->config()}});
+               {"model", run.model->config()},
+               {"options", run.chosen.options}});
   if (done == 0 && option_.on == DumpOn::always && steps_.holds(0)) note_state(0);
 }
 
@@ -96,9 +107,9 @@ void Capture::begin_step(int64_t step) {
   step_begins_ = log_->size(), tensors_before_ = tensor_bytes_;
   wrote_nan_ = false;
   files_ = 0;
+  step_files_.clear();
   written_.clear();
-  noted_before_ = state_of_ != step - 1;
-  if (noted_before_) note_state(step - 1);
+  if (state_of_ != step - 1) note_state(step - 1);
   if (log_) run_->engine->ctx().add_observer(this);
 }
 
@@ -213,6 +224,7 @@ void Capture::keep(std::vector<Noted> noted) {
     n.record.dtype = n.view.dtype;
     n.record.shape = n.view.shape;
     n.record.figures = figures_of(n.view, option_.what != DumpWhat::checksum);
+    if (is_float(n.view.dtype) && n.view.count() <= kFewValues) n.record.values = values_of(n.view);
   }
   try {
     if (option_.what == DumpWhat::tensors && !write_tensors(noted)) return;
@@ -221,7 +233,8 @@ void Capture::keep(std::vector<Noted> noted) {
       ++records_;
     }
   } catch (const Error& e) {
-    return end_capture(e.what());
+    ended_ = e.what();
+    return end_capture(ended_);
   }
   if (option_.limit_mb > 0 && log_->size() + tensor_bytes_ >= option_.limit_mb * kMegabyte)
     end_capture(fmt::format("probe.dump reaches limit_mb={}", option_.limit_mb));
@@ -252,22 +265,23 @@ bool Capture::write_tensors(std::vector<Noted>& noted) {
     return false;
   }
   create_folders(option_.dir + "/" + folder);
-  save_safetensors(option_.dir + "/" + file, tensors);
+  const std::string path = option_.dir + "/" + file;
+  if (!fs::exists(path)) step_files_.push_back(path);
+  save_safetensors(path, tensors);
   tensor_bytes_ += bytes;
   ++files_;
   return true;
 }
 
-// Of a step that was not to be kept.
+// Of a step that was not to be kept. Nothing goes but the files that this step has made: an older dump may be there too.
 void Capture::drop_step() {
   log_->cut(step_begins_);
   tensor_bytes_ = tensors_before_;
   state_of_ = -1;
-  std::error_code error;
-  for (const int64_t step : {step_ - 1, step_}) {
-    if (step < step_ && !noted_before_) continue;
-    fs::remove_all(option_.dir + "/" + step_folder(step, rank_), error);
-    fs::remove(fmt::format("{}/step_{:06}", option_.dir, step), error);  // unless another rank has files there
+  for (const std::string& path : step_files_) ::unlink(path.c_str());
+  for (const int64_t step : {step_ - 1, step_}) {  // where they are empty now; a link is no folder
+    ::rmdir((option_.dir + "/" + step_folder(step, rank_)).c_str());
+    ::rmdir(fmt::format("{}/step_{:06}", option_.dir, step).c_str());
   }
 }
 

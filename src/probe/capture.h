@@ -26,7 +26,8 @@ class Capture : public StepWatch, public Observer {
   void before(const CallInfo& call) override;  // what it reads
   void after(const CallInfo& call) override;   // what it has written
 
-  int64_t records() const { return records_; }  // so far, of this process
+  int64_t records() const { return records_; }         // so far, of this process
+  const std::string& ended() const { return ended_; }  // the error that ended the capture; "": none
 
  private:
   // What is noted of one call, or of the state of the run.
@@ -54,12 +55,13 @@ class Capture : public StepWatch, public Observer {
   int64_t step_ = 0;            // under way; 0: none that is kept
   int64_t step_begins_ = 0;     // size of the log before it
   int64_t state_of_ = -1;       // the step behind which parameters were noted last
-  bool noted_before_ = false;   // this step noted the parameters that it began with
   bool wrote_nan_ = false;      // a call of this step
   int64_t tensor_bytes_ = 0;    // of files, of this process
   int64_t tensors_before_ = 0;  // of which before this step
   int64_t files_ = 0;           // of this step
   int64_t records_ = 0;
+  std::string ended_;
+  std::vector<std::string> step_files_;  // that this step has made
   // Where tensors of the step under way lie already, by checksums, type and shape: one that several calls read is written once.
   std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, Place> written_;
 };

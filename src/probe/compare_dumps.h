@@ -2,7 +2,8 @@
 // explain.
 //
 // Tensors are paired by what they are (rank, step, micro batch, phase, path, op, number of the call, tensor, side), never by
-// their order. What has no partner is reported. Of a pair the error is |b - a| / |a| in L2 norms where both dumps hold the
+// their order; a call that reads other tensors than its namesake is another call. What has no partner is reported: a step, phase or
+// rank of which nothing has one is no agreement; of single calls see below. Of a pair the error is |b - a| / |a| in L2 norms where both dumps hold the
 // tensors; where they hold statistics, the least error that these allow; of checksums only whether it is 0.
 //
 // Of a call the error of what it writes is held against two bounds added up. Its own roundings: u of the type written, times 2,
@@ -11,7 +12,12 @@
 // sqrt(K) (Higham and Mary 2019); of other ops K is the longest side and |a| |b| / |out| is |inputs| / |out|, 1 at least. And
 // what it inherits: the errors of what it reads, times |a| |b| / |out| for a product, else times 8 |inputs| / |out|. The first
 // call in the order of the run that is beyond both is the culprit: its inputs agree, or differ too little for what it writes.
-// Parameters and ids of the first step have no call that made them, and have to be the same bits.
+// adamw has bounds of its own, by its formula (compare_bounds.cpp); ops without sums have 8 v for their own roundings.
+//
+// What a call reads is traced to the call that made it, by checksum (producers.h). Made by a call that the other dump lacks (a
+// rounding to bf16, an op in parts): the two are held against 256 u, and the call without a partner is the culprit beyond that.
+// Made by no call: ids, labels, tables, the rates of an update, and parameters at the first step that both have, have to be the
+// same bits, whatever statistics say.
 #pragma once
 #include <string>
 

@@ -27,10 +27,13 @@ struct ComparedPair {
   int rank = 0;
   DumpRecord a, b;
   ComparedBy by = ComparedBy::bits;
-  double error = 0;                 // infinite: not comparable, or only known to differ
-  double own = 0, inherited = 0;    // bounds; of what a call reads 0
-  bool judged = false;              // error may not be beyond the sum of both
-  std::optional<PairErrors> exact;  // where tensors were compared
+  double error = 0;                   // infinite: not comparable, or only known to differ
+  double own = 0, inherited = 0;      // bounds; of what a call reads 0
+  bool judged = false;                // error may not be beyond the sum of both
+  std::optional<PairErrors> exact;    // where tensors were compared
+  std::optional<DumpRecord> made_by;  // of what a call reads: the call that made it and that the other dump lacks
+  bool made_in_b = false;
+  std::string note;  // more of the difference, in words
   bool beyond() const { return judged && !(error <= own + inherited); }
   double ratio() const { return own + inherited > 0 ? error / (own + inherited) : 0; }
 };
@@ -45,12 +48,14 @@ struct Culprit {
 struct Comparison {
   std::vector<ComparedPair> pairs;     // in the order of the run
   std::vector<std::string> unmatched;  // in words, those of a whole step or phase together
+  // Of these the ranks, steps and phases of which nothing has a partner: no later pair stands for them, so nobody knows.
+  std::vector<std::string> uncovered;
   std::optional<Culprit> culprit;
   std::string inherited_from;  // no culprit, and yet beyond: the first input that differs and that no call has made
   std::string verdict;         // three sentences, and one of damaged lines
   int64_t equal_bits = 0;
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
-  bool agrees() const { return !culprit && inherited_from.empty(); }
+  bool agrees() const { return !culprit && inherited_from.empty() && uncovered.empty(); }
 };
 
 }  // namespace ravine

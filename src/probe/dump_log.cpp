@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kDumpMark = "dump.json";
 constexpr size_t kSumDigits = 16;
+constexpr int64_t kMostMark = 1 << 20;  // bytes of dump.json
 
 // A number as JSON, or as a text where it is not finite.
 std::string number(double x) {
@@ -108,6 +109,8 @@ DumpRecord record_from(const Json& j, const std::string& where) {
   r.at = integers(j, "at", where), r.global = integers(j, "global", where);
   if (j.contains("parameters"))
     for (const Json& p : array_field(j, "parameters", where)) r.parameters.push_back(p.get<std::string>());
+  if (j.contains("values"))
+    for (const Json& v : array_field(j, "values", where)) r.values.push_back(number(v));
   r.figures = figures_from(j, r.shape.count(), where);
   r.file = field_or<std::string>(j, "file", where, ""), r.stored = field_or<std::string>(j, "stored", where, "");
   // Names of a file that somebody may have changed reach no other folder.
@@ -190,7 +193,7 @@ bool is_dump(const std::string& folder) {
   const std::string mark = folder + "/" + kDumpMark;
   if (!fs::is_regular_file(mark, error)) return false;
   try {
-    const Json j = read_json(mark, 1 << 16);
+    const Json j = read_json(mark, kMostMark);
     return j.is_object() && j.contains("ravine") && j["ravine"] == "dump";
   } catch (const UserError&) {
     return false;
@@ -231,10 +234,22 @@ Dump read_dump(const std::string& folder) {
   return dump;
 }
 
-DumpLog::DumpLog(const std::string& folder, int rank) {
+DumpLog::DumpLog(const std::string& folder, int rank, const Json& run) {
   create_folders(folder);
-  const std::string path = fmt::format("{}/rank_{}.log", folder, rank);
-  if (!is_dump(folder)) write_file_atomic(folder + "/" + kDumpMark, "{\"ravine\":\"dump\",\"version\":1}\n");
+  const std::string path = fmt::format("{}/rank_{}.log", folder, rank), mark = folder + "/" + kDumpMark;
+  if (!is_dump(folder)) {
+    write_file_atomic(
+        mark,
+        Json{{"ravine", "dump"}, {"version", 1}, {"run", run}}.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  } else {
+    const Json was = read_json(mark, kMostMark).value("run", Json::object());
+    for (const auto& [key, value] : run.items())
+      if (was.contains(key) && was[key] != value)
+        throw UserError(key == "model"
+                            ? "the dump there is of another model"
+                            : fmt::format("the dump there is of a run with {} {}, not {}", key, was[key].dump(), value.dump()),
+                        mark, "one folder holds steps of one run", "choose another dir in probe.dump");
+  }
   file_ = AppendedFile(open_at_end(path), path);
   if (file_.size() > 0) file_.append("\n");  // ends a line that a kill has torn
 }
@@ -251,6 +266,11 @@ void DumpLog::add(const DumpRecord& r) {
   std::string more;
   if (!r.at.empty()) more += fmt::format(R"("at":[{}],"global":[{}],)", fmt::join(r.at, ","), fmt::join(r.global, ","));
   if (!r.parameters.empty()) more += fmt::format(R"("parameters":[{}],)", fmt::join(quoted(r.parameters), ","));
+  if (!r.values.empty()) {
+    std::vector<std::string> values;
+    for (const double v : r.values) values.push_back(number(v));
+    more += fmt::format(R"("values":[{}],)", fmt::join(values, ","));
+  }
   std::string last;
   if (r.figures.has_statistics) last += fmt::format(R"(,"statistics":{})", statistics_json(r.figures));
   if (!r.file.empty()) last += fmt::format(R"(,"file":{},"stored":{})", quoted(r.file), quoted(r.stored));

@@ -1,6 +1,6 @@
 // A dump on disk: what the ranks of a run have kept of their calls.
 //
-//   DIR/dump.json                            {"ravine":"dump","version":1}: by it the folder is known
+//   DIR/dump.json                            {"ravine":"dump","version":1,"run":{..}}: by it the folder is known, and the run
 //   DIR/rank_0.log                           one line for each record of this rank, in the order of the run
 //   DIR/step_000003/rank_0/000017.NAME.safetensors  with what=tensors: what one call read, or wrote
 //
@@ -10,7 +10,7 @@
 //
 //   {"session":..}   a process begins to write here; says what it runs
 //   {"step":1,"micro":1,"phase":"forward","path":..,"op":..,"n":0,"tensor":"out","io":"output","dtype":"f32","shape":[..],
-//    "at":[..],"global":[..],"parameters":[..],"sums":["..",".."],"statistics":{..},"file":..,"stored":..}   a tensor
+//    "at":[..],"global":[..],"parameters":[..],"values":[..],"sums":["..",".."],"statistics":{..},"file":..,"stored":..}   a tensor
 //   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended
 //   {"limit":N,"step":..}   nothing is written from here on: the dump has N bytes
 //
@@ -29,6 +29,7 @@
 
 namespace ravine {
 
+inline constexpr int64_t kFewValues = 8;  // a tensor of no more has its values in the log
 inline constexpr const char *kGradientOp = "gradient", *kStateOp = "state";
 
 struct DumpRecord {
@@ -43,7 +44,8 @@ struct DumpRecord {
   std::vector<int64_t> at, global;      // of a part of a parameter: where it begins, and the shape of the whole; else empty
   std::vector<std::string> parameters;  // that these elements are values or gradients of
   TensorFigures figures;
-  std::string file, stored;  // in the folder of the dump, and the tensor's name there. Empty: none
+  std::vector<double> values;  // of a float tensor of at most 8 elements, all of them
+  std::string file, stored;    // in the folder of the dump, and the tensor's name there. Empty: none
 
   std::string call() const;  // what tells calls apart: step, micro batch, phase, path, op, n
   std::string key() const;   // and tensors: the call, tensor, side, place
@@ -79,7 +81,8 @@ void refuse_other_than_dump(const std::string& folder);
 // One rank's log, open at its end. Creates what is not there; whoever makes one has asked refuse_other_than_dump before.
 class DumpLog {
  public:
-  DumpLog(const std::string& folder, int rank);
+  // run: by which runs are told apart; a UserError where the dump that is there is of another.
+  DumpLog(const std::string& folder, int rank, const Json& run = Json::object());
   void begin(const Json& session);
   void add(const DumpRecord& record);
   void end_step(int64_t step, const DumpedStep& figures);

@@ -88,6 +88,11 @@ std::string verdict_of(const Comparison& c) {
              fmt::format(
                  "The first difference is in an input that no recorded call has made: {}. Record what comes before it, with wider paths or phases or earlier steps.",
                  c.inherited_from);
+    if (!c.uncovered.empty())
+      return out +
+             fmt::format(
+                 "Not compared, since the other dump has nothing of it: {}{}. Dump the same steps, phases and ranks of both.",
+                 c.uncovered.front(), c.uncovered.size() > 1 ? fmt::format(", and {} more", c.uncovered.size() - 1) : "");
     double worst = 0;
     for (const ComparedPair& p : c.pairs)
       if (p.judged && std::isfinite(p.ratio())) worst = std::max(worst, p.ratio());

@@ -298,6 +298,9 @@ def main(functions):
         serve()
     FULL = FULL or len(sys.argv) > 2
     names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
+    for name in names:
+        if not callable(functions.get(name)):
+            sys.exit(f"{Path(sys.argv[0]).name}: no function '{name}'; there are: {', '.join(n for n in functions if n.startswith('test_'))}")
     root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
     peaks = Peaks(root / "cache" / "ravine" / "machine.json") if not FULL and functions.get("SHARED_PEAKS", True) and SERVED else None  # beside a build of tests alone

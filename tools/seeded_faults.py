@@ -1,0 +1,202 @@
+"""Pairs of runs of which the answer is known: one fault is planted in the second (or nothing that counts), both are dumped, and `ravine compare` has to name it.
+
+    python3 tools/seeded_faults.py BUILD/ravine [NAME...] [--what statistics|tensors]
+
+A fault counts as found where the culprit has its kind, its op (or its parameter) and its place; a clean pair where there is none. Prints a line for each
+and the sums. Exit status 1: something is missed, or a clean pair raises an alarm."""
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+import ravine_run as r  # noqa: E402
+
+LLAMA = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+FAMILIES = {
+    "llama": LLAMA,
+    "qwen2": {**LLAMA, "model_type": "qwen2"},
+    "gpt2": {**dict.fromkeys(r.TINY), "model_type": "gpt2", "activation_function": "gelu_new", "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 256},
+    "mixtral": {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+}
+LAUNCH = ["mpirun", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+
+
+def swap_rows(name, count, first=0, second=1):
+    """Blocks of rows of a matrix, exchanged in the file that the run begins with."""
+    def change(model):
+        header, body = r.load_raw(model / "model.safetensors")
+        key = next(k for k in sorted(header) if k.endswith(name))
+        (low, high), rows = header[key]["data_offsets"], header[key]["shape"][0]
+        size = (high - low) // rows * count
+        body = bytearray(body)
+        a, b = low + first * size, low + second * size
+        body[a:a + size], body[b:b + size] = body[b:b + size], body[a:a + size]
+        r.save_raw(model / "model.safetensors", header, bytes(body))
+    return change
+
+
+def one_ulp(name):
+    def change(model):
+        header, body = r.load_raw(model / "model.safetensors")
+        key = next(k for k in sorted(header) if k.endswith(name))
+        body = bytearray(body)
+        body[header[key]["data_offsets"][0]] ^= 1
+        r.save_raw(model / "model.safetensors", header, bytes(body))
+    return change
+
+
+def field(**fields):
+    def change(model):
+        path = model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+        (model / ".ravine").unlink(missing_ok=True)
+    return change
+
+
+# Name: (family, options of the second run, change of the folder it begins with, (kind, op, path or parameter, tensor)).
+FAULTS = {
+    "rms eps": ("llama", {}, field(rms_norm_eps=1e-3), ("forward", "*rms_norm", "model.layers.0*", "*")),
+    "rope base": ("llama", {}, field(rope_theta=500000.0), ("forward", "rope*", "model.layers.0*", "table")),
+    "rope scaling": ("llama", {}, field(rope_scaling={"rope_type": "linear", "factor": 2.0}), ("forward", "rope*", "model.layers.0*", "table")),
+    "lr + 10 %": ("llama", {"optimizer__lr": 1.1e-2}, None, ("update", "adamw", "*", "scalars.*")),
+    "beta2": ("llama", {"optimizer__betas": [0.9, 0.99]}, None, ("update", "adamw", "*", "scalars.*")),
+    "Adam's eps": ("llama", {"optimizer__eps": 1e-4}, None, ("update", "adamw", "*", "*")),
+    "clip": ("llama", {"optimizer__clip_norm": 0.25}, None, ("update", "adamw", "*", "scalars.*")),
+    "decay of all": ("llama", {"optimizer__decay": "all"}, None, ("update", "adamw", "*", "*")),
+    "decay": ("llama", {"optimizer__weight_decay": 0.5}, None, ("update", "adamw", "*", "*")),
+    "heads swapped": ("llama", {}, swap_rows("layers.0.self_attn.q_proj.weight", 16), ("weights", "*", "*layers.0.self_attn.q_proj.weight", "*")),
+    "rows of up swapped": ("llama", {}, swap_rows("layers.1.mlp.up_proj.weight", 1), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
+    "rows of down swapped": ("mixtral", {}, swap_rows("layers.1.block_sparse_moe.experts.0.w2.weight", 1), ("weights", "*", "*layers.1*down_proj*", "*")),
+    "1 ulp": ("llama", {}, one_ulp("layers.1.mlp.up_proj.weight"), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
+    "1 ulp, gpt2": ("gpt2", {}, one_ulp("h.1.mlp.c_fc.weight"), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
+    "embedding in bf16": ("llama", {"precision__recipes": [{"path": "model.embed_tokens", "op": "embedding", "round": "bf16"}]}, None, ("forward", "*", "model.embed_tokens", "*")),
+    "norm in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.0*", "op": "*rms_norm", "round": "bf16"}]}, None, ("forward", "*", "model.layers.0*", "*")),
+    "attention in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.1.self_attn*", "op": "attention", "round": "bf16"}]}, None, ("forward", "*", "model.layers.1*", "*")),
+    "product in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.1.mlp*", "op": "matmul", "compute": "bf16"}]}, None, ("forward", "*", "model.layers.1.mlp*", "*")),
+    "activation": ("gpt2", {}, field(activation_function="gelu"), ("forward", "*", "*layers.0.mlp", "*")),
+    "norm eps, gpt2": ("gpt2", {}, field(layer_norm_epsilon=1e-2), ("forward", "*layer_norm", "*layers.0*", "*")),
+    "order of data": ("llama", {"ids_seed": 9}, None, ("data", "embedding", "*embed_tokens", "ids")),
+    "window": ("qwen2", {}, field(use_sliding_window=True, sliding_window=4, max_window_layers=0), ("forward", "attention", "model.layers.0*", "*")),
+    "momentum of sgd": ("llama", {"optimizer__type": "sgd", "optimizer__momentum": 0.5}, None, ("update", "sgd", "*", "*")),
+    "inf in the backward pass": ("llama", {"probe__inject": [{"step": 1, "path": "model.layers.1.self_attn*", "op": "attention_backward", "phase": "backward", "element": 3}]}, None, ("backward", "attention_backward", "model.layers.1*", "*")),
+}
+# Options of the first run, where they differ from the base, by name of the fault.
+FIRST = {"momentum of sgd": {"optimizer__type": "sgd", "optimizer__momentum": 0.9}}
+
+# Name: (family, options of both, options of the second, ranks of the second).
+CLEAN = {
+    "the same": ("llama", {}, {}, 1),
+    "threads": ("llama", {}, {"train__threads": 2}, 1),
+    "recompute": ("llama", {}, {"train__recompute": "full"}, 1),
+    "recompute, mixtral": ("mixtral", {}, {"train__recompute": "full"}, 1),
+    **{f"unfused {op}": ("llama", {}, {"precision__unfused": [op]}, 1) for op in ("attention", "add_rms_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu")},
+    "unfused add_layer_norm": ("gpt2", {}, {"precision__unfused": ["add_layer_norm"]}, 1),
+    "unfused attention, bf16": ("llama", {"precision__compute": "bf16"}, {"precision__unfused": ["attention"]}, 1),
+    "bf16 products": ("llama", {"precision__compute": "bf16", "precision__bf16_products": "widen"}, {"precision__bf16_products": "dot"}, 1),
+    "micro batch": ("llama", {}, {"train__micro_batch": 2}, 1),
+    "leaves": ("llama", {}, {"parallel__sum_leaves": 2}, 1),
+    "tensor 2": ("llama", {}, {"parallel__tensor": 2}, 2),
+    "pipeline 2": ("llama", {}, {"parallel__pipeline": 2}, 2),
+    "data 2": ("llama", {}, {"parallel__data": 2}, 2),
+    "data 2, ZeRO 3": ("llama", {}, {"parallel__data": 2, "parallel__zero": 3}, 2),
+    "expert 2": ("mixtral", {}, {"parallel__data": 2, "parallel__expert": 2}, 2),
+    "data 2 twice": ("llama", {"parallel__data": 2}, {"parallel__recompute": None}, 2),
+}
+
+
+class Pairs:
+    def __init__(self, program, folder, what):
+        self.program, self.folder, self.what = program, folder, what
+        self.models = {}
+
+    def train(self, name, family, options, model=None, ranks=1):
+        words = {"train__global_batch": 8, "train__micro_batch": 4, "train__valid_every": 0, "optimizer__lr": 1e-2, "checkpoint__every": 0, "precision__compute": "f32", **options}
+        if model:
+            words.update(model__config=None, model__path=str(model))
+        else:
+            words["model__config"] = self.config(family)
+        dump = self.folder / f"{name}.dump"
+        base = self.folder / "given"
+        base.mkdir(exist_ok=True)
+        if "ids_seed" in words:
+            words["data__train"] = [r.save_ids(self.folder / "others.safetensors", 16, 16, seed=words.pop("ids_seed"))]
+        out = r.options(base, self.folder / name, **words)
+        launch = [*LAUNCH, "-n", str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*launch, self.program, "train", *out, "probe.dump=" + json.dumps({"dir": str(dump), "what": self.what, "steps": "1-2"})],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode and "probe__inject" not in options:
+            raise SystemExit(f"{name}: {done.stderr[-600:]}")
+        return dump
+
+    def config(self, family):
+        return r.save_config(self.folder / f"{family}.json", **FAMILIES[family])
+
+    def model(self, family):
+        """A folder with random weights, made once."""
+        if family not in self.models:
+            self.train(f"maker-{family}", family, {"train__steps": 1, "optimizer__lr": 1e-4})
+            self.models[family] = self.folder / f"maker-{family}" / "model"
+        return self.models[family]
+
+    def compare(self, a, b):
+        done = subprocess.run([self.program, "compare", a, b, "--json"], capture_output=True, text=True)
+        if done.returncode not in (0, 1):
+            return done.returncode, {"culprit": None, "verdict": done.stderr[-300:]}
+        return done.returncode, json.loads(done.stdout)
+
+
+    def finds(self, fault):
+        """Whether compare names the fault, and its words."""
+        family, more, change, (kind, op, place, tensor) = FAULTS[fault]
+        first = FIRST.get(fault, {})
+        key = f"first-{family}-{len(json.dumps(first))}"
+        if not (self.folder / f"{key}.dump").exists():
+            self.train(key, family, first, self.model(family))
+        model = self.folder / f"model of {fault}"
+        shutil.copytree(self.model(family), model)
+        if change:
+            change(model)
+        status, out = self.compare(self.folder / f"{key}.dump", self.train(fault, family, {**first, **more}, model))
+        c = out["culprit"]
+        right = status == 1 and c is not None and c["kind"] == kind and fnmatch.fnmatch(c["op"], op) and fnmatch.fnmatch(c["path"], place) and fnmatch.fnmatch(c["tensor"], tensor)
+        return right, f"exit {status}, " + (f"{c['kind']} {c['op']} at {c['path']} '{c['tensor']}' step {c['step']}" if c else "no culprit: " + out["verdict"][:160])
+
+    def is_silent(self, pair):
+        family, both, more, ranks = CLEAN[pair]
+        a = self.train(f"{pair}, A", family, both, ranks=both.get("parallel__data", 1))
+        b = self.train(f"{pair}, B", family, {**both, **more}, ranks=ranks)
+        status, out = self.compare(a, b)
+        return status == 0, f"exit {status}" + ("" if status == 0 else f", {out['verdict'][:200]}")
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("program")
+    options.add_argument("names", nargs="*")
+    options.add_argument("--what", choices=["statistics", "tensors", "checksum"], default="statistics")
+    given = options.parse_args()
+    wanted = lambda name: not given.names or any(n in name for n in given.names)  # noqa: E731
+    found = silent = 0
+    faults = [n for n in FAULTS if wanted(n)]
+    clean = [n for n in CLEAN if wanted(n)]
+    with tempfile.TemporaryDirectory() as name:
+        pairs = Pairs(os.path.abspath(given.program), pathlib.Path(name), given.what)
+        for fault in faults:
+            found += (right := pairs.finds(fault))[0]
+            print(f"{'found ' if right[0] else 'MISSED'}  {fault:28} {right[1]}", flush=True)
+        for pair in clean:
+            silent += (right := pairs.is_silent(pair))[0]
+            print(f"{'silent' if right[0] else 'ALARM '}  {pair:28} {right[1]}", flush=True)
+    print(f"{found} of {len(faults)} faults found, {silent} of {len(clean)} clean pairs silent ({given.what})")
+    return 0 if found == len(faults) and silent == len(clean) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
