@@ -120,7 +120,7 @@ struct TrainOptions {
       may_change());
     v("memory_mb", memory_mb, "memory of a rank in MB that train.recompute=auto keeps within", between(0, 1e9) & may_change());
     v("loss_average", loss_average,
-      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches",
+      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches, 0 for one without labels",
       fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
@@ -217,7 +217,7 @@ struct ScheduleOptions {
     v("reset_after", reset_after,
       "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)",
       between(1, kMostSteps) & fixed());
-    v("steps", steps, "length of the schedule; 0: train.steps", between(0, kMostSteps) & may_change());
+    v("steps", steps, "length of the schedule; behind it the rate stays at its last value; 0: train.steps", between(0, kMostSteps) & may_change());
     classes.each(v);
   }
 };
