@@ -19,6 +19,7 @@
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/npy.h"
+#include "text/chat/call_arguments.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
 #include "text/training/trainer.h"
@@ -265,7 +266,7 @@ int run_render(RenderFlags& flags, Config&) {
       throw UserError("no conversation", where, "each line must be {\"messages\": [..]}", "correct the input");
     Json result;
     try {
-      result["text"] = chat->render(conversation);
+      result["text"] = chat->render(with_written_arguments(*chat, std::move(conversation)));
     } catch (const jinja::TemplateError& e) {
       result["error"] = e.what();
     }

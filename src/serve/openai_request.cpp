@@ -159,6 +159,9 @@ void read_messages(Body& body, ApiRequest& r) {
     if (one.get(message) != simdjson::SUCCESS || !last_field(message, "role", field) || field.get(role) != simdjson::SUCCESS ||
         role.empty())
       refuse("messages", "a message is an object with a text under \"role\"");
+    for (const char* key : {"tool_calls", "function_call"})
+      if (last_field(message, key, field) && !field.is_null() && !(field.is<dom::array>() && field.get_array().size() == 0))
+        refuse("messages", fmt::format("a message with \"{}\": no tools are called here, leave it out", key));
     r.messages.push_back({{"role", std::string(role)}, {"content", content_of(message)}});
   }
 }

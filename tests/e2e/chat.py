@@ -292,6 +292,38 @@ def test_tables_of_conversations(folder):
         check(same_run(folder / form, folder / f"{form}-table") == "", f"{form}: parquet and jsonl train alike")
 
 
+ASKED = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% for c in m.tool_calls or [] %}{{ c.function.name }}CALL{% endfor %}{{ m.content }}{{ '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+
+def test_calls_of_tools(folder):
+    """Arguments as a map and as text, for templates that take the one, the other, or both; what cannot be written is refused by its place."""
+    takes = {"map": "{{ c.function.arguments|tojson }}", "items": "{% for k, v in c.function.arguments|items %}{{ k }}: {{ v }}{% endfor %}", "text": "{{ '' + c.function.arguments }}",
+             "both": "{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}"}
+    call = lambda arguments: [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": arguments}}]}]
+    for name, how in takes.items():
+        (folder / "t.jinja").write_text(ASKED.replace("CALL", how))
+        want = "<|im_start|>user\nRain?<|im_end|><|im_start|>assistant\nf" + ("city: Paris" if name == "items" else '{"city": "Paris"}') + "<|im_end|>"
+        for form in ({"city": "Paris"}, '{"city": "Paris"}'):
+            line = json.dumps({"messages": call(form)})
+            said = subprocess.run(command("tokenizer", "render", "--template", folder / "t.jinja", "--jsonl"), input=line, capture_output=True, text=True)
+            check(json.loads(said.stdout).get("text") == want, f"{name}, {form!r}: {said.stdout}{said.stderr}")
+            (folder / "a.jsonl").write_text(line + "\n")
+            info = json.loads(run("info", folder / "a.jsonl", "--tokenizer", tokenizer(folder), "--template", folder / "t.jinja", "--json").stdout)
+            check("".join(p["text"] for p in info["samples"][0]["parts"]) == want, f"{name}, {form!r}: {info['samples']}")
+    (folder / "t.jinja").write_text(ASKED.replace("CALL", takes["map"]))
+    (folder / "a.jsonl").write_text(json.dumps({"messages": call({"a": 1})}) + "\n" + json.dumps({"messages": call('{"a": ')}) + "\n")
+    said = run("train", *options(folder, "x", data__train=[str(folder / "a.jsonl")], data__chat_template=folder / "t.jinja"), status=2).stderr
+    for part in (f"{folder / 'a.jsonl'} record 2", "message 2, tool_calls[0].function.arguments: not valid JSON", "correct the record"):
+        check(part in said, f"'{part}' is missing in {said}")
+    texts = {}
+    for kind in ("jsonl", "parquet"):
+        done = subprocess.run(command("info", GOLDEN.parent / "files" / f"chat_tools.{kind}", "--tokenizer", folder, "--template", folder / "t.jinja", "--json"), capture_output=True, text=True)
+        if done.returncode == 2 and "scripts/build --parquet" in done.stderr:
+            raise Skipped("built without Apache Arrow (scripts/build --parquet)")
+        texts[kind] = ["".join(p["text"] for p in s["parts"]) for s in json.loads(done.stdout)["samples"]]
+    check(texts["jsonl"] == texts["parquet"] and 'weather{"city": "Paris"}' in texts["parquet"][0], str(texts))
+
+
 def test_a_chat_template_that_has_changed(folder):
     """The same path, or the tokenizer's own, with another text in it: a resume would train on other conversations."""
     data = alpaca(folder / "a.json", 40)

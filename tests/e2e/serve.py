@@ -166,6 +166,7 @@ def test_what_is_refused(folder):
         ("completions", {"prompt": "a", "echo": True}, 400, "echo"), ("completions", {"prompt": "a", "temprature": 1}, 400, "temprature"), ("completions", {"prompt": "a", "logit_bias": {"x": 1}}, 400, "logit_bias"),
         ("completions", {"prompt": "a", "logit_bias": {"999999": 1}}, 400, "logit_bias"), ("completions", {"prompt": "a", "model": "other"}, 404, "model"),
         ("chat/completions", {"messages": []}, 400, "messages"), ("chat/completions", {"messages": [{"content": "x"}]}, 400, "messages"), ("chat/completions", {"messages": talk, "tools": [{}]}, 400, "tools"),
+        ("chat/completions", {"messages": [*talk, {"role": "assistant", "content": "", "tool_calls": [{}]}]}, 400, "messages"),
         ("chat/completions", {"messages": talk, "top_logprobs": 2}, 400, "top_logprobs"), ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages")]
     with Server(model) as s:
         for route, body, status, words in wrong:

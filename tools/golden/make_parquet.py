@@ -52,6 +52,21 @@ chats("messages", [{"messages": [{"role": a, "content": b, "name": None, "weight
                                  for k, (a, b) in enumerate(turns(i, ("user", "assistant")))]} for i in range(20)],
       [("messages", pa.large_list(pa.struct([("role", pa.string()), ("content", pa.string()), ("name", pa.string()), ("weight", pa.int32())])))])
 
+# Calls of tools: the columns of the table are what the rows make of them, as datasets has it, so that each row has the members of all. The
+# lines have what was written: null members of the table's filling are not in them; a default of null (in all rows) and a null of an enum are.
+tool = lambda name, properties, required: {"type": "function", "function": {"name": name, "description": f"to {name}", "parameters": {"type": "object", "properties": properties, "required": required}}}
+call = lambda name, arguments: {"id": "call00001", "type": "function", "function": {"name": name, "arguments": arguments}}
+called = [
+    {"tools": [tool("weather", {"city": {"type": "string", "description": "of the world"}, "unit": {"type": "string", "enum": ["c", "f", None], "default": None}}, ["city"])],
+     "messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "", "tool_calls": [call("weather", {"city": "Paris"})]}, {"role": "tool", "content": "no", "tool_call_id": "call00001"}, {"role": "assistant", "content": "No."}]},
+    {"tools": [tool("search", {"words": {"type": "array", "items": {"type": "string"}}, "most": {"type": "integer", "default": 3}}, [])],
+     "messages": [{"role": "user", "content": "Find it"}, {"role": "assistant", "content": "", "tool_calls": [call("search", {"words": ["a", "b"], "most": 2}), call("search", {"words": []})]}]},
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]},
+]
+pq.write_table(pa.Table.from_pylist(called), folder / "chat_tools.parquet", compression="zstd")
+with open(folder / "chat_tools.jsonl", "w", encoding="utf-8") as out:
+    out.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in called)
+
 # Pairs of answers: the records of tests/golden/dpo as tables, with a column that nobody asks for.
 message = pa.list_(pa.struct([("content", pa.string()), ("role", pa.dictionary(pa.int8(), pa.string()))]))
 pairs = folder.parent / "dpo"

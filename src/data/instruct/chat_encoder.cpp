@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "files/checksum.h"
+#include "text/chat/call_arguments.h"
 #include "text/unicode/utf8.h"
 
 namespace ravine {
@@ -174,6 +175,65 @@ std::string render_messages(const ChatTemplate& chat, const Json& messages, cons
   return refused(where, [&] { return chat.render(request(messages, tools, ask)); });
 }
 
+namespace {
+
+std::string_view words_of(const Json& message) {
+  const Json& said = message["content"];
+  return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
+}
+
+bool has_calls(const Json& message) {
+  return message.contains("function_call") ||
+         (message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty());
+}
+
+// Whether each function that a message calls is named in what a template writes of it.
+bool names_calls(const Json& message, std::string_view written) {
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return true;
+  for (const Json& call : message["tool_calls"]) {
+    if (!call.is_object()) continue;
+    const Json& of = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+    if (of.contains("name") && of["name"].is_string() &&
+        written.find(of["name"].get_ref<const std::string&>()) == std::string_view::npos)
+      return false;
+  }
+  return true;
+}
+
+// Whether the template writes all calls: whether functions of other names, which no tool has, appear in the text.
+bool writes_calls(const ChatTemplate& chat, Json conversation) {
+  for (Json& message : conversation["messages"]) {
+    if (!has_calls(message) || !message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"]) {
+      if (!call.is_object()) continue;
+      Json& of = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+      if (of.contains("name")) of["name"] = "ravine_function";
+    }
+  }
+  try {
+    const std::string text = chat.render(conversation);
+    return std::all_of(conversation["messages"].begin(), conversation["messages"].end(),
+                       [&](const Json& message) { return names_calls(message, text); });
+  } catch (const jinja::TemplateError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Json written_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, const std::string& where) {
+  if (std::none_of(messages.begin(), messages.end(), has_calls)) return messages;
+  return refused(where, [&] {
+    const Json written = with_written_arguments(chat, request(messages, tools, false));
+    if (writes_calls(chat, written)) return written["messages"];
+    Json silent = messages;
+    for (Json& message : silent)
+      if (has_calls(message) && words_of(message).empty()) message["content"] = nullptr;
+    silent = with_written_arguments(chat, request(silent, tools, false));
+    return writes_calls(chat, silent) ? silent["messages"] : written["messages"];
+  });
+}
+
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
   end_ = refused("a question and its answer", [&] { return end_of_answer(tokenizer, *chat_); });
@@ -187,11 +247,6 @@ std::string ChatEncoder::settings() const {
 }
 
 namespace {
-
-std::string_view words_of(const Json& message) {
-  const Json& said = message["content"];
-  return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
-}
 
 // Where the answers stand in the text: the conversation is rendered once more with a mark in place of each, and what lies
 // between the marks must be the text that lies between the answers.
@@ -236,19 +291,6 @@ std::string without_space(std::string_view text) {
   for (const char c : text)
     if (c != ' ' && c != '\t' && c != '\n' && c != '\r') out += c;
   return out;
-}
-
-// Whether each function that a message calls is named in what a template writes of it.
-bool names_calls(const Json& message, std::string_view written) {
-  if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return true;
-  for (const Json& call : message["tool_calls"]) {
-    if (!call.is_object()) continue;
-    const Json& of = call.contains("function") && call["function"].is_object() ? call["function"] : call;
-    if (of.contains("name") && of["name"].is_string() &&
-        written.find(of["name"].get_ref<const std::string&>()) == std::string_view::npos)
-      return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -334,8 +376,9 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
   return spans;
 }
 
-EncodedChat ChatEncoder::encode(const Conversation& c, const std::string& where) const {
-  check_roles(*chat_, c.messages, where);
+EncodedChat ChatEncoder::encode(const Conversation& given, const std::string& where) const {
+  check_roles(*chat_, given.messages, where);
+  const Conversation c{written_messages(*chat_, given.messages, given.tools, where), given.tools, given.learned};
   std::string text = render_messages(*chat_, c.messages, c.tools, false, where);
   EncodedChat e;
   e.ids = tokenizer_.encode(text, false);

@@ -17,6 +17,10 @@ void check_roles(const ChatTemplate& chat, const Json& messages, const std::stri
 // The text of messages; what the template refuses is a UserError naming `where`. ask: with the prompt for an answer behind.
 std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
                             const std::string& where);
+// The messages as the template writes all their calls of tools: the arguments in a form that it takes
+// (text/chat/call_arguments.h), and null in place of an empty text beside calls where it writes them beside null alone.
+// Arguments in no form that it takes are a UserError naming `where`, the message and the member.
+Json written_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, const std::string& where);
 
 struct EncodedChat {
   std::vector<int32_t> ids;

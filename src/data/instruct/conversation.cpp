@@ -48,12 +48,20 @@ void say(Conversation& c, const char* role, std::string text) {
   c.messages.push_back({{"role", role}, {"content", std::move(text)}});
 }
 
-// Tools are a list, or such a list as text.
-Json tools_of(const Json& record, const std::string& where) {
-  auto it = record.find("tools");
+// A list of objects, such a list as text, or one of objects as texts: tables hold what is unlike in its rows so. Null: none.
+Json objects_of(const Json& record, const char* key, const char* of, const std::string& where) {
+  auto it = record.find(key);
   if (it == record.end() || it->is_null() || (it->is_string() && it->get<std::string>().empty())) return nullptr;
-  Json tools = it->is_string() ? parse_json(it->get<std::string>(), where + ": tools") : *it;
-  if (!tools.is_array()) wrong_record("'tools' is no list", where, "it must be a list of tools");
+  Json list = it->is_string() ? parse_json(it->get<std::string>(), fmt::format("{}: {}", where, key)) : *it;
+  if (!list.is_array()) wrong_record(fmt::format("'{}' is no list", key), where, fmt::format("it must be a list of {}", of));
+  for (Json& entry : list)
+    if (entry.is_string() && entry.get_ref<const std::string&>().starts_with('{'))
+      entry = parse_json(entry.get<std::string>(), fmt::format("{}: {}", where, key));
+  return list;
+}
+
+Json tools_of(const Json& record, const std::string& where) {
+  Json tools = objects_of(record, "tools", "tools", where);
   return tools.empty() ? Json() : tools;
 }
 
@@ -148,6 +156,9 @@ Conversation messages(const Json& r, const std::string& where) {
       wrong_record("'content' is no text", where, "it must be a string");
     }
     m["content"] = text;
+    if (m.contains("tool_calls"))
+      m["tool_calls"] =
+          objects_of(m, "tool_calls", "calls of tools", fmt::format("{}, message {}", where, c.messages.size() + 1));
     // A table has every field in every message: null stands for none.
     for (auto field = m.begin(); field != m.end();)
       if (field->is_null())

@@ -14,7 +14,8 @@ namespace ravine {
 // sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant,
 //           system, function_call, observation or tool; {"role", "content"} stand for {"from", "value"}
 // messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list
-//           of {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for
+//           of {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; tool_calls
+//           and tools are lists of objects, or JSON texts of them; {"from", "value"} stand for
 //           {"role", "content"}
 enum class ChatFormat : uint8_t { alpaca, sharegpt, messages };
 constexpr auto names_of(ChatFormat) {

@@ -208,7 +208,8 @@ EncodedPair PairEncoder::encode(const Preference& p, const std::string& where) c
   if (p.conversation) {
     for (const Json* m : {&p.chosen_messages, &p.rejected_messages}) check_roles(*chat_, *m, where);
     auto ids = [&](const Json& messages, bool ask) {
-      return tokenizer_.encode(render_messages(*chat_, messages, p.tools, ask, where), false);
+      const Json written = written_messages(*chat_, messages, p.tools, where);
+      return tokenizer_.encode(render_messages(*chat_, written, p.tools, ask, where), false);
     };
     if (!p.prompt_messages.empty()) prompt = ids(p.prompt_messages, true);
     out.chosen.ids = ids(p.chosen_messages, false), out.rejected.ids = ids(p.rejected_messages, false);

@@ -45,13 +45,18 @@ void append_number(std::string& out, T value) {
   out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-void append_value(std::string& out, const arrow::Array& array, int64_t i);
+// Rows of a table have the members of all rows: those that a row has not are null in it. In tools and their calls, whose members
+// differ from row to row, a null member is left out. A default, const or enum of Arrow's type null stays: no row has a value
+// there, so the null was written. Elements of lists, entries of maps and JSON in texts stay as they are.
+enum class Nulls { kept, left_out };
 
-void append_elements(std::string& out, const arrow::Array& values, int64_t begin, int64_t end) {
+void append_value(std::string& out, const arrow::Array& array, int64_t i, Nulls nulls);
+
+void append_elements(std::string& out, const arrow::Array& values, int64_t begin, int64_t end, Nulls nulls) {
   out += '[';
   for (int64_t k = begin; k < end; ++k) {
     if (k > begin) out += ',';
-    append_value(out, values, k);
+    append_value(out, values, k, nulls);
   }
   out += ']';
 }
@@ -61,7 +66,15 @@ const A& as(const arrow::Array& array) {
   return static_cast<const A&>(array);
 }
 
-void append_value(std::string& out, const arrow::Array& array, int64_t i) {
+Nulls nulls_of(std::string_view member, Nulls around) {
+  return member == "tools" || member == "tool_calls" || member == "function_call" ? Nulls::left_out : around;
+}
+
+bool may_be_null(std::string_view member) {  // in the JSON Schema of a tool
+  return member == "default" || member == "const" || member == "enum";
+}
+
+void append_value(std::string& out, const arrow::Array& array, int64_t i, Nulls nulls) {
   using T = arrow::Type;
   if (array.IsNull(i)) {
     out += "null";
@@ -104,44 +117,56 @@ void append_value(std::string& out, const arrow::Array& array, int64_t i) {
       const auto& map = as<arrow::MapArray>(array);
       const auto key = map.keys()->type_id();
       if (key != T::STRING && key != T::LARGE_STRING)
-        return append_elements(out, *map.values(), map.value_offset(i), map.value_offset(i + 1));
+        return append_elements(out, *map.values(), map.value_offset(i), map.value_offset(i + 1), nulls);
       out += '{';
       for (int64_t k = map.value_offset(i); k < map.value_offset(i + 1); ++k) {
         if (k > map.value_offset(i)) out += ',';
-        append_value(out, *map.keys(), k);
+        append_value(out, *map.keys(), k, nulls);
         out += ':';
-        append_value(out, *map.items(), k);
+        append_value(out, *map.items(), k, nulls);
       }
       out += '}';
       return;
     }
     case T::LIST: {
       const auto& list = as<arrow::ListArray>(array);
-      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i + 1));
+      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i + 1), nulls);
     }
     case T::LARGE_LIST: {
       const auto& list = as<arrow::LargeListArray>(array);
-      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i + 1));
+      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i + 1), nulls);
     }
     case T::FIXED_SIZE_LIST: {
       const auto& list = as<arrow::FixedSizeListArray>(array);
-      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i) + list.value_length(i));
+      return append_elements(out, *list.values(), list.value_offset(i), list.value_offset(i) + list.value_length(i), nulls);
     }
     case T::STRUCT: {
       const auto& s = as<arrow::StructArray>(array);
       out += '{';
+      bool first = true;
       for (int f = 0; f < s.num_fields(); ++f) {
-        if (f > 0) out += ',';
-        append_string(out, s.type()->field(f)->name());
+        const std::string& name = s.type()->field(f)->name();
+        const std::shared_ptr<arrow::Array> member = s.field(f);
+        if (nulls == Nulls::left_out && member->IsNull(i) && !(member->type_id() == T::NA && may_be_null(name))) continue;
+        if (!first) out += ',';
+        first = false;
+        append_string(out, name);
         out += ':';
-        append_value(out, *s.field(f), i);
+        append_value(out, *member, i, nulls_of(name, nulls));
       }
       out += '}';
       return;
     }
     case T::DICTIONARY: {
       const auto& d = as<arrow::DictionaryArray>(array);
-      return append_value(out, *d.dictionary(), d.GetValueIndex(i));
+      return append_value(out, *d.dictionary(), d.GetValueIndex(i), nulls);
+    }
+    case T::EXTENSION: {
+      const auto& of = as<arrow::ExtensionArray>(array);
+      if (of.extension_type()->extension_name() != "arrow.json") return append_value(out, *of.storage(), i, nulls);
+      auto scalar = of.storage()->GetScalar(i);
+      out += scalar.ok() ? (*scalar)->ToString() : "null";
+      return;
     }
     default: {  // dates, times, decimals: as text
       auto scalar = array.GetScalar(i);
@@ -176,7 +201,7 @@ struct Reader {
     for (int c = 0; c < batch->num_columns(); ++c) {
       if (c > 0) json += ',';
       json += names[static_cast<size_t>(c)];
-      append_value(json, *batch->column(c), row);
+      append_value(json, *batch->column(c), row, nulls_of(batch->schema()->field(c)->name(), Nulls::kept));
     }
     json += '}';
     ++row, ++done;

@@ -1,6 +1,7 @@
 #include "text/chat/chat_prompt.h"
 
 #include "base/error.h"
+#include "text/chat/call_arguments.h"
 #include "text/chat/end_of_answer.h"
 #include "text/chat/prompt_templates.h"
 
@@ -48,7 +49,8 @@ bool ChatPrompt::forget_oldest() {
 }
 
 std::vector<int32_t> ChatPrompt::ids_of(const Json& messages) const {
-  return tokenizer_.encode(chat_->render({{"messages", messages}, {"add_generation_prompt", true}}), false);
+  return tokenizer_.encode(
+      chat_->render(with_written_arguments(*chat_, {{"messages", messages}, {"add_generation_prompt", true}})), false);
 }
 
 std::vector<int32_t> ChatPrompt::ask(const std::string& question) {

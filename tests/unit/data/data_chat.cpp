@@ -232,6 +232,46 @@ TEST(ChatEncoder, earlier_answers_are_learned_whole_or_refused) {
                     "message 2 must appear in the text with its calls of tools");
 }
 
+// OpenAI's form has null beside calls and their arguments as text; tables have lists of objects as text.
+TEST(ChatEncoder, calls_of_tools_are_written_as_the_template_takes_them) {
+  auto tokenizer = open_tokenizer(kGolden);
+  auto talk_with = [](const Json& calls) {
+    return Json{{"tools", R"(["{\"name\": \"sum\"}"])"},
+                {"messages",
+                 {{{"role", "user"}, {"content", "Why?"}},
+                  {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", calls}},
+                  {{"role", "tool"}, {"content", "3"}},
+                  {{"role", "assistant"}, {"content", "It is."}}}}};
+  };
+  auto read = [&](const Json& calls) { return read_conversation(talk_with(calls), ChatFormat::messages, "f record 2"); };
+  auto encode = [&](const std::string& answer, const Json& calls) {
+    const std::string source =
+        "{{ (tools or [{}])[0].name }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + answer +
+        "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    return learned_text(*tokenizer,
+                        ChatEncoder(*tokenizer, jinja_template(source), LossOn::answers).encode(read(calls), "f record 2"));
+  };
+  const std::string tojson =
+      "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments|tojson }}{% endfor %}{{ m.content }}";
+  const std::string text =
+      "{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments }}{% endfor %}{{ m.content }}";
+  const std::string beside_null =
+      "{% if m.content is none %}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments }}{% endfor %}{% endif %}"
+      "{% if m.content is not none %}{{ m.content }}{% endif %}";
+  const std::string call = R"({"function": {"name": "sum", "arguments": "{\"a\": 1}"}})";
+  for (const Json& calls : {Json(Json::array({parse_json(call, "")})), Json("[" + call + "]"), Json(Json::array({call})),
+                            Json(Json::array({{{"function", {{"name", "sum"}, {"arguments", {{"a", 1}}}}}}}))})
+    for (const std::string& how : {tojson, text, beside_null})
+      EXPECT_EQ(encode(how, calls), "sum{\"a\": 1}<|im_end|>|It is.<|im_end|>") << how;
+  const Json wrong = Json::array({{{"function", {{"name", "sum"}, {"arguments", "{\"a\": "}}}}});
+  EXPECT_USER_ERROR(encode(tojson, wrong),
+                    "(f record 2): message 2, tool_calls[0].function.arguments: not valid JSON; the template takes a map");
+  EXPECT_USER_ERROR(encode(tojson, wrong), "correct the record, or set data.chat_template to another template");
+  EXPECT_USER_ERROR(read("[{"), "f record 2, message 2: tool_calls");
+  EXPECT_USER_ERROR(read(Json{{"a", 1}}),
+                    "'tool_calls' is no list (f record 2, message 2): it must be a list of calls of tools");
+}
+
 // What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.
 EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end,
                         bool asks) {
@@ -685,6 +725,16 @@ TEST(ChatSets, parquet_equals_lines) {
     }
   }
   if (!parquet) GTEST_SKIP() << "built without Apache Arrow";
+  // Tools and calls: members of other rows are not in them, a default of null and a null of an enum are.
+  ChatRecords lines(files + "tools.jsonl"), table(files + "tools.parquet");
+  Record line, row;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(lines.next(line) && table.next(row));
+    const Conversation want = read_conversation(line.json(), ChatFormat::messages, "r"),
+                       got = read_conversation(row.json(), ChatFormat::messages, "r");
+    EXPECT_EQ(got.tools.dump(), want.tools.dump());
+    EXPECT_EQ(got.messages.dump(), want.messages.dump());
+  }
 }
 
 TEST(ChatSets, what_does_not_fit_is_counted) {

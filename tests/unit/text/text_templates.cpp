@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/text_help.h"
+#include "text/chat/call_arguments.h"
 #include "text/chat/chat_prompt.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
@@ -150,6 +151,59 @@ TEST(ChatPrompts, ForgetWholeTurns) {
   chat.set_messages(say({{"system", "T"}, {"user", "5"}, {"assistant", "c"}}));
   chat.begin_again();
   EXPECT_EQ(text(), "sT;") << "the system's message is that of the conversation";
+}
+
+// The text and the map of one call come out alike, unless the template writes both by itself.
+TEST(CallArguments, AreTextOrAMapAsTheTemplateWritesThem) {
+  auto written = [](const std::string& how, const Json& message) {
+    const ChatTemplate chat(
+        "{% for m in messages %}{% for c in m.tool_calls or [m.function_call] %}" + how + "{% endfor %}{% endfor %}",
+        "template", Json::object());
+    return chat.render(with_written_arguments(chat, {{"messages", {message}}}));
+  };
+  auto call = [](const Json& arguments) {
+    return Json{{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}};
+  };
+  const Json map = call({{"a", 1}, {"b", {"谷", nullptr}}}), text = call(R"({"a":1,"b":["谷",null]})");
+  const std::string json = R"({"a": 1, "b": ["谷", null]})", tight = R"({"a":1,"b":["谷",null]})";
+  const struct {
+    const char* how;
+    std::string of_map, of_text;
+  } cases[] = {
+      {"{{ c.function.arguments|tojson }}", json, json},
+      {"{% for k, v in c.function.arguments|items %}{{ k }}={{ v|tojson }};{% endfor %}", R"(a=1;b=["谷", null];)",
+       R"(a=1;b=["谷", null];)"},
+      {"{% if c.function.arguments is mapping %}{{ c.function.arguments.a }} {{ c.function.arguments|tojson }}{% endif %}",
+       "1 " + json, "1 " + json},
+      {"{{ '<' + c.function.arguments + '>' }}", "<" + json + ">", "<" + tight + ">"},
+      {"{{ c.function.arguments }}", json, tight},
+      {"{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}", json, tight},
+      {"{{ c.function.name }}", "f", "f"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(written(c.how, map), c.of_map) << c.how;
+    EXPECT_EQ(written(c.how, text), c.of_text) << c.how;
+  }
+  const char *wants_map = cases[0].how, *wants_text = cases[3].how;
+  for (const Json& none : {Json(), Json(""), Json(" "), Json::object()}) {
+    EXPECT_EQ(written(wants_map, call(none)), "{}");
+    EXPECT_EQ(written(wants_text, call(none)), "<{}>");
+  }
+  const Json bare{{"role", "assistant"}, {"tool_calls", {{{"name", "f"}, {"arguments", "{\"a\": 1}"}}}}},
+      old{{"role", "assistant"}, {"function_call", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}}};
+  for (const Json& message : {bare, old}) EXPECT_EQ(written("{{ c.arguments|tojson }}", message), R"({"a": 1})");
+  // What cannot be written.
+  EXPECT_EQ(written(wants_text, call("{\"a\": ")), "<{\"a\": >") << "as it was said, since the template takes text";
+  auto refused = [&](const char* how, const Json& arguments) { return test::message([&] { written(how, call(arguments)); }); };
+  EXPECT_EQ(
+      refused(wants_map, "{\"a\": "),
+      "not a UserError: message 1, tool_calls[0].function.arguments: not valid JSON; the template takes a map of the arguments, or an object as text");
+  EXPECT_EQ(
+      refused(wants_map, "[1]"),
+      "not a UserError: message 1, tool_calls[0].function.arguments: a JSON text that is no object; the template takes a map of the arguments, or an object as text");
+  EXPECT_EQ(
+      refused(wants_text, 3),
+      "not a UserError: message 1, tool_calls[0].function.arguments: a number; arguments are a map, or an object as JSON text");
 }
 
 }  // namespace test_text_templates
