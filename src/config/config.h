@@ -217,7 +217,8 @@ struct ScheduleOptions {
     v("reset_after", reset_after,
       "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)",
       between(1, kMostSteps) & fixed());
-    v("steps", steps, "length of the schedule; behind it the rate stays at its last value; 0: train.steps", between(0, kMostSteps) & may_change());
+    v("steps", steps, "length of the schedule; behind it the rate stays at its last value; 0: train.steps",
+      between(0, kMostSteps) & may_change());
     classes.each(v);
   }
 };

@@ -67,7 +67,8 @@ struct DataOptions : MegatronOptions {
       "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
       fixed());
     v("document_attention", document_attention,
-      "keep attention inside documents of a packed sequence; conversations are always kept apart, and so are the parts of a row whose position_ids begin again", fixed());
+      "keep attention inside documents of a packed sequence; conversations are always kept apart, and so are the parts of a row whose position_ids begin again",
+      fixed());
     v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",

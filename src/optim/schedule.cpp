@@ -64,6 +64,8 @@ double inverse_root(const ScheduleOptions& s, double step) {
   return 1.0 / std::sqrt((step + (timescale - warmup)) / timescale);
 }
 
+int64_t length_of(const ScheduleOptions& s, int64_t total_steps) { return s.steps > 0 ? s.steps : total_steps; }
+
 double factor_of(const ScheduleOptions& s, double base_lr, double steps, double step) {
   using enum ScheduleType;
   const double warmup = static_cast<double>(s.warmup_steps);
@@ -97,7 +99,7 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
 }  // namespace
 
 double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
-  const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps, end = std::max(steps, schedule.warmup_steps);
+  const int64_t steps = length_of(schedule, total_steps), end = std::max(steps, schedule.warmup_steps);
   if (schedule.type == ScheduleType::cosine) step_index = std::min(step_index, end);
   if (schedule.type == ScheduleType::cosine_warmup_with_min_lr)
     step_index = std::min(step_index, std::max(end - 1, schedule.warmup_steps));
@@ -105,7 +107,7 @@ double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t to
 }
 
 double formula_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
-  const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps;
+  const int64_t steps = length_of(schedule, total_steps);
   const double rate = is_class_schedule(schedule.type)
                           ? class_rate(schedule, base_lr, steps, step_index)
                           : base_lr * factor_of(schedule, base_lr, static_cast<double>(steps), static_cast<double>(step_index));

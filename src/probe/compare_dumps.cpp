@@ -127,7 +127,10 @@ class RankComparison {
   void find_common_calls() {
     std::unordered_map<std::string, std::set<std::string>> tensors_a, tensors_b;
     for (const auto& [records, tensors] : {std::pair{&a_.records, &tensors_a}, {&b_.records, &tensors_b}})
-      for (const DumpRecord& r : *records) (*tensors)[r.call()].insert(r.output ? "" : r.tensor);
+      for (const DumpRecord& r : *records) {
+        std::set<std::string>& read = (*tensors)[r.call()];
+        if (!r.output) read.insert(r.tensor);
+      }
     for (const auto& [call, tensors] : tensors_a) {
       const auto b = tensors_b.find(call);
       if (b != tensors_b.end() && b->second == tensors) common_.insert(call);
