@@ -249,7 +249,7 @@ class RankComparison {
   }
 
   Culprit culprit_of(const ComparedPair& p) const {
-    const bool is_weight = (p.a.op == kStateOp && is_given(p.a)) || (!p.a.output && !p.a.parameters.empty());
+    const bool is_weight = !p.made_by && ((p.a.op == kStateOp && is_given(p.a)) || (!p.a.output && !p.a.parameters.empty()));
     Culprit c{.step = p.a.step,
               .micro = p.a.micro,
               .phase = std::string(name(p.a.phase)),
