@@ -186,13 +186,14 @@ Dump dump_of(std::vector<DumpRecord> records) {
 }
 
 // Two layers, each reading what the one before wrote; from call `fault` on everything is off.
-Dump chain(int fault, bool statistics, bool outputs_only = false) {
+// The calls `fault` and `second` are spoilt.
+Dump chain(int fault, bool statistics, bool outputs_only = false, int second = -1) {
   std::vector<DumpRecord> records;
   std::vector<float> x{1, 2, 3, 4};
   for (int i = 0; i < 4; ++i) {
     const std::string path = "layer." + std::to_string(i);
     if (!outputs_only) records.push_back(record(path, "gelu", "x", false, x, {4}, 1, statistics));
-    for (float& v : x) v = v * 0.5F + (i == fault ? 0.25F : 0);
+    for (float& v : x) v = v * 0.5F + (i == fault || i == second ? 0.25F : 0);
     records.push_back(record(path, "gelu", "out", true, x, {4}, 1, statistics));
   }
   return dump_of(std::move(records));
@@ -208,6 +209,8 @@ TEST(CompareDumps, TheCulpritIsTheCallWhoseInputsAgree) {
         EXPECT_EQ(c.culprit->kind, CulpritKind::forward);
         EXPECT_EQ(comparison_json(c)["culprit"]["path"], c.culprit->path);
         EXPECT_EQ(comparison_json(c)["equal"], false);
+        if (fault == 0)
+          EXPECT_EQ(compare_dumps(chain(-1, statistics), chain(0, statistics, false, 3)).culprit->path, "layer.0");
       }
   const Comparison same = compare_dumps(chain(-1, true), chain(-1, true));
   EXPECT_TRUE(same.agrees());
