@@ -193,7 +193,7 @@ Dump chain(int fault, bool statistics, bool outputs_only = false, int second = -
   for (int i = 0; i < 4; ++i) {
     const std::string path = "layer." + std::to_string(i);
     if (!outputs_only) records.push_back(record(path, "gelu", "x", false, x, {4}, 1, statistics));
-    for (float& v : x) v = v * 0.5F + (i == fault || i == second ? 0.25F : 0);
+    for (float& v : x) v = v * 0.5F + (i == fault ? 0.25F : i == second ? 100.0F : 0);
     records.push_back(record(path, "gelu", "out", true, x, {4}, 1, statistics));
   }
   return dump_of(std::move(records));
