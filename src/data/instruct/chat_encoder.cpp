@@ -295,8 +295,9 @@ std::string without_space(std::string_view text) {
 
 }  // namespace
 
-// Behind the special token that follows, with nothing but white space in between; npos if there is none.
-size_t ChatEncoder::end_behind(const std::string& text, size_t at) const {
+// Behind the special token that follows, with nothing but white space in between; npos if there is none. One that stands before
+// `body`, where the words of the first message begin, opens messages and ends none.
+size_t ChatEncoder::end_behind(const std::string& text, size_t at, size_t body) const {
   constexpr size_t kNear = 256;
   for (const int32_t id : tokenizer_.encode(std::string_view(text).substr(at, kNear), false)) {
     const std::span<const int32_t> one(&id, 1);
@@ -305,7 +306,8 @@ size_t ChatEncoder::end_behind(const std::string& text, size_t at) const {
       std::string piece = tokenizer_.id_to_piece(id);
       if (find_text(text, piece, at) == std::string::npos) piece = strip_left(strip_right(seen));
       const size_t found = find_text(text, piece, at);
-      return found == std::string::npos ? found : found + piece.size();
+      const bool opens = piece != end_.text && find_text(text.substr(0, body), piece, 0) != std::string::npos;
+      return found == std::string::npos || opens ? std::string::npos : found + piece.size();
     }
     if (!strip_left(seen).empty()) break;
   }
@@ -365,7 +367,8 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
       std::optional<size_t> from = words.empty() ? std::optional<size_t>(s.begin) : whole ? s.begin + said : place(i);
       if (!from || *from < s.begin) lost(i, "as it is");
       const size_t over = *from + words.size();
-      const size_t end = words.empty() ? find_text(text, end_.text, over) : end_behind(text, over);
+      const size_t end = words.empty() ? find_text(text, end_.text, over)
+                                       : end_behind(text, over, find_text(text, words_of(c.messages[0]), 0));
       if (!end_.text.empty() && end == std::string::npos) lost(i, "with an end token behind it");
       s.end = end_.text.empty() ? std::max(over, behind.common) : words.empty() ? end + end_.text.size() : end;
     }

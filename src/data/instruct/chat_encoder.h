@@ -50,7 +50,7 @@ class ChatEncoder {
   struct Span {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
-  size_t end_behind(const std::string& text, size_t at) const;
+  size_t end_behind(const std::string& text, size_t at, size_t body) const;
   std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 
   const Tokenizer& tokenizer_;

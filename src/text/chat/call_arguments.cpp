@@ -94,8 +94,11 @@ Json with_written_arguments(const ChatTemplate& chat, Json conversation) {
   };
   for (const Call& call : calls) {
     const bool text = call.arguments->is_string();
-    if (takes(text) || !takes(!text)) continue;
-    *call.arguments = text ? map_of(call) : Json(text_of(*call.arguments));
+    if (takes(text)) continue;
+    if (text)  // also where no form is seen: a template that asks for single arguments by their names
+      *call.arguments = map_of(call);
+    else if (takes(true))
+      *call.arguments = Json(text_of(*call.arguments));
   }
   return conversation;
 }

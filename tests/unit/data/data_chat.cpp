@@ -204,6 +204,11 @@ TEST(ChatEncoder, earlier_answers_are_learned_whole_or_refused) {
   const std::string none = each("{{ m.content }}{{ '<|im_end|>' if loop.last else ' over' }}");
   EXPECT_USER_ERROR(encode(none, c), "f record 2): message 2 must appear in the text with an end token behind it");
   EXPECT_USER_ERROR(encode(none, c), "set data.loss_on=last");
+  // Nothing behind it but the token that opens the next message.
+  const std::string opens =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{{ '<|im_end|>' if m.role == "
+      "'user' or loop.last }}{% endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}";
+  EXPECT_USER_ERROR(encode(opens, c), "f record 2): message 2 must appear in the text with an end token behind it");
   EXPECT_EQ(encode(none, c, LossOn::last), "The sea.<|im_end|>");
   // Lost, or another text.
   EXPECT_USER_ERROR(encode(each("{{ m.content if loop.last else '..' }}<|im_end|>"), c),

@@ -179,6 +179,8 @@ TEST(CallArguments, AreTextOrAMapAsTheTemplateWritesThem) {
       {"{{ c.function.arguments }}", json, tight},
       {"{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}", json, tight},
       {"{{ c.function.name }}", "f", "f"},
+      {"{{ c.function.arguments['a'] }}", "1", "1"},  // by its name: no other name is written
+      {"{{ c.function.arguments.get('a') }} {{ c.function.arguments|length }}", "1 2", "1 2"},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(written(c.how, map), c.of_map) << c.how;
