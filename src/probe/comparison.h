@@ -55,7 +55,9 @@ struct Comparison {
   std::string verdict;         // three sentences, and one of damaged lines
   int64_t equal_bits = 0;
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
-  bool agrees() const { return !culprit && inherited_from.empty() && uncovered.empty(); }
+  bool agrees() const {
+    return !culprit && inherited_from.empty() && uncovered.empty() && (damaged_a + damaged_b == 0 || unmatched.empty());
+  }
 };
 
 }  // namespace ravine

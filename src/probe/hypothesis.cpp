@@ -93,6 +93,8 @@ std::string verdict_of(const Comparison& c) {
              fmt::format(
                  "Not compared, since the other dump has nothing of it: {}{}. Dump the same steps, phases and ranks of both.",
                  c.uncovered.front(), c.uncovered.size() > 1 ? fmt::format(", and {} more", c.uncovered.size() - 1) : "");
+    if (c.damaged_a + c.damaged_b > 0 && !c.unmatched.empty())
+      return out + "What could be compared agrees, and that is not all: dump again.";
     double worst = 0;
     for (const ComparedPair& p : c.pairs)
       if (p.judged && std::isfinite(p.ratio())) worst = std::max(worst, p.ratio());

@@ -348,6 +348,12 @@ def test_damaged_lines_are_said(folder):
     log.write_text("".join(lines_there))
     out = compare(folder / "d", folder / "d")
     r.check(out["damaged_lines"] == {"a": 1, "b": 1} and "1 line of A cannot be read" in out["verdict"] and "1 line of B" in out["verdict"], f"{out}")
+    (folder / "whole").mkdir()
+    for name in ("dump.json", "rank_0.log"):
+        (folder / "whole" / name).write_bytes((folder / "d" / name).read_bytes())
+    lines_there[-3] = "0" * 16 + lines_there[-3][16:]
+    log.write_text("".join(lines_there))
+    r.check("that is not all" in compare(folder / "whole", folder / "d", 1)["verdict"], "a line that one has and the other lost")
 
 
 def test_mistakes(folder):
