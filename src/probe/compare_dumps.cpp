@@ -14,6 +14,7 @@
 #include "probe/compare_bounds.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
+#include "probe/whole_run.h"
 
 namespace ravine {
 namespace {
@@ -166,12 +167,12 @@ class RankComparison {
     const bool reads = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return !p.a.output; });
     for (ComparedPair& p : call) {
       if (state) {
-        p.judged = is_given(p.a) || !updates_.contains(p.a.step);
+        p.judged = is_given(p.a) || out_.layouts_differ || !updates_.contains(p.a.step);
         if (is_given(p.a) && p.by != ComparedBy::bits) p.error = std::max(p.error, std::numeric_limits<double>::min());
         p.own = is_given(p.a) ? 0 : kUnknownCall * rounding_of(p.a.dtype);
         p.inherited = is_given(p.a) ? 0 : kInherited * largest_;
       } else if (gradient) {
-        p.judged = !backwards_.contains(p.a.step);
+        p.judged = out_.layouts_differ || !backwards_.contains(p.a.step);
         p.own = kUnknownCall * rounding_of(p.a.dtype), p.inherited = kInherited * largest_;
       } else if (!p.a.output) {
         judge_input(p, origins_[static_cast<size_t>(&p - call.data())]);
@@ -323,19 +324,28 @@ Comparison compare_dumps(const Dump& a, const Dump& b) {
   Unmatched unmatched;
   std::set<std::string> paired;
   std::optional<RankComparison::Found> first;
-  for (const RankDump& rank : a.ranks) {
+  auto hold = [&](const RankDump& rank, const RankDump& other) {
+    RankComparison c(rank, other, stored_a, stored_b, out);
+    c.run(unmatched, paired);
+    if (c.found && (!first || c.found->step < first->step)) first = c.found;
+    if (out.inherited_from.empty()) out.inherited_from = c.inherited_from;
+  };
+  out.layouts_differ = !same_layout(a, b);
+  if (out.layouts_differ) {
+    const WholeRuns whole = whole_runs(a, b);
+    hold(whole.a, whole.b);
+  }
+  for (const RankDump& rank : out.layouts_differ ? std::vector<RankDump>() : a.ranks) {
     const auto other = std::find_if(b.ranks.begin(), b.ranks.end(), [&](const RankDump& r) { return r.rank == rank.rank; });
     if (other == b.ranks.end()) {
       out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in A", rank.rank)));
       continue;
     }
-    RankComparison c(rank, *other, stored_a, stored_b, out);
-    c.run(unmatched, paired);
-    if (c.found && (!first || c.found->step < first->step)) first = c.found;
-    if (out.inherited_from.empty()) out.inherited_from = c.inherited_from;
+    hold(rank, *other);
   }
   for (const RankDump& rank : b.ranks)
-    if (std::none_of(a.ranks.begin(), a.ranks.end(), [&](const RankDump& r) { return r.rank == rank.rank; }))
+    if (!out.layouts_differ &&
+        std::none_of(a.ranks.begin(), a.ranks.end(), [&](const RankDump& r) { return r.rank == rank.rank; }))
       out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in B", rank.rank)));
   for (std::string& words : unmatched.words(paired, out.uncovered)) out.unmatched.push_back(std::move(words));
   if (out.pairs.empty())

@@ -14,6 +14,8 @@
 // call in the order of the run that is beyond both is the culprit: its inputs agree, or differ too little for what it writes.
 // adamw has bounds of its own, by its formula (compare_bounds.cpp); ops without sums have 8 v for their own roundings.
 //
+// Runs on other ranks, or with other micro batches, are held against each other as wholes (whole_run.h).
+//
 // What a call reads is traced to the call that made it, by checksum (producers.h). Made by a call that the other dump lacks (a
 // rounding to bf16, an op in parts): the two are held against 256 u, and the call without a partner is the culprit beyond that.
 // Made by no call: ids, labels, tables, the rates of an update, and parameters at the first step that both have, have to be the
@@ -32,7 +34,7 @@ Comparison compare_dumps(const Dump& a, const Dump& b);
 // order of the pass that differs by more than 256 u of its type is the culprit.
 Comparison compare_traces(const std::string& a, const std::string& b);
 
-// Fields: equal, verdict, culprit, pairs, unmatched.
+// Fields: equal, verdict, culprit, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ.
 Json comparison_json(const Comparison& c);
 std::string pairs_csv(const Comparison& c);  // a header, then a line for each pair
 

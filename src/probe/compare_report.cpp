@@ -18,6 +18,7 @@ Json comparison_json(const Comparison& c) {
         {"tensor", k.tensor}, {"micro_batch", k.micro}, {"rank", k.rank}};
   }
   j["bitwise_equal"] = c.equal_bits;
+  j["layouts_differ"] = c.layouts_differ;
   return j;
 }
 

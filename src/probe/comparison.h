@@ -54,6 +54,7 @@ struct Comparison {
   std::string inherited_from;  // no culprit, and yet beyond: the first input that differs and that no call has made
   std::string verdict;         // three sentences, and one of damaged lines
   int64_t equal_bits = 0;
+  bool layouts_differ = false;           // ranks and micro batches were put together (whole_run.h)
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
   bool agrees() const {
     return !culprit && inherited_from.empty() && uncovered.empty() && (damaged_a + damaged_b == 0 || unmatched.empty());

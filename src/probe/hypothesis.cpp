@@ -79,6 +79,9 @@ std::string verdict_of(const Comparison& c) {
       c.unmatched.empty()
           ? ""
           : fmt::format(", and {} without a partner", counted(static_cast<int64_t>(c.unmatched.size()), "group or tensor")));
+  if (c.layouts_differ)
+    out +=
+        "The layouts differ, so what ranks and micro batches hold was put together, without the order of elements among them. ";
   for (const auto& [side, damaged] : {std::pair{"A", c.damaged_a}, {"B", c.damaged_b}})
     if (damaged > 0)
       out += fmt::format("{} of {} cannot be read, and what it held is not compared. ", counted(damaged, "line"), side);
