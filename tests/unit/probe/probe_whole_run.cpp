@@ -46,8 +46,8 @@ RankDump rank(int number, int data, int tensor, std::vector<DumpRecord> records)
 
 const Block kWhole{0, kRows, 0, kColumns};
 
-void expect_whole(const std::vector<RankDump>& ranks) {
-  const Dump one{.ranks = {rank(0, 1, 1, {record(tensor(1), kWhole, 1)})}}, many{.ranks = ranks};
+void expect_whole(const std::vector<RankDump>& ranks, const std::vector<float>& x = tensor(1)) {
+  const Dump one{.ranks = {rank(0, 1, 1, {record(x, kWhole, 1)})}}, many{.ranks = ranks};
   ASSERT_FALSE(same_layout(one, many));
   const WholeRuns runs = whole_runs(one, many);
   ASSERT_EQ(runs.b.records.size(), 1U);
@@ -76,10 +76,12 @@ TEST(WholeRun, PutsRowsAndColumnsOfRanksTogether) {
 }
 
 TEST(WholeRun, CountsOnceWhatTensorRanksHaveInCommon) {
-  const std::vector<float> x = tensor(1);
+  std::vector<float> x = tensor(1);
+  std::copy(x.begin(), x.begin() + kRows / 2 * kColumns,
+            x.begin() + kRows / 2 * kColumns);  // data ranks with the same rows hold two pieces
   std::vector<RankDump> ranks;
   for (int r = 0; r < 4; ++r) ranks.push_back(rank(r, 2, 2, {record(x, {r / 2 * 4, 4, 0, kColumns}, 1)}));
-  expect_whole(ranks);
+  expect_whole(ranks, x);
 }
 
 TEST(WholeRun, APartialSumIsACallOfOneSide) {
