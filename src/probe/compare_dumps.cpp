@@ -334,19 +334,16 @@ Comparison compare_dumps(const Dump& a, const Dump& b) {
   if (out.layouts_differ) {
     const WholeRuns whole = whole_runs(a, b);
     hold(whole.a, whole.b);
+  } else {
+    for (const RankDump& rank : a.ranks)
+      if (const RankDump* other = rank_in(b, rank.rank))
+        hold(rank, *other);
+      else
+        out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in A", rank.rank)));
+    for (const RankDump& rank : b.ranks)
+      if (!rank_in(a, rank.rank))
+        out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in B", rank.rank)));
   }
-  for (const RankDump& rank : out.layouts_differ ? std::vector<RankDump>() : a.ranks) {
-    const auto other = std::find_if(b.ranks.begin(), b.ranks.end(), [&](const RankDump& r) { return r.rank == rank.rank; });
-    if (other == b.ranks.end()) {
-      out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in A", rank.rank)));
-      continue;
-    }
-    hold(rank, *other);
-  }
-  for (const RankDump& rank : b.ranks)
-    if (!out.layouts_differ &&
-        std::none_of(a.ranks.begin(), a.ranks.end(), [&](const RankDump& r) { return r.rank == rank.rank; }))
-      out.unmatched.push_back(out.uncovered.emplace_back(fmt::format("rank {}, only in B", rank.rank)));
   for (std::string& words : unmatched.words(paired, out.uncovered)) out.unmatched.push_back(std::move(words));
   if (out.pairs.empty())
     throw UserError("nothing to compare", fmt::format("{}, {}", a.folder, b.folder),

@@ -1,5 +1,7 @@
 #include "probe/whole_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +9,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "base/text.h"
+#include "base/error.h"
 #include "comm/mesh.h"
 
 namespace ravine {
@@ -157,20 +159,30 @@ DumpRecord put_together(const Chosen& chosen, bool one_each) {
 
 }  // namespace
 
+const RankDump* rank_in(const Dump& dump, int rank) {
+  const auto it = std::find_if(dump.ranks.begin(), dump.ranks.end(), [&](const RankDump& r) { return r.rank == rank; });
+  return it == dump.ranks.end() ? nullptr : &*it;
+}
+
 bool same_layout(const Dump& a, const Dump& b) {
-  auto layout = [](const Dump& dump) {
-    std::vector<std::tuple<int, std::string, Json, int64_t>> out;
-    for (const RankDump& rank : dump.ranks) {
-      int64_t micro = 0;
-      for (const DumpRecord& r : rank.records) micro = std::max(micro, r.micro);
-      out.emplace_back(rank.rank, mesh_of(rank).text(), rank.session.value("zero", Json(0)), micro);
-    }
-    return out;
+  auto layout = [](const RankDump& rank) {
+    int64_t micro = 0;
+    for (const DumpRecord& r : rank.records) micro = std::max(micro, r.micro);
+    return std::tuple(mesh_of(rank), rank.session.contains("zero") ? rank.session["zero"] : Json(0), micro);
   };
-  return layout(a) == layout(b);
+  return std::all_of(a.ranks.begin(), a.ranks.end(), [&](const RankDump& rank) {
+    const RankDump* other = rank_in(b, rank.rank);
+    return other ? layout(rank) == layout(*other) : b.ranks.empty() || mesh_of(rank) == mesh_of(b.ranks.front());
+  });
 }
 
 WholeRuns whole_runs(const Dump& a, const Dump& b) {
+  for (const Dump* dump : {&a, &b})
+    if (const int all = dump->ranks.empty() ? 0 : mesh_of(dump->ranks.front()).ranks();
+        static_cast<int>(dump->ranks.size()) < all)
+      throw UserError(fmt::format("it has {} of the {} ranks of its run", dump->ranks.size(), all), dump->folder,
+                      "the other dump has another layout, and what ranks hold is put together from all of them",
+                      "dump all ranks (probe.dump without ranks)");
   const Side side_a(a), side_b(b);
   WholeRuns out;
   // Of each tensor of both the records put together, and the calls of which a tensor is a sum.
@@ -207,10 +219,8 @@ WholeRuns whole_runs(const Dump& a, const Dump& b) {
     }
     --number;
   }
-  for (const auto& [dump, whole] : {std::pair{&a, &out.a}, {&b, &out.b}}) {
-    if (dump->ranks.empty()) continue;
-    whole->session = dump->ranks.front().session, whole->steps = dump->ranks.front().steps;
-  }
+  for (const auto& [dump, whole] : {std::pair{&a, &out.a}, {&b, &out.b}})
+    if (!dump->ranks.empty()) whole->session = dump->ranks.front().session, whole->steps = dump->ranks.front().steps;
   return out;
 }
 

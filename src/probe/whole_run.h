@@ -15,12 +15,15 @@
 
 namespace ravine {
 
-// Ranks, mesh, ZeRO and micro batches are the same, so that records have partners as they are.
+const RankDump* rank_in(const Dump& dump, int rank);  // null: none
+
+// Mesh, ZeRO and micro batches of the ranks that both have are the same, so that records have partners as they are.
 bool same_layout(const Dump& a, const Dump& b);
 
 struct WholeRuns {
   RankDump a, b;  // rank 0; micro batch 1; in the order of layers
 };
+// A UserError where a dump has not all the ranks of its mesh.
 WholeRuns whole_runs(const Dump& a, const Dump& b);
 
 }  // namespace ravine

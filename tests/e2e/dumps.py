@@ -274,6 +274,17 @@ def test_seeded_faults(folder):
             r.check(right, f"{pair}, {what}: {said}")
 
 
+def test_a_layout_needs_all_its_ranks(folder):
+    """Ranks of another layout are put together from all of them: a dump that lacks one is refused."""
+    pairs = seeded_faults.Pairs(r.PROGRAM, folder, "statistics")
+    one = pairs.train("one", "llama", {})
+    two = pairs.train("two", "llama", {"parallel__data": 2}, ranks=2)
+    r.check(pairs.compare(one, two)[0] == 0, "the same run on two ranks is no agreement")
+    (two / "rank_1.log").unlink()
+    said = r.run("compare", one, two, status=2).stderr
+    r.check("1 of the 2 ranks" in said and str(two) in said, said)
+
+
 def test_a_run_of_its_own(folder):
     """One folder holds one run; a dump that ends for want of room is a failure of `ravine dump`; steps that are dropped take nothing of an older dump along."""
     dump = folder / "dump"

@@ -235,7 +235,8 @@ TEST(CompareDumps, ADifferenceThatIsInheritedIsNobodysFault) {
 TEST(CompareDumps, WhatHasNoPartnerIsReportedAndNotPairedByOrder) {
   Dump a = chain(-1, true), b = chain(-1, true);
   b.ranks[0].records.erase(b.ranks[0].records.begin() + 3);  // what layer.1 wrote
-  for (const DumpRecord& r : chain(-1, true).ranks[0].records) {
+  const Dump more = chain(-1, true);
+  for (const DumpRecord& r : more.ranks[0].records) {
     DumpRecord later = r;
     later.step = 2;
     b.ranks[0].records.push_back(later);
