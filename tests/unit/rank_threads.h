@@ -1,8 +1,8 @@
 // Ranks that are threads of one test: groups that hand bytes over as those of MPI do, and count them alike. So what several
 // ranks compute is compared with one in a unit test, number by number, without a launcher.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -32,7 +32,7 @@ class Post {
     require(!broken_, "ranks: another one failed");
     const std::vector<std::byte> data = std::move(there_.extract(key).mapped());
     require(static_cast<int64_t>(data.size()) == bytes, "ranks: {} bytes sent, {} received", data.size(), bytes);
-    std::memcpy(to, data.data(), data.size());
+    std::copy(data.begin(), data.end(), static_cast<std::byte*>(to));
   }
   void give_up() {
     std::lock_guard lock(mutex_);
@@ -115,7 +115,8 @@ class ThreadGroup final : public Group {
     std::byte* place = static_cast<std::byte*>(receive);
     for (int r = 0; r < size_; place += from[static_cast<size_t>(r++)]) {
       if (r == rank_) {
-        if (place != piece(r)) std::memcpy(place, piece(r), static_cast<size_t>(to[static_cast<size_t>(r)]));
+        if (const auto* own = static_cast<const std::byte*>(piece(r)); place != own)
+          std::copy_n(own, to[static_cast<size_t>(r)], place);
         continue;
       }
       put(piece(r), to[static_cast<size_t>(r)], r);

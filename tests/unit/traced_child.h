@@ -194,7 +194,8 @@ inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
       if (::ptrace(static_cast<__ptrace_request>(traced::kGetSyscallInfo), pid, reinterpret_cast<void*>(sizeof info), &info) >
               0 &&
           info.op == 1)
-        if (std::string call = traced::words(pid, info); !call.empty()) {
+        if (std::string call = traced::words(pid, info);
+            !call.empty() && !call.starts_with("write pipe:")) {  // no file: sanitizers ask by it whether memory is there
           out.calls.push_back(std::move(call));
           if (before) before(out.calls.back());
           if (static_cast<int>(out.calls.size()) == kill_at) ::kill(child, SIGKILL);

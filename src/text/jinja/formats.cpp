@@ -47,8 +47,9 @@ std::string padded(std::string text, const Form& f, char align, Budget& budget) 
 }
 
 std::string digits_of(uint64_t n, int base, bool large) {
+  const std::string_view digits = large ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string s;
-  do s += (large ? "0123456789ABCDEF" : "0123456789abcdef")[n % static_cast<uint64_t>(base)];
+  do s += digits[n % static_cast<uint64_t>(base)];
   while ((n /= static_cast<uint64_t>(base)) > 0);
   std::reverse(s.begin(), s.end());
   return s;

@@ -60,6 +60,13 @@ void given_back(void* p) {
 
 void* operator new(size_t size) { return counted(size); }
 void* operator new[](size_t size) { return counted(size); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return counted(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* p) noexcept { given_back(p); }
 void operator delete[](void* p) noexcept { given_back(p); }
 void operator delete(void* p, size_t) noexcept { given_back(p); }

@@ -343,8 +343,8 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
     std::vector<std::pair<std::string, std::string>> templates;
     for (const std::string& name : prompt_template_names())
       templates.emplace_back(name, choose_template(name, "", *t, "data.chat_template").source);
-    for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items())
-      templates.emplace_back(name, source);
+    const Json expected = read_json(kGolden + "expected.json");
+    for (const auto& [name, source] : expected["templates"].items()) templates.emplace_back(name, source);
     templates.emplace_back(
         "rewrites",
         "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}");

@@ -78,7 +78,9 @@ TEST(Ckpt, PiecesOfATensorAreOne) {
     for (int64_t n = 0; begin + n <= 24; ++n) {
       std::vector<std::byte> got(static_cast<size_t>(n));
       file.read(x, begin, got);
-      EXPECT_EQ(std::memcmp(got.data(), bytes.data() + begin, got.size()), 0) << begin << " " << n;
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()),
+                bytes.substr(static_cast<size_t>(begin), got.size()))
+          << begin << " " << n;
     }
   EXPECT_EQ(std::memcmp(file.bytes(x).data(), bytes.data(), 24), 0);
   EXPECT_EQ(static_cast<char>(file.bytes(*file.find("y"))[0]), 'z');
