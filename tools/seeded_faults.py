@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,24 @@ def swap_rows(name, count, first=0, second=1):
     return change
 
 
+def every_value(name, of):
+    """All numbers of a tensor (f32), changed in the file that the run begins with."""
+    def change(model):
+        header, body = r.load_raw(model / "model.safetensors")
+        low, high = header[next(k for k in sorted(header) if k.endswith(name))]["data_offsets"]
+        values = [of(v) for (v,) in struct.iter_unpack("<f", body[low:high])]
+        r.save_raw(model / "model.safetensors", header, body[:low] + struct.pack(f"<{len(values)}f", *values) + body[high:])
+    return change
+
+
+def zero(name):
+    return every_value(name, lambda _: 0.0)
+
+
+def negated(name):
+    return every_value(name, lambda v: -v)
+
+
 def one_ulp(name):
     def change(model):
         header, body = r.load_raw(model / "model.safetensors")
@@ -63,30 +82,47 @@ def field(**fields):
 # Name: (family, options of the second run, change of the folder it begins with, (kind, op, path or parameter, tensor)).
 FAULTS = {
     "rms eps": ("llama", {}, field(rms_norm_eps=1e-3), ("forward", "*rms_norm", "model.layers.0*", "*")),
-    "rope base": ("llama", {}, field(rope_theta=500000.0), ("forward", "rope*", "model.layers.0*", "table")),
-    "rope scaling": ("llama", {}, field(rope_scaling={"rope_type": "linear", "factor": 2.0}), ("forward", "rope*", "model.layers.0*", "table")),
-    "lr + 10 %": ("llama", {"optimizer__lr": 1.1e-2}, None, ("update", "adamw", "*", "scalars.*")),
-    "beta2": ("llama", {"optimizer__betas": [0.9, 0.99]}, None, ("update", "adamw", "*", "scalars.*")),
+    "rope base": ("llama", {}, field(rope_theta=500000.0), ("forward", "input", "rope.table", "table")),
+    "rope scaling": ("llama", {}, field(rope_scaling={"rope_type": "linear", "factor": 2.0}), ("forward", "input", "rope.table", "table")),
+    "lr + 10 %": ("llama", {"optimizer__lr": 1.1e-2}, None, ("update", "input", "optimizer.lr", "*")),
+    "beta2": ("llama", {"optimizer__betas": [0.9, 0.99]}, None, ("update", "input", "optimizer.beta2", "*")),
     "Adam's eps": ("llama", {"optimizer__eps": 1e-4}, None, ("update", "adamw", "*", "*")),
-    "clip": ("llama", {"optimizer__clip_norm": 0.25}, None, ("update", "adamw", "*", "scalars.*")),
+    "clip": ("llama", {"optimizer__clip_norm": 0.25}, None, ("update", "input", "clip", "*")),
     "decay of all": ("llama", {"optimizer__decay": "all"}, None, ("update", "adamw", "*", "*")),
     "decay": ("llama", {"optimizer__weight_decay": 0.5}, None, ("update", "adamw", "*", "*")),
-    "heads swapped": ("llama", {}, swap_rows("layers.0.self_attn.q_proj.weight", 16), ("weights", "*", "*layers.0.self_attn.q_proj.weight", "*")),
-    "rows of up swapped": ("llama", {}, swap_rows("layers.1.mlp.up_proj.weight", 1), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
-    "rows of down swapped": ("mixtral", {}, swap_rows("layers.1.block_sparse_moe.experts.0.w2.weight", 1), ("weights", "*", "*layers.1*down_proj*", "*")),
-    "1 ulp": ("llama", {}, one_ulp("layers.1.mlp.up_proj.weight"), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
-    "1 ulp, gpt2": ("gpt2", {}, one_ulp("h.1.mlp.c_fc.weight"), ("weights", "*", "*layers.1.mlp.up_proj.weight", "*")),
+    "heads swapped": ("llama", {}, swap_rows("layers.0.self_attn.q_proj.weight", 16), ("weights", "input", "*layers.0.self_attn.q_proj.weight", "*")),
+    "rows of up swapped": ("llama", {}, swap_rows("layers.1.mlp.up_proj.weight", 1), ("weights", "input", "*layers.1.mlp.up_proj.weight", "*")),
+    "rows of down swapped": ("mixtral", {}, swap_rows("layers.1.block_sparse_moe.experts.0.w2.weight", 1), ("weights", "input", "*layers.1*down_proj*", "*")),
+    "1 ulp": ("llama", {}, one_ulp("layers.1.mlp.up_proj.weight"), ("weights", "input", "*layers.1.mlp.up_proj.weight", "*")),
+    "1 ulp, gpt2": ("gpt2", {}, one_ulp("h.1.mlp.c_fc.weight"), ("weights", "input", "*layers.1.mlp.up_proj.weight", "*")),
     "embedding in bf16": ("llama", {"precision__recipes": [{"path": "model.embed_tokens", "op": "embedding", "round": "bf16"}]}, None, ("forward", "*", "model.embed_tokens", "*")),
     "norm in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.0*", "op": "*rms_norm", "round": "bf16"}]}, None, ("forward", "*", "model.layers.0*", "*")),
     "attention in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.1.self_attn*", "op": "attention", "round": "bf16"}]}, None, ("forward", "*", "model.layers.1*", "*")),
     "product in bf16": ("llama", {"precision__recipes": [{"path": "model.layers.1.mlp*", "op": "matmul", "compute": "bf16"}]}, None, ("forward", "*", "model.layers.1.mlp*", "*")),
     "activation": ("gpt2", {}, field(activation_function="gelu"), ("forward", "*", "*layers.0.mlp", "*")),
     "norm eps, gpt2": ("gpt2", {}, field(layer_norm_epsilon=1e-2), ("forward", "*layer_norm", "*layers.0*", "*")),
-    "order of data": ("llama", {"ids_seed": 9}, None, ("data", "embedding", "*embed_tokens", "ids")),
+    "order of data": ("llama", {"ids_seed": 9}, None, ("data", "input", "ids", "ids")),
     "window": ("qwen2", {}, field(use_sliding_window=True, sliding_window=4, max_window_layers=0), ("forward", "attention", "model.layers.0*", "*")),
     "momentum of sgd": ("llama", {"optimizer__type": "sgd", "optimizer__momentum": 0.5}, None, ("update", "sgd", "*", "*")),
     "inf in the backward pass": ("llama", {"probe__inject": [{"step": 1, "path": "model.layers.1.self_attn*", "op": "attention_backward", "phase": "backward", "element": 3}]}, None, ("backward", "attention_backward", "model.layers.1*", "*")),
+    "window off by one": ("qwen2", {}, field(use_sliding_window=True, sliding_window=5, max_window_layers=0), ("forward", "attention", "model.layers.0*", "*")),
+    "nesterov": ("llama", {"optimizer__type": "sgd", "optimizer__momentum": 0.9, "optimizer__nesterov": True}, None, ("update", "sgd", "*", "*")),
+    "decay of lion": ("llama", {"optimizer__type": "lion", "optimizer__weight_decay": 0.3}, None, ("update", "lion", "*", "*")),
+    "warm-up a step longer": ("llama", {"schedule__warmup_steps": 3}, None, ("update", "input", "optimizer.lr", "*")),
+    "experts per token": ("mixtral", {}, field(num_experts_per_tok=1), ("forward", "router_choice", "model.layers.0*", "*")),
+    "router rows swapped": ("mixtral", {}, swap_rows("layers.0.block_sparse_moe.gate.weight", 1), ("weights", "input", "*layers.0*gate*", "*")),
+    "attention dropout": ("llama", {"train__attention_dropout": 0.1}, None, ("forward", "attention", "model.layers.0*", "*")),
+    "a weight of a norm is 0": ("llama", {}, zero("layers.1.post_attention_layernorm.weight"), ("weights", "input", "*layers.1.post_attention_layernorm.weight", "*")),
+    "a sign": ("llama", {}, negated("layers.1.self_attn.v_proj.weight"), ("weights", "input", "*layers.1.self_attn.v_proj.weight", "*")),
+    "a bias": ("gpt2", {}, one_ulp("h.0.attn.c_attn.bias"), ("weights", "input", "*layers.0*", "*")),
+    "loss in bf16": ("llama", {"precision__recipes": [{"path": "lm_head", "op": "loss_head", "round": "bf16"}]}, None, ("backward", "*", "lm_head", "*")),
+    "gradients in bf16": ("llama", {"precision__compute": "bf16", "precision__gradients": "compute"}, None, ("backward", "*", "*", "*")),
+    "inf in an update": ("llama", {"probe__inject": [{"step": 1, "path": "model.layers.1*", "op": "adamw", "phase": "update", "element": 3}]}, None, ("update", "adamw", "model.layers.1*", "*")),
+    "an element of a product": ("llama", {"probe__inject": [{"step": 1, "path": "model.layers.0.mlp.down_proj", "op": "matmul", "phase": "forward", "element": 5, "value": "inf"}]}, None, ("forward", "matmul", "model.layers.0.mlp.down_proj", "*")),
+    "an element of a gradient": ("llama", {"probe__inject": [{"step": 1, "path": "model.layers.1.mlp", "op": "swiglu_backward", "phase": "backward", "element": 7, "value": "nan"}]}, None, ("backward", "swiglu_backward", "model.layers.1.mlp", "*")),
 }
+# Two faults at once: both are named.
+BOTH = [("rms eps", "lr + 10 %"), ("embedding in bf16", "decay of all"), ("rope base", "beta2"), ("rows of up swapped", "clip"), ("activation", "Adam's eps"), ("norm in bf16", "1 ulp")]
 # Found across layouts too: name: (fault of the table above, options of the second run besides, ranks of it).
 ACROSS = {
     "rms eps, tensor 2": ("rms eps", {"parallel__tensor": 2}, 2),
@@ -102,7 +138,15 @@ ACROSS = {
 }
 NOT_FOUND = {"rows of down swapped, expert 2"}  # named at the next op: pieces that experts' ranks hold have no order (probe/whole_run.h)
 # Options of the first run, where they differ from the base, by name of the fault.
-FIRST = {"momentum of sgd": {"optimizer__type": "sgd", "optimizer__momentum": 0.9}}
+FIRST = {
+    "momentum of sgd": {"optimizer__type": "sgd", "optimizer__momentum": 0.9},
+    "nesterov": {"optimizer__type": "sgd", "optimizer__momentum": 0.9},
+    "decay of lion": {"optimizer__type": "lion", "optimizer__weight_decay": 0.1},
+    "warm-up a step longer": {"schedule__warmup_steps": 2},
+    "gradients in bf16": {"precision__compute": "bf16"},
+}
+
+FIRST_FOLDER = {"window off by one": field(use_sliding_window=True, sliding_window=4, max_window_layers=0)}
 
 # Name: (family, options of both, options of the second, ranks of the second).
 CLEAN = {
@@ -167,21 +211,32 @@ class Pairs:
 
 
     def finds(self, fault):
-        """Whether compare names the fault, and its words."""
+        """Whether compare names the fault in the first place, of two both, and its words."""
         named, across, ranks = ACROSS.get(fault, (fault, {}, 1))
-        family, more, change, (kind, op, place, tensor) = FAULTS[named]
-        first = FIRST.get(named, {})
-        key = f"first-{family}-{len(json.dumps(first))}"
+        planted = named.split(" and ")
+        family, first = FAULTS[planted[0]][0], FIRST.get(named, {})
+        key = f"first-{family}-{named if named in FIRST or named in FIRST_FOLDER else ''}"
         if not (self.folder / f"{key}.dump").exists():
-            self.train(key, family, first, self.model(family))
-        model = self.folder / f"model of {fault}"
-        shutil.copytree(self.model(family), model)
-        if change:
-            change(model)
+            self.train(key, family, first, self.changed(family, f"folder of {key}", [FIRST_FOLDER.get(named)]))
+        model = self.changed(family, f"model of {fault}", [FAULTS[p][2] for p in planted])
+        more = {k: v for p in planted for k, v in FAULTS[p][1].items()}
         status, out = self.compare(self.folder / f"{key}.dump", self.train(fault, family, {**first, **more, **across}, model, ranks))
-        c = out["culprit"]
-        right = status == 1 and c is not None and c["kind"] == kind and fnmatch.fnmatch(c["op"], op) and fnmatch.fnmatch(c["path"], place) and fnmatch.fnmatch(c["tensor"], tensor)
-        return right, f"exit {status}, " + (f"{c['kind']} {c['op']} at {c['path']} '{c['tensor']}' step {c['step']}" if c else "no culprit: " + out["verdict"][:160])
+
+        def is_it(c, wanted):
+            kind, op, place, tensor = wanted
+            return c["kind"] == kind and fnmatch.fnmatch(c["op"], op) and fnmatch.fnmatch(c["path"], place) and fnmatch.fnmatch(c["tensor"], tensor)
+        said = out.get("culprits", [])
+        # Of one fault the first that is named; of two the two first, in either order.
+        right = status == 1 and all(any(is_it(c, FAULTS[p][3]) for c in said[:len(planted)]) for p in planted)
+        words = "; ".join(f"{c['kind']} {c['op']} at {c['path']} '{c['tensor']}' step {c['step']}" for c in said[:4]) + (f" and {len(said) - 4} more" if len(said) > 4 else "")
+        return right, f"exit {status}, {words or 'no culprit: ' + out['verdict'][:160]}"
+
+    def changed(self, family, name, changes):
+        folder = self.folder / name
+        shutil.copytree(self.model(family), folder)
+        for change in filter(None, changes):
+            change(folder)
+        return folder
 
     def is_silent(self, pair):
         family, both, more, ranks = CLEAN[pair]
@@ -199,7 +254,7 @@ def main():
     given = options.parse_args()
     wanted = lambda name: not given.names or any(n in name for n in given.names)  # noqa: E731
     found = silent = 0
-    faults = [n for n in [*FAULTS, *ACROSS] if wanted(n)]
+    faults = [n for n in [*FAULTS, *ACROSS, *(f"{x} and {y}" for x, y in BOTH)] if wanted(n)]
     clean = [n for n in CLEAN if wanted(n)]
     with tempfile.TemporaryDirectory() as name:
         pairs = Pairs(os.path.abspath(given.program), pathlib.Path(name), given.what)

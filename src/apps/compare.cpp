@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "files/atomic.h"
 #include "probe/compare_dumps.h"
+#include "probe/torch_trace.h"
 
 namespace fs = std::filesystem;
 
@@ -42,8 +43,9 @@ void refuse_other_kinds(const CompareFlags& flags) {
   for (const std::string& side : {flags.a, flags.b}) {
     std::error_code error;
     if (!fs::exists(side, error)) throw UserError("no such file or folder", side, "it must exist", missing_path_advice(side));
-    if (!is_trace(side) && !is_dump(side))
-      throw UserError("neither a dump nor a trace", side, "compare reads folders of probe.dump and files of ravine trace",
+    if (!is_trace(side) && !is_dump(side) && !is_torch_trace(side))
+      throw UserError("neither a dump nor a trace", side,
+                      "compare reads folders of probe.dump, of tools/trace_torch.py, and files of ravine trace",
                       "weights, models and checkpoints are compared by ravine diff");
   }
   if (is_trace(flags.a) != is_trace(flags.b))
@@ -94,12 +96,14 @@ struct Report {
   bool overwrite;
 };
 
+Dump read_side(const std::string& folder) { return is_torch_trace(folder) ? read_torch_trace(folder) : read_dump(folder); }
+
 int run_compare(CompareFlags& flags, Config&) {
   refuse_other_kinds(flags);
   std::optional<Report> report;
   if (!flags.report.empty()) report.emplace(flags);
   const Comparison c =
-      is_trace(flags.a) ? compare_traces(flags.a, flags.b) : compare_dumps(read_dump(flags.a), read_dump(flags.b));
+      is_trace(flags.a) ? compare_traces(flags.a, flags.b) : compare_dumps(read_side(flags.a), read_side(flags.b));
   const Json said = comparison_json(c);
   if (report) report->write(c, said);
   if (flags.json)

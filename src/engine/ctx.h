@@ -208,6 +208,15 @@ void Ctx::run(const Args& args) {
     tensors[n++] = {name, v, access};
   });
   CallInfo info = describe(Args::name, {tensors.data(), n}, args.flops());
+  std::array<CallSetting, 8> settings;
+  if constexpr (requires { args.settings([](const char*, double) {}); }) {
+    size_t count = 0;
+    args.settings([&](const char* name, double value) {
+      require(count < settings.size(), "{}: more settings than observers are shown", Args::name);
+      settings[count++] = {name, value};
+    });
+    info.settings = {settings.data(), count};
+  }
   if constexpr (requires { args.bytes(); }) info.bytes = args.bytes();
   info.args_ = &args;
   info.rerun_ = [](const void* like, const Kernels& kernels, std::span<const TensorView> on) {

@@ -23,6 +23,11 @@ struct NamedView {
   Access access;
 };
 
+struct CallSetting {
+  const char* name;
+  double value;
+};
+
 struct CallInfo {
   int64_t step = 0;   // from 1
   int64_t micro = 0;  // place of the micro batch in the step, over all data ranks, from 0; of the update: 0
@@ -32,6 +37,7 @@ struct CallInfo {
   const char* op = "";    // "matmul"
   int64_t ordinal = 0;    // calls of this op at this path before this one, in this micro batch and phase
   std::span<const NamedView> tensors;
+  std::span<const CallSetting> settings;  // numbers of its formula (kernels.h)
   double flops = 0;
   double bytes = 0;  // of memory that are read and written: of a table the rows that are looked up, of all else the whole
 

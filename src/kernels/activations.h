@@ -64,6 +64,10 @@ struct GeluForward {
   void each(F&& f) const {
     f("x", x, Access::read), f("out", out, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("form", static_cast<double>(form));
+  }
   double flops() const { return 10.0 * out.count(); }
 };
 
@@ -75,6 +79,10 @@ struct GeluBackward {
   template <class F>
   void each(F&& f) const {
     f("x", x, Access::read), f("dout", dout, Access::read), f("dx", dx, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("form", static_cast<double>(form));
   }
   double flops() const { return 15.0 * dx.count(); }
 };
@@ -94,6 +102,10 @@ struct Dropout {
   void each(F&& f) const {
     f("x", x, Access::read), f("positions", positions, Access::read), f("sequences", sequences, Access::read),
         f("out", out, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("p", p);
   }
   double flops() const { return 2.0 * x.count(); }
 };

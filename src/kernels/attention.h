@@ -24,6 +24,10 @@ struct Rope {
   void each(F&& f) const {
     f("x", x, Access::update), f("positions", positions, Access::read), f("table", table, Access::read);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("inverse", static_cast<double>(inverse)), f("interleaved", static_cast<double>(interleaved));
+  }
   double flops() const { return 3.0 * x.count(); }
 };
 
@@ -64,6 +68,11 @@ struct AttentionShape {
   AttentionDropout dropout;
   int64_t value_size = 0;  // of a head of v and out, E, where it is not head_size
   int64_t values() const { return value_size > 0 ? value_size : head_size; }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale), f("causal", static_cast<double>(causal)), f("window", static_cast<double>(window)), f("cap", cap);
+    f("dropout", dropout.p);
+  }
 };
 
 // out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory, work only where the mask lets something
@@ -81,6 +90,10 @@ struct AttentionForward {
     f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read), f("out", out, Access::write),
         f("lse", lse, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    at.settings(f);
+  }
   double flops() const;
 };
 
@@ -94,6 +107,10 @@ struct AttentionBackward {
     f("dout", dout, Access::read), f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read);
     f("out", out, Access::read), f("lse", lse, Access::read), f("dq", dq, Access::write), f("dk", dk, Access::write),
         f("dv", dv, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    at.settings(f);
   }
   double flops() const;
 };
@@ -111,6 +128,10 @@ struct SoftmaxForward {
   void each(F&& f) const {
     f("scores", scores, Access::read), f("probs", probs, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale), f("causal", static_cast<double>(causal)), f("window", static_cast<double>(window)), f("slope", slope);
+  }
   double flops() const { return 5.0 * scores.count(); }
 };
 
@@ -122,6 +143,10 @@ struct SoftmaxBackward {
   template <class F>
   void each(F&& f) const {
     f("probs", probs, Access::read), f("dprobs", dprobs, Access::read), f("dscores", dscores, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale);
   }
   double flops() const { return 5.0 * probs.count(); }
 };

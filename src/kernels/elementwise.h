@@ -26,6 +26,10 @@ struct Multiply {
   void each(F&& f) const {
     f("a", a, Access::read), f("b", b, Access::read), f("out", out, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale);
+  }
   double flops() const { return static_cast<double>(out.count()); }
 };
 
@@ -49,6 +53,10 @@ struct Fill {
   template <class F>
   void each(F&& f) const {
     f("out", out, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("value", value);
   }
   double flops() const { return 0; }
 };

@@ -18,6 +18,10 @@ struct EmbeddingForward {
   void each(F&& f) const {
     f("ids", ids, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale);
+  }
   double flops() const { return 0; }
   double bytes() const { return static_cast<double>(ids.bytes() + out.count() * size_of(weight.dtype) + out.bytes()); }
 };
@@ -36,6 +40,10 @@ struct EmbeddingBackward {
   void each(F&& f) const {
     f("ids", ids, Access::read), f("dout", dout, Access::read),
         f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("scale", scale), f("padding_id", static_cast<double>(padding_id));
   }
   double flops() const { return static_cast<double>(dout.count()); }
 };

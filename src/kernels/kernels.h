@@ -6,6 +6,8 @@
 //
 // Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
 // meta, precision rules, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
+// settings(f(name, number)) lists the numbers of its formula, by which the calls of two runs are told apart in dumps; none that a
+// layout changes.
 //
 // Types: ref takes any mix of f64, f32, bf16, f16. cpu takes f32, bf16, f16 where nothing else is said; statistics (rstd, lse),
 // weight gradients and optimizer state are f32 there. Arithmetic is f32 or wider (ref: f64), rounded once on storing.

@@ -14,6 +14,10 @@ struct SoftCapForward {
   void each(F&& f) const {
     f("x", x, Access::read), f("y", y, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("cap", cap), f("scale", scale);
+  }
   double flops() const { return 12.0 * y.count(); }
 };
 
@@ -25,6 +29,10 @@ struct SoftCapBackward {
   template <class F>
   void each(F&& f) const {
     f("y", y, Access::read), f("dy", dy, Access::read), f("dx", dx, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("cap", cap), f("scale", scale);
   }
   double flops() const { return 5.0 * dx.count(); }
 };
@@ -49,6 +57,10 @@ struct LossHead {
         f("losses", losses, Access::write);
     f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
     f("row_weights", row_weights, Access::read);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("grad_scale", grad_scale), f("cap", cap);
   }
   double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
 };
@@ -82,6 +94,10 @@ struct CrossEntropy {
   void each(F&& f) const {
     f("logits", logits, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write),
         f("dlogits", dlogits, Access::write), f("sums", sums, Access::read), f("row_weights", row_weights, Access::read);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("grad_scale", grad_scale);
   }
   double flops() const { return 5.0 * logits.count(); }
 };

@@ -27,6 +27,10 @@ struct RouterChoice {
     f("chosen", chosen, Access::write), f("slots", slots, Access::write), f("tokens", tokens, Access::write);
     f("weights", weights, Access::write), f("offsets", offsets, Access::write), f("claims", claims, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    routing.settings(f);
+  }
   double flops() const { return 5.0 * logits.count(); }
 };
 
@@ -43,6 +47,10 @@ struct RouterSums {
     f("logits", logits, Access::read), f("chosen", chosen, Access::read), f("groups", groups, Access::read);
     f("scores", scores, Access::write), f("counts", counts, Access::write), f("z", z, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    routing.settings(f);
+  }
   double flops() const { return 8.0 * logits.count(); }
 };
 
@@ -58,6 +66,10 @@ struct RouterBackward {
     f("logits", logits, Access::read), f("chosen", chosen, Access::read), f("slots", slots, Access::read);
     f("groups", groups, Access::read), f("dweights", dweights, Access::read), f("slopes", slopes, Access::read);
     f("dlogits", dlogits, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    routing.settings(f);
   }
   double flops() const { return 10.0 * logits.count(); }
 };

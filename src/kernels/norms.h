@@ -19,6 +19,10 @@ struct RmsNormForward {
     f("x", x, Access::read), f("branch", branch, Access::read), f("weight", weight, Access::read), f("sum", sum, Access::write);
     f("out", out, Access::write), f("rstd", rstd, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("eps", eps), f("offset", offset);
+  }
   double flops() const { return 4.0 * x.count(); }
 };
 
@@ -38,6 +42,10 @@ struct RmsNormBackward {
     f("dsum", dsum, Access::read), f("dx", dx, Access::write), f("dbranch", dbranch, Access::write);
     f("dweight", dweight, accumulate ? Access::update : Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("offset", offset);
+  }
   double flops() const { return 10.0 * x.count(); }
 };
 
@@ -55,6 +63,10 @@ struct LayerNormForward {
     f("x", x, Access::read), f("branch", branch, Access::read), f("weight", weight, Access::read),
         f("bias", bias, Access::read);
     f("sum", sum, Access::write), f("out", out, Access::write), f("mean", mean, Access::write), f("rstd", rstd, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("eps", eps);
   }
   double flops() const { return 8.0 * x.count(); }
 };
@@ -87,6 +99,10 @@ struct HeadNormForward {
   template <class F>
   void each(F&& f) const {
     f("x", x, Access::read), f("weight", weight, Access::read), f("out", out, Access::write), f("rstd", rstd, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("eps", eps);
   }
   double flops() const { return 4.0 * x.count(); }
 };
@@ -129,6 +145,10 @@ struct PartNormForward {
         f("out", out, Access::write);
     f("rstd", rstd, Access::write);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("width", static_cast<double>(width)), f("eps", eps);
+  }
   double flops() const { return 2.0 * x.count(); }
 };
 
@@ -144,6 +164,10 @@ struct PartNormBackward {
     f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("rstd", rstd, Access::read);
     f("dots", dots, Access::read), f("dx", dx, Access::write),
         f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("width", static_cast<double>(width));
   }
   double flops() const { return 7.0 * x.count(); }
 };

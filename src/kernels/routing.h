@@ -33,6 +33,12 @@ struct Routing {
   double capacity_factor = 0;
   Drop drop = Drop::none;
   bool pad_to_capacity = false;  // every expert computes that many rows, the rest of them zero
+  template <class F>
+  void settings(F&& f) const {
+    f("top_k", static_cast<double>(top_k)), f("scores", static_cast<double>(scores));
+    f("softmax_after", static_cast<double>(softmax_after)), f("normalise", static_cast<double>(normalise));
+    f("scaling", scaling), f("capacity_factor", capacity_factor);
+  }
 };
 
 // Rows that an expert takes at most, of `tokens` tokens.

@@ -1,5 +1,6 @@
 // What update rules of optimizers do to flat parts of parameters. Letters, types and determinism: kernels.h.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -12,6 +13,14 @@ struct UpdateSpan {
   int64_t begin = 0, count = 0;
   double lr_mult = 1, weight_decay = 0;
 };
+
+// What tells two updates apart: the largest decay and factor of its spans.
+template <class F>
+void span_settings(std::span<const UpdateSpan> spans, F&& f) {
+  double decay = 0, lr_mult = 0;
+  for (const UpdateSpan& s : spans) decay = std::max(decay, s.weight_decay), lr_mult = std::max(lr_mult, s.lr_mult);
+  f("weight_decay", decay), f("lr_mult", lr_mult);
+}
 
 // Scalars of a step, in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
 enum StepScalar { kLr, kBias1, kBias2, kGradScale, kStepScalars };
@@ -34,6 +43,10 @@ struct AdamW {
     f("param", param, Access::update), f("grad", grad, Access::read), f("m", m, Access::update), f("v", v, Access::update);
     f("copy", copy, Access::write), f("scalars", scalars, Access::read);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("beta1", beta1), f("beta2", beta2), f("eps", eps), f("l2", static_cast<double>(l2)), span_settings(spans, f);
+  }
   double flops() const { return 12.0 * param.count(); }
 };
 
@@ -51,6 +64,10 @@ struct Sgd {
     f("param", param, Access::update), f("grad", grad, Access::read), f("buffer", buffer, Access::update);
     f("copy", copy, Access::write), f("scalars", scalars, Access::read);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("momentum", momentum), f("dampening", dampening), f("nesterov", static_cast<double>(nesterov)), span_settings(spans, f);
+  }
   double flops() const { return 5.0 * param.count(); }
 };
 
@@ -65,6 +82,10 @@ struct Lion {
   void each(F&& f) const {
     f("param", param, Access::update), f("grad", grad, Access::read), f("m", m, Access::update);
     f("copy", copy, Access::write), f("scalars", scalars, Access::read);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("beta1", beta1), f("beta2", beta2), span_settings(spans, f);
   }
   double flops() const { return 9.0 * param.count(); }
 };
@@ -82,6 +103,10 @@ struct Adagrad {
     f("param", param, Access::update), f("grad", grad, Access::read), f("sum", sum, Access::update);
     f("copy", copy, Access::write), f("scalars", scalars, Access::read);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("eps", eps), f("initial", initial), span_settings(spans, f);
+  }
   double flops() const { return 8.0 * param.count(); }
 };
 
@@ -97,6 +122,10 @@ struct WeightedSum {
   void each(F&& f) const {
     f("y", y, Access::update), f("x", x, Access::read);
   }
+  template <class F>
+  void settings(F&& f) const {
+    f("keep", keep), f("take", take);
+  }
   double flops() const { return 3.0 * y.count(); }
 };
 
@@ -110,6 +139,10 @@ struct AdamDirection {
   void each(F&& f) const {
     f("param", param, Access::read), f("grad", grad, Access::read), f("m", m, Access::update), f("v", v, Access::update);
     f("out", out, Access::write);
+  }
+  template <class F>
+  void settings(F&& f) const {
+    f("beta1", beta1), f("beta2", beta2), f("eps", eps), f("weight_decay", weight_decay);
   }
   double flops() const { return 11.0 * param.count(); }
 };

@@ -137,6 +137,8 @@ void Capture::note_call(const CallInfo& call, bool output) {
                  .n = call.ordinal,
                  .tensor = t.name,
                  .output = output};
+    if (output)
+      for (const CallSetting& s : call.settings) r.settings.emplace_back(s.name, s.value);
     if (call.store)
       for (const Param* p : call.store->params_in(t.view)) r.parameters.push_back(p->name);
     noted.push_back({std::move(r), t.view});

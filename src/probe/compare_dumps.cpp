@@ -14,6 +14,7 @@
 #include "probe/compare_bounds.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
+#include "probe/torch_trace.h"
 #include "probe/whole_run.h"
 
 namespace ravine {
@@ -24,20 +25,33 @@ class StoredDump {
  public:
   explicit StoredDump(std::string folder) : folder_(std::move(folder)) {}
   std::span<const std::byte> bytes(const DumpRecord& r) {
-    if (!reader_ || open_ != r.file) {
-      reader_ = std::make_unique<SafetensorsReader>(folder_ + "/" + r.file);
-      open_ = r.file;
+    if (!r.parts.empty()) {
+      joined_ = joined_parts(r, [&](const StoredPart& p) { return part(p.file, p.stored, r); });
+      return joined_;
     }
-    const TensorInfo& t = reader_->tensor(r.stored);
-    if (t.dtype != r.dtype || t.shape.count() != r.shape.count())
-      throw UserError(fmt::format("{} is {} {}", r.stored, name(t.dtype), t.shape.text()), folder_ + "/" + r.file,
+    const auto bytes = part(r.file, r.stored, r);
+    if (static_cast<int64_t>(bytes.size()) != r.shape.count() * size_of(r.dtype))
+      throw UserError(fmt::format("{} is of {} bytes", r.stored, bytes.size()), folder_ + "/" + r.file,
                       fmt::format("the dump's log says {} {}", name(r.dtype), r.shape.text()), "dump again");
-    return reader_->bytes(t);
+    return bytes;
   }
 
  private:
+  std::span<const std::byte> part(const std::string& file, const std::string& stored, const DumpRecord& r) {
+    if (!reader_ || open_ != file) {
+      reader_ = std::make_unique<SafetensorsReader>(folder_ + "/" + file);
+      open_ = file;
+    }
+    const TensorInfo& t = reader_->tensor(stored);
+    if (t.dtype != r.dtype)
+      throw UserError(fmt::format("{} is {}", stored, name(t.dtype)), folder_ + "/" + file,
+                      fmt::format("the dump's log says {}", name(r.dtype)), "dump again");
+    return reader_->bytes(t);
+  }
+
   std::string folder_, open_;
   std::unique_ptr<SafetensorsReader> reader_;
+  std::vector<std::byte> joined_;
 };
 
 constexpr const char* kScalars = "scalars";  // of an update: rate, bias corrections, clipping
@@ -75,19 +89,28 @@ class Unmatched {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> names_;
 };
 
+constexpr const char* kInputOp = "input";
+constexpr double kReordered = 2;  // |b - a| / |a| at most of the same numbers in another order
+
+// One for all calls of an op that have the same fault.
+void add_culprit(std::vector<Culprit>& to, Culprit c) {
+  for (Culprit& known : to)
+    if (c.op == kInputOp ? known.op == c.op && known.path == c.path
+                         : (known.kind == c.kind && known.op == c.op && known.tensor == c.tensor) ||
+                               (c.by_setting && known.by_setting && known.hypothesis == c.hypothesis)) {
+      known.alike += 1 + c.alike;
+      return;
+    }
+  to.push_back(std::move(c));
+}
+
 // One rank's calls, in the order of the run, held against the other dump's.
 class RankComparison {
  public:
   RankComparison(const RankDump& a, const RankDump& b, StoredDump& stored_a, StoredDump& stored_b, Comparison& out)
       : a_(a), b_(b), made_a_(a.records), made_b_(b.records), stored_a_(stored_a), stored_b_(stored_b), out_(out) {}
 
-  // Where its culprit stands among all pairs; nothing: it has none.
-  struct Found {
-    int64_t step;
-    size_t at;
-    Culprit culprit;
-  };
-  std::optional<Found> found;
+  std::vector<Culprit> found;  // in the order of the run
   std::string inherited_from;
 
   void run(Unmatched& unmatched, std::set<std::string>& paired) {
@@ -95,8 +118,11 @@ class RankComparison {
     for (const DumpRecord& r : b_.records) others.emplace(r.key(), &r);
     std::unordered_set<std::string> met;
     find_common_calls();
+    same_arithmetic_ =
+        a_.session.contains("compute") && b_.session.contains("compute") && a_.session["compute"] == b_.session["compute"];
     for (const DumpRecord& r : a_.records) {
       if (!common_.contains(r.call())) continue;
+      if (r.op == kGradientOp) largest_gradient_[r.step] = std::max(largest_gradient_[r.step], r.figures.l2);
       if (r.op != kStateOp && r.op != kGradientOp) (r.phase == Phase::update ? updates_ : backwards_).insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
     }
@@ -116,7 +142,7 @@ class RankComparison {
     judge(call);
     for (const DumpRecord& r : b_.records)
       if (!met.contains(r.key())) unmatched.add("B", b_.rank, r);
-    if (!found) judge_ends();
+    if (found.empty()) judge_ends();
   }
 
  private:
@@ -134,7 +160,12 @@ class RankComparison {
       }
     for (const auto& [call, tensors] : tensors_a) {
       const auto b = tensors_b.find(call);
-      if (b != tensors_b.end() && b->second == tensors) common_.insert(call);
+      if (b == tensors_b.end()) continue;
+      if (b->second == tensors)
+        common_.insert(call);
+      else if (out_.of_modules && (std::includes(b->second.begin(), b->second.end(), tensors.begin(), tensors.end()) ||
+                                   std::includes(tensors.begin(), tensors.end(), b->second.begin(), b->second.end())))
+        common_.insert(call), partly_.insert(call);
     }
   }
 
@@ -145,13 +176,14 @@ class RankComparison {
       p.error = std::numeric_limits<double>::infinity();
     } else if (a.dtype == b.dtype && a.figures.same_bits(b.figures)) {
       p.by = ComparedBy::bits;
-    } else if (!a.file.empty() && !b.file.empty()) {
+    } else if (a.is_stored() && b.is_stored()) {
       p.by = ComparedBy::tensors;
       p.exact = errors_between(a.dtype, stored_a_.bytes(a), b.dtype, stored_b_.bytes(b));
       p.error = p.exact->relative;
     } else if (a.figures.has_statistics && b.figures.has_statistics) {
       p.by = ComparedBy::statistics;
       p.error = least_error(a.figures, b.figures);
+      if (a.figures.order_free == b.figures.order_free) p.error = kReordered;
     } else {
       p.by = ComparedBy::checksums;
       p.error = std::numeric_limits<double>::infinity();
@@ -167,26 +199,85 @@ class RankComparison {
     const bool reads = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return !p.a.output; });
     for (ComparedPair& p : call) {
       if (state) {
-        p.judged = is_given(p.a) || out_.layouts_differ || !updates_.contains(p.a.step);
+        p.judged = is_given(p.a) || out_.layouts_differ || out_.of_modules || !updates_.contains(p.a.step);
         if (is_given(p.a) && p.by != ComparedBy::bits) p.error = std::max(p.error, std::numeric_limits<double>::min());
         p.own = is_given(p.a) ? 0 : kUnknownCall * rounding_of(p.a.dtype);
         p.inherited = is_given(p.a) ? 0 : kInherited * largest_;
       } else if (gradient) {
-        p.judged = out_.layouts_differ || !backwards_.contains(p.a.step);
-        p.own = kUnknownCall * rounding_of(p.a.dtype), p.inherited = kInherited * largest_;
+        p.judged = out_.layouts_differ || out_.of_modules || !backwards_.contains(p.a.step);
+        // one that is a sum of what cancels (the bias of keys) has roundings of the size of the others'
+        const double others = p.a.figures.l2 > 0 ? largest_gradient_[p.a.step] / p.a.figures.l2 : 0;
+        p.own = kUnknownCall * rounding_of(p.a.dtype) * std::max(1.0, others), p.inherited = kInherited * largest_;
       } else if (!p.a.output) {
+        if (p.by == ComparedBy::statistics) p.error = std::max(p.error, reach_of_update(p));
         judge_input(p, origins_[static_cast<size_t>(&p - call.data())]);
       } else {
         p.judged = true;
         const CallBounds bounds = bounds_of(call, p);
         p.own = bounds.own;
         p.inherited = reads ? bounds.inherited : kInherited * largest_;
+        if (reads && partly_.contains(p.a.call())) p.inherited += kInherited * largest_;
       }
     }
+    judge_settings(call);
+    if (explained_by_an_input(call))
+      for (ComparedPair& p : call)
+        if (p.a.output) p.judged = false;
     for (ComparedPair& p : call) note(p);
     for (ComparedPair& p : call) out_.pairs.push_back(std::move(p));
     call.clear();
     origins_.clear();
+  }
+
+  // An input of the call is a culprit, or another choice (of experts, of tokens) has been made before it, or follows from numbers
+  // that differ already: what it writes is no fault of its own.
+  bool explained_by_an_input(const std::vector<ComparedPair>& call) const {
+    bool numbers_differ = false;
+    for (const ComparedPair& p : call) {
+      if (p.a.output || p.by == ComparedBy::bits) continue;
+      if (p.beyond() || (p.error > 0 && !is_float(p.a.dtype))) return true;
+      if (p.a.tensor == kScalars && p.by != ComparedBy::bits && scalars_named_) return true;
+      numbers_differ |= p.error > 0;
+    }
+    return numbers_differ && std::any_of(call.begin(), call.end(), [](const ComparedPair& p) {
+             return p.a.output && !is_float(p.a.dtype) && p.note.empty();
+           });
+  }
+
+  // Numbers of a call's formula that differ explain its output, and nothing excuses them.
+  void judge_settings(std::vector<ComparedPair>& call) {
+    // scalars have what follows from betas
+    const bool scalars =
+        std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.a.tensor.starts_with(kScalars); });
+    for (ComparedPair& p : call) {
+      if (!p.a.output || p.by == ComparedBy::bits) continue;
+      if (p.a.dtype != p.b.dtype && same_arithmetic_) {
+        p.judged = true, p.own = p.inherited = 0;
+        p.note = fmt::format("{} in A and {} in B", name(p.a.dtype), name(p.b.dtype)), p.by_setting = true;
+        return;
+      }
+      for (const auto& [key, a] : p.a.settings)
+        for (const auto& [other, b] : p.b.settings)
+          if (key == other && !(scalars && key.starts_with("beta")) &&
+              std::abs(a - b) > 4 * rounding_of(DType::f64) * std::abs(a)) {
+            p.judged = true, p.own = p.inherited = 0;
+            p.error = std::max(p.error, std::numeric_limits<double>::min());
+            p.note = fmt::format("{} is {:.9g} in A and {:.9g} in B", key, a, b), p.by_setting = true;
+            for (ComparedPair& other : call)  // once for all that it writes
+              if (&other != &p && other.a.output) other.judged = false;
+            return;
+          }
+    }
+  }
+
+  // How far a parameter may be apart behind an update whose gradients were: rounding alone may turn a whole step of Adam, which
+  // norms do not show.
+  double reach_of_update(const ComparedPair& p) const {
+    if (p.a.parameters.empty() || p.a.step == first_step_ || p.a.phase == Phase::update || p.a.figures.l2 == 0) return 0;
+    double rate = 0;
+    for (const auto& [step, end] : a_.steps)
+      if (step < p.a.step && std::isfinite(end.lr)) rate += 2 * std::abs(end.lr);
+    return rate * std::sqrt(static_cast<double>(p.a.figures.count)) / p.a.figures.l2;
   }
 
   // What a call reads is judged where no call of both has made it. Made by the host or by the run's beginning (ids, tables,
@@ -218,22 +309,32 @@ class RankComparison {
     }
   }
 
-  // Of an update (optim/rules): the rate, 1 - beta^t of both moments, and the factor on gradients, which alone follows from
-  // what the step has computed: clip_norm over the norm.
+  // Of an update (optim/rules): the rate, 1 - beta^t of both moments, and the factor on gradients. That alone follows from what the
+  // step has computed: clip_norm over the norm, or 1 where the norm is no larger.
   void judge_scalars(ComparedPair& p) {
     static constexpr const char* kNames[] = {"lr", "beta1", "beta2", "clip"};
     const std::vector<double>&a = p.a.values, &b = p.b.values;
     if (a.size() != b.size()) return;
     for (size_t i = 0; i < a.size() && i < std::size(kNames); ++i) {
-      const double error = std::abs(a[i] - b[i]) / std::max(std::abs(a[i]), std::numeric_limits<double>::min());
-      const bool norm = i == 3;
-      const double own = norm ? 4 * rounding_of(DType::f32) : 4 * rounding_of(DType::f64),
-                   inherited = norm ? kInherited * largest_ : 0;
-      if (error <= own + inherited || (p.judged && error - inherited <= p.error - p.inherited)) continue;
-      p.judged = true, p.error = error, p.own = own, p.inherited = inherited;
+      double error = std::abs(a[i] - b[i]) / std::max(std::abs(a[i]), std::numeric_limits<double>::min());
+      if (i == 3 && error > 0) error = clip_error(p.a.step, a[i], b[i]);
+      const double own = (i == 3 ? kUnknownCall * rounding_of(DType::f32) : 4 * rounding_of(DType::f64));
+      if (error <= own || (p.judged && error <= p.error)) continue;
+      p.judged = true, p.error = error, p.own = own, p.inherited = 0;
       p.a.tensor = p.b.tensor = fmt::format("{}.{}", kScalars, kNames[i]);
       p.note = fmt::format("{} is {:.9g} in A and {:.9g} in B", kNames[i], a[i], b[i]);
     }
+  }
+
+  // How far the norms that the gradients are cut to are apart, of factors a and b on gradients of the norms that the steps had.
+  double clip_error(int64_t step, double a, double b) const {
+    const auto x = a_.steps.find(step), y = b_.steps.find(step);
+    if (x == a_.steps.end() || y == b_.steps.end() || !(x->second.grad_norm > 0) || !(y->second.grad_norm > 0))
+      return largest_ > 0 ? 0 : std::abs(a - b) / std::abs(a);
+    const double cut_a = a * x->second.grad_norm, cut_b = b * y->second.grad_norm;
+    // A norm that was not cut has to be at most what the other was cut to.
+    if (a == 1 || b == 1) return std::max(0.0, a == 1 ? cut_a / cut_b - 1 : cut_b / cut_a - 1);
+    return std::abs(cut_a / cut_b - 1);
   }
 
   static bool is_host_made(const std::string& tensor) {
@@ -242,7 +343,11 @@ class RankComparison {
 
   void note(const ComparedPair& p) {
     if (p.by == ComparedBy::bits) ++out_.equal_bits;
-    if (p.beyond() && !found) found = Found{p.a.step, out_.pairs.size(), culprit_of(p)};
+    if (p.beyond() && named_call_ != p.a.call()) {
+      add_culprit(found, culprit_of(p));
+      if (p.a.output) named_call_ = p.a.call();
+      scalars_named_ |= p.a.tensor.starts_with(kScalars);
+    }
     if (std::isfinite(p.error))
       largest_ = std::max(largest_, p.error);
     else
@@ -257,8 +362,11 @@ class RankComparison {
               .path = p.a.path,
               .op = p.a.op,
               .tensor = p.a.tensor,
-              .hypothesis = hypothesis_of(p),
-              .rank = a_.rank};
+              .hypothesis = p.note.empty() ? hypothesis_of(p) : p.note,
+              .rank = a_.rank,
+              .error = p.error,
+              .bound = p.own + p.inherited,
+              .by_setting = p.by_setting};
     const bool loss = p.a.op.find("loss") != std::string::npos || p.a.op == "cross_entropy";
     c.kind = is_weight                             ? CulpritKind::weights
              : !p.a.output && !is_float(p.a.dtype) ? CulpritKind::data
@@ -267,14 +375,32 @@ class RankComparison {
              : p.a.phase == Phase::backward        ? CulpritKind::backward
              : loss                                ? CulpritKind::loss
                                                    : CulpritKind::forward;
-    if (is_weight && p.a.op != kStateOp) c.path = p.a.parameters.front();
-    if (!p.note.empty()) c.hypothesis = p.note;
     if (p.made_by) {
       c.phase = name(p.made_by->phase), c.path = p.made_by->path, c.op = p.made_by->op, c.tensor = p.made_by->tensor;
       c.hypothesis = fmt::format("{} alone has this call, and '{}' that {} at {} reads is not the same behind it",
                                  p.made_in_b ? "B" : "A", p.a.tensor, p.a.op, p.a.path);
+    } else if (p.a.op == kStateOp && !p.note.empty()) {  // of another program's optimizer
+      const std::string setting = p.note.substr(0, p.note.find(' '));
+      if (setting == "lr" || setting.starts_with("beta"))
+        c.op = kInputOp, c.path = "optimizer." + setting;
+      else
+        c.op = a_.session.contains("optimizer")   ? a_.session["optimizer"].get<std::string>()
+               : b_.session.contains("optimizer") ? b_.session["optimizer"].get<std::string>()
+                                                  : c.op;
+    } else if (is_weight || !p.a.output) {
+      if (p.a.op != kStateOp) c.reader = fmt::format("{} at {}", p.a.op, p.a.path);
+      c.path = is_weight ? (p.a.op == kStateOp ? p.a.path : p.a.parameters.front()) : name_of_input(p.a);
+      c.op = kInputOp;
     }
     return c;
+  }
+
+  static std::string name_of_input(const DumpRecord& r) {
+    const std::string scalars = std::string(kScalars) + ".";
+    if (r.tensor == scalars + "clip") return "clip";
+    if (r.tensor.starts_with(scalars)) return "optimizer." + r.tensor.substr(scalars.size());
+    if (r.tensor == "table" || r.tensor == "rope") return "rope.table";
+    return r.tensor;
   }
 
   // Parameters before the first step: no call of the dump has made them.
@@ -290,16 +416,15 @@ class RankComparison {
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
         const double error = std::abs(x - y) / std::max(std::abs(x), std::numeric_limits<double>::min());
         if (error <= kUnknownCall * rounding_of(DType::f32) + kInherited * largest_) continue;
-        found = Found{step,
-                      out_.pairs.size(),
-                      {.step = step,
-                       .micro = 1,
-                       .phase = "forward",
-                       .path = what,
-                       .op = "step",
-                       .tensor = what,
-                       .kind = CulpritKind::loss,
-                       .rank = a_.rank}};
+        found.push_back({.step = step,
+                         .micro = 1,
+                         .phase = "forward",
+                         .path = what,
+                         .op = "step",
+                         .tensor = what,
+                         .kind = CulpritKind::loss,
+                         .rank = a_.rank,
+                         .error = error});
         return;
       }
     }
@@ -310,27 +435,34 @@ class RankComparison {
   StoredDump &stored_a_, &stored_b_;
   Comparison& out_;
   std::unordered_set<std::string> common_;
-  std::vector<Records> origins_;           // of the pairs of the call under way
-  std::set<int64_t> updates_, backwards_;  // steps of which both have such calls (backward: any but the update)
+  std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read
+  std::vector<Records> origins_;            // of the pairs of the call under way
+  std::set<int64_t> updates_, backwards_;   // steps of which both have such calls (backward: any but the update)
   int64_t first_step_ = -1;  // of which both have something: what is read there and differs has nothing compared before it
   double largest_ = 0;       // error so far
+  bool scalars_named_ = false;
+  bool same_arithmetic_ = false;                // both say what type they compute in, and it is one
+  std::map<int64_t, double> largest_gradient_;  // norm, by step
+  std::string named_call_;                      // that has an output beyond its bound already
 };
 
 }  // namespace
 
-Comparison compare_dumps(const Dump& a, const Dump& b) {
+Comparison compare_dumps(Dump a, Dump b) {
   Comparison out;
+  if (a.of_modules || b.of_modules)
+    for (Dump* dump : {&a, &b})
+      for (RankDump& rank : dump->ranks) tell_settings_of_parameters(rank);
   StoredDump stored_a(a.folder), stored_b(b.folder);
   Unmatched unmatched;
   std::set<std::string> paired;
-  std::optional<RankComparison::Found> first;
   auto hold = [&](const RankDump& rank, const RankDump& other) {
     RankComparison c(rank, other, stored_a, stored_b, out);
     c.run(unmatched, paired);
-    if (c.found && (!first || c.found->step < first->step)) first = c.found;
+    for (Culprit& one : c.found) add_culprit(out.culprits, std::move(one));
     if (out.inherited_from.empty()) out.inherited_from = c.inherited_from;
   };
-  out.layouts_differ = !same_layout(a, b);
+  out.layouts_differ = !same_layout(a, b), out.of_modules = a.of_modules || b.of_modules;
   if (out.layouts_differ) {
     const WholeRuns whole = whole_runs(a, b);
     hold(whole.a, whole.b);
@@ -352,7 +484,9 @@ Comparison compare_dumps(const Dump& a, const Dump& b) {
                     "dump the same steps, paths and phases of both runs");
   for (const auto& [dump, damaged] : {std::pair{&a, &out.damaged_a}, {&b, &out.damaged_b}})
     for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
-  if (first) out.culprit = std::move(first->culprit), out.inherited_from.clear();
+  std::stable_sort(out.culprits.begin(), out.culprits.end(),
+                   [](const Culprit& x, const Culprit& y) { return x.step < y.step; });
+  if (!out.culprits.empty()) out.inherited_from.clear();
   out.verdict = verdict_of(out);
   return out;
 }

@@ -14,6 +14,9 @@
 // call in the order of the run that is beyond both is the culprit: its inputs agree, or differ too little for what it writes.
 // adamw has bounds of its own, by its formula (compare_bounds.cpp); ops without sums have 8 v for their own roundings.
 //
+// Of another program's trace (torch_trace.h) a call has what its modules show: its partner may read more, whose errors are then
+// the largest so far; settings of updates are compared by parameter.
+//
 // Runs on other ranks, or with other micro batches, are held against each other as wholes (whole_run.h).
 //
 // What a call reads is traced to the call that made it, by checksum (producers.h). Made by a call that the other dump lacks (a
@@ -29,7 +32,7 @@
 namespace ravine {
 
 // A UserError where no tensor of one is in the other.
-Comparison compare_dumps(const Dump& a, const Dump& b);
+Comparison compare_dumps(Dump a, Dump b);
 // Files of `ravine trace`, or any safetensors files, whose tensors are paired by name: no call is known, so the first in the
 // order of the pass that differs by more than 256 u of its type is the culprit.
 Comparison compare_traces(const std::string& a, const std::string& b);

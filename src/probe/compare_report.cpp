@@ -6,17 +6,37 @@
 #include "probe/compare_dumps.h"
 
 namespace ravine {
+namespace {
+
+Json number_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(); }
+
+}  // namespace
 
 Json comparison_json(const Comparison& c) {
-  Json j{{"equal", c.agrees()},     {"verdict", c.verdict},     {"culprit", nullptr},
-         {"pairs", c.pairs.size()}, {"unmatched", c.unmatched}, {"damaged_lines", {{"a", c.damaged_a}, {"b", c.damaged_b}}}};
-  if (c.culprit) {
-    const Culprit& k = *c.culprit;
-    j["culprit"] = {
-        {"step", k.step},     {"phase", k.phase},       {"path", k.path},
-        {"op", k.op},         {"kind", name(k.kind)},   {"hypothesis", k.hypothesis.empty() ? Json() : Json(k.hypothesis)},
-        {"tensor", k.tensor}, {"micro_batch", k.micro}, {"rank", k.rank}};
-  }
+  auto culprit_json = [](const Culprit& k) {
+    return Json{{"step", k.step},
+                {"phase", k.phase},
+                {"path", k.path},
+                {"op", k.op},
+                {"kind", name(k.kind)},
+                {"hypothesis", k.hypothesis.empty() ? Json() : Json(k.hypothesis)},
+                {"tensor", k.tensor},
+                {"read_by", k.reader.empty() ? Json() : Json(k.reader)},
+                {"micro_batch", k.micro},
+                {"rank", k.rank},
+                {"error", number_or_null(k.error)},
+                {"bound", number_or_null(k.bound)},
+                {"alike", k.alike}};
+  };
+  Json culprits = Json::array();
+  for (const Culprit& k : c.culprits) culprits.push_back(culprit_json(k));
+  Json j{{"equal", c.agrees()},
+         {"verdict", c.verdict},
+         {"culprit", culprits.empty() ? Json() : culprits.front()},
+         {"culprits", culprits},
+         {"pairs", c.pairs.size()},
+         {"unmatched", c.unmatched},
+         {"damaged_lines", {{"a", c.damaged_a}, {"b", c.damaged_b}}}};
   j["bitwise_equal"] = c.equal_bits;
   j["layouts_differ"] = c.layouts_differ;
   return j;

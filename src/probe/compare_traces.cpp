@@ -59,18 +59,20 @@ Comparison compare_traces(const std::string& a_path, const std::string& b_path) 
     }
     p.own = kUnknownCall * std::max(rounding_of(t->dtype), rounding_of(other->dtype));
     p.inherited = kInherited * largest;
-    if (p.beyond() && !out.culprit) {
+    if (p.beyond() && out.culprits.empty()) {
       const bool gradient = p.a.phase == Phase::backward;
-      out.culprit = Culprit{.step = 1,
-                            .micro = 1,
-                            .phase = std::string(name(p.a.phase)),
-                            .path = t->name,
-                            .op = "trace",
-                            .tensor = t->name,
-                            .hypothesis = hypothesis_of(p),
-                            .kind = gradient            ? CulpritKind::backward
-                                    : t->name == "loss" ? CulpritKind::loss
-                                                        : CulpritKind::forward};
+      out.culprits.push_back({.step = 1,
+                              .micro = 1,
+                              .phase = std::string(name(p.a.phase)),
+                              .path = t->name,
+                              .op = "trace",
+                              .tensor = t->name,
+                              .hypothesis = hypothesis_of(p),
+                              .kind = gradient            ? CulpritKind::backward
+                                      : t->name == "loss" ? CulpritKind::loss
+                                                          : CulpritKind::forward,
+                              .error = p.error,
+                              .bound = p.own + p.inherited});
     }
     largest = std::max(largest, p.error);
     out.pairs.push_back(std::move(p));

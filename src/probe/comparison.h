@@ -33,16 +33,22 @@ struct ComparedPair {
   std::optional<PairErrors> exact;    // where tensors were compared
   std::optional<DumpRecord> made_by;  // of what a call reads: the call that made it and that the other dump lacks
   bool made_in_b = false;
-  std::string note;  // more of the difference, in words
+  bool by_setting = false;  // a number of the call's formula differs
+  std::string note;         // more of the difference, in words
   bool beyond() const { return judged && !(error <= own + inherited); }
   double ratio() const { return own + inherited > 0 ? error / (own + inherited) : 0; }
 };
 
+// What made a difference that nothing before it explains.
 struct Culprit {
   int64_t step = 0, micro = 0;
-  std::string phase, path, op, tensor, hypothesis;
+  std::string phase, path, op, tensor;  // of an input that no call wrote: op "input", path its name (optimizer.lr, rope.table)
+  std::string hypothesis, reader;       // reader: of an input, the first call that reads it
   CulpritKind kind = CulpritKind::forward;
   int rank = 0;
+  double error = 0, bound = 0;
+  bool by_setting = false;  // a number of the call's formula differs, as the hypothesis says
+  int64_t alike = 0;        // further calls of that op of which the same is true
 };
 
 struct Comparison {
@@ -50,14 +56,15 @@ struct Comparison {
   std::vector<std::string> unmatched;  // in words, those of a whole step or phase together
   // Of these the ranks, steps and phases of which nothing has a partner: no later pair stands for them, so nobody knows.
   std::vector<std::string> uncovered;
-  std::optional<Culprit> culprit;
-  std::string inherited_from;  // no culprit, and yet beyond: the first input that differs and that no call has made
-  std::string verdict;         // three sentences, and one of damaged lines
+  std::vector<Culprit> culprits;  // in the order of the run; one for all calls of an op with the same fault
+  std::string inherited_from;     // no culprit, and yet beyond: the first input that differs and that no call has made
+  std::string verdict;            // three sentences, and one of damaged lines
   int64_t equal_bits = 0;
+  bool of_modules = false;               // one is another program's trace (torch_trace.h)
   bool layouts_differ = false;           // ranks and micro batches were put together (whole_run.h)
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
   bool agrees() const {
-    return !culprit && inherited_from.empty() && uncovered.empty() && (damaged_a + damaged_b == 0 || unmatched.empty());
+    return culprits.empty() && inherited_from.empty() && uncovered.empty() && (damaged_a + damaged_b == 0 || unmatched.empty());
   }
 };
 

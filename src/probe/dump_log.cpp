@@ -111,6 +111,8 @@ DumpRecord record_from(const Json& j, const std::string& where) {
     for (const Json& p : array_field(j, "parameters", where)) r.parameters.push_back(p.get<std::string>());
   if (j.contains("values"))
     for (const Json& v : array_field(j, "values", where)) r.values.push_back(number(v));
+  if (j.contains("settings"))
+    for (const auto& [key, value] : j["settings"].items()) r.settings.emplace_back(key, number(value));
   r.figures = figures_from(j, r.shape.count(), where);
   r.file = field_or<std::string>(j, "file", where, ""), r.stored = field_or<std::string>(j, "stored", where, "");
   // Names of a file that somebody may have changed reach no other folder.
@@ -186,6 +188,30 @@ std::string DumpRecord::call() const { return fmt::format("{}/{}/{}/{}/{}/{}", s
 
 std::string DumpRecord::key() const {
   return fmt::format("{}/{}/{}/{}", call(), tensor, output ? "output" : "input", fmt::join(at, ","));
+}
+
+std::vector<std::byte> joined_parts(const DumpRecord& r,
+                                    const std::function<std::span<const std::byte>(const StoredPart&)>& fetch) {
+  std::vector<std::byte> out;
+  const int64_t columns = r.shape.rank() ? r.shape[-1] : 1, rows = columns > 0 ? r.shape.count() / columns : 0;
+  if (r.join_rows || r.parts.size() == 1) {
+    for (const StoredPart& p : r.parts) {
+      const auto bytes = fetch(p);
+      out.insert(out.end(), bytes.begin(), bytes.end());
+    }
+  } else {
+    for (int64_t row = 0; row < rows; ++row)
+      for (const StoredPart& p : r.parts) {
+        const auto bytes = fetch(p);
+        const size_t each = bytes.size() / static_cast<size_t>(rows);
+        const auto from = bytes.subspan(static_cast<size_t>(row) * each, each);
+        out.insert(out.end(), from.begin(), from.end());
+      }
+  }
+  if (static_cast<int64_t>(out.size()) != r.shape.count() * size_of(r.dtype))
+    throw UserError(fmt::format("{} bytes are not a {} {}", out.size(), name(r.dtype), r.shape.text()), r.parts.front().stored,
+                    "parts of one tensor have as many rows", "record the trace again");
+  return out;
 }
 
 bool is_dump(const std::string& folder) {
@@ -270,6 +296,11 @@ void DumpLog::add(const DumpRecord& r) {
     std::vector<std::string> values;
     for (const double v : r.values) values.push_back(number(v));
     more += fmt::format(R"("values":[{}],)", fmt::join(values, ","));
+  }
+  if (!r.settings.empty()) {
+    std::vector<std::string> settings;
+    for (const auto& [key, value] : r.settings) settings.push_back(fmt::format("{}:{}", quoted(key), number(value)));
+    more += fmt::format(R"("settings":{{{}}},)", fmt::join(settings, ","));
   }
   std::string last;
   if (r.figures.has_statistics) last += fmt::format(R"(,"statistics":{})", statistics_json(r.figures));

@@ -10,13 +10,15 @@
 //
 //   {"session":..}   a process begins to write here; says what it runs
 //   {"step":1,"micro":1,"phase":"forward","path":..,"op":..,"n":0,"tensor":"out","io":"output","dtype":"f32","shape":[..],
-//    "at":[..],"global":[..],"parameters":[..],"values":[..],"sums":["..",".."],"statistics":{..},"file":..,"stored":..}   a tensor
+//    "at":[..],"global":[..],"parameters":[..],"values":[..],"settings":{..},"sums":["..",".."],
+//    "statistics":{..},"file":..,"stored":..}   a tensor
 //   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended
 //   {"limit":N,"step":..}   nothing is written from here on: the dump has N bytes
 //
 // Beside kernel calls there are two ops of another kind, in the phase update: `gradient`, the finished gradient of a parameter
 // before it is clipped, and `state`, a parameter ("weights") or what the optimizer keeps of it behind the step.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +34,10 @@ namespace ravine {
 inline constexpr int64_t kFewValues = 8;  // a tensor of no more has its values in the log
 inline constexpr const char *kGradientOp = "gradient", *kStateOp = "state";
 
+struct StoredPart {
+  std::string file, stored;  // in the folder of the dump, and the tensor's name there
+};
+
 struct DumpRecord {
   int64_t step = 0, micro = 0;  // from 1, but parameters before the first step: 0. Of the update: micro 1
   Phase phase = Phase::forward;
@@ -44,9 +50,15 @@ struct DumpRecord {
   std::vector<int64_t> at, global;      // of a part of a parameter: where it begins, and the shape of the whole; else empty
   std::vector<std::string> parameters;  // that these elements are values or gradients of
   TensorFigures figures;
-  std::vector<double> values;  // of a float tensor of at most 8 elements, all of them
-  std::string file, stored;    // in the folder of the dump, and the tensor's name there. Empty: none
+  std::vector<double> values;                            // of a float tensor of at most 8 elements, all of them
+  std::vector<std::pair<std::string, double>> settings;  // of what a call writes: numbers of its formula (kernels/kernels.h)
+  std::string file, stored;                              // in the folder of the dump, and the tensor's name there. Empty: none
 
+  // Of another program's trace: tensors of one type whose columns lie side by side, or whose rows lie one after another, in place of file.
+  std::vector<StoredPart> parts;
+  bool join_rows = false;
+
+  bool is_stored() const { return !file.empty() || !parts.empty(); }
   std::string call() const;  // what tells calls apart: step, micro batch, phase, path, op, n
   std::string key() const;   // and tensors: the call, tensor, side, place
 };
@@ -68,8 +80,13 @@ struct RankDump {
 
 struct Dump {
   std::string folder;
+  bool of_modules = false;      // another program's: calls read more than it has of them
   std::vector<RankDump> ranks;  // by rank
 };
+
+// The bytes of a record's parts put together; fetch gives those of one.
+std::vector<std::byte> joined_parts(const DumpRecord& r,
+                                    const std::function<std::span<const std::byte>(const StoredPart&)>& fetch);
 
 bool is_dump(const std::string& folder);
 // Whatever is wrong with the folder as a whole is a UserError; single lines that are damaged are counted and left out.

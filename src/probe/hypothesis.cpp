@@ -85,7 +85,7 @@ std::string verdict_of(const Comparison& c) {
   for (const auto& [side, damaged] : {std::pair{"A", c.damaged_a}, {"B", c.damaged_b}})
     if (damaged > 0)
       out += fmt::format("{} of {} cannot be read, and what it held is not compared. ", counted(damaged, "line"), side);
-  if (!c.culprit) {
+  if (c.culprits.empty()) {
     if (!c.inherited_from.empty())
       return out +
              fmt::format(
@@ -108,19 +108,26 @@ std::string verdict_of(const Comparison& c) {
                       "All others are within what roundings explain, at most {:.2g} of it. Nothing is to be looked for here.",
                       worst));
   }
-  const Culprit& k = *c.culprit;
+  const Culprit& k = c.culprits.front();
   const std::string where = fmt::format("step {}{}", k.step, k.rank > 0 ? fmt::format(", rank {}", k.rank) : "");
   if (k.kind == CulpritKind::weights)
     out += fmt::format("The two begin with different weights: {} differs before {} ({}). ", k.path, where, k.tensor);
   else if (k.kind == CulpritKind::data)
-    out += fmt::format("The two read different data: {} of {} at {} in {}, micro batch {}. ", k.tensor, k.op, k.path, where,
-                       k.micro);
+    out += fmt::format("The two read different data: {} of {} in {}, micro batch {}. ", k.tensor, k.reader, where, k.micro);
+  else if (!k.reader.empty())
+    out += fmt::format("An input that no call has made differs: {}, which {} reads in {}. ", k.path, k.reader, where);
   else
     out += fmt::format(
         "The first call whose output differs by more than its inputs explain is {} at {} ({}), in {}, micro batch {}, by '{}'. ",
         k.op, k.path, k.phase, where, k.micro, k.tensor);
-  return out + (k.hypothesis.empty() ? "Look at that call in both programs: what it is given is the same."
-                                     : fmt::format("It looks so: {}.", k.hypothesis));
+  out += k.hypothesis.empty() ? "Look at that call in both programs: what it is given is the same."
+                              : fmt::format("It looks so: {}.", k.hypothesis);
+  for (size_t i = 1; i < c.culprits.size(); ++i) {
+    const Culprit& more = c.culprits[i];
+    out += fmt::format("{} {} at {} ({}, step {}){}", i == 1 ? " Besides, and not explained by it:" : ";", more.op, more.path,
+                       more.phase, more.step, more.hypothesis.empty() ? "" : ", " + more.hypothesis);
+  }
+  return out + (c.culprits.size() > 1 ? "." : "");
 }
 
 }  // namespace ravine
