@@ -325,6 +325,21 @@ size_t ChatEncoder::end_behind(const std::string& text, size_t at, size_t body) 
   return std::string::npos;
 }
 
+size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
+                          size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where) {
+  if (n == 0) return 0;
+  const Json first(Json::array_t(messages.begin(), messages.begin() + static_cast<ptrdiff_t>(n)));
+  const std::string prompt = render_messages(chat, first, tools, true, where);
+  size_t begin = common_prefix(prompt, text);
+  if (begin < prompt.size()) {
+    const size_t before = common_prefix(render_messages(chat, first, tools, false, where), text);
+    const std::string_view words = words_of(messages[n]);
+    const size_t at = words.empty() ? std::string::npos : find_text(text, words, before);
+    if (at != std::string::npos) begin = with_blanks(text, at, std::max(before, std::min(begin, at)), messages[n]);
+  }
+  return TokenPlaces(tokenizer, text, ids, "", -1).within(begin);
+}
+
 // Whether a text ends with its last answer and the template has written no end token behind it.
 bool ChatEncoder::is_bare(const std::vector<int32_t>& ids, const std::string& text, std::string_view words) const {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {

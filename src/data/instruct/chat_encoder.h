@@ -22,6 +22,11 @@ std::string render_messages(const ChatTemplate& chat, const Json& messages, cons
 // Arguments in no form that it takes are a UserError naming `where`, the message and the member.
 Json written_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, const std::string& where);
 
+// How many ids of a rendered text stand before message n: before what the template writes behind its prompt for an answer, or,
+// where the text does not go on as that prompt does, before the words of the message.
+size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
+                          size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where);
+
 struct EncodedChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted

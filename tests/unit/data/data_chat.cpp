@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
+#include "data/instruct/preference.h"
 #include "data/loader.h"
 #include "tests/unit/data_help.h"
 #include "text/chat/prompt_templates.h"
@@ -200,6 +201,26 @@ TEST(ChatEncoder, an_answer_keeps_its_blanks) {
   ChatEncoder encoder(*tokenizer, jinja_template(thinks), LossOn::answers);
   EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"Why?", "   It is.", "And?", "  The sea."}), "here")),
             "   It is.<|im_end|>|  The sea.<|im_end|>");
+}
+
+// The question is rendered otherwise where an answer follows it; and answers that begin like the prompt for one.
+TEST(PairEncoder, learns_the_answers_alone) {
+  auto tokenizer = open_tokenizer(kGolden);
+  auto learned = [&](const std::string& source, const std::string& chosen, const std::string& rejected) {
+    const Json record = {{"prompt", {{{"role", "user"}, {"content", "Why?"}}}},
+                         {"chosen", {{{"role", "assistant"}, {"content", chosen}}}},
+                         {"rejected", {{{"role", "assistant"}, {"content", rejected}}}}};
+    const EncodedPair pair = PairEncoder(*tokenizer, jinja_template(source)).encode(read_preference(record, "f"), "f");
+    return learned_text(*tokenizer, pair.chosen) + "/" + learned_text(*tokenizer, pair.rejected);
+  };
+  const std::string open_question =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{{ '<|im_end|>' if not loop.last or m.role == "
+      "'assistant' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  EXPECT_EQ(learned(open_question, "It is.", "  No."), "It is.<|im_end|>/  No.<|im_end|>");
+  const std::string thinks =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}";
+  EXPECT_EQ(learned(thinks, "<thorn>", "No."), "<thorn><|im_end|>/No.<|im_end|>");
 }
 
 TEST(ChatEncoder, templates_that_rewrite_the_past) {
