@@ -182,6 +182,17 @@ std::string_view words_of(const Json& message) {
   return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
 }
 
+// Where an answer begins whose words stand at `at`: with the blanks that the record has before them, as far as the text has them
+// behind `from`.
+size_t with_blanks(std::string_view text, size_t at, size_t from, const Json& message) {
+  const Json& said = message["content"];
+  if (!said.is_string()) return at;
+  const auto& whole = said.get_ref<const std::string&>();
+  auto blanks = static_cast<size_t>(words_of(message).data() - whole.data());
+  while (blanks > 0 && at > from && text[at - 1] == whole[blanks - 1]) --at, --blanks;
+  return at;
+}
+
 bool has_calls(const Json& message) {
   return message.contains("function_call") ||
          (message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty());
@@ -314,8 +325,35 @@ size_t ChatEncoder::end_behind(const std::string& text, size_t at, size_t body) 
   return std::string::npos;
 }
 
+size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
+                          size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where) {
+  if (n == 0) return 0;
+  const Json first(Json::array_t(messages.begin(), messages.begin() + static_cast<ptrdiff_t>(n)));
+  const std::string prompt = render_messages(chat, first, tools, true, where);
+  size_t begin = common_prefix(prompt, text);
+  if (begin < prompt.size()) {
+    const size_t before = common_prefix(render_messages(chat, first, tools, false, where), text);
+    const std::string_view words = words_of(messages[n]);
+    const size_t at = words.empty() ? std::string::npos : find_text(text, words, before);
+    if (at != std::string::npos) begin = with_blanks(text, at, std::max(before, std::min(begin, at)), messages[n]);
+  }
+  return TokenPlaces(tokenizer, text, ids, "", -1).within(begin);
+}
+
+// Whether a text ends with its last answer and the template has written no end token behind it.
+bool ChatEncoder::is_bare(const std::vector<int32_t>& ids, const std::string& text, std::string_view words) const {
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+    const std::span<const int32_t> one(&*id, 1);
+    const std::string seen = tokenizer_.decode(one, false);
+    if (!seen.empty() && strip_left(seen).empty()) continue;
+    if (!seen.empty() && *id != tokenizer_.special().unk && tokenizer_.decode(one, true).empty()) return false;
+    break;
+  }
+  return end_.text.empty() || words.empty() || strip_right(text).ends_with(words);
+}
+
 // Of the answers to learn, in order: each holds the answer and the end token that the template writes there.
-std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, const Conversation& c,
+std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, bool bare, const Conversation& c,
                                                     const std::string& where) const {
   FirstMessages asked(*chat_, c, true, text, where), told(*chat_, c, false, text, where);
   std::optional<AnswerPlaces> places;
@@ -341,22 +379,35 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
       // A template that does not ask puts its heading of the answer ("assistant: ") behind the prompt: that is not what was
       // said.
       size_t at = asks_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
-      if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty()) s.begin = at;
+      if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty())
+        s.begin = with_blanks(text, at, s.begin, c.messages[i]);
     } else {  // the prompt says more than the text repeats, or the conversation opens with an answer: look for its words
       const FirstMessages::Compared before = i == 0 ? FirstMessages::Compared{} : told.first(i);
       s.begin = words.empty()                  ? std::string::npos
                 : before.common == before.size ? find_text(text, words, before.common)
                                                : place(i).value_or(std::string::npos);
       if (s.begin == std::string::npos) lost(i, "as it is");
+      s.begin = with_blanks(text, s.begin, std::max(prompt.common, before.common), c.messages[i]);
     }
     const FirstMessages::Compared behind =
         i + 1 < c.messages.size() ? told.first(i + 1) : FirstMessages::Compared{text.size(), text.size()};
     s.end = std::max(behind.common, s.begin);
     const std::string_view span = std::string_view(text).substr(s.begin, s.end - s.begin);
     const bool whole = behind.common == behind.size;  // the text begins with what the first messages make
-    const size_t said = words.empty() ? 0 : span.rfind(words), stop = end_.text.empty() ? 0 : span.rfind(end_.text);
+    const size_t stop = end_.text.empty() ? 0 : span.rfind(end_.text);
+    size_t said = words.empty() ? 0 : std::string::npos;
+    if (!words.empty() && stop != std::string::npos && stop >= words.size())
+      said = span.rfind(words, stop - words.size());  // the end may hold its letters
+    if (said == std::string::npos) said = span.rfind(words);
     const bool ends =
         end_.text.empty() || (stop != std::string::npos && said != std::string::npos && stop >= said + words.size());
+    if (i + 1 == c.messages.size() && bare && (words.empty() ? stop == std::string::npos : said != std::string::npos)) {
+      if (!words.empty()) s.end = s.begin + span.rfind(words) + words.size();
+      if (!names_calls(c.messages[i], std::string_view(text).substr(s.begin, s.end - s.begin)))
+        lost(i, "with its calls of tools");
+      spans.push_back(s);
+      continue;
+    }
     if (said != std::string::npos && ends && (whole || (!words.empty() && !end_.text.empty()))) {
       if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
     } else if (whole && said == std::string::npos) {  // spaces may be others, as around thoughts
@@ -386,23 +437,25 @@ EncodedChat ChatEncoder::encode(const Conversation& given, const std::string& wh
   EncodedChat e;
   e.ids = tokenizer_.encode(text, false);
   e.learned.assign(e.ids.size(), loss_ == LossOn::all);
-  bool ends_with_answer = !c.learned.empty() && c.learned.back();
+  const bool ends_with_answer = !c.learned.empty() && c.learned.back();
+  const bool bare = ends_with_answer && is_bare(e.ids, text, words_of(c.messages.back()));
   if (loss_ != LossOn::all) {
     TokenPlaces places(tokenizer_, text, e.ids, end_.text, end_.id);
-    for (Span s : answers(text, c, where)) {
+    for (Span s : answers(text, bare && !end_.text.empty(), c, where)) {
       size_t begin = places.within(s.begin), end = places.within(s.end);
       std::fill(e.learned.begin() + static_cast<ptrdiff_t>(begin),
                 e.learned.begin() + static_cast<ptrdiff_t>(std::max(begin, end)), uint8_t{1});
     }
   }
-  if (end_.text.empty() && (loss_ == LossOn::all || ends_with_answer)) {
+  auto leave_out_the_rest = [&] {
+    while (!e.learned.empty() && e.learned.back() == 0) e.learned.pop_back(), e.ids.pop_back();
+  };
+  if (!end_.text.empty()) leave_out_the_rest();
+  if (end_.text.empty() ? !ends_with_answer ? loss_ == LossOn::all : bare : bare && e.ids.back() != end_.id) {
     e.ids.push_back(end_.id);
     e.learned.push_back(1);
   }
-  while (!e.learned.empty() && e.learned.back() == 0) {
-    e.learned.pop_back();
-    e.ids.pop_back();
-  }
+  leave_out_the_rest();
   return e;
 }
 

@@ -22,6 +22,11 @@ std::string render_messages(const ChatTemplate& chat, const Json& messages, cons
 // Arguments in no form that it takes are a UserError naming `where`, the message and the member.
 Json written_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, const std::string& where);
 
+// How many ids of a rendered text stand before message n: before what the template writes behind its prompt for an answer, or,
+// where the text does not go on as that prompt does, before the words of the message.
+size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
+                          size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where);
+
 struct EncodedChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
@@ -31,7 +36,8 @@ struct EncodedChat {
 // puts between the prompt it makes for generation and the end token behind the answer, which is learned with it; earlier
 // answers may have another end token than the last one, and none of the thoughts. Where a token
 // holds the end of a prompt and the beginning of the answer, it is learned; what stands behind the last learned token is left
-// out. A template without an end token gets the tokenizer's eos behind the conversation. Const members may be called by several
+// out. A last answer that the template writes no end token behind gets it appended: the one that the template writes behind other
+// answers, or the tokenizer's eos if it writes none. Const members may be called by several
 // threads.
 class ChatEncoder {
  public:
@@ -51,7 +57,9 @@ class ChatEncoder {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
   size_t end_behind(const std::string& text, size_t at, size_t body) const;
-  std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
+  bool is_bare(const std::vector<int32_t>& ids, const std::string& text, std::string_view words) const;
+  std::vector<Span> answers(const std::string& text, bool bare, const Conversation& conversation,
+                            const std::string& where) const;
 
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;

@@ -203,27 +203,31 @@ EncodedPair PairEncoder::encode(const Preference& p, const std::string& where) c
   if (p.conversation != (chat_ != nullptr))
     throw UserError(p.conversation ? "a conversation among pairs of texts" : "texts among pairs of conversations", where,
                     "records of a source are alike", "make two sources of them");
-  std::vector<int32_t> prompt;
   EncodedPair out;
+  size_t chosen = 0, rejected = 0;  // ids of the prompt
   if (p.conversation) {
     for (const Json* m : {&p.chosen_messages, &p.rejected_messages}) check_roles(*chat_, *m, where);
-    auto ids = [&](const Json& messages, bool ask) {
+    auto encode_answer = [&](const Json& messages, std::vector<int32_t>& ids) {
       const Json written = written_messages(*chat_, messages, p.tools, where);
-      return tokenizer_.encode(render_messages(*chat_, written, p.tools, ask, where), false);
+      const std::string text = render_messages(*chat_, written, p.tools, false, where);
+      ids = tokenizer_.encode(text, false);
+      return ids_before_message(tokenizer_, *chat_, written, p.tools, p.prompt_messages.size(), text, ids, where);
     };
-    if (!p.prompt_messages.empty()) prompt = ids(p.prompt_messages, true);
-    out.chosen.ids = ids(p.chosen_messages, false), out.rejected.ids = ids(p.rejected_messages, false);
+    chosen = encode_answer(p.chosen_messages, out.chosen.ids);
+    rejected = encode_answer(p.rejected_messages, out.rejected.ids);
   } else {
     auto ended = [&](const std::string& answer) { return answer.ends_with(end_) ? answer : answer + end_; };
-    prompt = tokenizer_.encode(p.prompt, true);
+    const std::vector<int32_t> prompt = tokenizer_.encode(p.prompt, true);
     out.chosen.ids = tokenizer_.encode(p.prompt + ended(p.chosen), true);
     out.rejected.ids = tokenizer_.encode(p.prompt + ended(p.rejected), true);
+    chosen = shared_ids(prompt, out.chosen.ids), rejected = shared_ids(prompt, out.rejected.ids);
   }
-  out.prompt = std::min(shared_ids(prompt, out.chosen.ids), shared_ids(prompt, out.rejected.ids));
-  for (EncodedChat* c : {&out.chosen, &out.rejected}) {
-    c->learned.assign(c->ids.size(), 1);
-    std::fill_n(c->learned.begin(), out.prompt, uint8_t{0});
-  }
+  out.prompt = std::min(chosen, rejected);
+  auto learn = [](EncodedChat& c, size_t from) {
+    c.learned.assign(c.ids.size(), 1);
+    std::fill_n(c.learned.begin(), from, uint8_t{0});
+  };
+  learn(out.chosen, p.conversation ? chosen : out.prompt), learn(out.rejected, p.conversation ? rejected : out.prompt);
   return out;
 }
 

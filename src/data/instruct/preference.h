@@ -31,11 +31,12 @@ Preference read_preference(const Json& record, const std::string& where);
 
 struct EncodedPair {
   EncodedChat chosen, rejected;  // each with the prompt before it; learned is what the answer adds to it
-  size_t prompt = 0;             // ids of both that are not learned
+  size_t prompt = 0;             // ids of both that belong to the prompt
 };
 
 // Texts are encoded with the tokens that the tokenizer puts around them, and end with its end token; conversations as the
-// template renders them. An answer begins where the ids of prompt and answer leave those of the prompt alone. Const members may
+// template renders them. An answer of texts begins where the ids of prompt and answer leave those of the prompt alone, one of a
+// conversation where ids_before_message (chat_encoder.h) has it, for each by itself. Const members may
 // be called by several threads.
 class PairEncoder {
  public:

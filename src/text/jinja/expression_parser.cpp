@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 namespace ravine::jinja {
 namespace {
@@ -182,12 +183,11 @@ NodePtr ExpressionParser::primary() {
     const char* end = t.text.data() + t.text.size();
     if (t.kind == TokenKind::integer) {
       int64_t i = 0;
-      if (std::from_chars(t.text.data(), end, i).ptr != end) wrong("a number is too large");
+      const auto read = std::from_chars(t.text.data(), end, i);
+      if (read.ec != std::errc{} || read.ptr != end) wrong("a whole number beyond 64 bits");
       n->value = Value(i);
     } else {
-      double d = 0;
-      if (std::from_chars(t.text.data(), end, d).ptr != end) wrong("a number is too large");
-      n->value = Value(d);
+      n->value = Value(std::strtod(t.text.c_str(), nullptr));  // 1e400 is inf, as in Python
     }
     return n;
   }

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "text/jinja/builtins.h"
@@ -68,7 +69,9 @@ std::optional<double> real_of(std::string_view text) {
   if (rest.starts_with('+') && !rest.substr(1).starts_with('-')) rest.remove_prefix(1);
   double d = 0;
   auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), d);
-  if (error != std::errc{} || end != rest.data() + rest.size() || rest.find('(') != std::string_view::npos) return std::nullopt;
+  if (end != rest.data() + rest.size() || rest.find('(') != std::string_view::npos) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(rest).c_str(), nullptr);  // inf, or next to 0
+  if (error != std::errc{}) return std::nullopt;
   return d;
 }
 
@@ -93,19 +96,25 @@ std::optional<int64_t> whole_of(std::string_view text, int64_t base) {
   int64_t i = 0;
   s.insert(0, minus ? "-" : "");
   auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i, static_cast<int>(base));
+  if (error == std::errc::result_out_of_range && end == s.data() + s.size()) raise("int: a whole number beyond 64 bits");
   if (error != std::errc{} || end != s.data() + s.size()) return std::nullopt;
   return i;
 }
 
+Value whole(double d) {
+  if (std::abs(d) >= 0x1p63) raise("int: a whole number beyond 64 bits");
+  return static_cast<int64_t>(d);
+}
+
 Value to_int(const Value& v, const Value& fallback, const Value& base, Budget& budget) {
-  if (v.is_float()) return std::abs(v.number()) < 9e18 ? Value(static_cast<int64_t>(v.number())) : fallback;
+  if (v.is_float()) return std::isnan(v.number()) ? fallback : whole(v.number());
   if (v.is_number()) return v.integer();
   if (!v.is_string()) return fallback;
   if (!base.is_number() || base.is_float()) raise("the base of int must be a whole number");
   const std::string_view s = number_text(v, budget);
   if (const int64_t b = base.integer(); b == 0 || (b >= 2 && b <= 36))
     if (const auto i = whole_of(s, b)) return *i;
-  if (const auto d = real_of(s); d && std::abs(*d) < 9e18) return static_cast<int64_t>(*d);
+  if (const auto d = real_of(s); d && std::isfinite(*d)) return whole(*d);
   return fallback;
 }
 
@@ -267,7 +276,10 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     JsonStyle style;
     style.ascii = truth(a.get(1, "ensure_ascii", false)), style.sort = truth(a.get(4, "sort_keys", false));
     if (indent.is_string()) style.indent = indent.string();
-    if (indent.is_number()) style.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(indent.integer(), 0, 64)), ' ');
+    if (indent.is_number()) {
+      if (indent.integer() > 1000) raise("tojson takes an indent of 1000 at most");
+      style.indent = std::string(static_cast<size_t>(std::max<int64_t>(indent.integer(), 0)), ' ');
+    }
     if (style.indent) style.comma = ",";
     if (!separators.is_none()) {
       if (!separators.is_list() || separators.list().size() != 2 || !separators.list()[0].is_string() ||

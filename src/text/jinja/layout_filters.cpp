@@ -193,7 +193,8 @@ Value Builtins::layout_filter(const std::string& name, Arguments& a, bool& known
   }
   if (name == "center") {
     const Value w = a.get(1, "width", Value(int64_t{80}));
-    const int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80, n = length(text, budget_);
+    const int64_t width = w.is_number() ? w.integer() : 80, n = length(text, budget_);
+    if (width > 100000 && width > n) raise("center takes a width of 100000 at most");
     if (width <= n) return text;
     const int64_t total = width - n, left = total / 2 + (total & width & 1);
     return made_like(text, std::string(static_cast<size_t>(left), ' ') + text.string() +
@@ -214,11 +215,13 @@ Value Builtins::layout_filter(const std::string& name, Arguments& a, bool& known
   }
   if (name == "wordcount") {
     int64_t n = 0;
-    bool in = false;
+    bool in = false;  // Python's \w: letters, numbers and '_'
     const std::string& s = text.string();
+    const auto table = char_table();
     budget_.chars(2 * s.size());
     for (size_t at = 0; at < s.size();) {
-      const bool word = !is_unicode_space(next_char(s, at));
+      const char32_t c = next_char(s, at);
+      const bool word = c == '_' || (table->of(c) & (kLetter | kNumber));
       n += word && !in;
       in = word;
     }

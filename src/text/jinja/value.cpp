@@ -211,20 +211,25 @@ void append_repr(std::string& out, const Value& v, Budget& budget, bool outermos
     budget.chars(2 * s.size());
     char quote = s.find('\'') != std::string::npos && s.find('"') == std::string::npos ? '"' : '\'';
     std::string text(1, quote);
-    for (char c : s) {
-      if (c == quote || c == '\\') {
+    for (size_t at = 0; at < s.size();) {
+      const size_t from = at;
+      const char32_t c = next_char(s, at);
+      if (c == static_cast<char32_t>(quote) || c == '\\') {
         text += '\\';
-        text += c;
+        text += static_cast<char>(c);
       } else if (c == '\n') {
         text += "\\n";
       } else if (c == '\r') {
         text += "\\r";
       } else if (c == '\t') {
         text += "\\t";
-      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-        text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      } else if (c != ' ' && (is_other(c) || is_unicode_space(c))) {  // not printable
+        const auto code = static_cast<uint32_t>(c);
+        text += code < 0x100     ? fmt::format("\\x{:02x}", code)
+                : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                                 : fmt::format("\\U{:08x}", code);
       } else {
-        text += c;
+        text += std::string_view(s).substr(from, at - from);
       }
     }
     text += quote;

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
+#include "data/instruct/preference.h"
 #include "data/loader.h"
 #include "tests/unit/data_help.h"
 #include "text/chat/prompt_templates.h"
@@ -157,6 +158,69 @@ TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
   Bytes none(false, false);
   EXPECT_USER_ERROR(ChatEncoder(none, jinja_template("{{ messages[-1].content }}"), LossOn::answers), "no end token");
   EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{{ messages[0].content }}"), LossOn::answers), "drops the answer");
+}
+
+// The end token is that of the template, wherever it writes it, and stands behind the last answer once.
+TEST(ChatEncoder, the_end_token_is_found_behind_any_answer) {
+  auto tokenizer = open_tokenizer(kGolden);
+  auto source = [](const std::string& answer) {
+    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + answer +
+           "{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  };
+  auto encode = [&](const std::string& answer, const Conversation& c, LossOn loss = LossOn::answers) {
+    ChatEncoder encoder(*tokenizer, jinja_template(source(answer)), loss);
+    EXPECT_EQ(tokenizer->id_to_piece(encoder.end_token()), "<|im_end|>") << answer;
+    return learned_text(*tokenizer, encoder.encode(c, "here"));
+  };
+  const Conversation one = talk({"Why?", "It is."}), two = talk({"Why?", "It is.", "And?", "The sea."});
+  const std::string earlier = "{{ m.content }}{% if not loop.last %}<|im_end|>{% endif %}";
+  EXPECT_EQ(encode(earlier, one), "It is.<|im_end|>");
+  EXPECT_EQ(encode(earlier, two), "It is.<|im_end|>|The sea.<|im_end|>");
+  EXPECT_EQ(encode(earlier, two, LossOn::last), "The sea.<|im_end|>");
+  EXPECT_EQ(encode(earlier, talk({"Why?", "It is.", "And?"})), "It is.<|im_end|>");
+  EXPECT_TRUE(encode(earlier, one, LossOn::all).ends_with("It is.\n<|im_end|>"));
+  const std::string but_the_first = "{{ m.content }}{% if loop.index0 != 1 %}<|im_end|>{% endif %}";
+  EXPECT_EQ(encode(but_the_first, one), "It is.<|im_end|>");
+  EXPECT_EQ(encode(but_the_first, two, LossOn::last), "The sea.<|im_end|>");
+  EXPECT_USER_ERROR(encode(but_the_first, two), "message 2 must appear in the text with an end token behind it");
+  // A text between the answer and its end.
+  const std::string between = "{{ m.content }} over{{ '<|im_end|>' }}";
+  EXPECT_EQ(encode(between, two), "It is. over<|im_end|>|The sea. over<|im_end|>");
+  // Answers whose letters the end token has.
+  for (const char* said : {"i", "end", ">"})
+    for (const std::string& how : {std::string("{{ m.content }}<|im_end|>"), earlier})
+      EXPECT_EQ(encode(how, talk({"Why?", said})), std::string(said) + "<|im_end|>");
+}
+
+// Blanks at the beginning of an answer are learned too where the prompt for it ends otherwise than the text goes on.
+TEST(ChatEncoder, an_answer_keeps_its_blanks) {
+  auto tokenizer = open_tokenizer(kGolden);
+  const std::string thinks =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}";
+  ChatEncoder encoder(*tokenizer, jinja_template(thinks), LossOn::answers);
+  EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"Why?", "   It is.", "And?", "  The sea."}), "here")),
+            "   It is.<|im_end|>|  The sea.<|im_end|>");
+}
+
+// The question is rendered otherwise where an answer follows it; and answers that begin like the prompt for one.
+TEST(PairEncoder, learns_the_answers_alone) {
+  auto tokenizer = open_tokenizer(kGolden);
+  auto learned = [&](const std::string& source, const std::string& chosen, const std::string& rejected) {
+    const Json record = {{"prompt", {{{"role", "user"}, {"content", "Why?"}}}},
+                         {"chosen", {{{"role", "assistant"}, {"content", chosen}}}},
+                         {"rejected", {{{"role", "assistant"}, {"content", rejected}}}}};
+    const EncodedPair pair = PairEncoder(*tokenizer, jinja_template(source)).encode(read_preference(record, "f"), "f");
+    return learned_text(*tokenizer, pair.chosen) + "/" + learned_text(*tokenizer, pair.rejected);
+  };
+  const std::string open_question =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{{ '<|im_end|>' if not loop.last or m.role == "
+      "'assistant' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  EXPECT_EQ(learned(open_question, "It is.", "  No."), "It is.<|im_end|>/  No.<|im_end|>");
+  const std::string thinks =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}";
+  EXPECT_EQ(learned(thinks, "<thorn>", "No."), "<thorn><|im_end|>/No.<|im_end|>");
 }
 
 TEST(ChatEncoder, templates_that_rewrite_the_past) {
@@ -316,10 +380,17 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
     if (i > 0 && text.starts_with(prompt)) {
       begin = prompt.size();
       size_t at = asks || words.empty() ? std::string::npos : text.find(words, begin);
-      if (at != std::string::npos && text.find_first_not_of(" \n", begin) < at) begin = at;
+      if (at != std::string::npos && text.find_first_not_of(" \n", begin) < at) {
+        for (size_t k = from; k > 0 && at > begin && text[at - 1] == said[k - 1]; --k) --at;
+        begin = at;
+      }
     } else {
       begin = words.empty() ? std::string::npos : text.find(words, common(text, i ? render(i, false) : ""));
       if (begin == std::string::npos) throw UserError("not found", "", "", "");
+      for (size_t k = from; k > 0 && begin > common(text, prompt) && begin > common(text, i ? render(i, false) : "") &&
+                            text[begin - 1] == said[k - 1];
+           --k)
+        --begin;
     }
     size_t stop = i + 1 < c.messages.size() ? common(text, render(i + 1, false)) : text.size();
     // What is not in the text as it stands at the end of a conversation is looked at elsewhere.

@@ -42,6 +42,34 @@ TEST(Jinja, as_recorded) {
   EXPECT_GE(errors, 8u);
 }
 
+// Right, or refused with the line: never another value. The values are those of Jinja2 3.1.
+TEST(Jinja, numbers_and_widths_beyond_bounds) {
+  auto text = [](const std::string& source) { return Template(source).render({}); };
+  auto refused = [&](const std::string& source, const char* rule) {
+    try {
+      ADD_FAILURE() << source << ": " << text(source);
+    } catch (const TemplateError& e) {
+      EXPECT_NE(std::string(e.what()).find(rule), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("line 2"), std::string::npos) << e.what();
+    }
+  };
+  for (const char* big : {"{{ 9223372036854775808 }}", "{{ '9223372036854775808'|int }}", "{{ '-1e30'|int }}", "{{ 1e30|int }}",
+                          "{{ 1e400|int }}"})
+    refused(std::string("\n") + big, "a whole number beyond 64 bits");
+  refused("\n{{ 'a'|center(200001) }}", "center takes a width of 100000 at most");
+  refused("\n{{ [1]|tojson(indent=1001) }}", "tojson takes an indent of 1000 at most");
+  EXPECT_EQ(text("{{ 9223372036854775807 }} {{ '-9223372036854775808'|int }} {{ '9000000000000000001'|int }}"),
+            "9223372036854775807 -9223372036854775808 9000000000000000001");
+  EXPECT_EQ(text("{{ 1e400 }} {{ -1e400 }} {{ 1e-400 }} {{ '1e400'|float }} {{ '1e400'|int(7) }}"), "inf -inf 0.0 inf 7");
+  EXPECT_EQ(text("{{ [1]|tojson(indent=100) }}"), "[\n" + std::string(100, ' ') + "1\n]");
+  EXPECT_EQ(text("{{ \"it's a b-c, d_e é 河\"|wordcount }}"), "8");
+}
+
+TEST(Jinja, what_cannot_be_printed_is_escaped_in_lists) {
+  EXPECT_EQ(Template("{{ ['a\xc2\xa0\xe2\x80\x8b\xe3\x80\x80é河\xf3\xa0\x80\x81 '] }}").render({}),
+            "['a\\xa0\\u200b\\u3000é河\\U000e0001 ']");
+}
+
 TEST(Jinja, places_to_round_to_without_end) {
   for (const char* places : {"-9223372036854775807 - 1", "-400", "-308"}) {
     EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}) }}}} {{{{ 5|round({}) }}}}", places, places)).render({}), "0.0 0");
