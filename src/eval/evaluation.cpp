@@ -43,9 +43,17 @@ Json ranked_line(const Task& task, const Item& item, const std::vector<double>& 
   return line;
 }
 
-// lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the continuation, and this has the
-// tokens of the whole text behind those of the context. Where a token of the whole text crosses the seam, or others stand before
-// it than in the context alone, the choice has all from the first such token on.
+// Whether a text of the first tokens of `whole` goes on behind `prompt`; a cut character at its end (U+FFFD) is not counted.
+bool reaches_beyond(const Tokenizer& tokenizer, std::span<const int32_t> first, std::string_view prompt) {
+  const std::string text = tokenizer.decode(first, false);
+  std::string_view sure = text;
+  while (sure.ends_with("\xEF\xBF\xBD")) sure.remove_suffix(3);
+  return !prompt.starts_with(sure);
+}
+
+// lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the continuation; this is what the
+// whole text has behind as many tokens as the context alone has. Where that is not exactly the tokens that reach beyond the
+// context's end (they are fewer, or more), the continuation is these tokens, and follows those of the whole text before them.
 Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   Continuations c;
   std::string_view context = item.prompt;
@@ -53,7 +61,12 @@ Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   c.context = tokenizer.encode(context.substr(0, kept), true);
   for (const std::string& choice : item.choices) {
     const std::vector<int32_t> whole = tokenizer.encode(fmt::format("{} {}", context, choice), true);
-    const auto seam = std::mismatch(c.context.begin(), c.context.end(), whole.begin(), whole.end()).second;
+    const auto [same, other] = std::mismatch(c.context.begin(), c.context.end(), whole.begin(), whole.end());
+    auto seam = other;
+    if (same != c.context.end()) {
+      const std::string prompt = tokenizer.decode(c.context, false);
+      while (seam != whole.end() && !reaches_beyond(tokenizer, {whole.begin(), seam + 1}, prompt)) ++seam;
+    }
     auto refuse = [&](const char* wrong, const char* rule, const char* fix) {
       throw UserError(fmt::format("choice {} of {} {}", c.continuations.size() + 1, escaped(item.id), wrong), "model.tokenizer",
                       rule, fix);
@@ -64,7 +77,8 @@ Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
     if (seam == whole.begin() && !c.context.empty())
       refuse("shares its first token with the prompt", "the likelihood of a token needs one before it",
              "use a tokenizer that begins texts with a token, or a longer prompt (--shots)");
-    c.behind.push_back(static_cast<size_t>(seam - whole.begin()));
+    const bool as_there = static_cast<size_t>(seam - whole.begin()) == c.context.size();
+    c.contexts.emplace_back(as_there ? seam : whole.begin(), seam);
     c.continuations.emplace_back(seam, whole.end());
   }
   return c;

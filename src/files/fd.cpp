@@ -87,9 +87,14 @@ void throw_system(const std::string& op, const std::string& path, int code) {
 }
 
 void create_folders(const std::string& path) {
+  if (path.empty())
+    throw UserError("the name of a folder is empty", "output", "a folder has a name", "give one, or . for this folder");
   std::error_code error;
   std::vector<std::string> missing;  // from the innermost
   for (std::filesystem::path p = path; !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
+    if (std::filesystem::is_symlink(p, error))
+      throw UserError(fmt::format("link to '{}', which is not there", std::filesystem::read_symlink(p, error).string()),
+                      p.string(), "a folder is not made through a link", "remove the link, or make the folder that it names");
     if (p.has_filename()) missing.push_back(p.string());
     if (p == p.parent_path()) break;
   }

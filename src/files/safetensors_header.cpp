@@ -21,18 +21,22 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   Events(SafetensorsHeader& header, const std::string& where) : header_(header), where_(where) {}
 
   bool null() override {  // as the library has it, a header may say that it has no metadata
-    return (state_ == State::top && key_ == "__metadata__") || unexpected("null");
+    return passed_over() || (state_ == State::top && key_ == "__metadata__") || unexpected("null");
   }
-  bool boolean(bool) override { return unexpected("a boolean"); }
+  bool boolean(bool) override { return passed_over() || unexpected("a boolean"); }
   bool number_integer(number_integer_t v) override { return number(v); }
   bool number_unsigned(number_unsigned_t v) override {
+    if (passed_over()) return true;
     if (v > static_cast<uint64_t>(INT64_MAX)) wrong(fmt::format("sizes and offsets fit 63 bits, got {}", v));
     return number(static_cast<int64_t>(v));
   }
-  bool number_float(number_float_t, const string_t& text) override { return unexpected("the number " + text.substr(0, 40)); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return passed_over() || unexpected("the number " + text.substr(0, 40));
+  }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool string(string_t& text) override {
+    if (passed_over()) return true;
     if (state_ == State::metadata) {
       header_.metadata[key_] = text;
     } else if (state_ == State::tensor && key_ == "dtype") {
@@ -46,6 +50,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(size_t) override {
+    if (passed_over()) return ++depth_, true;
     if (state_ == State::start) {
       state_ = State::top;
     } else if (state_ == State::top && key_ == "__metadata__") {
@@ -65,19 +70,20 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(string_t& text) override {
+    if (depth_ > 0) return true;
     if (state_ == State::top) {
       if (!names_.insert(text).second) refuse_header("bad safetensors header", name_of(text), "the name occurs twice");
     } else if (state_ == State::tensor) {
-      if (text != "dtype" && text != "shape" && text != "data_offsets")
-        wrong(fmt::format("unknown field '{}'", printable(text)));
-      if (std::find(keys_.begin(), keys_.end(), text) != keys_.end()) wrong(fmt::format("field '{}' occurs twice", text));
-      keys_.push_back(text);
+      if (is_field(text) && std::find(keys_.begin(), keys_.end(), text) != keys_.end())
+        wrong(fmt::format("field '{}' occurs twice", text));
+      if (is_field(text)) keys_.push_back(text);
     }
     key_ = std::move(text);
     return true;
   }
 
   bool end_object() override {
+    if (depth_ > 0) return --depth_, true;
     if (state_ == State::tensor) {
       finish_tensor();
       state_ = State::top;
@@ -90,6 +96,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(size_t) override {
+    if (passed_over()) return ++depth_, true;
     if (state_ != State::tensor || key_ == "dtype") return unexpected("a list");
     state_ = key_ == "shape" ? State::shape : State::offsets;
     numbers_.clear();
@@ -97,6 +104,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
+    if (depth_ > 0) return --depth_, true;
     if (state_ == State::shape) {
       for (int64_t size : numbers_) tensor_.shape.push_back(size);
       has_shape_ = true;
@@ -139,7 +147,12 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
+  static bool is_field(const std::string& key) { return key == "dtype" || key == "shape" || key == "data_offsets"; }
+  // The value of any other field of a tensor: the library reads past it.
+  bool passed_over() const { return depth_ > 0 || (state_ == State::tensor && !is_field(key_)); }
+
   bool number(int64_t v) {
+    if (passed_over()) return true;
     if (state_ != State::shape && state_ != State::offsets) return unexpected("the number " + std::to_string(v));
     if (v < 0) wrong(fmt::format("{} holds no negative numbers, got {}", state_ == State::shape ? "shape" : "data_offsets", v));
     if (state_ == State::shape && numbers_.size() == 5) wrong("at most 5 dims are supported");
@@ -169,6 +182,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader& header_;
   const std::string& where_;
   State state_ = State::start;
+  size_t depth_ = 0;  // lists and objects open in a field that is passed over
   std::string key_;
   std::unordered_set<std::string> names_;
   TensorInfo tensor_;

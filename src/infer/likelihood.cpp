@@ -241,6 +241,7 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
     if (items[i].context.empty())
       throw UserError("a context without tokens", place(), "what follows it is asked for", "write something there");
     check_ids(items[i].context);
+    for (const Ids& context : items[i].contexts) check_ids(context);
     for (const Ids& c : items[i].continuations) {
       if (c.empty())
         throw UserError("a continuation without tokens", place(), "a sum over no token says nothing", "write something there");
@@ -252,8 +253,8 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
   }
 }
 
-size_t context_of(const Continuations& item, size_t continuation) {
-  return item.behind.empty() ? item.context.size() : item.behind[continuation];
+const Ids& context_of(const Continuations& item, size_t continuation) {
+  return item.contexts.empty() || item.contexts[continuation].empty() ? item.context : item.contexts[continuation];
 }
 
 std::vector<Row> rows_of_item(const Continuations& item, int64_t positions, Likelihoods& result) {
@@ -262,10 +263,10 @@ std::vector<Row> rows_of_item(const Continuations& item, int64_t positions, Like
   for (size_t c = 0; c < item.continuations.size(); ++c) {
     const Ids& says = item.continuations[c];
     Row r;
-    const auto end = item.context.begin() + static_cast<std::ptrdiff_t>(context_of(item, c));
-    int64_t keep = end - item.context.begin();
+    const Ids& context = context_of(item, c);
+    int64_t keep = static_cast<int64_t>(context.size());
     if (positions > 0) keep = std::min(keep, positions + 1 - static_cast<int64_t>(says.size()));
-    r.fed.assign(end - keep, end);
+    r.fed.assign(context.end() - keep, context.end());
     r.fed.insert(r.fed.end(), says.begin(), says.end() - 1);
     r.says = says;
     r.from = keep - 1;
@@ -290,7 +291,7 @@ std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vecto
   for (const Continuations& item : items) {
     most = std::max(most, static_cast<int64_t>(item.continuations.size()));
     for (size_t c = 0; c < item.continuations.size(); ++c)
-      longest = std::max(longest, static_cast<int64_t>(context_of(item, c) + item.continuations[c].size()) - 1);
+      longest = std::max(longest, static_cast<int64_t>(context_of(item, c).size() + item.continuations[c].size()) - 1);
   }
   if (facts.max_positions > 0) longest = std::min(longest, facts.max_positions);
   if (items.empty()) return results;

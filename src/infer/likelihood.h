@@ -12,7 +12,7 @@ namespace ravine {
 struct Continuations {
   std::vector<int32_t> context;                     // at least one token
   std::vector<std::vector<int32_t>> continuations;  // each of one token or more
-  std::vector<size_t> behind;  // of each: how many tokens of the context it follows, one or more; empty: all of them
+  std::vector<std::vector<int32_t>> contexts;  // of each: tokens that it follows in place of `context`; empty: it follows that
 };
 
 struct Likelihoods {

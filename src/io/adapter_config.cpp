@@ -99,12 +99,13 @@ void refuse_other_than_whole(const Json& value, const std::string& file, const s
 void refuse_changed_base(const Json& config, const std::string& file) {
   const auto it = config.find("init_lora_weights");
   if (it == config.end() || it->is_null() || it->is_boolean()) return;
-  std::string way = field<std::string>(config, file, "init_lora_weights", "");
+  const std::string written = field<std::string>(config, file, "init_lora_weights", "");
+  std::string way = written;
   std::transform(way.begin(), way.end(), way.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const char* plain : {"gaussian", "eva", "orthogonal", "mica"})
     if (way == plain) return;
   const bool converts = way.starts_with("pissa") || way.starts_with("corda") || way == "olora";
-  const std::string what = fmt::format("\"init_lora_weights\" is \"{}\"", escaped(way));
+  const std::string what = fmt::format("\"init_lora_weights\" is \"{}\"", escaped(written));
   if (!converts && way != "loftq" && way != "lora_ga")
     refuse(file, what, "true, false, gaussian, eva, orthogonal and mica are known to leave the base as it is");
   throw UserError(

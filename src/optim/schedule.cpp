@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "config/schedule_takes.h"
 #include "optim/class_schedules.h"
 
 namespace ravine {
@@ -98,12 +99,32 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
 
 }  // namespace
 
+ScheduleEnd end_of(const ScheduleOptions& schedule, int64_t total_steps) {
+  using enum ScheduleType;
+  const ScheduleClasses& c = schedule.classes;
+  const ScheduleType type = schedule.type;
+  const bool warms = type == WarmupLR || type == WarmupDecayLR || type == WarmupCosineLR;
+  ScheduleEnd end{.length = total_steps};
+  int64_t warmup = takes_setting(type, "warmup_steps") ? schedule.warmup_steps : 0;
+  if (schedule.steps > 0) end.key = "steps", end.length = schedule.steps;
+  if (warms) warmup = std::max<int64_t>(2, c.warmup_num_steps) + 1;  // its count begins at -1
+  if (type == OptimizerParamScheduler) warmup = static_cast<int64_t>(std::ceil(c.lr_warmup_steps));
+  if ((type == WarmupDecayLR || type == WarmupCosineLR) && c.total_num_steps > 0)
+    end.key = "total_num_steps", end.length = c.total_num_steps;
+  if (type == OptimizerParamScheduler && c.lr_decay_steps > 0)
+    end.key = "lr_decay_steps", end.length = static_cast<int64_t>(std::ceil(c.lr_decay_steps));
+  if (takes_setting(type, "total_steps") && c.total_steps > 0) end.key = "total_steps", end.length = c.total_steps;
+  end.update = std::max(end.length, warmup);
+  if (type == cosine_warmup_with_min_lr) end.update = std::max(end.update - 1, warmup);
+  // Of these the formula has its last value one step later.
+  if (type == cosine_with_restarts || type == polynomial || type == PolynomialWithWarmUpLR || type == WarmupDecayLR ||
+      type == OptimizerParamScheduler)
+    ++end.update;
+  return end;
+}
+
 double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
-  const int64_t steps = length_of(schedule, total_steps), end = std::max(steps, schedule.warmup_steps);
-  if (schedule.type == ScheduleType::cosine) step_index = std::min(step_index, end);
-  if (schedule.type == ScheduleType::cosine_warmup_with_min_lr)
-    step_index = std::min(step_index, std::max(end - 1, schedule.warmup_steps));
-  return formula_rate(schedule, base_lr, total_steps, step_index);
+  return formula_rate(schedule, base_lr, total_steps, std::min(step_index, end_of(schedule, total_steps).update));
 }
 
 double formula_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
@@ -116,7 +137,7 @@ double formula_rate(const ScheduleOptions& schedule, double base_lr, int64_t tot
 
 UpdateRates rates_of_update(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
   UpdateRates rates = learning_rate(schedule, base_lr, total_steps, step_index);
-  rates.betas = class_betas(schedule, step_index);
+  rates.betas = class_betas(schedule, std::min(step_index, end_of(schedule, total_steps).update));
   return rates;
 }
 

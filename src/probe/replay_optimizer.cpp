@@ -7,6 +7,7 @@
 #include "io/slices.h"
 #include "kernels/backend.h"
 #include "model/vocabulary.h"
+#include "optim/class_schedules.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "parallel/flat_store.h"
@@ -191,8 +192,8 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
     if (!std::isfinite(norm))
       throw UserError(fmt::format("gradients of step {} are not finite", s + 1), "--input", "an update needs numbers",
                       "mend the file; a training run stops at such a step");
-    UpdateRates rates = rates_of_update(config.schedule, options.lr, length, s);
-    rates.lr = formula_rate(config.schedule, options.lr, length, s);
+    UpdateRates rates = formula_rate(config.schedule, options.lr, length, s);
+    rates.betas = class_betas(config.schedule, s);
     if (!input.lrs.empty()) rates.lr = input.lrs[static_cast<size_t>(s)];
     optimizer.update(c, rates, norm, {});
     store.end_step();

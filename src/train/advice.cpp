@@ -83,47 +83,25 @@ class Advice {
         say("schedule.warmup_steps={} is not below {}={}: the rate never reaches optimizer.lr", s.warmup_steps,
             s.warmup_steps >= steps ? "train.steps" : "schedule.steps", s.warmup_steps >= steps ? steps : length);
     }
-    const auto [key, end] = end_of(s);
-    if (end <= 0 || end >= steps || s.type == ScheduleType::WarmUpStableDecayLR) return;
-    const int64_t stride = std::max<int64_t>(1, (steps - end) / 10000);
-    double most = rate(end), least = most;
-    for (int64_t step = end; step < steps; step += stride)
-      most = std::max(most, rate(step)), least = std::min(least, rate(step));
-    if (most == least)
-      say("schedule.{}={} is below train.steps={}: from step {} on the rate stays at {:.3g}", key, end, steps, end + 1, most);
-    else if (most > rate(end))
-      say("schedule.{}={} is below train.steps={}: behind it the rate of {} rises again, to {:.3g}", key, end, steps,
+    const ScheduleEnd end = end_of(s, steps);
+    if (*end.key && end.length < steps && end.update < steps && falls(s))
+      say("schedule.{}={} is below train.steps={}: from step {} on the rate stays at {:.3g}", end.key, end.length, steps,
+          std::max(end.update, end.length) + 1, rate(end.update));
+    if (s.type != ScheduleType::CosineAnnealingLR) return;
+    const int64_t wave = s.classes.t_max, behind = std::min(steps, end.update + 1) - wave;
+    double most = 0;
+    for (int64_t step = wave; step < wave + behind; step += std::max<int64_t>(1, behind / 10000))
+      most = std::max(most, rate(step));
+    if (behind > 0 && most > rate(wave))
+      say("schedule.t_max={} is below train.steps={}: behind it the rate of {} rises again, to {:.3g}", wave, steps,
           name(s.type), most);
   }
 
-  // The option that says where the schedule ends, and its value; 0: none does. Schedules without an end have none.
-  static std::pair<const char*, int64_t> end_of(const ScheduleOptions& s) {
+  // Other schedules keep the full rate behind their warm-up.
+  static bool falls(const ScheduleOptions& s) {
     using enum ScheduleType;
-    const ScheduleClasses& c = s.classes;
-    const std::pair<const char*, int64_t> steps{"steps", s.steps};
-    switch (s.type) {
-      case constant:
-      case inverse_sqrt:
-      case LRRangeTest:
-      case OneCycle:
-      case WarmupLR:
-      case ConstantWarmUpLR:
-      case CosineAnnealingWarmRestarts:
-        return {"", 0};
-      case CosineAnnealingLR:
-        return {"t_max", c.t_max};
-      case OptimizerParamScheduler:
-        if (c.lr_decay_style == DecayStyle::constant) return {"", 0};
-        if (c.lr_decay_steps > 0) return {"lr_decay_steps", static_cast<int64_t>(c.lr_decay_steps)};
-        return steps;
-      case WarmupDecayLR:
-      case WarmupCosineLR:
-        if (c.total_num_steps > 0) return {"total_num_steps", c.total_num_steps};
-        return steps;
-      default:
-        if (takes_setting(s.type, "total_steps") && c.total_steps > 0) return {"total_steps", c.total_steps};
-        return steps;
-    }
+    return s.type != constant && s.type != WarmupLR && s.type != ConstantWarmUpLR &&
+           (s.type != OptimizerParamScheduler || s.classes.lr_decay_style != DecayStyle::constant);
   }
 
   void numbers() {
@@ -150,10 +128,6 @@ class Advice {
           (s.type == ScheduleType::OneCycle || s.type == ScheduleType::LRRangeTest || s.classes.warmup_max_lr))
         say("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
     }
-    if (const int64_t end = s.classes.total_steps > 0 ? s.classes.total_steps : s.steps;
-        s.type == ScheduleType::WarmUpStableDecayLR && end > 0 && end < t.steps)
-      say("schedule.total_steps={} is below train.steps={}: behind its end WarmUpStableDecayLR falls on, below zero, as in MindFormers",
-          end, t.steps);
     if (t.valid_every > 0 && !valid && c_.data.order == SampleOrder::philox)  // others: data.split holds out a part
       say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");

@@ -68,13 +68,13 @@ def evaluate(folder, out, tasks, *more, status=0):
     return r.run("eval", "--tasks", tasks, "--data", benchmarks(folder), "--output", folder / out, *more, status=status)
 
 
-def seam_model(folder):
-    """The model with a toy tokenizer that joins the colon of "Answer:" with the blank and the A of a choice behind it."""
-    out = folder / "seam"
+def seam_model(folder, name="seam", merges=()):
+    """The model with a toy tokenizer that joins the colon of "Answer:" with the blank and the A of a choice behind it; `merges` come behind these."""
+    out = folder / name
     shutil.copytree(model(folder), out)
     for file in out.glob("*token*"):
         file.unlink()
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *(chr(i) for i in range(33, 127)), "▁", "▁A", ":▁A"]
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *(chr(i) for i in range(33, 127)), "▁", "▁A", ":▁A", *(m.replace(" ", "") for m in merges)]
     (out / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "pre_tokenizer": None,
         "added_tokens": [{"id": i, "content": p, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i, p in enumerate(pieces[:3])],
@@ -83,38 +83,48 @@ def seam_model(folder):
                            "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
         "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True,
-                  "ignore_merges": False, "vocab": {p: i for i, p in enumerate(pieces)}, "merges": ["▁ A", ": ▁A"]}}))
+                  "ignore_merges": False, "vocab": {p: i for i, p in enumerate(pieces)}, "merges": ["▁ A", ": ▁A", *merges]}}))
     (out / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True}))
     return out, {p: i for i, p in enumerate(pieces)}
 
 
-def test_a_choice_owns_the_token_that_crosses_the_seam(folder):
-    toy, ids = seam_model(folder)
+def tokens_of(toy, text):
+    return json.loads(subprocess.run(r.command("tokenizer", "encode", "--tokenizer", toy, "--jsonl"), input=json.dumps({"text": text}) + "\n", capture_output=True, text=True, check=True).stdout)["ids"]
+
+
+def logprobs_of(folder, toy, prompt, says):
+    """Of the tokens `says` behind `prompt`, by the logits of a trace."""
+    fed = [*prompt, *says]
+    file = r.save_tensors(folder / "fed.safetensors", {"input_ids": ("I32", (1, len(fed)), fed)})
+    r.run("trace", "--model", toy, "--input", file, "--out", folder / "fed_trace.safetensors", "--overwrite")
+    _, shape, data = r.load_tensors(folder, "fed_trace.safetensors")["logits"]
+    values, total = memoryview(data).cast("f"), 0
+    for place in range(len(prompt), len(fed)):
+        row = values[(place - 1) * shape[2]:place * shape[2]]
+        total += row[fed[place]] - math.log(sum(map(math.exp, row)))
+    return total
+
+
+def ranked_row(folder, toy, out):
+    """The row of one question about anatomy."""
     table(folder / "one" / "mmlu" / "test" / "anatomy_test.csv", [["Is it deep?", "p", "q", "r", "s", "B"]])
     table(folder / "one" / "mmlu" / "dev" / "anatomy_dev.csv", [["Is it far?", "p", "q", "r", "s", "A"]])
-    r.run("eval", "--tasks", "mmlu", "--shots", 0, "--data", folder / "one", "--output", folder / "seam_out", "--protocol", "likelihood", "--model", toy)
-    row = lines(folder / "seam_out" / "samples_mmlu.jsonl")[0]
+    r.run("eval", "--tasks", "mmlu", "--shots", 0, "--data", folder / "one", "--output", folder / out, "--protocol", "likelihood", "--model", toy)
+    return lines(folder / out / "samples_mmlu.jsonl")[0]
 
-    def tokens(text):
-        return json.loads(subprocess.run(r.command("tokenizer", "encode", "--tokenizer", toy, "--jsonl"), input=json.dumps({"text": text}) + "\n", capture_output=True, text=True, check=True).stdout)["ids"]
 
-    def logprobs(prompt, says):
-        """Of the tokens `says` behind `prompt`, by the logits of a trace."""
-        fed = [*prompt, *says]
-        file = r.save_tensors(folder / "fed.safetensors", {"input_ids": ("I32", (1, len(fed)), fed)})
-        r.run("trace", "--model", toy, "--input", file, "--out", folder / "fed_trace.safetensors", "--overwrite")
-        _, shape, data = r.load_tensors(folder, "fed_trace.safetensors")["logits"]
-        values, total = memoryview(data).cast("f"), 0
-        for place in range(len(prompt), len(fed)):
-            row = values[(place - 1) * shape[2]:place * shape[2]]
-            total += row[fed[place]] - math.log(sum(map(math.exp, row)))
-        return total
+def close_to(got, want):
+    """Sums of logs of a few tokens, within a few roundings of f32 (2^-24 of logits below 64)."""
+    r.check(max(abs(a - b) for a, b in zip(got, want, strict=True)) < 64 * 2.0 ** -20, (got, want))
 
-    context = tokens(row["prompt"])
-    r.check(context[-1] == ids[":"] and tokens(row["prompt"] + " A")[-1] == ids[":▁A"], "the A crosses the seam")
-    want = [logprobs(context[:-1], [ids[":▁A"]]), *(logprobs(context, [ids["▁"], ids[c]]) for c in "BCD")]
-    # Sums of logs of one or two tokens, within a few roundings of f32 (2^-24 of logits below 64).
-    r.check(max(abs(a - b) for a, b in zip(row["logprobs"], want, strict=True)) < 64 * 2.0 ** -20, (row["logprobs"], want))
+
+def test_a_choice_owns_the_token_that_crosses_the_seam(folder):
+    toy, ids = seam_model(folder)
+    row = ranked_row(folder, toy, "seam_out")
+    context = tokens_of(toy, row["prompt"])
+    r.check(context[-1] == ids[":"] and tokens_of(toy, row["prompt"] + " A")[-1] == ids[":▁A"], "the A crosses the seam")
+    want = [logprobs_of(folder, toy, context[:-1], [ids[":▁A"]]), *(logprobs_of(folder, toy, context, [ids["▁"], ids[c]]) for c in "BCD")]
+    close_to(row["logprobs"], want)
     r.check(row["parsed"] == max(range(4), key=lambda i: want[i]), row)
     # Nothing stands before the first token of the choice, or it has none.
     write_lines(folder / "none" / "piqa" / "valid.jsonl", [{"goal": "Cross", "sol1": "A", "sol2": ""}])
@@ -124,6 +134,20 @@ def test_a_choice_owns_the_token_that_crosses_the_seam(folder):
     (toy / "tokenizer.json").write_text(json.dumps(file))
     said = r.run("eval", "--tasks", "piqa", "--data", folder / "none", "--output", folder / "none_out", "--protocol", "likelihood", "--model", toy, status=2).stderr
     r.check("choice 2 of" in said and "has no token of its own" in said and "correct the choice in the data" in said, said)
+
+
+def test_a_choice_owns_no_token_within_the_prompt(folder):
+    """Of [er, :▁A], where the prompt alone ends with [er:] or with [e, r:], the choice is :▁A. The first is lm-evaluation-harness' slice, behind the prompt's own
+    tokens; its slice of the second is empty, and the choice follows the tokens of the joined text."""
+    for name, merges, alone in (("whole", ["e r", "er :"], ["er:"]), ("cut", ["r :", "e r"], ["e", "r:"])):
+        toy, ids = seam_model(folder, name, merges)
+        row = ranked_row(folder, toy, name + "_out")
+        context, joined = tokens_of(toy, row["prompt"]), tokens_of(toy, row["prompt"] + " A")
+        r.check(context[-len(alone):] == [ids[p] for p in alone] and joined[-2:] == [ids["er"], ids[":▁A"]], (name, context, joined))
+        slice_there = joined[len(context):]
+        before = context if slice_there else joined[:-1]
+        r.check(slice_there == ([ids[":▁A"]] if name == "whole" else []), (name, slice_there))
+        close_to(row["logprobs"], [logprobs_of(folder, toy, before, [ids[":▁A"]]), *(logprobs_of(folder, toy, context, [ids["▁"], ids[c]]) for c in "BCD")])
 
 
 def test_outputs_are_parsed_and_scored(folder):

@@ -134,7 +134,7 @@ def test_what_is_refused_is_named(folder):
     refused(broken(folder, {"bias": "all"}), "trained biases", file)
     refused(broken(folder, {"peft_type": "IA3"}), "IA3", file)
     for way in ("pissa", "PiSSA_niter_16", "olora", "corda"):  # A and B are a part of the base: PEFT takes it away where it loads them
-        refused(broken(folder, {"init_lora_weights": way}), f'"init_lora_weights" is "{way.lower()}"', file, "path_initial_model_for_weight_conversion")
+        refused(broken(folder, {"init_lora_weights": way}), f'"init_lora_weights" is "{way}"', file, "path_initial_model_for_weight_conversion")
     for way in ("loftq", "lora_ga"):
         refused(broken(folder, {"init_lora_weights": way}), f'"init_lora_weights" is "{way}"', file, "merge_and_unload")
     refused(broken(folder, {"init_lora_weights": "spectral"}), '"init_lora_weights" is "spectral"', "gaussian", file)

@@ -37,6 +37,21 @@ int in_child(const std::function<int()>& f) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+TEST(Folders, ALinkToNothingAndAnEmptyNameAreNamed) {
+  TemporaryFolder folder;
+  const std::string link = folder / "link";
+  std::filesystem::create_symlink(folder / "nowhere", link);
+  for (const std::string& path : {link, link + "/", link + "/inner"}) {
+    const std::string said = message_of<UserError>([&] { create_folders(path); });
+    EXPECT_NE(said.find("link to '" + (folder / "nowhere") + "', which is not there"), std::string::npos) << said;
+    EXPECT_NE(said.find(link), std::string::npos) << said;
+  }
+  EXPECT_NE(message_of<UserError>([] { create_folders(""); }).find("the name of a folder is empty"), std::string::npos);
+  std::filesystem::create_directory(folder / "nowhere");
+  create_folders(link + "/inner");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "nowhere/inner"));
+}
+
 TEST(AtomicFile, AppearsWholeAndOnlyAtCommit) {
   TemporaryFolder folder;
   const std::string path = folder / "f";

@@ -56,7 +56,6 @@ TEST(Safetensors, EveryCorruptionIsRefusedByName) {
       {R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4, "shape is missing", "a"},
       {R"({"a":{"dtype":"F32","shape":[1]}})", 4, "data_offsets is missing", "a"},
       {R"({"a":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4, "field 'shape'", "a"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"extra":"1"}})", 4, "unknown field 'extra'", "a"},
       {R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4, "occurs twice", "a"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "takes 8 bytes", "a"},
       {R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,8]}})", 8, "takes 4 bytes", "a"},
@@ -222,6 +221,22 @@ TEST(Safetensors, MetadataMayBeNull) {
   EXPECT_EQ(reader.tensors()[0].name, "a");
   EXPECT_NE(refusal(file_of(R"({"a":null})", 0)).find("must be described by an object"), std::string::npos);
   EXPECT_NE(refusal(file_of(R"({"__metadata__":{"k":null}})", 0)).find("metadata 'k' must be a string"), std::string::npos);
+}
+
+// As the safetensors library 0.8 does: what a tensor has beside its three fields is read past, whatever it is and however often.
+TEST(Safetensors, OtherFieldsOfATensorArePassedOver) {
+  TemporaryFolder folder;
+  for (const char* more : {R"("x":1)", R"("x":-1.5)", R"("x":18446744073709551615)", R"("x":null)", R"("x":true)", R"("x":"y")",
+                           R"("x":{"dtype":"F64","shape":[[9],{}]},"z":2)", R"("x":[1,[2],{"shape":[7]}],"x":3)"}) {
+    for (const bool first : {false, true}) {
+      const std::string fields = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
+      spill(folder / "a.safetensors", file_of("{\"a\":{" + (first ? more + ("," + fields) : fields + "," + more) + "}}", 4));
+      const SafetensorsReader reader(folder / "a.safetensors");
+      ASSERT_EQ(reader.tensors().size(), 1U) << more;
+      EXPECT_EQ(reader.tensors()[0].shape, Shape({1})) << more;
+      EXPECT_EQ(reader.tensors()[0].dtype, DType::f32) << more;
+    }
+  }
 }
 
 TEST(Safetensors, WriterRefusesWrongUse) {

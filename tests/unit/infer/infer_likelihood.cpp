@@ -46,7 +46,7 @@ std::vector<Continuations> likely_items() {
     }
   items.push_back({{17}, {{3}, {4, 4}}});
   items.push_back({tokens_from(4, 60), {tokens_from(9, 12), {2}, tokens_from(9, 3)}});
-  items.push_back({tokens_from(50, 9), {{2}, {1}, {3, 4}}, {8, 9, 1}});  // two follow a part of the context
+  items.push_back({tokens_from(50, 9), {{2}, {1}, {3, 4}}, {tokens_from(50, 8), {}, {7, 7, 3}}});  // two follow other tokens
   return items;
 }
 
@@ -67,12 +67,12 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
         for (size_t c = 0; c < got[i].logprobs.size(); ++c) {
           const auto& says = items[i].continuations[c];
           std::vector<int32_t> context = items[i].context;
-          if (!items[i].behind.empty()) context.resize(items[i].behind[c]);
+          if (!items[i].contexts.empty() && !items[i].contexts[c].empty()) context = items[i].contexts[c];
           const double want = plain_likelihood(s, context, says, kPositions);
           // The judge's logits are rounded to f32 (2^-24 of their size, below 64 here), for each token.
           EXPECT_NEAR(got[i].logprobs[c], want, static_cast<double>(1 + says.size()) * 64 * 0x1p-23) << i << " " << c;
         }
-        if (items[i].context.size() < 60 && items[i].behind.empty()) {
+        if (items[i].context.size() < 60 && items[i].contexts.empty()) {
           const std::vector<float> last = all_logits(s, items[i].context).back();
           EXPECT_EQ(got[i].first, std::max_element(last.begin(), last.end()) - last.begin()) << i;
         }

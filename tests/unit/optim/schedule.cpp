@@ -96,6 +96,43 @@ TEST(Schedule, StaysAtItsLastValueBehindItsEnd) {
   EXPECT_NEAR(learning_rate(o, 1e-3, 20, 14), 1e-3, 1e-18);
 }
 
+// Of every type, with lengths of its own that go beyond schedule.steps or end before them: one rate from end_of on, which the
+// formula has there.
+TEST(Schedule, StaysBehindTheEndWhateverTheType) {
+  using enum ScheduleType;
+  for (const auto& row : names_of(ScheduleType{}))
+    for (int64_t warmup : {0, 2, 9, 10, 12})
+      for (bool own : {false, true}) {
+        ScheduleOptions o;
+        ScheduleClasses& c = o.classes;
+        o.type = row.value, o.warmup_steps = warmup, o.steps = 10, o.end_lr = 1e-5, o.decay_steps = own ? 15 : 4;
+        o.stable_steps = own ? 4 : -1;
+        c.warmup_num_steps = std::max<int64_t>(1, warmup), c.lr_warmup_steps = static_cast<double>(warmup);
+        c.t_max = 6, c.t_0 = 6, c.decay_start_steps = 3, c.keep_steps = 4, c.final_steps = own ? 9 : 1, c.lr_end2 = 1e-6;
+        c.cycle_min_lr = 1e-4, c.cycle_max_lr = 1e-3, c.cycle_first_step_size = own ? 7 : 3, c.decay_step_size = 2;
+        c.decay_lr_rate = 1, c.decay_mom_rate = 0.01, c.lr_range_test_step_size = 3;
+        c.lr_decay_style = own ? DecayStyle::inverse_square_root : DecayStyle::linear;
+        const ScheduleEnd end = end_of(o, 40);
+        EXPECT_EQ(std::string(end.key), "steps");
+        EXPECT_LE(end.update, std::max<int64_t>(10, warmup) + 2) << row.name;
+        const UpdateRates last = rates_of_update(o, 1e-3, 40, end.update);
+        EXPECT_EQ(last.lr, formula_rate(o, 1e-3, 40, end.update)) << row.name;
+        for (int64_t step = end.update; step < 40; ++step) {
+          EXPECT_EQ(learning_rate(o, 1e-3, 40, step), last.lr) << row.name << " at step " << step;
+          EXPECT_EQ(rates_of_update(o, 1e-3, 40, step).betas, last.betas) << row.name << " at step " << step;
+        }
+      }
+  ScheduleOptions o;
+  o.steps = 10, o.warmup_steps = 0;
+  for (const auto& [type, last] :
+       {std::pair{inverse_sqrt, 1e-3 / std::sqrt(10010.0 / 10000)},
+        {WarmupDecayLR, 0.0},
+        {CosineAnnealingWarmRestarts, 1e-3 * 0.5 * (1 + std::cos(3.14159265358979323846 * 4 / 6))}}) {
+    o.type = type, o.classes.t_0 = 6, o.classes.warmup_num_steps = 2;
+    EXPECT_NEAR(learning_rate(o, 1e-3, 40, 39), last, 1e-15) << name(type);
+  }
+}
+
 TEST(Schedule, EqualsTransformersAtEveryStep) {
   const char* shared = std::getenv("RAVINE_SHARED");
   if (!shared || !*shared) GTEST_SKIP() << "RAVINE_SHARED does not name the folder of recorded schedules";
@@ -123,8 +160,10 @@ TEST(Schedule, EqualsClassesOfDeepSpeedAndMindFormers) {
     const Config c = config_of(curve);
     const double bound = c.optimizer.lr * (curve.contains("f32") ? 12 * 0x1p-24 : 1e-13);
     for (size_t i = 0; i < steps.size(); ++i) {
+      const double rate = formula_rate(c.schedule, c.optimizer.lr, 200, steps[i]);
       const UpdateRates got = rates_of_update(c.schedule, c.optimizer.lr, 200, steps[i]);
-      EXPECT_NEAR(got.lr, curve["lr"][i].get<double>(), bound) << curve["type"] << curve["args"] << " at step " << steps[i];
+      if (steps[i] < end_of(c.schedule, 200).length) EXPECT_EQ(got.lr, rate) << curve["type"] << " at step " << steps[i];
+      EXPECT_NEAR(rate, curve["lr"][i].get<double>(), bound) << curve["type"] << curve["args"] << " at step " << steps[i];
       EXPECT_EQ(got.betas.has_value(), curve.contains("betas"));
       if (!got.betas) continue;
       EXPECT_NEAR((*got.betas)[0], curve["betas"][i][0].get<double>(), 1e-13) << curve["args"] << " at step " << steps[i];
@@ -253,7 +292,7 @@ TEST(Schedule, BehindTheEndAndDefaults) {
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(10.0 / 40), 1e-15) << "the timescale is the warm-up";
   r.timescale = 90;
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(90.0 / 120), 1e-15);
-  EXPECT_NEAR(learning_rate(schedule(ScheduleType::inverse_sqrt), 1, 100, 30000), 0.5, 1e-15)
+  EXPECT_NEAR(learning_rate(schedule(ScheduleType::inverse_sqrt), 1, 40000, 30000), 0.5, 1e-15)
       << "10000 where there is no warm-up";
   for (const ScheduleType type : {ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine,
                                   ScheduleType::cosine_with_restarts, ScheduleType::polynomial, ScheduleType::inverse_sqrt})

@@ -55,6 +55,18 @@ TEST(Advice, OfNumbers) {
   c.schedule.type = CosineAnnealingLR, c.schedule.classes.t_max = 5;
   EXPECT_TRUE(
       says(c, "schedule.t_max=5 is below train.steps=10: behind it the rate of CosineAnnealingLR rises again, to 0.000905"));
+  // Types whose formula goes on behind schedule.steps: one notice each, and the rate of the end.
+  for (const ScheduleType type : {inverse_sqrt, cosine_with_restarts, warmup_stable_decay, OneCycle, LRRangeTest, WarmupDecayLR,
+                                  ConstantWithCoolDownLR, WarmUpStableDecayLR, CosineAnnealingWarmRestarts}) {
+    c = plain();
+    c.schedule.type = type, c.schedule.warmup_steps = 4, c.schedule.steps = 5, c.schedule.stable_steps = 2;
+    c.schedule.decay_steps = 8, c.schedule.classes.keep_steps = 4, c.schedule.classes.t_0 = 7;
+    c.schedule.classes.decay_start_steps = 4, c.schedule.classes.warmup_num_steps = 2;
+    EXPECT_TRUE(says(c, "schedule.steps=5 is below train.steps=10: from step ")) << name(type);
+    EXPECT_TRUE(says(c, "on the rate stays at ")) << name(type);
+  }
+  c.schedule.classes.total_steps = 7, c.schedule.type = WarmUpStableDecayLR;
+  EXPECT_TRUE(says(c, "schedule.total_steps=7 is below train.steps=10: from step 8 on the rate stays at 1e-07"));
   c = plain();
   c.data.skip_steps = {3, 10};
   EXPECT_TRUE(likely_mistakes(c).empty());
