@@ -1,8 +1,10 @@
 """Dumps of what calls read and write: they change no bit of a run, hold what they say, survive a kill, keep their bounds, are made again from a checkpoint; and
 `compare` names the call at which two of them part."""
+import fnmatch
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import sys
@@ -272,6 +274,40 @@ def test_seeded_faults(folder):
         for pair in r.rows(list(seeded_faults.CLEAN), 4, "the same"):
             right, said = pairs.is_silent(pair)
             r.check(right, f"{pair}, {what}: {said}")
+
+
+# Of a run that does as the recorded one: what else is asked, changes of config.json, the culprit's op and path.
+AGAINST_TORCH = {
+    "nothing": ({}, {}, None),
+    "micro batch": ({"train__micro_batch": 4}, {}, None),
+    "rms eps": ({}, {"rms_norm_eps": 1e-3}, ("rms_norm", "model.layers.0.input_layernorm")),
+    "rope base": ({}, {"rope_theta": 50000.0, "rope_parameters": None}, ("rope", "model.layers.0.self_attn")),
+    "lr": ({"optimizer__lr": 1.1e-2}, {}, ("input", "optimizer.lr")),
+    "beta2": ({"optimizer__betas": [0.9, 0.99]}, {}, ("input", "optimizer.beta2")),
+    "eps": ({"optimizer__eps": 1e-4}, {}, ("adamw", "*")),
+    "decay of all": ({"optimizer__decay": "all"}, {}, ("adamw", "*norm.weight")),
+    "attention in bf16": ({"precision__recipes": [{"path": "model.layers.1.self_attn", "op": "attention", "round": "bf16"}]}, {}, ("cast", "model.layers.1.self_attn")),
+    "window": ({}, {"model_type": "mistral", "sliding_window": 3, **dict.fromkeys(("attention_bias", "mlp_bias", "pretraining_tp"))}, ("attention", "model.layers.0.self_attn")),
+}
+
+
+def test_against_pytorch(folder):
+    """A trace of tools/trace_torch.py (Llama of Transformers, AdamW of torch) and a run on the same weights and data: silent, and each fault is named."""
+    golden = Path(__file__).resolve().parent.parent / "golden" / "torch_trace"
+    for fault in r.rows(list(AGAINST_TORCH), 5, "one way to pair, another row each"):
+        options, fields, named = AGAINST_TORCH[fault]
+        model = folder / fault / "model"
+        shutil.copytree(golden / "model", model)
+        config = {**json.loads((model / "config.json").read_text()), **fields}
+        (model / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+        dump = folder / fault / "dump"
+        train(folder / fault, "run", {"dir": str(dump), "what": "tensors", "steps": "1"}, **{
+            "model__config": None, "model__path": model, "data__train": [str(golden / "ids.safetensors")], "data__sequence_length": 8, "data__shuffle": False, "train__steps": 1,
+            "train__global_batch": 4, "train__micro_batch": 2, "optimizer__betas": [0.9, 0.95], "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 0.5, "optimizer__lr": 1e-2,
+            "precision__compute": "f32", **options})
+        out = compare(golden / "trace", dump, 0 if named is None else 1)
+        c = out["culprit"]
+        r.check(c == named if named is None else c["op"] == named[0] and fnmatch.fnmatch(c["path"], named[1]), f"{fault}: {c}, {out['verdict']}")
 
 
 def test_a_layout_needs_all_its_ranks(folder):
