@@ -38,7 +38,7 @@ STAND_INS = [
 ]
 
 # Lines that begin so end with another status than 0, as their page says.
-STATUS = {"ravine check determinism --config run.yaml --inject": 1}
+STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
