@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "files/atomic.h"
 #include "probe/compare_dumps.h"
+#include "probe/compare_page.h"
 #include "probe/torch_trace.h"
 
 namespace fs = std::filesystem;
@@ -26,7 +27,8 @@ struct CompareFlags {
     v("a", a, "dump of `probe.dump` or `ravine dump`, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
-    v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json", writes() & metavar("DIR"));
+    v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
+      writes() & metavar("DIR"));
     v("overwrite", overwrite, "replace the files that have their names");
     v("json", json, "one JSON object");
   }
@@ -80,19 +82,24 @@ void print_comparison(const Comparison& c) {
     fmt::print("  and {} more: --json lists all\n", c.unmatched.size() - kShownUnmatched);
 }
 
-// pairs.csv and verdict.json of `flags.report`.
+// pairs.csv, verdict.json and verdict.html of `flags.report`.
 struct Report {
   explicit Report(const CompareFlags& flags)
-      : pairs(flags.report + "/pairs.csv"), verdict(flags.report + "/verdict.json"), overwrite(flags.overwrite) {
-    refuse_existing_file(pairs, overwrite);
-    refuse_existing_file(verdict, overwrite);
+      : pairs(flags.report + "/pairs.csv"),
+        verdict(flags.report + "/verdict.json"),
+        page(flags.report + "/verdict.html"),
+        sides(flags.a, flags.b),
+        overwrite(flags.overwrite) {
+    for (const std::string& file : {pairs, verdict, page}) refuse_existing_file(file, overwrite);
   }
   void write(const Comparison& c, const Json& said) const {
     create_folders(fs::path(pairs).parent_path().string());
     write_file_atomic(pairs, pairs_csv(c), may_overwrite(overwrite));
     write_file_atomic(verdict, ascii(said) + "\n", may_overwrite(overwrite));
+    write_file_atomic(page, comparison_page(c, sides.first, sides.second), may_overwrite(overwrite));
   }
-  std::string pairs, verdict;
+  std::string pairs, verdict, page;
+  std::pair<std::string, std::string> sides;
   bool overwrite;
 };
 
