@@ -24,6 +24,8 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
+constexpr int64_t kLargeTensor =
+    4096;                          // elements from which figures are kept: what the host makes itself is smaller, or no float
 constexpr size_t kMostName = 160;  // bytes of the readable part of a file's name
 
 std::string step_folder(int64_t step, int rank) { return fmt::format("step_{:06}/rank_{}", step, rank); }
@@ -78,6 +80,8 @@ bool Capture::wants_phase(Phase phase) const {
 void Capture::begin(OpenedRun& run, int64_t done) {
   run_ = &run;
   rank_ = run.ranks.rank();
+  const OffloadOptions& offload = run.config.offload;
+  keeps_figures_ = run.ranks.size() == 1 && offload.params == OffloadTo::none && offload.optimizer == OffloadTo::none;
   if (!option_.ranks.empty() && std::find(option_.ranks.begin(), option_.ranks.end(), rank_) == option_.ranks.end()) return;
   log_ = std::make_unique<DumpLog>(option_.dir, rank_, Json{{"seed", run.config.train.seed}, {"model", run.model->config()}});
   const Mesh& mesh = run.ranks.mesh();
@@ -109,6 +113,7 @@ void Capture::begin_step(int64_t step) {
   files_ = 0;
   step_files_.clear();
   written_.clear();
+  known_.clear();
   if (state_of_ != step - 1) note_state(step - 1);
   if (log_) run_->engine->ctx().add_observer(this);
 }
@@ -118,6 +123,7 @@ void Capture::before(const CallInfo& call) {
 }
 
 void Capture::after(const CallInfo& call) {
+  forget_written(call);
   if (option_.on == DumpOn::nan && !wrote_nan_)
     for (const NamedView& t : call.tensors)
       if (t.access != Access::read && t.view.data && is_float(t.view.dtype)) wrote_nan_ |= figures_of(t.view, true).nan > 0;
@@ -170,6 +176,7 @@ void Capture::note_state(int64_t step) {
 }
 
 void Capture::before_update() {
+  known_.clear();
   if (step_ == 0 || !log_ || !wants_phase(Phase::update)) return;
   const FlatStore& store = run_->engine->store();
   std::vector<Noted> noted;
@@ -219,13 +226,40 @@ void Capture::end_step(const StepResult& result, const UpdateRates& rates, doubl
   step_ = 0;
 }
 
+// Bytes from the first element to behind the last.
+static std::pair<const std::byte*, const std::byte*> extent_of(const TensorView& v) {
+  const auto* begin = static_cast<const std::byte*>(v.data);
+  const int64_t elements = v.rows() > 0 ? (v.rows() - 1) * v.stride + v.cols() : 0;
+  return {begin, begin + elements * size_of(v.dtype)};
+}
+
+TensorFigures Capture::figures_of_view(const TensorView& view) {
+  for (const Known& k : known_)
+    if (k.view.data == view.data && k.view.dtype == view.dtype && k.view.stride == view.stride && k.view.shape == view.shape)
+      return k.figures;
+  const TensorFigures figures = figures_of(view, option_.what != DumpWhat::checksum);
+  if (keeps_figures_ && is_float(view.dtype) && view.count() >= kLargeTensor) known_.push_back({view, figures});
+  return figures;
+}
+
+void Capture::forget_written(const CallInfo& call) {
+  for (const NamedView& t : call.tensors) {
+    if (t.access == Access::read || !t.view.data) continue;
+    const auto [begin, end] = extent_of(t.view);
+    std::erase_if(known_, [&, begin = begin, end = end](const Known& k) {
+      const auto [from, to] = extent_of(k.view);
+      return from < end && begin < to;
+    });
+  }
+}
+
 // Host work: checksums and statistics of what was noted, and their records.
 void Capture::keep(std::vector<Noted> noted) {
   if (!log_ || noted.empty()) return;
   for (Noted& n : noted) {
     n.record.dtype = n.view.dtype;
     n.record.shape = n.view.shape;
-    n.record.figures = figures_of(n.view, option_.what != DumpWhat::checksum);
+    n.record.figures = figures_of_view(n.view);
     if (is_float(n.view.dtype) && n.view.count() <= kFewValues) n.record.values = values_of(n.view);
   }
   try {

@@ -38,6 +38,13 @@ class Capture : public StepWatch, public Observer {
   struct Place {
     std::string file, stored;
   };
+  // Figures of tensors that no call has written since they were taken: what one call writes and the next ones read is read once.
+  struct Known {
+    TensorView view;
+    TensorFigures figures;
+  };
+  TensorFigures figures_of_view(const TensorView& view);
+  void forget_written(const CallInfo& call);
   bool wants_path(std::string_view path) const;
   bool wants_phase(Phase phase) const;
   void note_call(const CallInfo& call, bool output);
@@ -61,6 +68,7 @@ class Capture : public StepWatch, public Observer {
   int64_t files_ = 0;           // of this step
   int64_t records_ = 0;
   std::string ended_;
+  std::vector<Known> known_;             // of one rank alone: what others send is written by no call
   std::vector<std::string> step_files_;  // that this step has made
   // Where tensors of the step under way lie already, by checksums, type and shape: one that several calls read is written once.
   std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, Place> written_;
