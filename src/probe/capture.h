@@ -68,7 +68,8 @@ class Capture : public StepWatch, public Observer {
   int64_t files_ = 0;           // of this step
   int64_t records_ = 0;
   std::string ended_;
-  std::vector<Known> known_;             // of one rank alone: what others send is written by no call
+  bool keeps_figures_ = false;  // of one rank without offload: what others send, or a disk, is written by no call
+  std::vector<Known> known_;
   std::vector<std::string> step_files_;  // that this step has made
   // Where tensors of the step under way lie already, by checksums, type and shape: one that several calls read is written once.
   std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, Place> written_;
