@@ -86,6 +86,27 @@ def test_arrays_are_replaced_only_when_asked(folder):
     check(os.listdir(folder / "new") == ["train-samples.safetensors"], os.listdir(folder / "new"))
 
 
+def test_pages_and_indices_are_replaced_together(folder):
+    """A command that fails on the way leaves the old set whole; one that was killed is ended by the next."""
+    tok = make_tokenizer(folder)
+    run("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words", "--append-eod")
+    index = ["data", "index", "--prefix", folder / "words_text_document", "--split", "8,1,1", "--sequence-length", 64, "--samples", "100,5,5", "--first", 100, "--out", folder / "index"]
+    pages = ["man", "--output", folder / "pages"]
+    for place, command, journal, kind in ((folder / "index", index, "index.replacing", "index files"), (folder / "pages", pages, "man.replacing", "manual pages")):
+        run(*command)
+        names = sorted(p.name for p in place.iterdir())
+        sizes = sorted(p.stat().st_size for p in place.iterdir())
+        for p in place.iterdir():
+            p.write_bytes(b"old")
+        limit = (sizes[0] + sizes[-1]) // 2  # some of the files find room, some do not
+        run(*command, "--overwrite", status=1, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        check(sorted(p.name for p in place.iterdir()) == names and all(p.read_bytes() == b"old" for p in place.iterdir()), f"{kind}: a part was replaced: {sorted(place.iterdir())}")
+        plant_journal(place / journal, kind, {names[0]: b"new"}, names)
+        done = run(*command, "--overwrite")
+        check(f"replaced the {kind}" in done.stderr and sorted(p.name for p in place.iterdir()) == names, f"{done.stderr}: {sorted(place.iterdir())}")
+        check(sorted(p.stat().st_size for p in place.iterdir()) == sizes, f"{kind}: not all are new")
+
+
 def test_an_empty_folder_of_others_stays(folder):
     """Where preprocess works is a folder that somebody made for something else."""
     tok = make_tokenizer(folder)
