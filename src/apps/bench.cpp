@@ -107,7 +107,7 @@ struct BenchFlags {
     v("micro-batch", micro_batch, "sequences of a step", between(1, kMostSequences));
     v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
     v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);
@@ -201,7 +201,7 @@ struct InferenceFlags {
     v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
     v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);

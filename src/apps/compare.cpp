@@ -26,7 +26,8 @@ struct CompareFlags {
     v("a", a, "dump of `probe.dump` or `ravine dump`, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
-    v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json", writes() & metavar("DIR"));
+    v("report", report, "folder for pairs.csv, with a line for each pair, and verdict.json",
+      filled() & writes() & metavar("DIR"));
     v("overwrite", overwrite, "replace the files that have their names");
     v("json", json, "one JSON object");
   }

@@ -30,7 +30,7 @@ struct ConvertFlags {
     v("input", o.input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
       required() & metavar("PATH") & reads_folder());
     v("output", o.output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
-      metavar("DIR") & writes());
+      filled() & metavar("DIR") & writes());
     v("to", o.to, "layout to write", required());
     v("from", o.from, "layout of the input; auto: recognised", no_value(kAuto));
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
@@ -99,7 +99,8 @@ struct MergeLoraFlags {
     v("base", o.base,
       "the frozen weights as lora.base kept them beside the adapter: of nf4 the values of its blocks; none: as stored",
       one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}));
-    v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
+    v("output", o.output, "model folder to write: it appears whole or not at all",
+      required() & filled() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));

@@ -302,6 +302,9 @@ def test_links_and_empty_names(folder):
         refused(["link", folder / name, "--output"] if name == "dangling" else ["link", folder / name], "convert", "--input", out / "model", "--output", folder / name, "--to", "hf")
     check(not (folder / "nowhere").exists() and not any((folder / "there").iterdir()), "nothing was written")
     refused(["--out", "must not be empty"], "trace", "--model", out / "model", "--input", folder / "ids.safetensors", "--out", "")
+    for flag, *words in (("--output-prefix", "preprocess", "--input", folder / "ids.json", "--tokenizer", folder), ("--output-prefix", "data", "merge", "--input", folder / "a"), ("--report", "compare", folder / "a", folder / "b"),
+                         ("--output", "plot", out), ("--output", "man"), ("--output", "convert", "--input", out, "--to", "hf"), ("--output", "merge-lora", "--model", out, "--adapter", out), ("folder", "init")):
+        refused([flag, "must not be empty"], *words, *([flag] if flag[0] == "-" else []), "", cwd=folder)
 
 
 def test_a_limit_is_called_a_limit(folder):
