@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/command.h"
+#include "apps/stop_signals.h"
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/program_name.h"
@@ -67,11 +68,22 @@ void print_rows(const ConvertReport& report) {
 }
 
 // Converts, with a progress bar and what the user should know.
-ConvertReport show_conversion(const ConvertOptions& o, Log& log, bool layout = true) {
-  ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
-    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
-                 fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
-  });
+ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
+  StopSignals signals;
+  signals.say_when_asked(
+      "Stopping after this piece; Ctrl-C again stops at once.",
+      fmt::format("Stopped at once. What is complete stays beside {}, and the same command goes on there.", escaped(o.output)));
+  o.stop = [&] { return signals.requested(); };
+  ConvertReport report;
+  try {
+    report = convert_weights(o, [&](int64_t done, int64_t all) {
+      log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                   fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
+    });
+  } catch (...) {
+    log.end_progress();
+    throw;
+  }
   log.end_progress();
   if (layout) log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);

@@ -107,6 +107,30 @@ def test_pages_and_indices_are_replaced_together(folder):
         check(sorted(p.stat().st_size for p in place.iterdir()) == sizes, f"{kind}: not all are new")
 
 
+def test_a_conversion_that_is_stopped(folder):
+    """Ctrl-C: the folder with what is complete is named, and the same command goes on there."""
+    config = r.save_config(folder / "wide.json", hidden_size=256, intermediate_size=1024, num_hidden_layers=16)
+    run("train", *options(folder, folder / "run", model__config=config, checkpoint__every=0, train__steps=1, checkpoint__shard_mb=4))
+    model = folder / "run" / "model"
+    convert = ["convert", "--input", model, "--output", folder / "m", "--to", "megatron-mcore", "--pipeline", 8]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for wait in range(100):
+            heard = functools.partial(signal.signal, number, signal.SIG_DFL)  # these tests may run where it is ignored
+            job = subprocess.Popen(r.command(*convert), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+            while job.poll() is None and not list(folder.glob("m.ravine-*.tmp/*/mp_rank*")):
+                pass
+            job.send_signal(number)
+            _, err = job.communicate(timeout=60)
+            if job.returncode != 0:
+                break
+            shutil.rmtree(folder / "m")  # it had come to its end
+        left = list(folder.glob("m.ravine-*.tmp"))
+        check(job.returncode == 130 and len(left) == 1 and str(left[0]) in err and "the same command goes on" in err, f"{job.returncode}: {err}: {left}")
+        done = run(*convert)
+        check("goes on" in done.stderr and (folder / "m").exists() and not list(folder.glob("m.ravine-*")), done.stderr)
+        shutil.rmtree(folder / "m")
+
+
 def test_an_empty_folder_of_others_stays(folder):
     """Where preprocess works is a folder that somebody made for something else."""
     tok = make_tokenizer(folder)
