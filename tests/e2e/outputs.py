@@ -107,6 +107,22 @@ def test_pages_and_indices_are_replaced_together(folder):
         check(sorted(p.stat().st_size for p in place.iterdir()) == sizes, f"{kind}: not all are new")
 
 
+def test_a_file_that_is_replaced_keeps_its_mode(folder):
+    out = make_run(folder)
+    picture = folder / "curves.svg"
+    run("plot", out, "--output", picture)
+    usual = picture.stat().st_mode & 0o777
+    for mode in (0o600, 0o664, 0o640):
+        picture.chmod(mode)
+        run("plot", out, "--output", picture, "--overwrite")
+        check(picture.stat().st_mode & 0o777 == mode, f"{oct(picture.stat().st_mode)} instead of {oct(mode)}")
+    picture.rename(folder / "mine")
+    (folder / "mine").chmod(0o600)
+    picture.symlink_to(folder / "mine")  # a link is replaced by a file of its own
+    run("plot", out, "--output", picture, "--overwrite")
+    check(not picture.is_symlink() and picture.stat().st_mode & 0o777 == usual, oct(picture.stat().st_mode))
+
+
 def test_a_conversion_that_is_stopped(folder):
     """Ctrl-C: the folder with what is complete is named, and the same command goes on there."""
     config = r.save_config(folder / "wide.json", hidden_size=256, intermediate_size=1024, num_hidden_layers=16)
