@@ -123,6 +123,25 @@ def test_a_file_that_is_replaced_keeps_its_mode(folder):
     check(not picture.is_symlink() and picture.stat().st_mode & 0o777 == usual, oct(picture.stat().st_mode))
 
 
+def test_a_file_named_like_the_work_folder(folder):
+    """A file or link PREFIX.preprocess is the user's: preprocess says so and leaves it."""
+    tok = make_tokenizer(folder)
+    work = folder / "words.preprocess"
+    command = ["preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words"]
+    for text in (b"dear", b""):
+        work.write_bytes(text)
+        for more in ((), ("--restart",), ("--overwrite",)):
+            refused(["a file or link has the name of the work folder", work], *command, *more)
+            check(work.read_bytes() == text, "the file is not as it was")
+    (folder / "empty").mkdir()
+    for target in ("empty", "nowhere"):
+        work.unlink()
+        work.symlink_to(folder / target)
+        refused(["a file or link has the name of the work folder", work], *command)
+        check(work.is_symlink() and (folder / "empty").is_dir() and not (folder / "nowhere").exists(), f"the link to {target} is not as it was")
+    check(not list(folder.glob("words_*")), "something was written")
+
+
 def test_a_conversion_that_is_stopped(folder):
     """Ctrl-C: the folder with what is complete is named, and the same command goes on there."""
     config = r.save_config(folder / "wide.json", hidden_size=256, intermediate_size=1024, num_hidden_layers=16)
