@@ -4,6 +4,7 @@
 #include "apps/rank_job.h"
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/log.h"
 #include "files/atomic.h"
 #include "infer/speed.h"
 #include "io/model_folder.h"
@@ -37,7 +38,8 @@ int run_machine(MachineFlags& flags, Config&) {
   MachinePeaks p = machine_peaks(Peaks::all, true);
   const double share = measure_step_share(p);
   const CpuArithmetic known = cpu_arithmetic(cpu_id());
-  keep_step_share(share);
+  if (const std::string trouble = keep_step_share(share); !trouble.empty())
+    say(fmt::format("warning: these are not kept, and plans and figures measure again: {}", trouble));
   if (flags.json) {
     Json j{{"cpu", cpu_name()},
            {"instruction_set", cpu_instruction_set()},
@@ -80,7 +82,10 @@ int run_messages(MessagesFlags& flags, Config&) {
                       "start several: mpirun -n 2 ravine bench messages");
     MessageRates rates = measure_messages(world->all());
     if (world->rank() != 0) return;
-    if (world->local_size() == world->size()) keep_message_rates(rates);  // of one machine: what plan knows of
+    if (world->local_size() == world->size()) {  // of one machine: what plan knows of
+      const std::string trouble = keep_message_rates(rates);
+      if (!trouble.empty()) say(fmt::format("warning: these are not kept, and plan does not know of them: {}", trouble));
+    }
     if (flags.json) return fmt::print("{}\n", rates.json().dump(-1, ' ', true, Json::error_handler_t::replace));
     fmt::print(
         "{} ranks, all at once; time of a call, bytes per second that a rank hands over\n{:>10}  {:>22}  {:>22}  {:>22}\n",
@@ -107,7 +112,7 @@ struct BenchFlags {
     v("micro-batch", micro_batch, "sequences of a step", between(1, kMostSequences));
     v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
     v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);
@@ -201,7 +206,7 @@ struct InferenceFlags {
     v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
     v("overwrite", overwrite, "replace the file that has the name of the timeline");
     v("json", json, "one JSON object");
     common.each(v);

@@ -28,7 +28,7 @@ struct CompareFlags {
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
     v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
-      writes() & metavar("DIR"));
+      filled() & writes() & metavar("DIR"));
     v("overwrite", overwrite, "replace the files that have their names");
     v("json", json, "one JSON object");
   }

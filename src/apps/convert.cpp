@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/command.h"
+#include "apps/stop_signals.h"
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/program_name.h"
@@ -30,7 +31,7 @@ struct ConvertFlags {
     v("input", o.input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
       required() & metavar("PATH") & reads_folder());
     v("output", o.output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
-      metavar("DIR") & writes());
+      filled() & metavar("DIR") & writes());
     v("to", o.to, "layout to write", required());
     v("from", o.from, "layout of the input; auto: recognised", no_value(kAuto));
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
@@ -67,11 +68,22 @@ void print_rows(const ConvertReport& report) {
 }
 
 // Converts, with a progress bar and what the user should know.
-ConvertReport show_conversion(const ConvertOptions& o, Log& log, bool layout = true) {
-  ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
-    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
-                 fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
-  });
+ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
+  StopSignals signals;
+  signals.say_when_asked(
+      "Stopping after this piece; Ctrl-C again stops at once.",
+      fmt::format("Stopped at once. What is complete stays beside {}, and the same command goes on there.", escaped(o.output)));
+  o.stop = [&] { return signals.requested(); };
+  ConvertReport report;
+  try {
+    report = convert_weights(o, [&](int64_t done, int64_t all) {
+      log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                   fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
+    });
+  } catch (...) {
+    log.end_progress();
+    throw;
+  }
   log.end_progress();
   if (layout) log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
@@ -99,7 +111,8 @@ struct MergeLoraFlags {
     v("base", o.base,
       "the frozen weights as lora.base kept them beside the adapter: of nf4 the values of its blocks; none: as stored",
       one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}));
-    v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
+    v("output", o.output, "model folder to write: it appears whole or not at all",
+      required() & filled() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));

@@ -29,7 +29,7 @@ struct CurvesFlags {
       one_of({"", "f32", "bf16", "f16", "f64"}));
     v("suggest-threshold", suggest, "health.skip_norm for runs like these, and which of their steps it would have skipped");
     v("svg", picture, "draw losses, their difference and norms: .svg, or .html (one page, nothing from outside)",
-      writes() & metavar("FILE"));
+      filled() & writes() & metavar("FILE"));
     v("overwrite", overwrite, "replace the file that has that name");
     v("json", json, "one JSON object");
   }

@@ -8,6 +8,7 @@
 #include "data/megatron/gpt_dataset.h"
 #include "files/atomic.h"
 #include "files/fd.h"
+#include "files/file_set.h"
 #include "files/npy.h"
 #include "files/safetensors.h"
 #include "text/tokenizers/open_tokenizer.h"
@@ -41,12 +42,12 @@ struct IndexFlags {
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
     v("cache", gpt.index_cache, "folder of index files as Megatron names them: read from there, or written there",
-      metavar("DIR") & writes());
+      filled() & metavar("DIR") & writes());
     v("index-tokenizer", index_tokenizer,
       "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
     v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
-    v("overwrite", overwrite, "replace the files that have their names");
+    v("overwrite", overwrite, "replace the files that have such names, all together");
   }
 };
 
@@ -68,20 +69,19 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
 }
 
 template <class T>
-void save(const std::string& path, std::span<const T> values, bool pairs, bool overwrite) {
+void save(const std::string& path, std::span<const T> values, bool pairs) {
   const auto n = static_cast<int64_t>(values.size());
-  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values),
-            may_overwrite(overwrite));
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values));
 }
 
 // `start`: DIR/train.
-void save_indices(const std::string& start, const GptDataset& d, bool overwrite) {
-  save(start + "-document_index.npy", d.document_index(), false, overwrite);
-  save(start + "-sample_index.npy", d.sample_index(), true, overwrite);
-  save(start + "-shuffle_index.npy", d.shuffle_index(), false, overwrite);
+void save_indices(const std::string& start, const GptDataset& d) {
+  save(start + "-document_index.npy", d.document_index(), false);
+  save(start + "-sample_index.npy", d.sample_index(), true);
+  save(start + "-shuffle_index.npy", d.shuffle_index(), false);
 }
 
-void save_samples(const std::string& start, const GptBlend& data, int64_t count, bool mask, bool overwrite) {
+void save_samples(const std::string& start, const GptBlend& data, int64_t count, bool mask) {
   const int64_t n = std::min(count, data.size());
   if (n == 0) return;
   std::vector<int32_t> tokens, labels, positions, part;
@@ -106,15 +106,15 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(start + "-samples.safetensors", tensors, {}, may_overwrite(overwrite));
+  save_safetensors(start + "-samples.safetensors", tensors, {});
 }
 
-// Every name that this command may write.
+// Every name that this command may write into its folder.
 std::vector<std::string> outputs_of(const IndexFlags& f) {
   std::vector<std::string> out;
   const bool blended = f.prefix.size() > 1 || !f.weights.empty();
   for (MegatronSplit s : kMegatronSplits) {
-    const std::string start = f.out + "/" + name(s);
+    const std::string start(name(s));
     out.push_back(start + "-samples.safetensors");
     if (blended)
       for (const char* end : {"-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back(start + end);
@@ -126,7 +126,9 @@ std::vector<std::string> outputs_of(const IndexFlags& f) {
 }
 
 int run_index(IndexFlags& f, Config&) {
-  const std::vector<std::string> outputs = outputs_of(f);
+  const std::vector<std::string> names = outputs_of(f);
+  std::vector<std::string> outputs;
+  for (const std::string& name : names) outputs.push_back(f.out + "/" + name);
   refuse_inputs(options_of(f), "--out", outputs);
   for (const std::string& path : outputs) refuse_existing_file(path, f.overwrite);
   GptOptions o = f.gpt;
@@ -135,22 +137,28 @@ int run_index(IndexFlags& f, Config&) {
   if (o.eod < 0 && !f.tokenizer.empty()) o.eod = open_tokenizer(f.tokenizer)->special().eos.value_or(-1);
   const GptSplits splits = build_gpt_splits(f.prefix, f.weights, parse_sizes(f.samples), o);
   create_folders(f.out);
+  FileSet set(f.out + "/index.replacing", {"index files", names});
   for (MegatronSplit s : kMegatronSplits) {
     const GptBlend* data = splits[static_cast<size_t>(s)].get();
     if (!data) continue;
-    const std::string start = f.out + "/" + name(s);
+    const std::string start = set.folder() + "/" + std::string(name(s));
     if (data->blended()) {
-      save(start + "-dataset_index.npy", data->dataset_index(), false, f.overwrite);
-      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false, f.overwrite);
-      for (size_t k = 0; k < data->parts().size(); ++k)
-        save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k], f.overwrite);
+      save(start + "-dataset_index.npy", data->dataset_index(), false);
+      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false);
+      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k]);
     } else {
-      save_indices(start, *data->parts()[0], f.overwrite);
+      save_indices(start, *data->parts()[0]);
     }
-    save_samples(start, *data, f.first, f.gpt.reset_attention_mask, f.overwrite);
-    fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"),
-               counted(f.gpt.sequence_length, "token"), counted(data->tokens(), "token"));
+    save_samples(start, *data, f.first, f.gpt.reset_attention_mask);
   }
+  std::vector<std::string> made;
+  for (const std::string& name : names)
+    if (std::filesystem::exists(set.folder() + "/" + name)) made.push_back(name);
+  set.commit(made, f.overwrite);
+  for (MegatronSplit s : kMegatronSplits)
+    if (const GptBlend* data = splits[static_cast<size_t>(s)].get())
+      fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"),
+                 counted(f.gpt.sequence_length, "token"), counted(data->tokens(), "token"));
   return 0;
 }
 

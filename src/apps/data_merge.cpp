@@ -14,7 +14,8 @@ struct MergeFlags {
   template <class V>
   void each(V&& v) {
     v("input", input, "token files in the order to join them, without .bin and .idx", required() & filled() & reads());
-    v("output-prefix", output_prefix, "where to write PREFIX.bin and PREFIX.idx", required() & metavar("PREFIX") & writes());
+    v("output-prefix", output_prefix, "where to write PREFIX.bin and PREFIX.idx",
+      required() & filled() & metavar("PREFIX") & writes());
     v("overwrite", overwrite, "replace files of this name");
   }
 };

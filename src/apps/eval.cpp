@@ -59,7 +59,7 @@ struct EvalFlags {
       reads() & metavar("FILE.jsonl"));
     v("allow-code", allow_code, "human_eval: run what the model writes, in a sandbox without network and files");
     v("output", output, "folder for results.json, results.csv and samples; the same command goes on in it",
-      metavar("DIR") & writes());
+      filled() & metavar("DIR") & writes());
     v("overwrite", overwrite, "replace an evaluation with other settings in that folder");
     v("compare", compare, "instead: two folders of results, item by item, with McNemar's test", metavar("DIR") & reads());
     v("json", json, "results as JSON on stdout");

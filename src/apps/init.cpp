@@ -47,7 +47,7 @@ struct InitFlags {
   template <class V>
   void each(V&& v) {
     v("folder", words, "what to prepare (pretrain, sft, lora or dpo; default pretrain), and the folder to make",
-      positional() & required() & writes() & metavar("[KIND] DIR"));
+      positional() & required() & filled() & writes() & metavar("[KIND] DIR"));
     v("data", text,
       "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft and lora, pairs of answers (chosen and rejected) for dpo; default: this program's manual",
       reads() & metavar("FILE"));

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "files/atomic.h"
+#include "files/file_set.h"
 
 namespace ravine {
 namespace {
@@ -22,8 +22,8 @@ struct ManFlags {
   template <class V>
   void each(V&& v) {
     v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
-    v("output", output, "write the pages of all commands into this folder instead", writes() & metavar("DIR"));
-    v("overwrite", overwrite, "replace the files that have their names");
+    v("output", output, "write the pages of all commands into this folder instead", filled() & writes() & metavar("DIR"));
+    v("overwrite", overwrite, "replace the files that have their names, all together");
   }
 };
 
@@ -83,10 +83,13 @@ std::vector<ManPage> man_pages(const std::vector<Command>& commands) {
 int run_man(ManFlags& flags, const std::vector<Command>& commands) {
   const std::vector<ManPage> pages = man_pages(commands);
   if (!flags.output.empty()) {
+    std::vector<std::string> names;
+    for (const ManPage& p : pages) names.push_back(p.name + ".1");
+    for (const std::string& n : names) refuse_existing_file(flags.output + "/" + n, flags.overwrite);
     create_folders(flags.output);
-    auto path = [&](const ManPage& p) { return (std::filesystem::path(flags.output) / (p.name + ".1")).string(); };
-    for (const ManPage& p : pages) refuse_existing_file(path(p), flags.overwrite);
-    for (const ManPage& p : pages) write_file_atomic(path(p), p.text, may_overwrite(flags.overwrite));
+    FileSet set(flags.output + "/man.replacing", {"manual pages", names});
+    for (const ManPage& p : pages) write_file_atomic(set.folder() + "/" + p.name + ".1", p.text);
+    set.commit(names, flags.overwrite);
     return 0;
   }
   std::string name = "ravine";

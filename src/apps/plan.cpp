@@ -40,10 +40,10 @@ struct PlanFlags {
       between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
     v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file",
-      metavar("-|FILE.svg") & writes());
+      filled() & metavar("-|FILE.svg") & writes());
     v("svg", svg,
       "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind",
-      writes() & metavar("FILE.svg"));
+      filled() & writes() & metavar("FILE.svg"));
     v("overwrite", overwrite, "replace the file that has that name");
     v("json", json, "one JSON object");
     common.each(v);

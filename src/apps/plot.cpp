@@ -36,7 +36,7 @@ struct PlotFlags {
       "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second",
       metavar("KEY .."));
     v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)",
-      writes() & metavar("FILE"));
+      filled() & writes() & metavar("FILE"));
     v("overwrite", overwrite, "replace the file that has that name");
     v("log-scale", logarithmic, "logarithmic y axes");
   }

@@ -36,7 +36,7 @@ struct PreprocessFlags {
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & metavar("DIR-or-FILE") & reads());
     v("output-prefix", o.output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
-      required() & metavar("PREFIX") & writes());
+      required() & filled() & metavar("PREFIX") & writes());
     v("json-keys", h.keys, "fields that hold text; each gives files of its own", filled());
     v("append-eod", h.append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));

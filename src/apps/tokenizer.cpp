@@ -56,7 +56,8 @@ struct EncodeFlags {
       required() & reads_folder() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
-    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());
+    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file",
+      filled() & metavar("FILE") & writes());
     v("overwrite", overwrite, "replace the file that has that name");
   }
 };

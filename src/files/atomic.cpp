@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -91,6 +92,8 @@ void AtomicFile::commit(const MayReplace& check) {
     straight_->finish();
   else
     flush();
+  if (struct stat s{}; ::lstat(path_.c_str(), &s) == 0 && S_ISREG(s.st_mode))
+    static_cast<void>(!::fchmod(*fd_, s.st_mode & 0777));  // not on every file system
   sync_fd(*fd_, path_);
   if (temporary_.empty()) name_file(*fd_, path_, &temporary_);
   if (check) check(path_);

@@ -33,8 +33,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);  // appends; small pieces are gathered
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Blocks until the file is on disk under its name; once. `check` is asked when nothing is left to do but the name, and again
-  // if a file came in between.
+  // Blocks until the file is on disk under its name, with the mode of the file that it replaces; once. `check` is asked when
+  // nothing is left to do but the name, and again if a file came in between.
   void commit(const MayReplace& check = {});
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // bytes written so far

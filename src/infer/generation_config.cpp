@@ -96,13 +96,14 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
   p.typical_p = f.number("typical_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
   d.sample = f.flag("do_sample");
   d.names_top_k = f.has("top_k");
+  d.names_end = f.has("eos_token_id");
   d.stop_texts = f.texts("stop_strings");
   d.length_penalty = f.number("length_penalty", -100, 100, "it must be a number from -100 to 100").value_or(1);
   d.early_stopping = f.early_stopping("early_stopping");
   d.max_new_tokens = f.integer("max_new_tokens", 1);
   d.max_length = f.integer("max_length", 1);
   d.end_ids = f.ids("eos_token_id", facts.vocabulary);
-  if (!f.has("eos_token_id"))
+  if (!d.names_end)
     for (int64_t id : facts.eos)
       if (id >= 0 && id < facts.vocabulary) d.end_ids.push_back(static_cast<int32_t>(id));
 

@@ -20,6 +20,7 @@ struct GenerationDefaults {
   std::vector<std::string> stop_texts;
   bool sample = false;                   // do_sample
   bool names_top_k = false;              // top_k stands in the file
+  bool names_end = false;                // and eos_token_id
   std::vector<std::string> not_offered;  // fields that are set there, would change what is generated, and are not obeyed
 };
 

@@ -17,6 +17,7 @@ struct TensorSource {
   std::string where;             // the folder, for messages
   const WeightFiles& table;      // each of its tensors must be there once, in its shape and a floating type, and nothing else
   std::string whole, kind, fix;  // for messages: "the model", "llama", "use weights that belong to config.json"
+  bool head_alone = false;       // a tied table may be stored under the name of a copy alone: it is the embedding then
 };
 
 // Throws what is wrong with the headers; reads no tensor.

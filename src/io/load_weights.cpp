@@ -25,6 +25,9 @@ struct StoredParam {
   const TensorInfo* info = nullptr;
 };
 
+// Also where a head that the files lack begins as its copy (stored_files).
+bool is_embedding(const FileTensor& t) { return !t.params.empty() && t.params[0]->name == kEmbedding; }
+
 // The name of a layer's tensor, less the number of its layer, which it holds between dots: the first number there; -1: none.
 struct LayerName {
   explicit LayerName(std::string_view name) {
@@ -59,10 +62,19 @@ std::string layers_with(const LayerName& wanted, const std::vector<std::string>&
   return fmt::format("it in layer{} {}", count == 1 ? "" : "s", fmt::join(layers, ", "));
 }
 
+void check(const TensorSource& source, const FileTensor& t, const TensorFile& file, const TensorInfo& info) {
+  if (!(info.shape == t.shape))
+    throw UserError("misshapen tensor", tensor_at(file.path(), info.name),
+                    fmt::format("its shape is {}, {} needs {}", info.shape.text(), source.whole, t.shape.text()), source.fix);
+  if (!is_float(info.dtype))
+    throw UserError("tensor is not floating", tensor_at(file.path(), info.name),
+                    fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)), "convert the weights");
+}
+
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
 std::vector<StoredParam> match(const TensorSource& source) {
   const WeightFiles& all = source.table;
-  // By name, with and without the prefix of the base model; -1: a copy of another parameter, which is not read.
+  // By name, with and without the prefix of the base model; -1: a copy of the embedding.
   std::unordered_map<std::string, int64_t> by_name;
   auto know = [&](const std::string& name, int64_t index) {
     by_name.emplace(name, index);
@@ -71,6 +83,7 @@ std::vector<StoredParam> match(const TensorSource& source) {
   for (size_t i = 0; i < all.tensors.size(); ++i) know(all.tensors[i].name, static_cast<int64_t>(i));
   for (const std::string& name : all.copies) know(name, -1);
   std::vector<StoredParam> out(all.tensors.size());
+  StoredParam copy;
   for (const auto& file : source.files) {
     for (const TensorInfo& info : file->tensors()) {
       auto it = by_name.find(std::string(info.name));
@@ -89,24 +102,24 @@ std::vector<StoredParam> match(const TensorSource& source) {
                         fmt::format("{} ({}) has no parameter of this name", source.whole, source.kind),
                         near.empty() ? source.fix : fmt::format("did you mean '{}'?", near));
       }
-      if (it->second < 0) continue;
+      if (it->second < 0) {
+        copy = {file.get(), &info};
+        continue;
+      }
       StoredParam& place = out[static_cast<size_t>(it->second)];
-      const FileTensor& t = all.tensors[static_cast<size_t>(it->second)];
       if (place.info)
         throw UserError("tensor is stored twice", tensor_at(file->path(), info.name),
                         fmt::format("'{}' in {} is the same parameter", printable(place.info->name), place.file->path()),
                         "remove one of them");
-      if (!(info.shape == t.shape))
-        throw UserError("misshapen tensor", tensor_at(file->path(), info.name),
-                        fmt::format("its shape is {}, {} needs {}", info.shape.text(), source.whole, t.shape.text()),
-                        source.fix);
-      if (!is_float(info.dtype))
-        throw UserError("tensor is not floating", tensor_at(file->path(), info.name),
-                        fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)),
-                        "convert the weights");
+      check(source, all.tensors[static_cast<size_t>(it->second)], *file, info);
       place = {file.get(), &info};
     }
   }
+  for (size_t i = 0; source.head_alone && copy.info && i < out.size(); ++i)
+    if (!out[i].info && is_embedding(all.tensors[i])) {
+      check(source, all.tensors[i], *copy.file, *copy.info);
+      out[i] = copy;
+    }
   const FileTensor* first = nullptr;
   int64_t missing = 0;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -130,7 +143,8 @@ TensorSource model_source(const std::vector<std::unique_ptr<TensorFile>>& files,
           .table = table,
           .whole = "the model",
           .kind = model.facts().family,
-          .fix = "use weights that belong to config.json"};
+          .fix = "use weights that belong to config.json",
+          .head_alone = true};
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ int64_t rows_of(const Param& p);  // an output each; 1 of a number
 struct WeightFiles {
   std::string architecture, base;
   std::vector<FileTensor> tensors;  // in order of the parameters
-  std::vector<std::string> copies;  // names of tied parameters: files may hold them, nobody reads them
+  std::vector<std::string> copies;  // names of tied parameters: read where the files hold the tied table so alone
   std::vector<std::string> constants;
   std::vector<std::string> further;  // beginnings of names of further layers
   bool constant(const std::string& name) const;

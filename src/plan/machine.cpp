@@ -99,14 +99,16 @@ std::string messages_key(int ranks) {
   return fmt::format("{}, {}, messages between {} ranks", program_version(), cpu_name(), ranks);
 }
 
-// Without a writable cache folder the next run measures again.
-void write_cache(const std::string& path, const Json& all) {
+// Without a writable cache folder the next run measures again. "", or why nothing is kept.
+std::string write_cache(const std::string& path, const Json& all) {
+  if (path.empty()) return "neither XDG_CACHE_HOME nor HOME names a folder";
   try {
-    if (path.empty()) return;
     create_folders(std::filesystem::path(path).parent_path().string());
     write_file_atomic(path, all.dump(2) + "\n");
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
+    return e.what();
   }
+  return "";
 }
 }  // namespace
 
@@ -132,16 +134,16 @@ std::optional<double> known_step_share() {
   return std::nullopt;
 }
 
-void keep_step_share(double share) {
+std::string keep_step_share(double share) {
   Json all = read_cache(cache_file());
   all[share_key(thread_count())] = share;
-  write_cache(cache_file(), all);
+  return write_cache(cache_file(), all);
 }
 
-void keep_message_rates(const MessageRates& rates) {
+std::string keep_message_rates(const MessageRates& rates) {
   Json all = read_cache(cache_file());
   all[messages_key(rates.ranks)] = rates.json();
-  write_cache(cache_file(), all);
+  return write_cache(cache_file(), all);
 }
 
 MachinePeaks machine_peaks(Peaks what, bool measure_again) {

@@ -26,11 +26,11 @@ double peak_of_ranks(const Ranks& ranks, int local, DType compute);
 MachinePeaks usual_machine();
 // Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.
 std::optional<MessageRates> known_message_rates(int ranks);
-void keep_message_rates(const MessageRates& rates);
+std::string keep_message_rates(const MessageRates& rates);  // "", or why they are not kept
 // The share of such peaks that steps reach here (step_share.h), as `bench machine` measured it for the present number of
 // threads or any other.
 std::optional<double> known_step_share();
-void keep_step_share(double share);
+std::string keep_step_share(double share);  // "", or why it and the peaks are not kept
 std::string cpu_name();
 
 }  // namespace ravine

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/clock.h"
 #include "base/counted.h"
@@ -18,21 +17,16 @@ namespace {
 
 // The end token that training teaches ends generation too: what else the model names is told here, and what the exported folder
 // says by train/export.h.
-void note_end(const Config& config, const ModelFacts& facts, RunData& data) {
+void note_end(const Config& config, const ModelFacts& facts, const GenerationDefaults& generation, RunData& data) {
   if (config.data.append_eos && data.tokenizer) data.document_end = data.tokenizer->special().eos;
   const std::optional<int32_t> taught = data.end_token ? data.end_token : data.document_end;
   if (!taught) return;
   std::vector<int64_t> named(facts.eos);
   std::string where = config.model.path.empty() ? model_place(config.model) : config.model.path + "/config.json";
-  if (const std::string file = config.model.path + "/generation_config.json";
-      !config.model.path.empty() && std::filesystem::exists(file))
-    try {
-      const Json generation = read_json(file);
-      const std::vector<int32_t> ids = parse_generation_config(generation, file, facts).end_ids;
-      named.assign(ids.begin(), ids.end());
-      if (!generation.value("eos_token_id", Json()).is_null()) where = file;
-    } catch (const UserError&) {  // said where text is generated
-    }
+  if (!config.model.path.empty()) {
+    named.assign(generation.end_ids.begin(), generation.end_ids.end());
+    if (generation.names_end) where = config.model.path + "/generation_config.json";
+  }
   std::erase_if(named, [](int64_t id) { return id < 0; });
   data.new_end = std::find(named.begin(), named.end(), *taught) == named.end();
   if (data.new_end && !named.empty())
@@ -45,6 +39,8 @@ void note_end(const Config& config, const ModelFacts& facts, RunData& data) {
 }  // namespace
 
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log) {
+  GenerationDefaults generation;  // what the exported folder gets of it must be what `generate` takes
+  if (!config.model.path.empty()) generation = read_generation_config(config.model.path, facts);
   if (ranks.size() > 1 && !ranks.first()) ranks.all().barrier();
   double last = seconds_now();
   Sources sources = open_sources(config, facts, [&](const TokenizeProgress& p) {
@@ -62,7 +58,7 @@ RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks
                .end_token = sources.data.end_token,
                .chat_template = std::move(sources.data.chat_template),
                .fingerprint = {}};
-  note_end(config, facts, data);
+  note_end(config, facts, generation, data);
   if (follows_validation(config.schedule) && !data.valid)
     throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", name(config.schedule.type)),
                     "schedule.type", "the rate follows the validation loss",

@@ -29,7 +29,8 @@ struct RunData {
 };
 
 // All ranks call it, and are told where they have other data than the first. Of several ranks the first makes tokens of text,
-// which takes the folder if there are any; the others find them where it keeps them for the next start.
+// which takes the folder if there are any; the others find them where it keeps them for the next start. Before all that: a
+// generation_config.json of model.path that `generate` would refuse (infer/generation_config.h), since the exported model has it.
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log);
 
 // Keeps tokens of text for the next start, in a folder that is held; a disk without room is a warning.

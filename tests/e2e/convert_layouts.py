@@ -182,6 +182,30 @@ def test_the_vocabulary_that_is_said(folder):
         check(by in log and (want == 256 or f"vocabulary {want}" in log and f"the last {256 - want} of 256 rows" in log), f"{name}: {log}")
 
 
+def test_sizes_of_the_vocabulary_that_disagree_are_said(folder):
+    """args against the rows, args against a tokenizer beside, a tokenizer against the rows, and what a config.json beside the files cuts."""
+    save(folder / "hf", vocab_size=256, num_hidden_layers=1)
+    for name, vocab_size, tokenizer, config, want, words in (
+            ("args beyond the rows", 9999, None, None, 256, ["args.vocab_size is 9999", "256 rows"]), ("args and a tokenizer", 200, 240, None, 200, ["args.vocab_size is 200", "has 240 ids", "vocabulary 200"]),
+            ("args and a larger tokenizer", 200, 300, None, 200, ["args.vocab_size is 200", "has 300 ids", "vocabulary 200"]), ("a tokenizer beyond the rows", None, 300, None, 256, ["has 300 ids", "256 rows"]),
+            ("a config", None, None, 250, 250, ["vocabulary 250, by", "config.json", "the last 6 of 256 rows"]), ("all agree", 256, 256, 256, 256, [])):
+        out = folder / name
+        run("convert", "--input", folder / "hf", "--output", out, "--to", "megatron-mcore")
+        was = json.loads((out / "config.json").read_text())
+        (out / "config.json").unlink()
+        if config:
+            (out / "config.json").write_text(json.dumps({**was, "vocab_size": config}))
+        for file in out.glob("release/*/model_optim_rng.pt"):
+            number = b"K" + bytes([vocab_size]) if vocab_size and vocab_size < 256 else b"M" + (vocab_size or 0).to_bytes(2, "little")
+            rewritten(file, (rb"X\x0f\x00\x00\x00true_vocab_size((?:q.|r....)?)(?:K.|M..|J....)", (b"X\x0a\x00\x00\x00" + (b"vocab_size" if vocab_size else b"xocab_size") + rb"\1" + number.replace(b"\\", b"\\\\"))))
+        if tokenizer:
+            (out / "vocab.txt").write_text("".join(f"{w}\n" for w in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(tokenizer - 5))]))
+        log = run("convert", "--input", out, "--output", folder / f"{name}-hf", "--to", "hf").stderr
+        table = r.load_tensors(folder / f"{name}-hf")["lm_head.weight"]
+        check(table[1] == [want, 8], f"{name}: {table[1]}: {log}")
+        check(all(w in log for w in words) and (words or "warning" not in log), f"{name}: {log}")
+
+
 def test_arguments_that_change_what_weights_mean(folder):
     """Of what no config made of the arguments says, the argument is named; a config that says it is believed."""
     save(folder / "hf", num_hidden_layers=1)

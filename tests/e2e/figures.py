@@ -398,6 +398,13 @@ def test_bench_machine(folder):
     check(machine()["f32_flops"] >= machine()["f32_product_flops"] and machine()["bf16_flops"] >= machine()["bf16_product_flops"], f"{machine()}")
 
 
+@r.full("the short tier has the same of what plan measures")
+def test_peaks_that_cannot_be_kept_are_said(folder):
+    (folder / "file").write_text("")
+    done = r.run("bench", "machine", "--json", env={**os.environ, "XDG_CACHE_HOME": str(folder / "file" / "cache")})
+    check("not kept" in done.stderr and str(folder / "file") in done.stderr and json.loads(done.stdout), done.stderr)
+
+
 def test_bench(folder):
     config = folder / "config.json"
     config.write_text(json.dumps(MIDDLE))

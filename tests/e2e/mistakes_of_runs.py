@@ -202,5 +202,38 @@ def test_a_model_of_an_earlier_end_is_told(folder):
         r.check(f"{output / 'model'} is of step 2, its run has come to step 4" in said and "ravine train --config" in said and f"ravine convert --input {output} " in said, said)
 
 
+GENERATION = ({"eos_token_id": 300}, {"eos_token_id": [3, 999]}, {"temperature": -1}, {"max_new_tokens": 0}, {"repetition_penalty": 0}, {"top_p": "high"}, [3])
+
+
+def test_defaults_that_generate_refuses_begin_no_run(folder):
+    """The exported folder has the generation_config.json of model.path: train refuses at its start what generate refuses, and by the same words."""
+    r.run("train", *r.options(folder, folder / "first", checkpoint__every=0))
+    base, file = folder / "base", folder / "base" / "generation_config.json"
+    shutil.copytree(folder / "first" / "model", base)
+    (folder / "ids.json").write_text("[[3, 4]]")
+    words = r.options(folder, folder / "run", model__config=None, model__path=base)
+    for fields in GENERATION:
+        file.write_text(json.dumps(fields))
+        wanted = r.run("generate", "--model", base, "--prompt-ids", folder / "ids.json", "--max-new-tokens", 1, status=2).stderr.splitlines()[-1]
+        for more in ([], ["lora.rank=2", "lora.targets=[q_proj]"]):
+            said = r.run("train", *words, *more, status=2).stderr
+            r.check(wanted in said and str(file) in said and "step" not in said, f"{fields}: {said}\nwanted: {wanted}")
+    file.write_text(json.dumps({"eos_token_id": -1, "temperature": 0.5, "max_new_tokens": 1}))
+    r.run("train", *words)
+    r.run("generate", "--model", folder / "run" / "model", "--prompt-ids", folder / "ids.json")
+    r.check(json.loads((folder / "run" / "model" / "generation_config.json").read_text())["temperature"] == 0.5, "what it says is kept")
+    # More rows than model.path has: an id of theirs ends generation in the exported folder.
+    file.write_text(json.dumps({"eos_token_id": 300}))
+    r.run("train", *r.options(folder, folder / "larger", model__config=None, model__path=base, train__steps=1), "model.vocabulary=320", "model.tokenizer=" + str(file_of_ids(folder, 320)))
+    r.run("generate", "--model", folder / "larger" / "model", "--prompt-ids", folder / "ids.json")
+
+
+def file_of_ids(folder, count):
+    """A tokenizer of so many words."""
+    (folder / "tok").mkdir()
+    (folder / "tok" / "vocab.txt").write_text("".join(f"{w}\n" for w in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(count - 5))]))
+    return folder / "tok"
+
+
 if __name__ == "__main__":
     r.main(globals())

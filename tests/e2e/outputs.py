@@ -86,6 +86,86 @@ def test_arrays_are_replaced_only_when_asked(folder):
     check(os.listdir(folder / "new") == ["train-samples.safetensors"], os.listdir(folder / "new"))
 
 
+def test_pages_and_indices_are_replaced_together(folder):
+    """A command that fails on the way leaves the old set whole; one that was killed is ended by the next."""
+    tok = make_tokenizer(folder)
+    run("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words", "--append-eod")
+    index = ["data", "index", "--prefix", folder / "words_text_document", "--split", "8,1,1", "--sequence-length", 64, "--samples", "100,5,5", "--first", 100, "--out", folder / "index"]
+    pages = ["man", "--output", folder / "pages"]
+    for place, command, journal, kind in ((folder / "index", index, "index.replacing", "index files"), (folder / "pages", pages, "man.replacing", "manual pages")):
+        run(*command)
+        names = sorted(p.name for p in place.iterdir())
+        sizes = sorted(p.stat().st_size for p in place.iterdir())
+        for p in place.iterdir():
+            p.write_bytes(b"old")
+        limit = (sizes[0] + sizes[-1]) // 2  # some of the files find room, some do not
+        run(*command, "--overwrite", status=1, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        check(sorted(p.name for p in place.iterdir()) == names and all(p.read_bytes() == b"old" for p in place.iterdir()), f"{kind}: a part was replaced: {sorted(place.iterdir())}")
+        plant_journal(place / journal, kind, {names[0]: b"new"}, names)
+        done = run(*command, "--overwrite")
+        check(f"replaced the {kind}" in done.stderr and sorted(p.name for p in place.iterdir()) == names, f"{done.stderr}: {sorted(place.iterdir())}")
+        check(sorted(p.stat().st_size for p in place.iterdir()) == sizes, f"{kind}: not all are new")
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(folder):
+    out = make_run(folder)
+    picture = folder / "curves.svg"
+    run("plot", out, "--output", picture)
+    usual = picture.stat().st_mode & 0o777
+    for mode in (0o600, 0o664, 0o640):
+        picture.chmod(mode)
+        run("plot", out, "--output", picture, "--overwrite")
+        check(picture.stat().st_mode & 0o777 == mode, f"{oct(picture.stat().st_mode)} instead of {oct(mode)}")
+    picture.rename(folder / "mine")
+    (folder / "mine").chmod(0o600)
+    picture.symlink_to(folder / "mine")  # a link is replaced by a file of its own
+    run("plot", out, "--output", picture, "--overwrite")
+    check(not picture.is_symlink() and picture.stat().st_mode & 0o777 == usual, oct(picture.stat().st_mode))
+
+
+def test_a_file_named_like_the_work_folder(folder):
+    """A file or link PREFIX.preprocess is the user's: preprocess says so and leaves it."""
+    tok = make_tokenizer(folder)
+    work = folder / "words.preprocess"
+    command = ["preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words"]
+    for text in (b"dear", b""):
+        work.write_bytes(text)
+        for more in ((), ("--restart",), ("--overwrite",)):
+            refused(["a file or link has the name of the work folder", work], *command, *more)
+            check(work.read_bytes() == text, "the file is not as it was")
+    (folder / "empty").mkdir()
+    for target in ("empty", "nowhere"):
+        work.unlink()
+        work.symlink_to(folder / target)
+        refused(["a file or link has the name of the work folder", work], *command)
+        check(work.is_symlink() and (folder / "empty").is_dir() and not (folder / "nowhere").exists(), f"the link to {target} is not as it was")
+    check(not list(folder.glob("words_*")), "something was written")
+
+
+def test_a_conversion_that_is_stopped(folder):
+    """Ctrl-C: the folder with what is complete is named, and the same command goes on there."""
+    config = r.save_config(folder / "wide.json", hidden_size=256, intermediate_size=1024, num_hidden_layers=16)
+    run("train", *options(folder, folder / "run", model__config=config, checkpoint__every=0, train__steps=1, checkpoint__shard_mb=4))
+    model = folder / "run" / "model"
+    convert = ["convert", "--input", model, "--output", folder / "m", "--to", "megatron-mcore", "--pipeline", 8]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for wait in range(100):
+            heard = functools.partial(signal.signal, number, signal.SIG_DFL)  # these tests may run where it is ignored
+            job = subprocess.Popen(r.command(*convert), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+            while job.poll() is None and not list(folder.glob("m.ravine-*.tmp/*/mp_rank*")):
+                pass
+            job.send_signal(number)
+            _, err = job.communicate(timeout=60)
+            if job.returncode != 0:
+                break
+            shutil.rmtree(folder / "m")  # it had come to its end
+        left = list(folder.glob("m.ravine-*.tmp"))
+        check(job.returncode == 130 and len(left) == 1 and str(left[0]) in err and "the same command goes on" in err, f"{job.returncode}: {err}: {left}")
+        done = run(*convert)
+        check("goes on" in done.stderr and (folder / "m").exists() and not list(folder.glob("m.ravine-*")), done.stderr)
+        shutil.rmtree(folder / "m")
+
+
 def test_an_empty_folder_of_others_stays(folder):
     """Where preprocess works is a folder that somebody made for something else."""
     tok = make_tokenizer(folder)
@@ -281,6 +361,9 @@ def test_links_and_empty_names(folder):
         refused(["link", folder / name, "--output"] if name == "dangling" else ["link", folder / name], "convert", "--input", out / "model", "--output", folder / name, "--to", "hf")
     check(not (folder / "nowhere").exists() and not any((folder / "there").iterdir()), "nothing was written")
     refused(["--out", "must not be empty"], "trace", "--model", out / "model", "--input", folder / "ids.safetensors", "--out", "")
+    for flag, *words in (("--output-prefix", "preprocess", "--input", folder / "ids.json", "--tokenizer", folder), ("--output-prefix", "data", "merge", "--input", folder / "a"), ("--report", "compare", folder / "a", folder / "b"),
+                         ("--output", "plot", out), ("--output", "man"), ("--output", "convert", "--input", out, "--to", "hf"), ("--output", "merge-lora", "--model", out, "--adapter", out), ("folder", "init")):
+        refused([flag, "must not be empty"], *words, *([flag] if flag[0] == "-" else []), "", cwd=folder)
 
 
 def test_a_limit_is_called_a_limit(folder):

@@ -80,5 +80,42 @@ def test_a_megatron_head_of_its_own(folder):
     check(SAID not in said and HEAD not in r.load_tensors(folder / "one"), said)
 
 
+def test_a_head_alone_is_the_embedding_too(folder):
+    """Files that hold the tied table under the head's name only, as Transformers loads them."""
+    apart, wrong, twice = models(folder)
+    alone = folder / "alone"
+    shutil.copytree(twice, alone)
+    header, body = r.load_raw(alone / "model.safetensors")
+    tensors, data = {}, b""
+    for name, t in header.items():
+        if name not in (EMBEDDING, "__metadata__"):
+            part = body[slice(*t["data_offsets"])]
+            tensors[name] = {**t, "data_offsets": [len(data), len(data) + len(part)]}
+            data += part
+    r.save_raw(alone / "model.safetensors", tensors, data)
+    want, _ = logits(folder, twice)
+    got, said = logits(folder, alone)
+    check(got == want and SAID not in said, f"another model: {said}")
+    for name, model in (("of twice", twice), ("of alone", alone)):
+        r.run("train", *r.options(folder, folder / name, model__config=None, model__path=model, checkpoint__every=0, train__steps=2))
+        check(HEAD not in r.load_tensors(folder / name / "model"), name)
+    check(r.load_tensors(folder / "of twice" / "model") == r.load_tensors(folder / "of alone" / "model"), "the same run")
+    # The tables apart, and new rows: both begin with the one that is stored.
+    for model in (twice, alone):
+        r.run("train", *r.options(folder, folder / f"untied {model.name}", model__config=None, model__path=model, checkpoint__every=0, train__steps=1, model__tie="untied"))
+    check(r.load_tensors(folder / "untied twice" / "model") == r.load_tensors(folder / "untied alone" / "model"), "untied")
+    for to in ("hf", "megatron-mcore", "mindformers", "ravine"):
+        for model in (twice, alone):
+            r.run("convert", "--input", model, "--output", folder / f"{to} {model.name}", "--to", to)
+        if to == "hf":
+            check(r.load_tensors(folder / "hf alone") == r.load_tensors(folder / "hf twice"), "hf")
+    # Untied there is nothing to take for the embedding.
+    config = json.loads((alone / "config.json").read_text())
+    (alone / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    (folder / "ids.json").write_text("[[3, 4]]")
+    said = r.run("generate", "--model", alone, "--prompt-ids", folder / "ids.json", status=2).stderr
+    check("missing tensor" in said and EMBEDDING in said, said)
+
+
 if __name__ == "__main__":
     sys.exit(r.main(globals()))

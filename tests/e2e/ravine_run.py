@@ -13,6 +13,7 @@ import pty
 import random
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -86,6 +87,9 @@ class Commands:
         clock.start()
         try:
             status = int(self.job.stdout.readline())
+        except BaseException:  # this script is being ended
+            os.kill(child, 9)
+            raise
         finally:
             clock.cancel()
         said = {name: Path(path).read_text() for name, path in streams.items()}
@@ -297,6 +301,9 @@ def main(functions):
     if functions.get("SERVED_COMMANDS", True):
         serve()
     FULL = FULL or len(sys.argv) > 2
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what a script has made goes with it
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
     for name in names:
         if not callable(functions.get(name)):

@@ -1,6 +1,8 @@
 """What the tests are run and judged by: a skipped test is said to be one, a planted fault that no test finds is, and so is a test that fails without any."""
+import functools
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +34,30 @@ def test_functions(folder):
                                  (["test_b"], 77, ["SKIPPED: test_b"]), (["test_c"], 1, ["it is broken"])):
         done = python(folder / "t.py", "none", *names, env=environment)
         check(done.returncode == status and all(w in done.stdout for w in words), f"{names}: {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+KILLED = """import sys, time
+sys.path.insert(0, {tests!r})
+import ravine_run as r
+def test_a(folder):
+    (folder / "large").write_text("")
+    print("begun", flush=True)
+    r.run("curves", "--help")
+    time.sleep(600)
+r.main(dict(test_a=test_a))
+"""
+
+
+def test_a_script_that_is_ended_leaves_nothing(folder):
+    (folder / "t.py").write_text(KILLED.format(tests=str(ROOT / "tests" / "e2e")))
+    (folder / "tmp").mkdir()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        heard = functools.partial(signal.signal, number, signal.SIG_DFL)  # these tests may run where it is ignored
+        job = subprocess.Popen([sys.executable, "-B", folder / "t.py", r.PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder / "tmp")}, preexec_fn=heard)
+        check(job.stdout.readline() == "begun\n" and list((folder / "tmp").glob("ravine-e2e-*/test_a/large")), "it did not begin")
+        job.send_signal(number)
+        job.communicate(timeout=60)
+        check(job.returncode not in (0, 77) and not list((folder / "tmp").iterdir()), f"{number}: {job.returncode}, {list((folder / 'tmp').iterdir())} is left")
 
 
 LOG = """Start testing: now

@@ -223,13 +223,20 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     for (auto& t : f.tensors) t.elements = lost.counted(t.elements, dtype);
   for (MindFormersFile& f : plan.mindformers)
     for (NamedElements& t : f.tensors) t.elements = lost.counted(t.elements, t.dtype);
-  int64_t done = 0;
-  const auto advance = [&](int64_t bytes) { progress(done += bytes, report.bytes); };
   fs::path target = fs::path(o.output).lexically_normal();
   if (target.filename().empty()) target = target.parent_path();
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   TargetFolder folder(target.string(), plan_text(o, w, report));
   check_room(o.output, folder, report.bytes);
+  int64_t done = 0;
+  const auto advance = [&](int64_t bytes) {
+    progress(done += bytes, report.bytes);
+    if (!o.stop || !o.stop()) return;
+    folder.keep();
+    throw Stopped(fmt::format("stopped after {} of {}: what is complete stays in {}, and the same command goes on there",
+                              human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(report.bytes)),
+                              folder.folder()));
+  };
   if (folder.taken_up())
     report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
   if (to_megatron)

@@ -58,6 +58,7 @@ struct ConvertOptions {
   int64_t resize_vocabulary = 0;                         // 0: as it is
   std::string upcycle;                                   // as read_upcycling reads it; "": the model stays as it is
   bool dry_run = false, allow_unknown = false;
+  std::function<bool()> stop;  // asked between pieces: true ends it with Stopped, and the same call goes on; may be empty
   std::function<std::map<std::string, std::string>(const std::string&)>
       missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
 };

@@ -19,8 +19,9 @@
 namespace ravine {
 
 // Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it a
-// config.json in the folder does (this program writes one), else the stored arguments, and padding of the vocabulary is what
-// repeats the last row. A missing rank, ranks of different steps or types, and names or shapes that do not fit are UserErrors.
+// config.json in the folder does (this program writes one), else the stored arguments. The vocabulary is then that of the
+// arguments, else of a tokenizer beside the files, else without the rows that repeat the last: what is cut, and who disagrees,
+// stands in `notes`. A missing rank, ranks of different steps or types, and names or shapes that do not fit are UserErrors.
 // With `allow_unknown` unknown tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);

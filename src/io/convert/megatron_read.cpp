@@ -175,18 +175,43 @@ int64_t unpadded_rows(const Elements& table, int64_t most) {
   return rows;
 }
 
+std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
+  return fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (--model-config says otherwise)",
+                     vocabulary, by, rows - vocabulary, rows);
+}
+
 // How many of `rows` stored rows are of the vocabulary, and who says so: the arguments, else a tokenizer beside the files; 0:
-// nobody.
-std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows) {
-  for (const char* key : {"true_vocab_size", "vocab_size"})
-    if (const auto said = argument(*f.ranks[0].file, key); said && *said > 0 && *said <= rows)
-      return {*said, fmt::format("args.{}", key)};
+// nobody. Those that disagree, or say more than there are rows, are noted.
+std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows,
+                                                std::vector<std::string>& notes) {
+  std::pair<int64_t, std::string> out{0, ""};
+  for (const char* key : {"true_vocab_size", "vocab_size"}) {
+    const int64_t said = argument(*f.ranks[0].file, key).value_or(0);
+    if (said > rows)
+      notes.push_back(
+          fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (--model-config says the "
+                      "size)",
+                      key, said, rows));
+    else if (said > 0 && out.first == 0)
+      out = {said, fmt::format("args.{}", key)};
+  }
   for (const std::string& folder : {f.path, path, fs::path(f.path).parent_path().string()})
     if (has_tokenizer(folder)) try {
-        if (const int64_t ids = open_tokenizer(folder)->size(); ids <= rows) return {ids, "the tokenizer in " + folder};
+        const int64_t ids = open_tokenizer(folder)->size();
+        if (out.first > 0 && ids != out.first)
+          notes.push_back(
+              fmt::format("{} is {}, and the tokenizer in {} has {} ids: the first counts (--model-config says "
+                          "otherwise)",
+                          out.second, out.first, folder, ids));
+        else if (out.first == 0 && ids > rows)
+          notes.push_back(fmt::format("the tokenizer in {} has {} ids, and the embedding has {} rows: it is another model's",
+                                      folder, ids, rows));
+        else if (out.first == 0)
+          out = {ids, "the tokenizer in " + folder};
+        return out;
       } catch (const UserError&) {  // it says nothing then
       }
-  return {0, ""};
+  return out;
 }
 
 [[noreturn]] void misshapen(const Elements& e, const Shape& want) {
@@ -337,12 +362,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
   if (guess) {
     int64_t rows = words->shape()[0];
-    if (const auto [said, by] = said_vocabulary(f, path, rows); said > 0) {
-      if (said < rows)
-        w.notes.push_back(
-            fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (--model-config says "
-                        "otherwise)",
-                        said, by, rows - said, rows));
+    if (const auto [said, by] = said_vocabulary(f, path, rows, w.notes); said > 0) {
+      if (said < rows) w.notes.push_back(cut_note(said, by, rows));
       rows = said;
     } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor;
                rows > 0) {
@@ -358,6 +379,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   }
   const Geometry g = geometry_of(w.config, w.config_where);
   refuse_for_megatron(g, w.config_where);
+  if (!guess && g.vocabulary < words->shape()[0]) w.notes.push_back(cut_note(g.vocabulary, w.config_where, words->shape()[0]));
   if (g.layers != layers)
     throw UserError("missing layers", f.path,
                     fmt::format("{} says {} layers, the files hold {}", w.config_where, g.layers, layers),

@@ -137,6 +137,9 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
   std::map<const Param*, std::vector<Rows>> stacks;
   for (const FileTensor& t : files.tensors) {
     ElementsPtr e = take(t.name);
+    if (!e && t.params[0]->name == kEmbedding)  // the tied table may be stored under the head's name alone
+      for (const std::string& copy : files.copies)
+        if (!e) e = take(copy);
     if (!e) continue;
     if (!(e->shape() == t.shape))
       throw UserError("misshapen tensor", e->where(),

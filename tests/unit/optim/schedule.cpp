@@ -127,8 +127,9 @@ TEST(Schedule, StaysBehindTheEndWhateverTheType) {
   for (const auto& [type, last] :
        {std::pair{inverse_sqrt, 1e-3 / std::sqrt(10010.0 / 10000)},
         {WarmupDecayLR, 0.0},
+        {CosineAnnealingLR, 1e-3 * 0.5 * (1 + std::cos(3.14159265358979323846 * 10 / 6))},
         {CosineAnnealingWarmRestarts, 1e-3 * 0.5 * (1 + std::cos(3.14159265358979323846 * 4 / 6))}}) {
-    o.type = type, o.classes.t_0 = 6, o.classes.warmup_num_steps = 2;
+    o.type = type, o.classes.t_0 = o.classes.t_max = 6, o.classes.warmup_num_steps = 2;
     EXPECT_NEAR(learning_rate(o, 1e-3, 40, 39), last, 1e-15) << name(type);
   }
 }
