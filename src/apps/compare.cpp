@@ -24,7 +24,7 @@ struct CompareFlags {
   bool overwrite = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("a", a, "dump of `probe.dump` or `ravine dump`, or file of `ravine trace`",
+    v("a", a, "dump of `probe.dump` or `ravine dump`, trace of tools/trace_torch.py, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
     v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",

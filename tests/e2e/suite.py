@@ -101,6 +101,16 @@ Test {last}
 """
 
 
+def test_words_that_scripts_do_not_know(folder):
+    """A word that is no room, script, file, option or preset is refused, with those that there are, before anything is installed or built."""
+    for script, words, named in [("check", ["nonsense"], "no room and no script is named 'nonsense'"), ("check", ["probe", "nonsense"], "has no file 'nonsense'"),
+                                 ("check", ["--ful", "probe"], "no option '--ful'"), ("check", ["probe", "probe_dump", "more"], "one room at a time"), ("check", [], "ROOM"),
+                                 ("test", ["--fulll"], "--sanitize"), ("build", ["relase"], "no preset 'relase'"), ("build", ["--parqet"], "no option '--parqet'")]:
+        done = subprocess.run([ROOT / "scripts" / script, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and named in done.stdout + done.stderr, f"scripts/{script} {words}: {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
+        check("Building" not in done.stdout, done.stdout[-300:])
+
+
 def test_skipped_tests_are_named(folder):
     tool = ROOT / "tools" / "skipped_tests.py"
     want = ["SKIPPED: unit_a A.Needs: RAVINE_SHARED names no folder", "SKIPPED: e2e_b test_parquet: built without Apache Arrow", "SKIPPED: dist_comm: no MPI"]
