@@ -93,8 +93,9 @@ void create_folders(const std::string& path) {
   std::vector<std::string> missing;  // from the innermost
   for (std::filesystem::path p = path; !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
     if (std::filesystem::is_symlink(p, error))
-      throw UserError(fmt::format("link to '{}', which is not there", std::filesystem::read_symlink(p, error).string()),
-                      p.string(), "a folder is not made through a link", "remove the link, or make the folder that it names");
+      throw UserError(fmt::format("{}link to '{}', which is not there", p == path ? "" : fmt::format("'{}' is a ", p.string()),
+                                  std::filesystem::read_symlink(p, error).string()),
+                      path, "a folder is not made through a link", "remove the link, or make the folder that it names");
     if (p.has_filename()) missing.push_back(p.string());
     if (p == p.parent_path()) break;
   }
