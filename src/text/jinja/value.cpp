@@ -345,7 +345,7 @@ std::string to_json(const Value& v, const JsonStyle& style, Budget& budget) {
 Value from_json(const Json& j) {
   if (j.is_null()) return None{};
   if (j.is_boolean()) return j.get<bool>();
-  if (j.is_number_unsigned() && j.get<uint64_t>() > INT64_MAX) return static_cast<double>(j.get<uint64_t>());
+  if (j.is_number_unsigned() && j.get<uint64_t>() > INT64_MAX) raise("a whole number beyond 64 bits");
   if (j.is_number_integer()) return j.get<int64_t>();
   if (j.is_number_float()) return j.get<double>();
   if (j.is_string()) return j.get<std::string>();

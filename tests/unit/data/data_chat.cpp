@@ -341,6 +341,30 @@ TEST(ChatEncoder, calls_of_tools_are_written_as_the_template_takes_them) {
                     "'tool_calls' is no list (f record 2, message 2): it must be a list of calls of tools");
 }
 
+// Whole numbers beyond 64 bits would lose digits: what a template renders has none, other members of a record may.
+TEST(ChatEncoder, whole_numbers_keep_their_digits) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  const ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  auto read = [&](const std::string& call, const std::string& more) {
+    const std::string path = f.write(
+        "n.jsonl", R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "tool_calls": [)" +
+                       call + "]}]" + more + "}\n");
+    return test::message([&] { read_chats({path}, *tokenizer, encoder, {}); });
+  };
+  const std::string at = "(" + (f / "n.jsonl") + " record 1: ";
+  auto call = [](const std::string& n) { return R"({"name": "f", "arguments": {"n": )" + n + "}}"; };
+  for (const char* kept : {"9223372036854775807", "-9223372036854775808", "1e30", "12345678901234567890123.0"})
+    EXPECT_EQ(read(call(kept), R"(, "id": 12345678901234567890123)").find("beyond 64"), std::string::npos) << kept;
+  for (const char* lost : {"9223372036854775808", "-9223372036854775809", "12345678901234567890123"})
+    EXPECT_NE(read(call(lost), "").find("a whole number beyond 64 bits " + at + "messages[1].tool_calls[0].arguments.n)"),
+              std::string::npos)
+        << read(call(lost), "");
+  EXPECT_NE(read(call("1"), R"(, "tools": [{"max": 18446744073709551616}])").find(at + "tools[0].max)"), std::string::npos);
+  EXPECT_NE(read(call("1"), R"(, "tools": "[{\"max\": [18446744073709551616]}]")").find(at + "tools: [0].max[0])"),
+            std::string::npos);
+}
+
 // What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.
 EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end,
                         bool asks) {
