@@ -346,7 +346,8 @@ bool ChatEncoder::is_bare(const std::vector<int32_t>& ids, const std::string& te
     const std::span<const int32_t> one(&*id, 1);
     const std::string seen = tokenizer_.decode(one, false);
     if (!seen.empty() && strip_left(seen).empty()) continue;
-    if (!seen.empty() && *id != tokenizer_.special().unk && tokenizer_.decode(one, true).empty()) return false;
+    const bool unknown = *id == tokenizer_.special().unk && *id != tokenizer_.special().eos;
+    if (!seen.empty() && !unknown && tokenizer_.decode(one, true).empty()) return false;
     break;
   }
   return end_.text.empty() || words.empty() || strip_right(text).ends_with(words);

@@ -102,12 +102,14 @@ Json ChatTemplate::variables(const Json& conversation) const {
 
 std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
   std::string config_path, map_path;
-  Json config = read_settings(dir, "tokenizer_config.json", config_path),
-       map = read_settings(dir, "special_tokens_map.json", map_path);
+  const Json config = read_settings(dir, "tokenizer_config.json", config_path), map = read_tokens_map(dir, config, map_path);
   Json tokens = Json::object();
-  for (const Json* from : {&map, &config})  // the config wins
+  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    if (const Json usual = usual_token(config, config_path, key); usual.is_string()) tokens[key] = usual;
+  for (const Json* from : {&config, &map})  // the map wins
     for (const auto& [key, value] : from->items()) {
       if (!key.ends_with("_token")) continue;
+      if (value.is_null()) tokens.erase(key);
       if (value.is_string()) tokens[key] = value;
       if (value.is_object() && value.contains("content") && value["content"].is_string()) tokens[key] = value["content"];
     }

@@ -406,7 +406,13 @@ TEST(ChatTemplates, of_a_folder) {
       {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ add_generation_prompt }}"}]})");
   f.write("a/special_tokens_map.json", R"({"bos_token": "<s>", "eos_token": "<old>"})");
   Json chat{{"messages", {{{"role", "user"}, {"content", "hi"}}}}};
-  EXPECT_EQ(load_chat_template(f / "a")->render(chat), "<s>hi</s>False");
+  EXPECT_EQ(load_chat_template(f / "a")->render(chat), "<s>hi<old>False") << "as Transformers 5: the map wins";
+  f.write("a/special_tokens_map.json", R"({"bos_token": "<s>", "eos_token": null})");
+  EXPECT_EQ(load_chat_template(f / "a")->render(chat), "<s>hiFalse");
+  f.write("q/tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {}, "pad_token": null})");
+  f.write("q/special_tokens_map.json", R"({"bos_token": "<s>"})");
+  f.write("q/chat_template.jinja", "{{ bos_token }}{{ eos_token }}{{ pad_token }}");
+  EXPECT_EQ(load_chat_template(f / "q")->render(chat), "<|endoftext|>") << "of the class; the map is older than the decoder";
   f.write("a/chat_template.jinja", "{{ messages[0].role }}\n");
   EXPECT_EQ(load_chat_template(f / "a")->render(chat), "user");
   f.write("b/tokenizer_config.json", "{}");
