@@ -89,7 +89,10 @@ bool ChatTemplate::names(const std::string& word) const {
 std::string ChatTemplate::render(const Json& conversation) const { return code(conversation).render(variables(conversation)); }
 
 const jinja::Template& ChatTemplate::code(const Json& conversation) const {
-  return with_tools_ && conversation.contains("tools") && !conversation["tools"].is_null() ? *with_tools_ : template_;
+  const bool tools = conversation.contains("tools") && !conversation["tools"].is_null();
+  if (tools_alone_ && !tools)
+    jinja::raise("of several chat templates none is named 'default', and tool_use is for conversations with tools");
+  return with_tools_ && tools ? *with_tools_ : template_;
 }
 
 Json ChatTemplate::variables(const Json& conversation) const {
@@ -118,6 +121,11 @@ std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
     sources = sources_of(config["chat_template"], config_path + ": chat_template");
   if (sources.empty()) return nullptr;
   const auto usual = sources.find("default"), tools = sources.find("tool_use");
+  if (usual == sources.end() && tools != sources.end()) {
+    auto chat = std::make_unique<ChatTemplate>(tools->second.text, tools->second.where, std::move(tokens));
+    chat->for_tools_alone();
+    return chat;
+  }
   if (usual == sources.end()) {
     std::vector<std::string> names;
     for (const auto& [name, source] : sources) names.push_back(name);

@@ -234,6 +234,8 @@ void append_repr(std::string& out, const Value& v, Budget& budget, bool outermos
     }
     text += quote;
     append(out, v.is_markup() ? "Markup(" + text + ")" : text, budget);
+  } else if (v.is_range()) {
+    raise("a range is written as a list: range(..)|list");
   } else if (v.is_list()) {
     append(out, v.is_tuple() ? "(" : "[", budget);
     bool first = true;
@@ -276,6 +278,7 @@ class JsonText {
       return add(float_text(v.number()));
     }
     if (v.is_string()) return text(v.string());
+    if (v.is_range()) raise("a range is written as a list: range(..)|list");
     if (v.is_list()) {
       if (v.list().empty()) return add("[]");
       add("[");
