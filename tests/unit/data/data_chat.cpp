@@ -221,6 +221,15 @@ TEST(PairEncoder, learns_the_answers_alone) {
       "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}";
   EXPECT_EQ(learned(thinks, "<thorn>", "No."), "<thorn><|im_end|>/No.<|im_end|>");
+  // The end token of the template, or the tokenizer's, behind a last answer that the template writes none behind.
+  auto ends = [&](const std::string& end) {
+    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}" + end +
+           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  };
+  EXPECT_EQ(learned(ends("{{ '<|im_end|>' if not loop.last else '\n' }}"), "It is.", "No."), "It is.<|im_end|>/No.<|im_end|>");
+  EXPECT_EQ(learned("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}", "It is.", "No."),
+            "assistant: It is.</s>/assistant: No.</s>");
+  EXPECT_EQ(learned(ends("{{ '<|im_end|>' }}"), "It is.", "No."), "It is.<|im_end|>/No.<|im_end|>") << "once";
 }
 
 TEST(ChatEncoder, templates_that_rewrite_the_past) {
