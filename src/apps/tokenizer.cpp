@@ -13,6 +13,7 @@
 #include "base/narrow_option.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/source.h"
 #include "data/source_texts.h"
 #include "device/device.h"
@@ -22,6 +23,7 @@
 #include "text/chat/call_arguments.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
+#include "text/chat/rendered_json.h"
 #include "text/training/trainer.h"
 
 namespace ravine {
@@ -262,9 +264,11 @@ int run_render(RenderFlags& flags, Config&) {
   auto chat = template_of(flags);
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    Json conversation = parse_json(line, where);
+    Json conversation = parse_rendered(line, where, Rendered::all);
     if (!conversation.is_object() || !conversation.contains("messages") || !conversation["messages"].is_array())
       throw UserError("no conversation", where, "each line must be {\"messages\": [..]}", "correct the input");
+    if (auto tools = conversation.find("tools"); tools != conversation.end() && !tools->empty())
+      *tools = read_tools(conversation, where);
     Json result;
     try {
       result["text"] = chat->render(with_written_arguments(*chat, std::move(conversation)));

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "ravine-tokens-1";
-constexpr const char *kChatFormat = "ravine-chats-2",
-                     *kOldChatFormat = "ravine-chats-1";  // 1: answers without text were learned
+// The number counts up with each change of the encoders, whose old ids are not taken for new ones.
+constexpr const char *kChatFormat = "ravine-chats-3", *kAnyChatFormat = "ravine-chats-";
 
 std::string file_of(const std::string& folder, uint64_t key) {
   return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string();
@@ -114,8 +114,7 @@ bool is_cache_entry(const fs::directory_entry& entry) {
   try {
     const SafetensorsReader in(path.string());
     const auto format = in.metadata().find("format"), said = in.metadata().find("key");
-    return format != in.metadata().end() &&
-           (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) &&
+    return format != in.metadata().end() && (format->second == kFormat || format->second.starts_with(kAnyChatFormat)) &&
            said != in.metadata().end() && said->second == path.stem().string();
   } catch (const std::exception&) {
     return false;

@@ -29,6 +29,7 @@
 #include "runs/run_places.h"
 #include "runs/vocabulary.h"
 #include "text/chat/prompt_templates.h"
+#include "text/chat/rendered_json.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
@@ -292,7 +293,7 @@ class Advice {
     for (Record r; n < kRecords && records.next(r); ++n) {
       returns += r.body.find("\\r\\n") != std::string::npos;
       std::string where = fmt::format("{} record {}", file, r.number);
-      Json j = parse_json(r.body, where);
+      Json j = parse_rendered(r.body, where);
       if (!known) known = detect_chat_format(j);
       keyed = keyed || j.contains(c_.data.text_key);
       EncodedChat e = encoder.encode(read_conversation(j, known.value_or(ChatFormat::alpaca), where), where);
@@ -316,7 +317,7 @@ class Advice {
     std::vector<int64_t> lengths;
     for (Record r; n < kRecords && records.next(r); ++n) {
       const std::string where = fmt::format("{} record {}", file, r.number);
-      const EncodedPair p = encoder.encode(read_preference(parse_json(r.body, where), where), where);
+      const EncodedPair p = encoder.encode(read_preference(parse_rendered(r.body, where), where), where);
       lengths.push_back(2 * static_cast<int64_t>(std::max(p.chosen.ids.size(), p.rejected.ids.size())));  // each has half
     }
     share(path, lengths);

@@ -324,6 +324,18 @@ def test_calls_of_tools(folder):
     check(texts["jsonl"] == texts["parquet"] and 'weather{"city": "Paris"}' in texts["parquet"][0], str(texts))
 
 
+def test_tools_as_text(folder):
+    """Tools as JSON text are the list that they spell, in render as in info; whole numbers that would lose digits are refused by their place."""
+    (folder / "t.jinja").write_text("{% if tools %}{{ tools|length }} {{ tools[0].name }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}")
+    render = lambda **more: subprocess.run(command("tokenizer", "render", "--template", folder / "t.jinja", "--jsonl"), input=json.dumps({"messages": [{"role": "user", "content": "?"}], **more}), capture_output=True, text=True)
+    for tools, want in (("[]", "?"), ("", "?"), ([], "?"), ('[{"name": "f"}]', "1 f?"), (['{"name": "f"}'], "1 f?"), ([{"name": "f"}], "1 f?")):
+        said = render(tools=tools)
+        check(said.returncode == 0 and json.loads(said.stdout) == {"text": want}, f"{tools!r}: {said.stdout}{said.stderr}")
+    for tools, want in (([{"n": 2**64}], "stdin:1: tools[0].n"), ('[{"n": 18446744073709551616}]', "stdin:1: tools: [0].n"), ("[{", "stdin:1: tools"), ('{"name": "f"}', "'tools' is no list (stdin:1)")):
+        said = render(tools=tools)
+        check(said.returncode == 2 and want in said.stderr, f"{tools!r}: {said.stdout}{said.stderr}")
+
+
 def test_a_chat_template_that_has_changed(folder):
     """The same path, or the tokenizer's own, with another text in it: a resume would train on other conversations."""
     data = alpaca(folder / "a.json", 40)

@@ -8,6 +8,24 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 LIST = "[3, 1, 2]"
 EXPRESSIONS = r"""
+'ΟΔΥΣΣΕΥΣ ΣΑΣ, Σ AΣ.'.lower() ~ ('ΑΣ' | lower) ~ ('Α\u0301Σ\u0301Β' | lower)
+'ΑΣ ΒΣ'.capitalize() ~ 'ΑΣ ΒΣ'.title() ~ 'ΑΣ βς'.swapcase()
+'ΑΣ αΣ ΒΒΣ' | title ~ ('ΑΣ ΒΣ' | capitalize)
+'\N{BULLET}\N{latin small letter e with acute}'
+'\N{NO SUCH CHARACTER}'
+'\Nx'
+'Straße ΑΣς ﬁ İ'.casefold()
+'a\tbc\td\n\te\té\t|'.expandtabs()
+'a\tb'.expandtabs(4) ~ 'a\tb'.expandtabs(0) ~ 'a\tb'.expandtabs(-1) ~ 'a\tb'.expandtabs(tabsize=1)
+[{'a': 2, 'b': 'x'}, {'a': 1, 'b': 'Y'}, {'a': 1, 'b': 'x'}] | sort(attribute='a,b')
+[{'a': 2, 'b': 'x'}, {'a': 1, 'b': 'Y'}, {'a': 1, 'b': 'x'}] | sort(attribute='b,a', reverse=true)
+[{'a': 1, 'b': 'Y'}, {'a': 1, 'b': 'x'}] | sort(attribute='a,b', case_sensitive=true)
+[[2, 1], [1, 3], [1, 2]] | sort(attribute='0,1')
+[1, 0, 999, 999.9, 1000, 1000000, 1234567, 1e9, 5e13, 1e24, 1e27, 1e30] | map('filesizeformat') | join(' ')
+[1, 1023, 1024, 1048576, 1234567, 2e30] | map('filesizeformat', true) | join(' ')
+'1500' | filesizeformat
+-5 | filesizeformat
+'x' | filesizeformat
 ' a b '.strip() ~ '|'
 ' a b '.lstrip() ~ '|'
 ' a b '.rstrip() ~ '|'
@@ -992,7 +1010,6 @@ REFUSED = r"""
 'a'.encode()
 'http://a.b' | urlize
 {'a': 1} | xmlattr
-1000 | filesizeformat
 '<b>x</b>' | striptags
 'a b c' | wordwrap(3)
 [1] | random

@@ -245,9 +245,13 @@ Json written_messages(const ChatTemplate& chat, const Json& messages, const Json
   });
 }
 
+EndOfAnswer end_of_answers(const Tokenizer& tokenizer, const ChatTemplate& chat) {
+  return refused("a question and its answer", [&] { return end_of_answer(tokenizer, chat); });
+}
+
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
-  end_ = refused("a question and its answer", [&] { return end_of_answer(tokenizer, *chat_); });
+  end_ = end_of_answers(tokenizer, *chat_);
   const Json question = Json::array({{{"role", "user"}, {"content", "Hello"}}});
   asks_ = render_messages(*chat_, question, nullptr, true, "a question") !=
           render_messages(*chat_, question, nullptr, false, "a question");
@@ -340,16 +344,31 @@ size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, 
   return TokenPlaces(tokenizer, text, ids, "", -1).within(begin);
 }
 
+namespace {
+
 // Whether a text ends with its last answer and the template has written no end token behind it.
-bool ChatEncoder::is_bare(const std::vector<int32_t>& ids, const std::string& text, std::string_view words) const {
+bool is_bare(const Tokenizer& tokenizer, const EndOfAnswer& end, const std::vector<int32_t>& ids, const std::string& text,
+             std::string_view words) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
     const std::span<const int32_t> one(&*id, 1);
-    const std::string seen = tokenizer_.decode(one, false);
+    const std::string seen = tokenizer.decode(one, false);
     if (!seen.empty() && strip_left(seen).empty()) continue;
-    if (!seen.empty() && *id != tokenizer_.special().unk && tokenizer_.decode(one, true).empty()) return false;
+    const bool unknown = *id == tokenizer.special().unk && *id != tokenizer.special().eos;
+    if (!seen.empty() && !unknown && tokenizer.decode(one, true).empty()) return false;
     break;
   }
-  return end_.text.empty() || words.empty() || strip_right(text).ends_with(words);
+  return end.text.empty() || words.empty() || strip_right(text).ends_with(words);
+}
+
+}  // namespace
+
+void append_missing_end(const Tokenizer& tokenizer, const EndOfAnswer& end, const Json& last_message, const std::string& text,
+                        std::vector<int32_t>& ids) {
+  const std::string_view words = words_of(last_message);
+  if (last_message["role"] != "assistant" || !is_bare(tokenizer, end, ids, text, words)) return;
+  if (const size_t at = text.rfind(words); !words.empty() && at != std::string::npos)  // without blanks behind it
+    ids.resize(TokenPlaces(tokenizer, text, ids, "", -1).within(at + words.size()));
+  ids.push_back(end.id);
 }
 
 // Of the answers to learn, in order: each holds the answer and the end token that the template writes there.
@@ -438,7 +457,7 @@ EncodedChat ChatEncoder::encode(const Conversation& given, const std::string& wh
   e.ids = tokenizer_.encode(text, false);
   e.learned.assign(e.ids.size(), loss_ == LossOn::all);
   const bool ends_with_answer = !c.learned.empty() && c.learned.back();
-  const bool bare = ends_with_answer && is_bare(e.ids, text, words_of(c.messages.back()));
+  const bool bare = ends_with_answer && is_bare(tokenizer_, end_, e.ids, text, words_of(c.messages.back()));
   if (loss_ != LossOn::all) {
     TokenPlaces places(tokenizer_, text, e.ids, end_.text, end_.id);
     for (Span s : answers(text, bare && !end_.text.empty(), c, where)) {

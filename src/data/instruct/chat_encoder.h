@@ -27,6 +27,13 @@ Json written_messages(const ChatTemplate& chat, const Json& messages, const Json
 size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
                           size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where);
 
+// The end token of answers; a template that cannot render a question and its answer, or no end token at all, is a UserError.
+EndOfAnswer end_of_answers(const Tokenizer& tokenizer, const ChatTemplate& chat);
+
+// Puts the end token behind the ids of a rendered text that ends with its last answer, where the template writes none.
+void append_missing_end(const Tokenizer& tokenizer, const EndOfAnswer& end, const Json& last_message, const std::string& text,
+                        std::vector<int32_t>& ids);
+
 struct EncodedChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
@@ -57,7 +64,6 @@ class ChatEncoder {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
   size_t end_behind(const std::string& text, size_t at, size_t body) const;
-  bool is_bare(const std::vector<int32_t>& ids, const std::string& text, std::string_view words) const;
   std::vector<Span> answers(const std::string& text, bool bare, const Conversation& conversation,
                             const std::string& where) const;
 

@@ -12,6 +12,7 @@
 #include "data/text_encoding.h"
 #include "files/checksum.h"
 #include "model/vocabulary.h"
+#include "text/chat/rendered_json.h"
 
 namespace ravine {
 
@@ -34,7 +35,7 @@ std::string place_of(const Record& r) { return fmt::format("{} record {}", *r.fi
 
 Json conversation_json(const Record& r) {
   if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, place_of(r));
-  return parse_json(r.body, place_of(r));
+  return parse_rendered(r.body, place_of(r));
 }
 
 bool learns(const EncodedChat& e) {

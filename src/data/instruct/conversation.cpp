@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "text/chat/rendered_json.h"
 
 namespace ravine {
 
@@ -52,17 +53,12 @@ void say(Conversation& c, const char* role, std::string text) {
 Json objects_of(const Json& record, const char* key, const char* of, const std::string& where) {
   auto it = record.find(key);
   if (it == record.end() || it->is_null() || (it->is_string() && it->get<std::string>().empty())) return nullptr;
-  Json list = it->is_string() ? parse_json(it->get<std::string>(), fmt::format("{}: {}", where, key)) : *it;
+  Json list = it->is_string() ? parse_rendered(it->get<std::string>(), fmt::format("{}: {}", where, key), Rendered::all) : *it;
   if (!list.is_array()) wrong_record(fmt::format("'{}' is no list", key), where, fmt::format("it must be a list of {}", of));
   for (Json& entry : list)
     if (entry.is_string() && entry.get_ref<const std::string&>().starts_with('{'))
-      entry = parse_json(entry.get<std::string>(), fmt::format("{}: {}", where, key));
+      entry = parse_rendered(entry.get<std::string>(), fmt::format("{}: {}", where, key), Rendered::all);
   return list;
-}
-
-Json tools_of(const Json& record, const std::string& where) {
-  Json tools = objects_of(record, "tools", "tools", where);
-  return tools.empty() ? Json() : tools;
 }
 
 Conversation alpaca(const Json& r, const std::string& where) {
@@ -117,7 +113,7 @@ const char* first_of(const Json& entry, const char* usual, const char* other) {
 
 Conversation sharegpt(const Json& r, const std::string& where) {
   Conversation c;
-  c.tools = tools_of(r, where);
+  c.tools = read_tools(r, where);
   if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
   auto list = r.find("conversations");
   if (list == r.end() || !list->is_array())
@@ -132,7 +128,7 @@ Conversation sharegpt(const Json& r, const std::string& where) {
 
 Conversation messages(const Json& r, const std::string& where) {
   Conversation c;
-  c.tools = tools_of(r, where);
+  c.tools = read_tools(r, where);
   auto list = r.find("messages");
   if (list == r.end() || !list->is_array())
     wrong_record("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
@@ -176,6 +172,11 @@ Conversation messages(const Json& r, const std::string& where) {
 }
 
 }  // namespace
+
+Json read_tools(const Json& record, const std::string& where) {
+  Json tools = objects_of(record, "tools", "tools", where);
+  return tools.empty() ? Json() : tools;
+}
 
 std::optional<ChatFormat> chat_format(RecordFormat format) { return value_named<ChatFormat>(name(format)); }
 

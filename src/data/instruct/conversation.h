@@ -37,6 +37,9 @@ struct Conversation {
   std::vector<bool> learned;      // of each message: it is an answer to learn
 };
 
+// The tools of a record: a list of objects, or JSON text of one, or a list of such texts. Null: none.
+Json read_tools(const Json& record, const std::string& where);
+
 // An answer without any text, and without calls of tools, is not learned. A missing field or a wrong value is a UserError
 // naming `where` and the field. `asked_by`: the option or flag that names the form, for messages.
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,

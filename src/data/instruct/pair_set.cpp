@@ -11,6 +11,7 @@
 #include "data/text_encoding.h"
 #include "files/checksum.h"
 #include "model/vocabulary.h"
+#include "text/chat/rendered_json.h"
 
 namespace ravine {
 namespace {
@@ -34,7 +35,7 @@ Json preference_json(const Record& r) {
     throw UserError("plain text, not preferences", *r.file, "train.objective=dpo reads records of JSON",
                     "name a .json, .jsonl, .csv or .parquet file with 'chosen' and 'rejected'");
   if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, place_of_pair(r));
-  return parse_json(r.body, place_of_pair(r));
+  return parse_rendered(r.body, place_of_pair(r));
 }
 
 class PairReading {

@@ -190,14 +190,19 @@ Preference read_preference(const Json& r, const std::string& where) {
 
 PairEncoder::PairEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat)
     : tokenizer_(tokenizer), chat_(std::move(chat)) {
-  if (chat_) return;
+  if (chat_) {
+    end_ = end_of_answers(tokenizer, *chat_);
+    return;
+  }
   if (!tokenizer.special().eos)
     throw UserError("the tokenizer has no end token", "model.tokenizer", "answers of preferences end with one",
                     "name its eos_token in tokenizer_config.json, or write the records as lists of messages");
-  end_ = tokenizer.id_to_piece(*tokenizer.special().eos);
+  end_ = {tokenizer.id_to_piece(*tokenizer.special().eos), *tokenizer.special().eos};
 }
 
-std::string PairEncoder::settings() const { return chat_ ? checksum_text(chat_->fingerprint()) : "text " + end_; }
+std::string PairEncoder::settings() const {
+  return chat_ ? fmt::format("{} {}", checksum_text(chat_->fingerprint()), end_.id) : "text " + end_.text;
+}
 
 EncodedPair PairEncoder::encode(const Preference& p, const std::string& where) const {
   if (p.conversation != (chat_ != nullptr))
@@ -211,12 +216,15 @@ EncodedPair PairEncoder::encode(const Preference& p, const std::string& where) c
       const Json written = written_messages(*chat_, messages, p.tools, where);
       const std::string text = render_messages(*chat_, written, p.tools, false, where);
       ids = tokenizer_.encode(text, false);
-      return ids_before_message(tokenizer_, *chat_, written, p.tools, p.prompt_messages.size(), text, ids, where);
+      const size_t prompt =
+          ids_before_message(tokenizer_, *chat_, written, p.tools, p.prompt_messages.size(), text, ids, where);
+      append_missing_end(tokenizer_, end_, written.back(), text, ids);
+      return prompt;
     };
     chosen = encode_answer(p.chosen_messages, out.chosen.ids);
     rejected = encode_answer(p.rejected_messages, out.rejected.ids);
   } else {
-    auto ended = [&](const std::string& answer) { return answer.ends_with(end_) ? answer : answer + end_; };
+    auto ended = [&](const std::string& answer) { return answer.ends_with(end_.text) ? answer : answer + end_.text; };
     const std::vector<int32_t> prompt = tokenizer_.encode(p.prompt, true);
     out.chosen.ids = tokenizer_.encode(p.prompt + ended(p.chosen), true);
     out.rejected.ids = tokenizer_.encode(p.prompt + ended(p.rejected), true);

@@ -35,7 +35,7 @@ struct EncodedPair {
 };
 
 // Texts are encoded with the tokens that the tokenizer puts around them, and end with its end token; conversations as the
-// template renders them. An answer of texts begins where the ids of prompt and answer leave those of the prompt alone, one of a
+// template renders them, with its end token appended where it writes none behind the last answer. An answer of texts begins where the ids of prompt and answer leave those of the prompt alone, one of a
 // conversation where ids_before_message (chat_encoder.h) has it, for each by itself. Const members may
 // be called by several threads.
 class PairEncoder {
@@ -48,7 +48,7 @@ class PairEncoder {
  private:
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;
-  std::string end_;  // as text
+  EndOfAnswer end_;  // of texts: the tokenizer's
 };
 
 }  // namespace ravine

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/chat/rendered_json.h"
 #include "text/jinja/value.h"
 
 namespace ravine {
@@ -59,6 +60,9 @@ bool writes(const ChatTemplate& chat, Json conversation, bool text) {
 
 Json map_of(const Call& call) {
   std::string wrong;
+  if (const std::string member = member_beyond_64_bits(call.arguments->get_ref<const std::string&>()); !member.empty())
+    jinja::raise("{}.{}: a whole number beyond 64 bits, which the template would write with other digits; write it as a text",
+                 call.where, member);
   try {
     if (Json map = parse_json(call.arguments->get<std::string>(), call.where); map.is_object()) return map;
     wrong = "a JSON text that is no object";

@@ -89,7 +89,10 @@ bool ChatTemplate::names(const std::string& word) const {
 std::string ChatTemplate::render(const Json& conversation) const { return code(conversation).render(variables(conversation)); }
 
 const jinja::Template& ChatTemplate::code(const Json& conversation) const {
-  return with_tools_ && conversation.contains("tools") && !conversation["tools"].is_null() ? *with_tools_ : template_;
+  const bool tools = conversation.contains("tools") && !conversation["tools"].is_null();
+  if (tools_alone_ && !tools)
+    jinja::raise("of several chat templates none is named 'default', and tool_use is for conversations with tools");
+  return with_tools_ && tools ? *with_tools_ : template_;
 }
 
 Json ChatTemplate::variables(const Json& conversation) const {
@@ -102,12 +105,14 @@ Json ChatTemplate::variables(const Json& conversation) const {
 
 std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
   std::string config_path, map_path;
-  Json config = read_settings(dir, "tokenizer_config.json", config_path),
-       map = read_settings(dir, "special_tokens_map.json", map_path);
+  const Json config = read_settings(dir, "tokenizer_config.json", config_path), map = read_tokens_map(dir, config, map_path);
   Json tokens = Json::object();
-  for (const Json* from : {&map, &config})  // the config wins
+  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    if (const Json usual = usual_token(config, config_path, key); usual.is_string()) tokens[key] = usual;
+  for (const Json* from : {&config, &map})  // the map wins
     for (const auto& [key, value] : from->items()) {
       if (!key.ends_with("_token")) continue;
+      if (value.is_null()) tokens.erase(key);
       if (value.is_string()) tokens[key] = value;
       if (value.is_object() && value.contains("content") && value["content"].is_string()) tokens[key] = value["content"];
     }
@@ -116,6 +121,11 @@ std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
     sources = sources_of(config["chat_template"], config_path + ": chat_template");
   if (sources.empty()) return nullptr;
   const auto usual = sources.find("default"), tools = sources.find("tool_use");
+  if (usual == sources.end() && tools != sources.end()) {
+    auto chat = std::make_unique<ChatTemplate>(tools->second.text, tools->second.where, std::move(tokens));
+    chat->for_tools_alone();
+    return chat;
+  }
   if (usual == sources.end()) {
     std::vector<std::string> names;
     for (const auto& [name, source] : sources) names.push_back(name);

@@ -25,7 +25,9 @@ std::vector<Special> specials_in(const Tokenizer& tokenizer, std::string_view te
   for (const int32_t id : tokenizer.encode(text, false)) {
     const std::span<const int32_t> one(&id, 1);
     const std::string seen = tokenizer.decode(one, false);
-    if (seen.empty() || id == tokenizer.special().unk || !tokenizer.decode(one, true).empty()) continue;
+    if (seen.empty() || (id == tokenizer.special().unk && id != tokenizer.special().eos) ||
+        !tokenizer.decode(one, true).empty())
+      continue;
     EndOfAnswer token{tokenizer.id_to_piece(id), id};
     size_t begin = text.find(token.text, at);
     if (begin == std::string_view::npos) {

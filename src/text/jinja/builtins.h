@@ -34,11 +34,12 @@ class Builtins {
   Value text_method(const Value& of, std::string_view name);
   Value text_filter(const std::string& name, Arguments& a, bool& known);
   Value layout_filter(const std::string& name, Arguments& a, bool& known);
+  Value number_filter(const std::string& name, Arguments& a, bool& known);
   Value list_filter(const std::string& name, Arguments& a, bool& known);
   Value grouped(Arguments& a);
   List picked(Arguments& a, bool by_attribute, bool keep);
   Value by_path(const Value& of, const Value& path);
-  List sorted(const Value& v, bool reverse, bool fold, const Value& attribute);
+  List sorted(const Value& v, bool reverse, bool fold_case, const Value& attribute);
   Value loop_attribute(Namespace* space, std::string_view name);
   Value cycler_attribute(Namespace* space, std::string_view name);
   Budget& budget_;

@@ -27,7 +27,7 @@ void Run::set_globals(Scope& globals) {
              l.emplace_back(i);
              if (__builtin_add_overflow(i, by, &i)) break;
            }
-           return Value(std::move(l));
+           return Value::range(std::move(l));
          }));
   define("dict", Function([](Arguments& a) {
            Dict d;

@@ -1,5 +1,7 @@
 #include "text/jinja/lexer.h"
 
+#include <unicode/uchar.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -235,6 +237,19 @@ class Lexer {
       if (v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff)) wrong("an escape that is no character");
       append_utf8(value, v);
     };
+    auto named = [&] {  // \N{BULLET}
+      const size_t end = s_.find('}', i);
+      if (i >= s_.size() || s_[i] != '{' || end == std::string::npos) wrong("a broken escape in a string");
+      const std::string name = s_.substr(i + 1, end - i - 1);
+      UChar32 c = -1;
+      for (const UCharNameChoice kind : {U_UNICODE_CHAR_NAME, U_CHAR_NAME_ALIAS}) {
+        UErrorCode error = U_ZERO_ERROR;
+        if (const UChar32 found = u_charFromName(kind, name.c_str(), &error); U_SUCCESS(error) && c < 0) c = found;
+      }
+      if (c < 0) wrong(fmt::format("no character has the name '{}'", shown(name)));
+      append_utf8(value, static_cast<char32_t>(c));
+      i = end;
+    };
     for (;; ++i) {
       if (i >= s_.size()) wrong("a string does not end");
       if (s_[i] == quote) break;
@@ -283,6 +298,9 @@ class Lexer {
           break;
         case 'U':
           ++i, hex(8), --i;
+          break;
+        case 'N':
+          ++i, named();
           break;
         default:
           value += '\\', value += s_[i];

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/cases.h"
 #include "text/unicode/unicode.h"
 
 namespace ravine::jinja {
@@ -137,50 +138,20 @@ List split_lines(const std::string& s, bool keep, Budget& budget) {
   return std::move(out.list);
 }
 
-// Work of changing the case: characters beyond ASCII take a table of ICU.
-void count_case(std::string_view s, Budget& budget) {
-  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(),
-                                                                 [](char c) { return static_cast<signed char>(c) < -64; })));
-  budget.bytes(s.size());
-}
-std::string upper(std::string_view s, Budget& budget) {
-  count_case(s, budget);
+// str.expandtabs.
+std::string without_tabs(std::string_view s, int64_t size, Budget& budget) {
+  budget.chars(s.size());
   std::string out;
-  for (size_t at = 0; at < s.size();) append_upper(out, next_char(s, at));
-  return out;
-}
-std::string lower(std::string_view s, Budget& budget) {
-  count_case(s, budget);
-  std::string out;
-  for (size_t at = 0; at < s.size();) append_lower(out, next_char(s, at));
-  return out;
-}
-
-// str.swapcase.
-std::string swapped_case(std::string_view s, Budget& budget) {
-  count_case(s, budget);
-  std::string out, up, low;
-  for (size_t at = 0; at < s.size();) {
-    const size_t from = at;
-    const char32_t c = next_char(s, at);
-    up.clear(), low.clear();
-    append_upper(up, c), append_lower(low, c);
-    out += s.substr(from, at - from) == low ? up : low;
-  }
-  return out;
-}
-
-// str.title: the first of each run of letters that have a case.
-std::string title_case(std::string_view s, Budget& budget) {
-  count_case(s, budget);
-  std::string out, up, low;
-  bool before = false;
-  for (size_t at = 0; at < s.size();) {
-    const char32_t c = next_char(s, at);
-    up.clear(), low.clear();
-    append_upper(up, c), append_lower(low, c);
-    out += before ? low : up;
-    before = up != low;
+  int64_t column = 0;
+  for (const char c : s) {
+    if (c != '\t') {
+      column = c == '\n' || c == '\r' ? 0 : column + !is_tail(c);
+      out += c;
+      continue;
+    }
+    const int64_t n = size > 0 ? size - column % size : 0;
+    append(out, std::string(static_cast<size_t>(n), ' '), budget);
+    column += n;
   }
   return out;
 }
@@ -254,13 +225,21 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   }
   if (name == "splitlines")
     return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
-  if (name == "upper") return fn([=](Arguments&) { return b->made(upper(self.string(), *budget)); });
-  if (name == "lower") return fn([=](Arguments&) { return b->made(lower(self.string(), *budget)); });
+  if (name == "upper") return fn([=](Arguments&) { return b->made(upper_case(self.string(), *budget)); });
+  if (name == "lower") return fn([=](Arguments&) { return b->made(lower_case(self.string(), *budget)); });
   if (name == "title") return fn([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
   if (name == "capitalize")
     return fn([=](Arguments& a) {
       Arguments x{{self}, {}, a.budget};
       return b->filter("capitalize", x);
+    });
+  if (name == "casefold") return fn([=](Arguments&) { return b->made(folded_case(self.string(), *budget)); });
+  if (name == "expandtabs")
+    return fn([=](Arguments& a) {
+      const Value size = a.get(0, "tabsize", Value(int64_t{8}));
+      if (!size.is_number() || size.is_float()) raise("the size of a tab must be a whole number");
+      if (size.integer() > kWidestText) raise("a tab of at most {}", kWidestText);
+      return b->made(without_tabs(self.string(), size.integer(), *budget));
     });
   if (name == "startswith" || name == "endswith") {
     bool front = name == "startswith";
@@ -378,11 +357,11 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   if (name == "isalnum") return classes(kLetter | kNumber);
   if (name == "isupper")
     return fn([=](Arguments&) {
-      return Value(upper(self.string(), *budget) == self.string() && lower(self.string(), *budget) != self.string());
+      return Value(upper_case(self.string(), *budget) == self.string() && lower_case(self.string(), *budget) != self.string());
     });
   if (name == "islower")
     return fn([=](Arguments&) {
-      return Value(lower(self.string(), *budget) == self.string() && upper(self.string(), *budget) != self.string());
+      return Value(lower_case(self.string(), *budget) == self.string() && upper_case(self.string(), *budget) != self.string());
     });
   return Undefined(name);
 }

@@ -74,6 +74,15 @@ class Parser : ExpressionParser {
       return n;
     }
     if (name == "with") return with_block();
+    if (name == "autoescape") {
+      const NodePtr on = expression();
+      if (on->kind != NodeKind::constant || !on->value.is_bool() || on->value.boolean())
+        wrong("unknown block 'autoescape', but for 'autoescape false'");
+      NodePtr n = make(NodeKind::with_block);
+      n->body = body_to("endautoescape");
+      deepen(*n, n->body);
+      return n;
+    }
     if (name == "block") return named_block();
     if (name == "generation") return body_to("endgeneration");  // marks what an assistant said, for training
     if (name == "break" || name == "continue") {

@@ -234,6 +234,8 @@ void append_repr(std::string& out, const Value& v, Budget& budget, bool outermos
     }
     text += quote;
     append(out, v.is_markup() ? "Markup(" + text + ")" : text, budget);
+  } else if (v.is_range()) {
+    raise("a range is written as a list: range(..)|list");
   } else if (v.is_list()) {
     append(out, v.is_tuple() ? "(" : "[", budget);
     bool first = true;
@@ -276,6 +278,7 @@ class JsonText {
       return add(float_text(v.number()));
     }
     if (v.is_string()) return text(v.string());
+    if (v.is_range()) raise("a range is written as a list: range(..)|list");
     if (v.is_list()) {
       if (v.list().empty()) return add("[]");
       add("[");
@@ -345,7 +348,7 @@ std::string to_json(const Value& v, const JsonStyle& style, Budget& budget) {
 Value from_json(const Json& j) {
   if (j.is_null()) return None{};
   if (j.is_boolean()) return j.get<bool>();
-  if (j.is_number_unsigned() && j.get<uint64_t>() > INT64_MAX) return static_cast<double>(j.get<uint64_t>());
+  if (j.is_number_unsigned() && j.get<uint64_t>() > INT64_MAX) raise("a whole number beyond 64 bits");
   if (j.is_number_integer()) return j.get<int64_t>();
   if (j.is_number_float()) return j.get<double>();
   if (j.is_string()) return j.get<std::string>();

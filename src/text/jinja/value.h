@@ -98,6 +98,8 @@ class Value {
   static Value markup(std::string s) { return Value(std::move(s)).as(Form::markup); }
   static Value group(Value key, List list) { return Value(List{std::move(key), Value(std::move(list))}, true).as(Form::group); }
 
+  static Value range(List list) { return Value(std::move(list)).as(Form::range); }
+
   template <class T>
   bool is() const {
     return std::holds_alternative<T>(v_);
@@ -111,6 +113,7 @@ class Value {
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
   bool is_markup() const { return form_ == Form::markup; }  // a string that is safe for HTML: what joins it is escaped
   bool is_group() const { return form_ == Form::group; }    // a tuple of groupby: its parts are also grouper and list
+  bool is_range() const { return form_ == Form::range; }    // a list of range(..), which is written otherwise than a list
   bool is_list() const { return is<std::shared_ptr<const List>>() || is_open(); }
   bool is_open() const { return is<std::shared_ptr<const OpenList>>(); }
   bool is_tuple() const { return is_list() && tuple_; }
@@ -139,7 +142,7 @@ class Value {
     raise("a value is used as what it is not");
   }
   void hold(int depth);
-  enum class Form : uint8_t { plain, markup, group };
+  enum class Form : uint8_t { plain, markup, group, range };
   Value as(Form form) && {
     form_ = form;
     return std::move(*this);

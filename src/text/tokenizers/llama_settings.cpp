@@ -73,13 +73,21 @@ bool is_llama_folder(const std::string& dir) {
   return std::find(kClasses.begin(), kClasses.end(), it->get<std::string>()) != kClasses.end();
 }
 
+bool is_nearly_llama_folder(const std::string& dir) {
+  std::string path;
+  const Json config = read_settings(dir, "tokenizer_config.json", path);
+  for (const char* name : {"PreTrainedTokenizer", "TokenizersBackend", "CodeLlamaTokenizer", "GemmaTokenizer"})
+    if (tokenizer_class(config, path) == name) return true;
+  return false;
+}
+
 LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
-                                  const std::function<int32_t(const std::string&)>& piece_id) {
+                                  const std::function<int32_t(const std::string&)>& piece_id, bool any_class) {
   LlamaSettings s;
   std::string config_path, map_path, added_path;
   Json config = read_settings(dir, "tokenizer_config.json", config_path);
-  Json map = read_settings(dir, "special_tokens_map.json", map_path);
-  check_class(config, config_path);
+  Json map = read_tokens_map(dir, config, map_path);
+  if (!any_class) check_class(config, config_path);
   read_bool(config, config_path, "legacy", s.legacy);
   read_bool(config, config_path, "add_bos_token", s.add_bos);
   read_bool(config, config_path, "add_eos_token", s.add_eos);
@@ -130,11 +138,11 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
   for (const auto& [key, fallback] : names) {
     AddedToken t;
     t.content = fallback;
-    if (config.contains(key)) {
-      if (config[key].is_null()) continue;
-      t = read_token(config[key], config_path, key);
-    } else if (map.contains(key) && !map[key].is_null()) {
-      t = read_token(map[key], map_path, key);
+    const bool in_map = map.contains(key);
+    if (in_map || config.contains(key)) {
+      const Json& from = in_map ? map : config;
+      if (from[key].is_null()) continue;
+      t = read_token(from[key], in_map ? map_path : config_path, key);
     }
     if (t.content.empty()) continue;
     t.named = true;
@@ -142,8 +150,8 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
     place(t);
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const Json& from = config.contains(key) ? config : map;
-    const std::string& path = config.contains(key) ? config_path : map_path;
+    const Json& from = map.contains(key) ? map : config;
+    const std::string& path = map.contains(key) ? map_path : config_path;
     if (!from.contains(key) || from[key].is_null()) continue;
     if (!from[key].is_structured()) wrong_setting(path, key, "it must be a list of tokens");
     for (const auto& value : from[key]) place(read_token(value, path, key));

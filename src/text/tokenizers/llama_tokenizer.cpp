@@ -142,14 +142,15 @@ class LlamaDecoding final : public Decoding {
 
 class LlamaTokenizer final : public Tokenizer {
  public:
-  explicit LlamaTokenizer(const std::string& dir) {
+  LlamaTokenizer(const std::string& dir, bool any_class) {
     std::string file = find_in_folder(dir, "tokenizer.model");
     l_.path = dir;
     l_.model = load_sentencepiece(file);
-    l_.settings = load_llama_settings(dir, static_cast<int64_t>(l_.model.pieces.size()), [&](const std::string& text) {
+    auto piece_id = [&](const std::string& text) {
       int id = l_.model.processor->PieceToId(text);
       return l_.model.pieces[static_cast<size_t>(id)].text == text ? id : -1;
-    });
+    };
+    l_.settings = load_llama_settings(dir, static_cast<int64_t>(l_.model.pieces.size()), piece_id, any_class);
     if (!l_.settings.legacy) l_.model = load_sentencepiece(file, false);
     l_.size = static_cast<int64_t>(l_.model.pieces.size());
     for (const auto& t : l_.settings.added.list()) {
@@ -243,6 +244,8 @@ class LlamaTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> open_llama_tokenizer(const std::string& dir) { return std::make_unique<LlamaTokenizer>(dir); }
+std::unique_ptr<Tokenizer> open_llama_tokenizer(const std::string& dir, bool any_class) {
+  return std::make_unique<LlamaTokenizer>(dir, any_class);
+}
 
 }  // namespace ravine

@@ -59,7 +59,7 @@ class Settings {
  public:
   explicit Settings(const std::string& dir) {
     config_ = read_settings(dir, "tokenizer_config.json", config_path_);
-    map_ = read_settings(dir, "special_tokens_map.json", map_path_);
+    map_ = read_tokens_map(dir, config_, map_path_);
     if (!config_.contains("added_tokens_decoder")) added_ = read_settings(dir, "added_tokens.json", added_path_);
   }
   const Json& config() const { return config_; }
@@ -68,8 +68,13 @@ class Settings {
   void apply(TokenizerParts& p) const {
     add_listed(p);
     add_older(p);
-    p.special = {named(p, "bos_token"), named(p, "eos_token"), named(p, "pad_token"), named(p, "unk_token")};
-    for (const char* key : {"sep_token", "cls_token", "mask_token"}) named(p, key);
+    for (const char* key : kNamed) {  // in this order they get ids
+      const std::optional<int32_t> id = named(p, key);
+      if (std::string_view(key) == "bos_token") p.special.bos = id;
+      if (std::string_view(key) == "eos_token") p.special.eos = id;
+      if (std::string_view(key) == "pad_token") p.special.pad = id;
+      if (std::string_view(key) == "unk_token") p.special.unk = id;
+    }
     for (const char* key : kMore) add_more(p, key);
     p.added.finish();
     p.split_special = setting(config_, config_path_, "split_special_tokens", false);
@@ -136,15 +141,15 @@ class Settings {
     return false;
   }
 
-  static constexpr const char* kNamed[] = {"bos_token", "eos_token", "pad_token", "unk_token",
-                                           "sep_token", "cls_token", "mask_token"};
+  static constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                           "pad_token", "cls_token", "mask_token"};
   static constexpr const char* kMore[] = {"additional_special_tokens", "extra_special_tokens"};
 
   std::optional<int32_t> named(TokenizerParts& p, const char* key) const {
-    bool in_config = config_.contains(key);
-    const Json& from = in_config ? config_ : map_;
-    if (!from.contains(key) || from[key].is_null()) return std::nullopt;
-    AddedEntry e = read_entry(from[key], in_config ? config_path_ : map_path_, key, true);
+    const bool in_map = map_.contains(key);
+    const Json from = in_map ? map_[key] : config_.contains(key) ? config_[key] : usual_token(config_, config_path_, key);
+    if (from.is_null()) return std::nullopt;
+    AddedEntry e = read_entry(from, in_map ? map_path_ : config_path_, key, true);
     std::string content = e.token.content;
     const AddedEntry* known = p.added.by_id(p.added.find(content));
     if (!known || !known->token.special) add(p, std::move(e));
@@ -152,10 +157,11 @@ class Settings {
   }
 
   void add_more(TokenizerParts& p, const char* key) const {
-    bool in_config = config_.contains(key);
-    const Json& from = in_config ? config_ : map_;
+    if (!map_.contains(key) || std::string_view(key) == "extra_special_tokens") add_more(p, key, config_, config_path_);
+    add_more(p, key, map_, map_path_);
+  }
+  void add_more(TokenizerParts& p, const char* key, const Json& from, const std::string& path) const {
     if (!from.contains(key) || from[key].is_null()) return;
-    const std::string& path = in_config ? config_path_ : map_path_;
     if (!from[key].is_structured()) wrong_file(path, key, "it must be a list of tokens");
     for (const auto& value : from[key]) {
       AddedEntry e = read_entry(value, path, key, true);
@@ -167,22 +173,13 @@ class Settings {
   std::string config_path_, map_path_, added_path_;
 };
 
-std::string class_name(const Settings& s) {
-  auto it = s.config().find("tokenizer_class");
-  if (it == s.config().end() || it->is_null()) return "";
-  if (!it->is_string()) wrong_file(s.config_path(), "tokenizer_class", "it must be a string");
-  std::string name = *it;
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  return name;
-}
-
 Json split_by(std::string_view regex) {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
 // The older pair of files as the tokenizer.json that Transformers makes of them.
 TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string& merges, const Settings& s) {
-  std::string name = class_name(s);
+  std::string name = tokenizer_class(s.config(), s.config_path());
   bool prefix = setting(s.config(), s.config_path(), "add_prefix_space", false);
   Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}};
   Json normalizer, pre = bytes, post{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", false}};
@@ -212,7 +209,7 @@ TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string
 }
 
 TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
-  std::string name = class_name(s);
+  std::string name = tokenizer_class(s.config(), s.config_path());
   if (!name.empty() && name != "BertTokenizer" && name != "DistilBertTokenizer" && name != "ElectraTokenizer")
     throw UserError("this kind of tokenizer is not read from vocab.txt", s.config_path() + ": tokenizer_class",
                     fmt::format("'{}' is not one of BertTokenizer, DistilBertTokenizer, ElectraTokenizer", name),

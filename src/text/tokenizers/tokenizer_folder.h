@@ -9,9 +9,10 @@
 namespace ravine {
 
 // Reads the folder as Transformers 5 does: tokenizer_config.json (special tokens, added_tokens_decoder, add_bos_token,
-// add_eos_token, split_special_tokens); for what it lacks, special_tokens_map.json, and added_tokens.json in place of
-// added_tokens_decoder, in the order of its ids. Wrong values are a UserError naming
-// file and key.
+// add_eos_token, split_special_tokens). Where it has no added_tokens_decoder, special_tokens_map.json wins over it, and
+// added_tokens.json is read, in the order of its ids. A special token that neither names is that of the tokenizer_class:
+// <|endoftext|> for GPT2Tokenizer, GPTNeoXTokenizer and Qwen2Tokenizer. One that the vocabulary lacks gets the next id. Wrong
+// values are a UserError naming file and key.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir);
 
 }  // namespace ravine

@@ -221,6 +221,15 @@ TEST(PairEncoder, learns_the_answers_alone) {
       "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}";
   EXPECT_EQ(learned(thinks, "<thorn>", "No."), "<thorn><|im_end|>/No.<|im_end|>");
+  // The end token of the template, or the tokenizer's, behind a last answer that the template writes none behind.
+  auto ends = [&](const std::string& end) {
+    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}" + end +
+           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  };
+  EXPECT_EQ(learned(ends("{{ '<|im_end|>' if not loop.last else '\n' }}"), "It is.", "No."), "It is.<|im_end|>/No.<|im_end|>");
+  EXPECT_EQ(learned("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}", "It is.", "No."),
+            "assistant: It is.</s>/assistant: No.</s>");
+  EXPECT_EQ(learned(ends("{{ '<|im_end|>' }}"), "It is.", "No."), "It is.<|im_end|>/No.<|im_end|>") << "once";
 }
 
 TEST(ChatEncoder, templates_that_rewrite_the_past) {
@@ -339,6 +348,30 @@ TEST(ChatEncoder, calls_of_tools_are_written_as_the_template_takes_them) {
   EXPECT_USER_ERROR(read("[{"), "f record 2, message 2: tool_calls");
   EXPECT_USER_ERROR(read(Json{{"a", 1}}),
                     "'tool_calls' is no list (f record 2, message 2): it must be a list of calls of tools");
+}
+
+// Whole numbers beyond 64 bits would lose digits: what a template renders has none, other members of a record may.
+TEST(ChatEncoder, whole_numbers_keep_their_digits) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  const ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  auto read = [&](const std::string& call, const std::string& more) {
+    const std::string path = f.write(
+        "n.jsonl", R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "tool_calls": [)" +
+                       call + "]}]" + more + "}\n");
+    return test::message([&] { read_chats({path}, *tokenizer, encoder, {}); });
+  };
+  const std::string at = "(" + (f / "n.jsonl") + " record 1: ";
+  auto call = [](const std::string& n) { return R"({"name": "f", "arguments": {"n": )" + n + "}}"; };
+  for (const char* kept : {"9223372036854775807", "-9223372036854775808", "1e30", "12345678901234567890123.0"})
+    EXPECT_EQ(read(call(kept), R"(, "id": 12345678901234567890123)").find("beyond 64"), std::string::npos) << kept;
+  for (const char* lost : {"9223372036854775808", "-9223372036854775809", "12345678901234567890123"})
+    EXPECT_NE(read(call(lost), "").find("a whole number beyond 64 bits " + at + "messages[1].tool_calls[0].arguments.n)"),
+              std::string::npos)
+        << read(call(lost), "");
+  EXPECT_NE(read(call("1"), R"(, "tools": [{"max": 18446744073709551616}])").find(at + "tools[0].max)"), std::string::npos);
+  EXPECT_NE(read(call("1"), R"(, "tools": "[{\"max\": [18446744073709551616]}]")").find(at + "tools: [0].max[0])"),
+            std::string::npos);
 }
 
 // What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.

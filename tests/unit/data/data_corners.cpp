@@ -337,10 +337,12 @@ TEST(LlamaFolder, SettingsOfBothFiles) {
   const int32_t bos = *plain->special().bos, eos = *plain->special().eos;
   EXPECT_NE(bos, eos);
   EXPECT_EQ(with(R"({"unk_token": null})")->special().unk, std::nullopt) << "null is none, though a Llama has one";
-  EXPECT_EQ(with(R"({"unk_token": null})", R"({"unk_token": "<unk>"})")->special().unk, std::nullopt)
-      << "whatever the map says";
+  EXPECT_EQ(with(R"({"unk_token": "<unk>"})", R"({"unk_token": null})")->special().unk, std::nullopt)
+      << "whatever the config says";
   EXPECT_EQ(with("{}", R"({"bos_token": "</s>"})")->special().bos, eos) << "what the config leaves out is the map's";
-  EXPECT_EQ(with(R"({"bos_token": "<s>"})", R"({"bos_token": "</s>"})")->special().bos, bos) << "the config goes first";
+  EXPECT_EQ(with(R"({"bos_token": "<s>"})", R"({"bos_token": "</s>"})")->special().bos, eos) << "the map goes first";
+  EXPECT_EQ(with(R"({"bos_token": "<s>", "added_tokens_decoder": {}})", R"({"bos_token": "</s>"})")->special().bos, bos)
+      << "and is not read beside added_tokens_decoder";
   for (const auto& [config, map] : {std::pair{R"({"additional_special_tokens": ["<new>"]})", "{}"},
                                     {"{}", R"({"additional_special_tokens": ["<new>"]})"},
                                     {R"({"extra_special_tokens": ["<new>"]})", "{}"}}) {

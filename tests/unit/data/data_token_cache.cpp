@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
+#include <iterator>
 
 #include "data/dataset.h"
 #include "tests/unit/data_help.h"
@@ -127,6 +129,31 @@ std::string talks(int n) {
     text += "{\"instruction\": \"what is " + std::to_string(i) + "\", \"output\": \"" +
             std::string(static_cast<size_t>(i), 'x') + " it is\"}\n";
   return text;
+}
+
+// Ids that an older encoder made, under whatever key, are not taken.
+TEST(TokenCache, ConversationsOfAnOlderEncoderAreNotTaken) {
+  Folder f;
+  const std::string file = f.write("a.jsonl", talks(40));
+  CountingChat t;
+  DatasetOptions o = options(f, file);
+  o.sequence_length = 400;
+  o.chat_template = "chatml";
+  Datasets first = open_datasets(o, &t);
+  save_tokens(f / "tokens", first.tokens);
+  std::vector<std::filesystem::path> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(f / "tokens"))
+    if (entry.path().extension() == ".safetensors") kept.push_back(entry.path());
+  ASSERT_EQ(kept.size(), 1u);
+  std::ifstream in(kept[0], std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const size_t at = bytes.find("ravine-chats-3");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 13] = '2';  // of the encoder before
+  std::ofstream(kept[0], std::ios::binary) << bytes;
+  const int before = t.calls;
+  open_datasets(o, &t);
+  EXPECT_GE(t.calls - before, 40) << "taken from an older encoder";
 }
 
 TEST(TokenCache, ConversationsAreKeptToo) {

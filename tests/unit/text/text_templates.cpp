@@ -203,6 +203,11 @@ TEST(CallArguments, AreTextOrAMapAsTheTemplateWritesThem) {
   EXPECT_EQ(
       refused(wants_map, "[1]"),
       "not a UserError: message 1, tool_calls[0].function.arguments: a JSON text that is no object; the template takes a map of the arguments, or an object as text");
+  const std::string digits = "12345678901234567890123";
+  EXPECT_EQ(written(wants_text, call(R"({"a": [1, )" + digits + "]}")), R"(<{"a": [1, )" + digits + "]}>");
+  EXPECT_EQ(
+      refused(wants_map, R"({"a": [1, )" + digits + "]}"),
+      "not a UserError: message 1, tool_calls[0].function.arguments.a[1]: a whole number beyond 64 bits, which the template would write with other digits; write it as a text");
   EXPECT_EQ(
       refused(wants_text, 3),
       "not a UserError: message 1, tool_calls[0].function.arguments: a number; arguments are a map, or an object as JSON text");

@@ -79,6 +79,30 @@ TEST(ExportedTokenizer, WinsOverTheModelBesideIt) {
   }
 }
 
+// Classes that take tokenizer.json as it is, or have rules near Llama's, are compared too: by the text alone.
+TEST(ExportedTokenizer, IsComparedUnderOtherClasses) {
+  TemporaryFolder f;
+  for (const std::string name :
+       {"PreTrainedTokenizerFast", "TokenizersBackend", "CodeLlamaTokenizer", "CodeLlamaTokenizerFast", "GemmaTokenizerFast"})
+    for (const bool alike : {true, false}) {
+      const std::string at = f / name + (alike ? "" : "_not");
+      fs::create_directories(at);
+      fs::copy(kRecorded + "llama/tokenizer.model", at + "/tokenizer.model");
+      for (const auto& [file, made] : missing_tokenizer_files(at)) spill(at + "/" + file, made);
+      Json config = read_json(at + "/tokenizer_config.json"), json = read_json(at + "/tokenizer.json");
+      config["tokenizer_class"] = name;
+      spill(at + "/tokenizer_config.json", config.dump());
+      json["post_processor"] = nullptr;  // no bos
+      if (!alike) json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", " +"}}}, {"content", "▁"}};
+      spill(at + "/tokenizer.json", json.dump());
+      testing::internal::CaptureStderr();
+      open_tokenizer(at);
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(said.find("disagree, \"a  b\" is ") == std::string::npos, alike) << name << said;
+      EXPECT_EQ(said.find("the name of the file tokenizer.model takes the other") == std::string::npos, alike) << said;
+    }
+}
+
 // Tokens of text are kept under the fingerprint of their tokenizer: whatever changes ids changes it, and a folder of another
 // name does not.
 TEST(Fingerprint, OfATokenizerFollowsAllThatChangesIds) {

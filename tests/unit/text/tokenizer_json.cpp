@@ -309,7 +309,7 @@ TEST(TokenizerJson, folders) {
   EXPECT_USER_ERROR(open_tokenizer(f / "d"), "no tokenizer in folder");
 }
 
-// Settings of a folder over its tokenizer.json: the config before the map, ids of new tokens behind the vocabulary, what goes
+// Settings of a folder over its tokenizer.json: the map before the config, ids of new tokens behind the vocabulary, what goes
 // around a text.
 TEST(TokenizerJson, settings_of_a_folder) {
   Folder f;
@@ -322,12 +322,12 @@ TEST(TokenizerJson, settings_of_a_folder) {
     return open_tokenizer(f / "t");
   };
   using Ids = std::vector<int32_t>;
-  auto t = with(R"({"bos_token": "<x>", "unk_token": null})",
-                R"({"bos_token": "<y>", "eos_token": {"content": "<e>"}, "unk_token": "<u>", "pad_token": "ab"})");
+  auto t = with(R"({"bos_token": "<y>", "unk_token": "<u>", "eos_token": "<y>"})",
+                R"({"bos_token": "<x>", "eos_token": {"content": "<e>"}, "unk_token": null, "pad_token": "ab"})");
   EXPECT_EQ(t->special().bos, 6);
   EXPECT_EQ(t->special().eos, 8) << "new, behind all others";
   EXPECT_EQ(t->special().pad, 2) << "the piece it is";
-  EXPECT_EQ(t->special().unk, std::nullopt) << "null is none, whatever the map says";
+  EXPECT_EQ(t->special().unk, std::nullopt) << "null is none, whatever the config says";
   EXPECT_EQ(t->size(), 9);
   EXPECT_EQ(t->encode("a<e>ab", false), (Ids{0, 8, 2}));
   EXPECT_EQ(t->decode(Ids{0, 8, 2}, true), "a") << "named ones are special";
@@ -339,8 +339,11 @@ TEST(TokenizerJson, settings_of_a_folder) {
       with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_bos_token": true, "add_eos_token": true})")->encode("ab", true),
       (Ids{6, 2, 7}));
   EXPECT_EQ(with(R"({"bos_token": "<x>"})")->encode("ab", true), Ids{2});
-  t = with(R"({"additional_special_tokens": ["<p>", {"content": "<q>", "lstrip": true}], "split_special_tokens": false})",
-           R"({"additional_special_tokens": ["<r>"]})");
+  t = with(R"({"bos_token": "<x>", "added_tokens_decoder": {}})", R"({"bos_token": "<y>", "pad_token": "ab"})");
+  EXPECT_EQ(t->special().bos, 6) << "beside added_tokens_decoder the map is not read";
+  EXPECT_EQ(t->special().pad, std::nullopt);
+  t = with(R"({"additional_special_tokens": ["<r>"], "split_special_tokens": false})",
+           R"({"additional_special_tokens": ["<p>", {"content": "<q>", "lstrip": true}]})");
   EXPECT_EQ(t->size(), 10);
   EXPECT_EQ(t->encode("a <q><p>", false), (Ids{0, 9, 8}));
   EXPECT_EQ(with("{}", R"({"additional_special_tokens": ["<r>"]})")->encode("<r>", false), Ids{8});
@@ -407,6 +410,44 @@ TEST(TokenizerJson, older_files_by_their_class) {
   EXPECT_USER_ERROR(pair(R"({"tokenizer_class": "LlamaTokenizer"})"), "'LlamaTokenizer' is not one of GPT2Tokenizer");
 }
 
+// ids and special tokens as Transformers 5.24 has them: what a class names by itself, in the order of its ids.
+TEST(TokenizerJson, tokens_of_a_class) {
+  Folder f;
+  const Json whole = read_json(kGolden + "tokenizers.json")["rows"][0]["tokenizer"], model = whole["model"];
+  std::string merges;
+  for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
+  f.write("t/vocab.json", model["vocab"].dump());
+  f.write("t/merges.txt", merges);
+  const auto n = static_cast<int32_t>(open_tokenizer(f / "t")->size());
+  auto with = [&](const std::string& config, const std::string& map = "{}") {
+    f.write("t/tokenizer_config.json", config);
+    f.write("t/special_tokens_map.json", map);
+    return open_tokenizer(f / "t");
+  };
+  auto special = [&](const Tokenizer& t) {
+    std::vector<int32_t> ids;
+    for (const auto& id : {t.special().bos, t.special().eos, t.special().pad, t.special().unk})
+      ids.push_back(id ? *id - n : -1);
+    return ids;
+  };
+  using Ids = std::vector<int32_t>;
+  const std::string qwen = R"({"tokenizer_class": "Qwen2Tokenizer")", gpt2 = R"({"tokenizer_class": "GPT2TokenizerFast")",
+                    neox = R"({"tokenizer_class": "GPTNeoXTokenizer")",
+                    all = R"(, "eos_token": "<E>", "pad_token": "<P>", )"
+                          R"("unk_token": "<U>", "bos_token": "<B>"})";
+  EXPECT_EQ(special(*with(qwen + "}")), (Ids{-1, 0, 0, 0}));
+  EXPECT_EQ(special(*with(gpt2 + "}")), (Ids{0, 0, -1, 0}));
+  EXPECT_EQ(special(*with(neox + "}")), (Ids{0, 0, 1, 0}));
+  EXPECT_EQ(special(*with("{}")), (Ids{-1, -1, -1, -1}));
+  EXPECT_EQ(special(*with(qwen + R"(, "eos_token": "<E>"})")), (Ids{-1, 0, 1, 1}));
+  EXPECT_EQ(special(*with(gpt2 + R"(, "eos_token": "<E>"})")), (Ids{0, 1, -1, 0}));
+  EXPECT_EQ(special(*with(neox + R"(, "eos_token": "<E>", "pad_token": null})")), (Ids{0, 1, -1, 0}));
+  for (const std::string& name : {qwen, gpt2, neox}) EXPECT_EQ(special(*with(name + all)), (Ids{0, 1, 3, 2}));
+  EXPECT_EQ(special(*with(qwen + R"(, "eos_token": "<E>"})", R"({"eos_token": "<F>", "pad_token": "<G>"})")),
+            (Ids{-1, 0, 2, 1}));
+  EXPECT_EQ(with(gpt2 + R"(, "add_bos_token": true})")->encode("<|endoftext|>", true), (Ids{n, n}));
+}
+
 // Older folders keep the tokens beyond the vocabulary in added_tokens.json: their ids are in its order, whatever names them.
 TEST(TokenizerJson, added_tokens_in_a_file_of_their_own) {
   Folder f;
@@ -435,7 +476,8 @@ TEST(TokenizerJson, added_tokens_in_a_file_of_their_own) {
     EXPECT_EQ(t->decode(want, true), "the");
     EXPECT_EQ(*t->special().eos, next + 1);
     f.write(config, R"({"added_tokens_decoder": {}})");
-    EXPECT_EQ(open_tokenizer(f / name)->encode("<|im_end|>", false), (Ids{next})) << "the file is older than this setting";
+    EXPECT_EQ(open_tokenizer(f / name)->encode(text, false), plain->encode(text, false))
+        << "both files are older than this setting";
     f.write(config, "{}");
     f.write(name + "/added_tokens.json", R"({"<|im_end|>": "x"})");
     EXPECT_USER_ERROR(open_tokenizer(f / name), "added_tokens.json: <|im_end|>): it must map a text to a token id");
