@@ -213,7 +213,7 @@ class RankComparison {
         judge_input(p, origins_[static_cast<size_t>(&p - call.data())]);
       } else {
         p.judged = true;
-        const CallBounds bounds = bounds_of(call, p);
+        const ErrorBound bounds = bounds_of(call, p);
         p.own = bounds.own;
         p.inherited = reads ? bounds.inherited : kInherited * largest_;
         if (reads && partly_.contains(p.a.call())) p.inherited += kInherited * largest_;

@@ -6,13 +6,9 @@
 // rank of which nothing has one is no agreement; of single calls see below. Of a pair the error is |b - a| / |a| in L2 norms where both dumps hold the
 // tensors; where they hold statistics, the least error that these allow; of checksums only whether it is 0.
 //
-// Of a call the error of what it writes is held against two bounds added up. Its own roundings: u of the type written, times 2,
-// and for a sum of K products of a and b  4 sqrt(K) v |a| |b| / |out|, with v that of f32 (f64 if all is), since sum |x||w| of
-// every element of the product is within the norms of its row and column, and roundings of sums in any order add up like
-// sqrt(K) (Higham and Mary 2019); of other ops K is the longest side and |a| |b| / |out| is |inputs| / |out|, 1 at least. And
-// what it inherits: the errors of what it reads, times |a| |b| / |out| for a product, else times 8 |inputs| / |out|. The first
-// call in the order of the run that is beyond both is the culprit: its inputs agree, or differ too little for what it writes.
-// adamw has bounds of its own, by its formula (compare_bounds.cpp); ops without sums have 8 v for their own roundings.
+// Of a call the error of what it writes is held against two bounds added up, those of its kernel (kernels/error_bounds.h): its
+// own roundings, in both runs, and what it inherits from the errors of what it reads. The first call in the order of the run
+// that is beyond both is the culprit: its inputs agree, or differ too little for what it writes.
 //
 // Of another program's trace (torch_trace.h) a call has what its modules show: its partner may read more, whose errors are then
 // the largest so far; settings of updates are compared by parameter.

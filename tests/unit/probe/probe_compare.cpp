@@ -169,7 +169,7 @@ TEST(CallBounds, LetAReorderedProductPassAndNothingMore) {
   auto call = [&](const std::vector<float>& other) {
     std::vector<ComparedPair> c{pair("a", false, a, a, {m, k}), pair("b", false, b, b, {k, n}),
                                 pair("out", true, out, other, {m, n})};
-    const CallBounds bounds = bounds_of(c, c.back());
+    const ErrorBound bounds = bounds_of(c, c.back());
     EXPECT_EQ(bounds.inherited, 0);
     return c.back().error / bounds.own;
   };
