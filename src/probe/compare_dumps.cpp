@@ -98,7 +98,9 @@ void add_culprit(std::vector<Culprit>& to, Culprit c) {
     if (c.op == kInputOp ? known.op == c.op && known.path == c.path
                          : (known.kind == c.kind && known.op == c.op && known.tensor == c.tensor) ||
                                (c.by_setting && known.by_setting && known.hypothesis == c.hypothesis)) {
-      known.alike += 1 + c.alike;
+      const int64_t alike = known.alike + 1 + c.alike;
+      if (c.place < known.place) known = std::move(c);  // of another rank
+      known.alike = alike;
       return;
     }
   to.push_back(std::move(c));
@@ -123,7 +125,7 @@ class RankComparison {
     for (const DumpRecord& r : a_.records) {
       if (!common_.contains(r.call())) continue;
       if (r.op == kGradientOp) largest_gradient_[r.step] = std::max(largest_gradient_[r.step], r.figures.l2);
-      if (r.op != kStateOp && r.op != kGradientOp) (r.phase == Phase::update ? updates_ : backwards_).insert(r.step);
+      if (r.op != kStateOp && r.op != kGradientOp && r.phase == Phase::update) updates_.insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
     }
     std::vector<ComparedPair> call;
@@ -196,6 +198,7 @@ class RankComparison {
     if (call.empty()) return;
     const DumpRecord& r = call.front().a;
     const bool state = r.op == kStateOp, gradient = r.op == kGradientOp;
+    const std::vector<ComparedPair> given = with_clipped_gradient(call);
     const bool reads = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return !p.a.output; });
     for (ComparedPair& p : call) {
       if (state) {
@@ -204,7 +207,7 @@ class RankComparison {
         p.own = is_given(p.a) ? 0 : kUnknownCall * rounding_of(p.a.dtype);
         p.inherited = is_given(p.a) ? 0 : kInherited * largest_;
       } else if (gradient) {
-        p.judged = out_.layouts_differ || out_.of_modules || !backwards_.contains(p.a.step);
+        p.judged = true;  // sums over ranks and micro batches are no calls
         // one that is a sum of what cancels (the bias of keys) has roundings of the size of the others'
         const double others = p.a.figures.l2 > 0 ? largest_gradient_[p.a.step] / p.a.figures.l2 : 0;
         p.own = kUnknownCall * rounding_of(p.a.dtype) * std::max(1.0, others), p.inherited = kInherited * largest_;
@@ -227,6 +230,17 @@ class RankComparison {
     for (ComparedPair& p : call) out_.pairs.push_back(std::move(p));
     call.clear();
     origins_.clear();
+  }
+
+  // An update reads its gradient times a factor, whose difference is the gradient's.
+  static std::vector<ComparedPair> with_clipped_gradient(std::vector<ComparedPair> call) {
+    double factor = 0;
+    for (const ComparedPair& p : call)
+      if (p.a.tensor == kScalars && p.a.values.size() == 4 && p.b.values.size() == 4 && p.a.values[3] != 0)
+        factor = std::abs(p.b.values[3] / p.a.values[3] - 1);
+    for (ComparedPair& p : call)
+      if (factor > 0 && !p.a.output && p.a.tensor == "grad") p.error += factor;
+    return call;
   }
 
   // An input of the call is a culprit, or another choice (of experts, of tokens) has been made before it, or follows from numbers
@@ -295,7 +309,12 @@ class RankComparison {
       return;
     }
     if (by_a || by_b) return;
-    const bool of_weights = !p.a.parameters.empty() && p.a.step == first_step_ && p.a.phase != Phase::update;
+    // Values of parameters that were the same behind the step before are the same for all that read them.
+    const bool same = std::all_of(p.a.parameters.begin(), p.a.parameters.end(),
+                                  [&](const std::string& name) { return same_weights_.contains(name); });
+    const bool gradient = p.a.tensor == "out" || p.a.tensor == "grad" || p.a.tensor.starts_with('d');  // that is added to
+    const bool of_weights = !p.a.parameters.empty() && !gradient && p.by != ComparedBy::nothing &&
+                            (p.a.step == first_step_ || same) && p.a.phase != Phase::update;
     const bool whole_numbers = !is_float(p.a.dtype) && (largest_ == 0 || is_host_made(p.a.tensor));
     if (p.a.tensor == kScalars) return judge_scalars(p);
     if (of_weights || whole_numbers || is_host_made(p.a.tensor)) {
@@ -342,9 +361,14 @@ class RankComparison {
   }
 
   void note(const ComparedPair& p) {
+    ++noted_;
     if (p.by == ComparedBy::bits) ++out_.equal_bits;
+    if (p.a.op == kStateOp && p.a.tensor == "weights")
+      p.by == ComparedBy::bits ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
     if (p.beyond() && named_call_ != p.a.call()) {
-      add_culprit(found, culprit_of(p));
+      Culprit c = culprit_of(p);
+      c.place = {p.a.step, p.a.phase == Phase::forward ? 0 : p.a.phase == Phase::update ? 2 : 1, static_cast<int64_t>(noted_)};
+      add_culprit(found, std::move(c));
       if (p.a.output) named_call_ = p.a.call();
       scalars_named_ |= p.a.tensor.starts_with(kScalars);
     }
@@ -437,9 +461,11 @@ class RankComparison {
   std::unordered_set<std::string> common_;
   std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read
   std::vector<Records> origins_;            // of the pairs of the call under way
-  std::set<int64_t> updates_, backwards_;   // steps of which both have such calls (backward: any but the update)
+  std::set<int64_t> updates_;               // steps of which both have update calls
   int64_t first_step_ = -1;  // of which both have something: what is read there and differs has nothing compared before it
   double largest_ = 0;       // error so far
+  std::unordered_set<std::string> same_weights_;  // parameters whose values were the same bits behind the last step
+  int64_t noted_ = 0;                             // pairs so far
   bool scalars_named_ = false;
   bool same_arithmetic_ = false;                // both say what type they compute in, and it is one
   std::map<int64_t, double> largest_gradient_;  // norm, by step
@@ -485,7 +511,7 @@ Comparison compare_dumps(Dump a, Dump b) {
   for (const auto& [dump, damaged] : {std::pair{&a, &out.damaged_a}, {&b, &out.damaged_b}})
     for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
   std::stable_sort(out.culprits.begin(), out.culprits.end(),
-                   [](const Culprit& x, const Culprit& y) { return x.step < y.step; });
+                   [](const Culprit& x, const Culprit& y) { return x.place < y.place; });
   if (!out.culprits.empty()) out.inherited_from.clear();
   out.verdict = verdict_of(out);
   return out;

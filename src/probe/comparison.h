@@ -1,5 +1,6 @@
 // What a comparison of two dumps comes to (compare_dumps.h).
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,8 +48,9 @@ struct Culprit {
   CulpritKind kind = CulpritKind::forward;
   int rank = 0;
   double error = 0, bound = 0;
-  bool by_setting = false;  // a number of the call's formula differs, as the hypothesis says
-  int64_t alike = 0;        // further calls of that op of which the same is true
+  std::array<int64_t, 3> place = {};  // in the run: step, phase, number of the pair
+  bool by_setting = false;            // a number of the call's formula differs, as the hypothesis says
+  int64_t alike = 0;                  // further calls of that op of which the same is true
 };
 
 struct Comparison {
