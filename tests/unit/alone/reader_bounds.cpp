@@ -67,6 +67,7 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
     return nullptr;
   }
 }
+void* operator new[](size_t size, const std::nothrow_t& none) noexcept { return operator new(size, none); }
 void operator delete(void* p) noexcept { given_back(p); }
 void operator delete[](void* p) noexcept { given_back(p); }
 void operator delete(void* p, size_t) noexcept { given_back(p); }
