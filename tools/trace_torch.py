@@ -59,6 +59,10 @@ class Recorder:
         ranks = torch.distributed.get_world_size() if torch.distributed.is_available() and torch.distributed.is_initialized() else 1
         self.folder = os.path.join(folder, f"rank_{torch.distributed.get_rank()}") if ranks > 1 else folder
         os.makedirs(self.folder, exist_ok=True)
+        if os.path.exists(os.path.join(self.folder, "trace.json")):  # of an older trace nothing stays
+            for name in os.listdir(self.folder):
+                if name.startswith("step_") and name.endswith((".safetensors", ".part")):
+                    os.unlink(os.path.join(self.folder, name))
         self.step, self.micro, self.calls, self.tensors, self.losses = 1, 0, {}, {}, []
         self.names = {p: n for n, p in model.named_parameters()}
         config = getattr(model, "config", None)
@@ -222,5 +226,5 @@ class Recorder:
     def write_manifest(self):
         path = os.path.join(self.folder, "trace.json")
         with open(path + ".part", "w") as f:
-            json.dump(self.manifest, f)
+            json.dump(json.loads(json.dumps(self.manifest), parse_constant=lambda _: None), f, allow_nan=False)  # NaN and Infinity are no JSON
         os.replace(path + ".part", path)

@@ -308,12 +308,19 @@ class RankComparison {
       p.made_in_b = alone_b;
       return;
     }
+    const auto zeros = [](const DumpRecord& r) { return r.figures.has_statistics && r.figures.zero == r.figures.count; };
+    if (by_a && by_b && !zeros(p.a) && !zeros(p.b) && (by_a->call() != by_b->call() || by_a->tensor != by_b->tensor)) {
+      p.judged = true;
+      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.note = fmt::format("A reads '{}' of {} at {} there, B '{}' of {} at {}", by_a->tensor, by_a->op, by_a->path,
+                           by_b->tensor, by_b->op, by_b->path);
+      return;
+    }
     if (by_a || by_b) return;
     // Values of parameters that were the same behind the step before are the same for all that read them.
     const bool same = std::all_of(p.a.parameters.begin(), p.a.parameters.end(),
                                   [&](const std::string& name) { return same_weights_.contains(name); });
-    const bool gradient = p.a.tensor == "out" || p.a.tensor == "grad" || p.a.tensor.starts_with('d');  // that is added to
-    const bool of_weights = !p.a.parameters.empty() && !gradient && p.by != ComparedBy::nothing &&
+    const bool of_weights = !p.a.parameters.empty() && !is_gradient(p.a) && p.by != ComparedBy::nothing &&
                             (p.a.step == first_step_ || same) && p.a.phase != Phase::update;
     const bool whole_numbers = !is_float(p.a.dtype) && (largest_ == 0 || is_host_made(p.a.tensor));
     if (p.a.tensor == kScalars) return judge_scalars(p);
@@ -356,6 +363,9 @@ class RankComparison {
     return std::abs(cut_a / cut_b - 1);
   }
 
+  // Of what belongs to a parameter: its gradient, that a call adds to, or that the update reads.
+  static bool is_gradient(const DumpRecord& r) { return r.tensor == "out" || r.tensor == "grad" || r.tensor.starts_with('d'); }
+
   static bool is_host_made(const std::string& tensor) {
     return std::find(std::begin(kHostMade), std::end(kHostMade), tensor) != std::end(kHostMade);
   }
@@ -367,19 +377,23 @@ class RankComparison {
       p.by == ComparedBy::bits ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
     if (p.beyond() && named_call_ != p.a.call()) {
       Culprit c = culprit_of(p);
-      c.place = {p.a.step, p.a.phase == Phase::forward ? 0 : p.a.phase == Phase::update ? 2 : 1, static_cast<int64_t>(noted_)};
+      c.place = {p.a.step,
+                 p.a.phase == Phase::forward  ? 0
+                 : p.a.phase != Phase::update ? 1
+                 : p.a.op == kGradientOp      ? 2
+                                              : 3,
+                 static_cast<int64_t>(noted_)};
       add_culprit(found, std::move(c));
       if (p.a.output) named_call_ = p.a.call();
       scalars_named_ |= p.a.tensor.starts_with(kScalars);
     }
-    if (std::isfinite(p.error))
-      largest_ = std::max(largest_, p.error);
-    else
-      largest_ = std::numeric_limits<double>::infinity();
+    if (!p.a.output && !p.judged) return;  // its own call has counted, or it is no call's
+    largest_ = std::isfinite(p.error) ? std::max(largest_, p.error) : std::numeric_limits<double>::infinity();
   }
 
   Culprit culprit_of(const ComparedPair& p) const {
-    const bool is_weight = !p.made_by && ((p.a.op == kStateOp && is_given(p.a)) || (!p.a.output && !p.a.parameters.empty()));
+    const bool is_weight =
+        !p.made_by && ((p.a.op == kStateOp && is_given(p.a)) || (!p.a.output && !p.a.parameters.empty() && !is_gradient(p.a)));
     Culprit c{.step = p.a.step,
               .micro = p.a.micro,
               .phase = std::string(name(p.a.phase)),

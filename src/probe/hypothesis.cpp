@@ -58,7 +58,7 @@ std::string hypothesis_of(const ComparedPair& p) {
   const TensorFigures &a = p.a.figures, &b = p.b.figures;
   if (a.count == b.count && a.order_free == b.order_free && p.a.dtype == p.b.dtype)
     return p.a.shape == p.b.shape ? "the same numbers in another order" : "the same numbers, transposed or in another order";
-  if (!(p.a.shape == p.b.shape)) return fmt::format("shapes differ: {} and {}", p.a.shape.text(), p.b.shape.text());
+  if (p.by == ComparedBy::nothing) return fmt::format("shapes differ: {} and {}", p.a.shape.text(), p.b.shape.text());
   if (a.has_statistics && b.has_statistics && (a.nan != b.nan || a.plus_inf != b.plus_inf || a.minus_inf != b.minus_inf))
     return fmt::format("not all of it is finite on one side: {} in A, {} in B", not_finite_text(a), not_finite_text(b));
   const double r = factor_of(p);
@@ -120,7 +120,7 @@ std::string verdict_of(const Comparison& c) {
     out += fmt::format(
         "The first call whose output differs by more than its inputs explain is {} at {} ({}), in {}, micro batch {}, by '{}'. ",
         k.op, k.path, k.phase, where, k.micro, k.tensor);
-  out += k.hypothesis.empty() ? "Look at that call in both programs: what it is given is the same."
+  out += k.hypothesis.empty() ? "Look at that call in both programs: what is known of its inputs is the same."
                               : fmt::format("It looks so: {}.", k.hypothesis);
   for (size_t i = 1; i < c.culprits.size(); ++i) {
     const Culprit& more = c.culprits[i];

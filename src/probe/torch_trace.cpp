@@ -27,7 +27,8 @@ class TraceReader {
  public:
   explicit TraceReader(std::string folder) : folder_(std::move(folder)) {
     manifest_ = read_json(folder_ + "/" + kTraceMark, kMostManifest);
-    if (!manifest_.contains("steps") || !manifest_["steps"].is_object())
+    const Json steps = manifest_.contains("steps") ? manifest_["steps"] : Json();
+    if (!steps.is_object() || steps.empty())
       throw UserError("no steps in it", folder_ + "/" + kTraceMark, "a trace of tools/trace_torch.py names its steps",
                       "run the script to the end of a step");
     std::error_code error;
@@ -36,7 +37,9 @@ class TraceReader {
       if (!name.starts_with("step_") || !name.ends_with(".safetensors")) continue;
       const std::string digits = name.substr(5, name.size() - 17);
       if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-      files_[std::stoll(digits)] = {name, std::make_unique<SafetensorsReader>(entry.path())};
+      const int64_t step = std::stoll(digits);  // a step that the manifest names, or the state before one
+      if (!steps.contains(std::to_string(step)) && !steps.contains(std::to_string(step + 1))) continue;
+      files_[step] = {name, std::make_unique<SafetensorsReader>(entry.path())};
     }
     if (files_.empty())
       throw UserError("no step_*.safetensors in it", folder_, "a trace holds one file for each step",
@@ -249,6 +252,9 @@ class TraceReader {
     const std::string number = std::to_string(step_);
     const Json& steps = manifest_["steps"];
     const Json said = steps.contains(number) ? steps[number] : Json::object();
+    if (steps.contains(number) && (!said.contains("settings") || !said["settings"].is_object()))
+      throw UserError("no settings of step " + number, folder_ + "/" + kTraceMark, "they are a map of parameters to numbers",
+                      "record the trace again");
     for (const TensorInfo& t : files_.at(step_).reader->tensors()) {
       const bool gradient = t.name.starts_with("gradient/");
       if (!gradient && !t.name.starts_with("state/")) continue;
