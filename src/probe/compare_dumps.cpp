@@ -312,6 +312,7 @@ class RankComparison {
     if (by_a && by_b && !zeros(p.a) && !zeros(p.b) && (by_a->call() != by_b->call() || by_a->tensor != by_b->tensor)) {
       p.judged = true;
       p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.rewired = true;
       p.note = fmt::format("A reads '{}' of {} at {} there, B '{}' of {} at {}", by_a->tensor, by_a->op, by_a->path,
                            by_b->tensor, by_b->op, by_b->path);
       return;
@@ -425,7 +426,7 @@ class RankComparison {
         c.op = a_.session.contains("optimizer")   ? a_.session["optimizer"].get<std::string>()
                : b_.session.contains("optimizer") ? b_.session["optimizer"].get<std::string>()
                                                   : c.op;
-    } else if (is_weight || !p.a.output) {
+    } else if (!p.rewired && (is_weight || !p.a.output)) {
       if (p.a.op != kStateOp) c.reader = fmt::format("{} at {}", p.a.op, p.a.path);
       c.path = is_weight ? (p.a.op == kStateOp ? p.a.path : p.a.parameters.front()) : name_of_input(p.a);
       c.op = kInputOp;

@@ -34,6 +34,7 @@ struct ComparedPair {
   std::optional<PairErrors> exact;    // where tensors were compared
   std::optional<DumpRecord> made_by;  // of what a call reads: the call that made it and that the other dump lacks
   bool made_in_b = false;
+  bool rewired = false;     // the two read what different calls have made
   bool by_setting = false;  // a number of the call's formula differs
   std::string note;         // more of the difference, in words
   bool beyond() const { return judged && !(error <= own + inherited); }
