@@ -59,7 +59,8 @@ class Recorder:
         ranks = torch.distributed.get_world_size() if torch.distributed.is_available() and torch.distributed.is_initialized() else 1
         self.folder = os.path.join(folder, f"rank_{torch.distributed.get_rank()}") if ranks > 1 else folder
         os.makedirs(self.folder, exist_ok=True)
-        if os.path.exists(os.path.join(self.folder, "trace.json")):  # of an older trace nothing stays
+        older = os.path.join(self.folder, "trace.json")
+        if os.path.exists(older) and '"trace": "torch"' in open(older).read(4096):  # of an older trace nothing stays
             for name in os.listdir(self.folder):
                 if name.startswith("step_") and name.endswith((".safetensors", ".part")):
                     os.unlink(os.path.join(self.folder, name))
