@@ -28,10 +28,10 @@ constexpr auto names_of(TooLong) {
   return std::to_array<ValueName<TooLong>>({{cut, "cut"}, {drop, "drop"}});
 }
 
-enum class SampleOrder : uint8_t { philox, megatron, megatron_2023 };
+enum class SampleOrder : uint8_t { philox, megatron, megatron_2023, mindspore };
 constexpr auto names_of(SampleOrder) {
   using enum SampleOrder;
-  return std::to_array<ValueName<SampleOrder>>({{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}});
+  return std::to_array<ValueName<SampleOrder>>({{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}, {mindspore, "mindspore"}});
 }
 
 // ---- train ----
@@ -177,6 +177,21 @@ constexpr auto names_of(LogStyle) {
   return std::to_array<ValueName<LogStyle>>({{ravine, "ravine"}, {mindformers, "mindformers"}, {megatron, "megatron"}});
 }
 
+// ---- checkpoints ----
+
+// Whose layout the files of checkpoints have.
+enum class CheckpointLayout : uint8_t { ravine, mindformers };
+constexpr auto names_of(CheckpointLayout) {
+  using enum CheckpointLayout;
+  return std::to_array<ValueName<CheckpointLayout>>({{ravine, "ravine"}, {mindformers, "mindformers"}});
+}
+
+enum class CheckpointFormat : uint8_t { safetensors, ckpt };
+constexpr auto names_of(CheckpointFormat) {
+  using enum CheckpointFormat;
+  return std::to_array<ValueName<CheckpointFormat>>({{safetensors, "safetensors"}, {ckpt, "ckpt"}});
+}
+
 // ---- layout ----
 
 enum class StageSplit : uint8_t { even, cost };
@@ -188,11 +203,11 @@ constexpr auto names_of(StageSplit) {
 // ---- arithmetic ----
 
 // Whose rule moves a dynamic loss scale (step/loss_scale.h).
-enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers };
+enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers, mindformers_adaptive };
 constexpr auto names_of(ScaleRule) {
   using enum ScaleRule;
   return std::to_array<ValueName<ScaleRule>>(
-      {{deepspeed, "deepspeed"}, {deepspeed_013, "deepspeed-0.13"}, {mindformers, "mindformers"}});
+      {{deepspeed, "deepspeed"}, {deepspeed_013, "deepspeed-0.13"}, {mindformers, "mindformers"}, {mindformers_adaptive, "mindformers-adaptive"}});
 }
 
 // What gradients of matrices are kept in between the micro batches and the update.

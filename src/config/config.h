@@ -21,7 +21,7 @@
 namespace ravine {
 
 struct ModelOptions {
-  std::string path, config, tokenizer;
+  std::string path, config, weights, tokenizer;
   int64_t vocabulary = 0;
   NewRows new_rows = NewRows::mean;
   Tie tie = Tie::stored;
@@ -33,6 +33,9 @@ struct ModelOptions {
     v("config", config,
       "config.json of a model whose weights are initialised from train.seed (instead of model.path), or the map that would stand in it",
       reads() & or_map() & may_change());
+    v("weights", weights,
+      "weights that training begins from, of the model in model.config, in any layout that `ravine convert` reads; empty: drawn from train.seed",
+      reads_folder() & fixed());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
     v("vocabulary", vocabulary,
       "rows of embedding and head, where those of model.path are to be more or fewer: the first keep their bits; 0: as stored; -1: what the tokenizer needs, and no fewer than stored",
@@ -253,7 +256,7 @@ struct PrecisionOptions {
   std::optional<double> loss_scale;  // none: auto
   ScaleRule scale_rule = ScaleRule::deepspeed;
   double scale_initial = 65536, scale_factor = 2, scale_min = 1;
-  int64_t scale_window = 1000, scale_hysteresis = 2;
+  int64_t scale_window = 1000, scale_hysteresis = 2, scale_window_max = 1000, scale_window_min = 20;
   bool scale_consecutive_hysteresis = false;
   template <class V>
   void each(V&& v) {
@@ -277,6 +280,10 @@ struct PrecisionOptions {
     v("scale_rule", scale_rule, "whose rule moves a loss scale that moves", other_bits());
     v("scale_initial", scale_initial, "first loss scale that moves", between(1e-30, kMostScale) & other_bits());
     v("scale_window", scale_window, "steps without an overflow after which the loss scale grows",
+      between(1, kMostSteps) & other_bits());
+    v("scale_window_max", scale_window_max, "longest window (mindformers-adaptive, whose window moves)",
+      between(2, kMostSteps) & other_bits());
+    v("scale_window_min", scale_window_min, "shortest window on its list (mindformers-adaptive)",
       between(1, kMostSteps) & other_bits());
     v("scale_hysteresis", scale_hysteresis, "overflows before the loss scale falls (deepspeed)",
       between(1, kMostSteps) & other_bits());
@@ -339,6 +346,10 @@ struct CheckpointOptions {
   std::optional<DType> model_dtype;
   int64_t shard_mb = 5000;
   bool verify = true, other_data = false;
+  CheckpointLayout layout = CheckpointLayout::ravine;
+  std::string prefix = "CKP";
+  CheckpointFormat format = CheckpointFormat::safetensors;
+  std::vector<std::string> copies;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change());
@@ -354,6 +365,14 @@ struct CheckpointOptions {
     v("other_data", other_data,
       "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with",
       may_change());
+    v("layout", layout,
+      "files of a checkpoint: Ravine's own, or those of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, which it goes on from and which take the place of train.output/model",
+      fixed());
+    v("prefix", prefix, "first part of their names (checkpoint.layout=mindformers)", filled() & may_change());
+    v("format", format, "kind of these files (checkpoint.layout=mindformers)", may_change());
+    v("copies", copies,
+      "what is written beside them: network, the weights alone; trainable, those that are trained (checkpoint.layout=mindformers)",
+      filled() & may_change());
   }
 };
 
@@ -362,6 +381,12 @@ struct LogOptions {
   bool tensorboard = true;
   std::string local_norms;
   LogStyle style = LogStyle::ravine;
+  int64_t sink = 0;
+  std::vector<std::string> monitor;
+  int64_t monitor_every = 1;
+  std::string monitor_target;
+  double baseline = 0;
+  std::string tensorboard_dir;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before",
@@ -373,16 +398,32 @@ struct LogOptions {
     v("style", style,
       "form of the lines of steps and names of TensorBoard scalars: Ravine's own, or those of MindFormers or Megatron",
       may_change());
+    v("sink", sink,
+      "under log.style=mindformers: steps that MindFormers sends to a device at once, which decide the form of its lines and names of checkpoints; 0: it sends none",
+      between(0, kMostSteps) & may_change());
+    v("monitor", monitor,
+      "under log.style=mindformers: what of each step has lines of its own: local_loss, device_local_loss, local_norm, device_local_norm, optimizer_state, weight_state, throughput",
+      filled() & may_change());
+    v("monitor_every", monitor_every, "steps between these lines", between(1, kMostSteps) & may_change());
+    v("monitor_target", monitor_target,
+      "regular expression of the names, as MindFormers has them, of parameters with lines of their own; empty: all", metavar("REGEX") & may_change());
+    v("baseline", baseline,
+      "samples per second and rank that throughput is measured by (log.monitor); 0: none", between(1e-9, 1e12) & or_zero() & may_change());
+    v("tensorboard_dir", tensorboard_dir,
+      "folder of event files, a folder rank_R in it for each rank that writes (log.style=mindformers); empty: train.output/tensorboard", writes() & metavar("DIR") & may_change());
   }
 };
 
 struct HealthOptions {
-  double skip_norm = 0, embedding_norm = 0;
+  double skip_norm = 0, stop_norm = 0, embedding_norm = 0;
   int64_t skip_count = 0;
   template <class V>
   void each(V&& v) {
     v("skip_norm", skip_norm,
       "a step whose gradient norm is larger, or not finite, is skipped: its data is used up, nothing is learned; 0: none",
+      between(1e-12, 1e12) & or_zero() & may_change());
+    v("stop_norm", stop_norm,
+      "the run ends, with exit status 1, at the first step whose gradient norm is as large, before its update; train.output/abnormal_global_norm.json says at which, and a run that meets it again goes on; 0: none",
       between(1e-12, 1e12) & or_zero() & may_change());
     v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never",
       between(0, kMostSteps) & may_change());

@@ -15,6 +15,7 @@
 #include "data/instruct/instruction_files.h"
 #include "data/instruct/pair_set.h"
 #include "data/megatron/megatron_dataset.h"
+#include "data/mindrecord/mindrecord_dataset.h"
 #include "data/mixed_dataset.h"
 #include "data/packing.h"
 #include "data/source.h"
@@ -368,6 +369,7 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
   o.vocabulary = vocabulary;
   o.threads = narrow_option<int>(config.train.threads, "train.threads");
   if (o.cache) o.token_folder = config.train.output + "/tokens";
+  o.batch = config.train.global_batch;
   o.train_samples = config.train.steps * config.train.global_batch;
   o.valid_samples = valid_samples(config.train);
   return o;
@@ -417,6 +419,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
   if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
+  if (o.order == SampleOrder::mindspore) return open_mindrecord_datasets(o);
   if (o.order != SampleOrder::philox) return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
   Datasets d;

@@ -44,7 +44,7 @@ std::string checksum_of_source(const std::string& path) {
       add_file(sum, file + ".idx", false);
       add_file(sum, file + ".bin", false);
     } else {
-      add_file(sum, file, kind != SourceKind::fixed);
+      add_file(sum, file, kind != SourceKind::fixed && kind != SourceKind::mindrecord);
     }
   }
   return checksum_text(sum.value());

@@ -15,6 +15,7 @@
 #include "config/sources_meant.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/instruction_files.h"
+#include "data/mindrecord/mindrecord_files.h"
 #include "files/folder_mark.h"
 #include "files/tokenizer_files.h"
 
@@ -70,7 +71,7 @@ std::string other_kind_advice(const std::string& path) {
     return "make text of it first, for example with pdftotext or pandoc, as a .txt file";
   if (is({".zip", ".tar", ".tgz", ".7z", ".rar"})) return "unpack it and name the folder";
   if (is({".tsv", ".xls", ".xlsx"})) return "save the table as .csv";
-  if (is({".pt", ".pth", ".ckpt", ".npy", ".npz", ".mindrecord"}))
+  if (is({".pt", ".pth", ".ckpt", ".npy", ".npz"}))
     return "save the texts as .jsonl, or ids as .safetensors with input_ids [N, T]";
   if (is({".md", ".rst", ".tex", ".html", ".htm", ".xml", ".log", ".py", ".c", ".cpp", ".h", ".js", ".java"}))
     return "plain text is taken as .txt: copy or link it under such a name";
@@ -118,6 +119,7 @@ SourceKind source_kind(const std::string& path) {
     if (plain.ends_with(s.text)) return s.kind;
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
   if (is_indexed_prefix(path)) return SourceKind::indexed;
+  if (is_mindrecord_file(path)) return SourceKind::mindrecord;
   refuse_half_prefix(path);
   throw UserError(
       "unknown kind of data", path,
@@ -138,6 +140,8 @@ std::vector<std::string> source_files(const std::string& path) {
          it.increment(ec))
       if (it->is_regular_file(ec) && is_record_file(it->path())) files.push_back(it->path().string());
     if (ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
+    if (files.empty())
+      if (const std::vector<std::string> records = mindrecord_files_in(path); !records.empty()) return records;
     if (const std::vector<std::string> prefixes = indexed_prefixes_in(path); files.empty() && !prefixes.empty())
       throw UserError("no texts in folder", path, "token files are named one by one, by what stands before .bin and .idx",
                       fmt::format("name {}", fmt::join(prefixes, ", ")));

@@ -9,8 +9,8 @@
 namespace ravine {
 
 // .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; three of them that are instruction files
-// (instruct/instruction_files.h); a fixed batch file .safetensors
-enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed };
+// (instruct/instruction_files.h); a fixed batch file .safetensors; a file of MindSpore, by its first bytes
+enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed, mindrecord };
 
 // By the suffix, the first five also with .gz, .zst or .xz behind; a prefix is known by its files. Any other is a UserError.
 SourceKind source_kind(const std::string& path);

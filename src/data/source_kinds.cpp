@@ -13,7 +13,8 @@ namespace ravine {
 
 bool holds_ids(const std::string& path) {
   SourceKind kind = source_kind(path);
-  return kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions;
+  return kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions ||
+         kind == SourceKind::mindrecord;
 }
 
 RecordFormat format_of(const DataSource& s, const DatasetOptions& o) { return s.format.value_or(o.format); }
@@ -64,6 +65,8 @@ Files::Kind kind_of(const std::string& path, RecordFormat format, const std::str
       return Files::indexed;
     case SourceKind::instructions:
       return Files::instructions;
+    case SourceKind::mindrecord:
+      throw UserError("a MindRecord file", path, "it is read in MindSpore's order of rows", "set data.order=mindspore");
     default:
       return Files::text;
   }

@@ -8,23 +8,63 @@
 
 namespace ravine {
 
+namespace {
+bool is_mindformers(ScaleRule rule) { return rule == ScaleRule::mindformers || rule == ScaleRule::mindformers_adaptive; }
+}  // namespace
+
 // DeepSpeed counts steps from 0 with the last overflow at -1, MindSpore from 1 with it at 0.
 LossScale::LossScale(const LossScaleSettings& settings)
     : settings_(settings),
       scale_(settings.initial),
-      step_(settings.rule == ScaleRule::mindformers ? 1 : 0),
-      last_overflow_(settings.rule == ScaleRule::mindformers ? 0 : -1),
-      left_(settings.hysteresis) {
+      step_(is_mindformers(settings.rule) ? 1 : 0),
+      last_overflow_(is_mindformers(settings.rule) ? 0 : -1),
+      left_(settings.hysteresis),
+      window_(settings.window) {
   require(settings.initial > 0 && settings.factor > 1 && settings.window > 0 && settings.hysteresis > 0,
           "loss scale: initial {}, factor {}, window {}, hysteresis {}", settings.initial, settings.factor, settings.window,
           settings.hysteresis);
+  if (settings.rule != ScaleRule::mindformers_adaptive || settings.fixed) return;
+  windows_ = window_list(settings.longest, settings.shortest);
+  const auto at = std::find(windows_.begin(), windows_.end(), settings.window);
+  place_ = at == windows_.end() ? 0 : at - windows_.begin();
+  window_ = windows_[static_cast<size_t>(place_)];
+}
+
+std::vector<int64_t> window_list(int64_t longest, int64_t shortest) {
+  require(longest > shortest && shortest > 0, "loss scale: windows of {} to {} steps", shortest, longest);
+  constexpr double kStep = 100;
+  std::vector<int64_t> list{longest};
+  for (auto window = static_cast<double>(longest); window > static_cast<double>(shortest);) {
+    if (window > kStep)
+      window = std::floor(window / 2 / kStep) * kStep;
+    else
+      window = window == kStep ? kStep / 2 : window - static_cast<double>(shortest) / 2;
+    list.push_back(static_cast<int64_t>(window));
+  }
+  std::reverse(list.begin(), list.end());
+  return list;
+}
+
+void LossScale::move_window(bool overflow, bool grows) {
+  constexpr int64_t kTimes = 3;
+  if (grows) {
+    growths_ = (growths_ + 1) % (kTimes + 1), overflows_ = 0;
+    if (growths_ == kTimes && place_ + 1 < static_cast<int64_t>(windows_.size())) {
+      growths_ = 0;
+      window_ = windows_[static_cast<size_t>(++place_)];
+    }
+  } else if (overflow) {
+    overflows_ = (overflows_ + 1) % (kTimes + 1);
+    if (overflows_ == kTimes && place_ > 0) growths_ = overflows_ = 0, window_ = 1, place_ = -1;
+  }
 }
 
 bool is_overflow(double loss, double grad_norm) { return !std::isfinite(loss) || !std::isfinite(grad_norm); }
 
 bool LossScale::update(bool overflow) {
   if (settings_.fixed) return true;
-  const bool mindformers = settings_.rule == ScaleRule::mindformers;
+  const bool mindformers = is_mindformers(settings_.rule);
+  bool grows = false;
   if (overflow) {
     if (mindformers || settings_.hysteresis == 1 || left_ == 1) {
       if (!mindformers && scale_ <= settings_.least) return false;
@@ -36,19 +76,22 @@ bool LossScale::update(bool overflow) {
   } else {
     if (settings_.consecutive_hysteresis) left_ = settings_.hysteresis;
     const int64_t since = step_ - last_overflow_ - (settings_.rule == ScaleRule::deepspeed ? 1 : 0);
-    const bool grows = mindformers ? since >= settings_.window : since > 0 && since % settings_.window == 0;
+    grows = mindformers ? since >= window_ : since > 0 && since % settings_.window == 0;
     if (grows) {
       left_ = settings_.hysteresis;
       scale_ *= settings_.factor;
       if (mindformers) last_overflow_ = step_;
     }
   }
+  if (!windows_.empty()) move_window(overflow, grows);
   ++step_;
   return true;
 }
 
 Json LossScale::state() const {
-  return {{"scale", scale_}, {"step", step_}, {"last_overflow", last_overflow_}, {"hysteresis", left_}};
+  Json state = {{"scale", scale_}, {"step", step_}, {"last_overflow", last_overflow_}, {"hysteresis", left_}};
+  if (!windows_.empty()) state["window"] = {window_, place_, growths_, overflows_};
+  return state;
 }
 
 void LossScale::restore(const Json& state, int64_t steps, const std::string& where) {
@@ -67,6 +110,13 @@ void LossScale::restore(const Json& state, int64_t steps, const std::string& whe
   step_ = count("step", 0, steps + 1);
   last_overflow_ = count("last_overflow", -1, step_);
   left_ = count("hysteresis", 1, settings_.hysteresis);
+  if (windows_.empty() || !state.contains("window")) return;
+  const auto w = field<std::vector<int64_t>>(state, "window", where);
+  const auto places = static_cast<int64_t>(windows_.size());
+  if (w.size() != 4 || w[1] < -1 || w[1] >= places || w[0] != (w[1] < 0 ? 1 : windows_[static_cast<size_t>(w[1])]) || w[2] < 0 ||
+      w[2] > 3 || w[3] < 0 || w[3] > 3)
+    wrong("window", Json(w).dump(), "a window of the list of this rule, its place, and growths and overflows from 0 to 3");
+  window_ = w[0], place_ = w[1], growths_ = w[2], overflows_ = w[3];
 }
 
 std::optional<LossScale> loss_scale_of(const PrecisionOptions& o, DType compute) {
@@ -79,7 +129,9 @@ std::optional<LossScale> loss_scale_of(const PrecisionOptions& o, DType compute)
                     .window = o.scale_window,
                     .hysteresis = o.scale_hysteresis,
                     .consecutive_hysteresis = o.scale_consecutive_hysteresis,
-                    .fixed = fixed > 0});
+                    .fixed = fixed > 0,
+                    .longest = o.scale_window_max,
+                    .shortest = o.scale_window_min});
 }
 
 }  // namespace ravine

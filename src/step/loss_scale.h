@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "config/config.h"
@@ -16,13 +17,19 @@ struct LossScaleSettings {
   //   deepspeed_013  0.13: that one counts
   //   mindformers    grows `window` steps after an overflow or a growth; no hysteresis; an overflow at the minimum changes
   //                  nothing
+  //   mindformers_adaptive  the same, and the window moves (mindformers/wrapper/adaptive_loss_scale.py): after three growths to the
+  //                  next longer one of window_list, after three overflows in a row to 1
   ScaleRule rule = ScaleRule::deepspeed;
   double initial = 65536, factor = 2, least = 1;
   int64_t window = 1000;
   int64_t hysteresis = 2;               // so many overflows before the scale falls
   bool consecutive_hysteresis = false;  // each good step fills it again
   bool fixed = false;                   // the scale stays
+  int64_t longest = 1000, shortest = 20;  // windows, of mindformers_adaptive; longest is the larger
 };
+
+// The windows of mindformers_adaptive, ascending: of 1000 and 20: 20 30 40 50 100 200 500 1000.
+std::vector<int64_t> window_list(int64_t longest, int64_t shortest);
 
 bool is_overflow(double loss, double grad_norm);  // one of them is not finite
 
@@ -40,8 +47,12 @@ class LossScale {
 
  private:
   LossScaleSettings settings_;
+  void move_window(bool overflow, bool grows);
   double scale_;
   int64_t step_, last_overflow_, left_;
+  // Of mindformers_adaptive. place_ -1: the window is 1.
+  std::vector<int64_t> windows_;
+  int64_t window_ = 0, place_ = 0, growths_ = 0, overflows_ = 0;
 };
 
 // What the options ask for with this arithmetic; nothing: losses are not scaled.

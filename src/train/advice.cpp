@@ -266,7 +266,7 @@ class Advice {
     const std::string file = source_files(s.path).at(0);
     const RecordFormat format = s.format.value_or(c_.data.format);
     SourceKind kind = source_kind(file);
-    if (kind == SourceKind::fixed) return;
+    if (kind == SourceKind::fixed || kind == SourceKind::mindrecord) return;
     if (kind == SourceKind::indexed) return token_file(s.path, file);
     if (kind == SourceKind::instructions) return instructions(s.path, file);
     if (!tokenizer_) return;

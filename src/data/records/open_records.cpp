@@ -24,6 +24,7 @@ std::unique_ptr<RecordReader> open_records(const std::string& path, const Record
       return open_parquet_records(path, options);
     case SourceKind::indexed:
     case SourceKind::instructions:
+    case SourceKind::mindrecord:
     case SourceKind::fixed:
       break;
   }

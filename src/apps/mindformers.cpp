@@ -1,0 +1,46 @@
+// `ravine mindformers`: the line that runs a job of MindSpore Transformers.
+#include "dialects/mindformers.h"
+
+#include "apps/commands.h"
+#include "apps/dialect_command.h"
+#include "base/launcher.h"
+#include "data/mindrecord/mindrecord_files.h"
+
+namespace ravine {
+namespace {
+
+std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::string& path) {
+  if (type != "MindDataset" || !is_mindrecord_path(path)) return {};
+  const MindRecordFiles files(path);
+  return MindFormersFacts::Data{files.rows(), 0};
+}
+
+Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
+  MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
+  if (!flags.script.empty()) {
+    launch = read_mindformers_script(flags.script);
+    launch.words.insert(launch.words.end(), words.begin(), words.end());  // what is typed counts over the script
+    if (flags.ranks > 0) launch.ranks = flags.ranks;
+  } else if (!words.empty() && words[0].text.ends_with("msrun_launcher.sh")) {
+    launch = read_msrun_words({words.begin() + 1, words.end()});
+    if (flags.ranks > 0) launch.ranks = flags.ranks;
+  }
+  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data};
+  facts.runs = !flags.explain && !flags.print_config;
+  if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
+  return translate_mindformers(read_mindformers_line(launch.words), facts);
+}
+
+}  // namespace
+
+Command mindformers_command() {
+  return dialect_command({.name = "mindformers",
+                          .summary = "training by the YAML and the flags of MindSpore Transformers",
+                          .example = "ravine mindformers --config finetune.yaml --run_mode finetune --train_dataset_dir "
+                                     "data.mindrecord --load_checkpoint llama.safetensors",
+                          .lasting = true,
+                          .stoppable = true},
+                         "Other programs", translate_words);
+}
+
+}  // namespace ravine

@@ -1,0 +1,124 @@
+#include "data/mindrecord/mindrecord_dataset.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "data/megatron/megatron_dataset.h"
+#include "data/mindrecord/mindrecord_files.h"
+#include "model/vocabulary.h"
+
+namespace ravine {
+namespace {
+
+constexpr const char* kIds = "input_ids";
+constexpr const char* kLabels = "labels";
+
+class MindRecordDataset final : public Dataset {
+ public:
+  // batch: rows of a step, of which an epoch has whole ones.
+  MindRecordDataset(const std::string& path, const DatasetOptions& o, bool shuffle, int64_t batch)
+      : files_(path), columns_(o.sequence_length), vocabulary_(o.vocabulary), pad_(o.pad), seed_(o.seed), shuffle_(shuffle) {
+    if (!files_.has(kIds))
+      throw UserError("no column input_ids", path, fmt::format("it has {}", fmt::join(files_.columns(), ", ")),
+                      "name a data set that MindFormers' tools have made for language models");
+    rows_ = o.samples > 0 ? std::min(o.samples, files_.rows()) : files_.rows();
+    used_ = rows_ / batch * batch;
+    if (used_ == 0)
+      throw UserError("too little data", path, fmt::format("{} rows fill no batch of {}", rows_, batch),
+                      "lower train.global_batch");
+    order_.resize(static_cast<size_t>(rows_));
+    std::iota(order_.begin(), order_.end(), 0);
+    (void)read(0);
+  }
+  int64_t sample_count() const override { return used_; }
+  int64_t columns() const override { return columns_; }
+  int64_t token_count() const override { return used_ * columns_; }
+  std::string origin(int64_t index) const override { return files_.place(row_of(index)); }
+  Sample sample(int64_t index) const override { return read(row_of(index)); }
+
+ private:
+  Sample read(int64_t row) const {
+    const std::vector<int64_t> ids = files_.values(row, kIds);
+    const bool labelled = files_.has(kLabels);
+    const std::vector<int64_t> labels = labelled ? files_.values(row, kLabels) : ids;
+    const auto length = static_cast<size_t>(columns_);
+    for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, kLabels}})
+      if (values->size() != length + 1)
+        throw UserError(fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.place(row), name),
+                        fmt::format("it needs data.sequence_length + 1 = {}: the last id is predicted, and not read", length + 1),
+                        "set the length (seq_length) to that of the data, less one");
+    Sample s;
+    s.ids.resize(length), s.labels.resize(length), s.positions.resize(length);
+    std::iota(s.positions.begin(), s.positions.end(), 0);
+    s.segments = {{0, static_cast<int32_t>(length)}};
+    for (size_t i = 0; i < length; ++i) {
+      s.ids[i] = id(ids[i], row, kIds, i);
+      const bool counts = ids[i] != pad_ && labels[i + 1] != kIgnored;
+      s.labels[i] = counts ? id(labels[i + 1], row, labelled ? kLabels : kIds, i + 1) : kIgnored;
+    }
+    return s;
+  }
+
+  int32_t id(int64_t value, int64_t row, const char* column, size_t at) const {
+    if (value < 0 || value >= vocabulary_)
+      throw UserError(fmt::format("{} is out of range", value), fmt::format("{}: {}, place {}", files_.place(row), column, at),
+                      fmt::format("0 to {}", vocabulary_ - 1), more_rows_advice(value));
+    return static_cast<int32_t>(value);
+  }
+
+  int64_t row_of(int64_t index) const {
+    require(index >= 0, "dataset: sample index is 0 or more, got {}", index);
+    const int64_t epoch = index / used_, place = index % used_;
+    if (!shuffle_) return place;
+    const std::scoped_lock hold(mutex_);
+    if (epoch + 1 < epoch_) {
+      std::iota(order_.begin(), order_.end(), 0);
+      epoch_ = 0;
+    }
+    for (; epoch_ < epoch + 1; ++epoch_) {
+      std::default_random_engine engine(static_cast<std::default_random_engine::result_type>(seed_ + static_cast<uint64_t>(epoch_) + 1));
+      std::shuffle(order_.begin(), order_.end(), engine);
+    }
+    return order_[static_cast<size_t>(place)];
+  }
+
+  MindRecordFiles files_;
+  int64_t columns_, vocabulary_, pad_;
+  uint64_t seed_;
+  bool shuffle_;
+  int64_t rows_ = 0, used_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<int64_t> order_;  // of the epoch `epoch_`, from 1; 0: as stored
+  mutable int64_t epoch_ = 0;
+};
+
+std::unique_ptr<Dataset> open_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o, bool shuffle,
+                                   int64_t batch) {
+  if (list.size() != 1)
+    throw UserError(fmt::format("{} sources", list.size()), key, "under data.order=mindspore there is one: a file or a folder",
+                    "put the files into a folder");
+  if (list[0].weight != 1 || list[0].format)
+    throw UserError("weight or format of a source", key, "MindRecord files are read as they are", "name the path alone");
+  return std::make_unique<MindRecordDataset>(list[0].path, o, shuffle, batch);
+}
+
+}  // namespace
+
+Datasets open_mindrecord_datasets(const DatasetOptions& o) {
+  if (o.valid_fraction > 0)
+    throw UserError("nothing to hold out", "data.valid_fraction", "rows of MindRecord files are all trained on",
+                    "name validation files in data.valid");
+  refuse_megatron_options(o);
+  require(o.vocabulary > 0, "dataset: MindRecord files need the size of the vocabulary, got {}", o.vocabulary);
+  Datasets d;
+  d.train = open_list(o.train, "data.train", o, o.shuffle, o.batch);
+  if (!o.valid.empty()) d.valid = open_list(o.valid, "data.valid", o, false, 1);
+  return d;
+}
+
+}  // namespace ravine

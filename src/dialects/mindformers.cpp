@@ -1,0 +1,170 @@
+#include "dialects/mindformers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "dialects/mindformers_run.h"
+
+namespace ravine {
+namespace {
+
+constexpr const char* kProgram = "mindformers";
+constexpr const char* kModes[] = {"train", "finetune", "eval", "predict"};
+
+// Keys whose values have to be one of few.
+void hold_values(Translation& t, const MindFormersTable& table) {
+  for (const std::string& key : t.given()) {
+    const auto only = table.only.find(key);
+    if (only == table.only.end() || !t.has(key)) continue;
+    const std::vector<Json>& values = only->second.values;
+    if (std::find(values.begin(), values.end(), t.value(key)) == values.end())
+      t.refuse(key, fmt::format("{} is {}", key, t.value(key).dump()), only->second.rule, only->second.fix);
+  }
+}
+
+// The keys without which MindFormers does not start.
+void require_keys(Translation& t, const MindFormersLine& line) {
+  const auto section = [&](const std::string& name) {
+    return std::any_of(line.given.begin(), line.given.end(), [&](const GivenKey& g) { return g.key.starts_with(name + "."); });
+  };
+  const auto missing = [&](const std::string& name, const std::string& key) {
+    t.refuse({.key = name + "." + key,
+              .what = fmt::format("the config '{}' lacks {}", name, key),
+              .where = line.config,
+              .rule = fmt::format("MindFormers needs {}.{}", name, key),
+              .fix = "write it"});
+  };
+  if (!t.has("trainer.type")) missing("trainer", "type");
+  if (!section("model.model_config") && !t.has("pretrained_model_dir")) missing("model", "model_config");
+  for (const char* name : {"runner_wrapper", "optimizer", "lr_schedule"})
+    if (section(name) && !t.has(std::string(name) + ".type")) missing(name, "type");
+}
+
+// How the number of ranks follows from the file, and what a layout means.
+void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersFacts& facts) {
+  if (facts.ranks > 0 && s.data * s.tensor * s.pipeline != facts.ranks)
+    t.refuse("parallel_config.data_parallel",
+             fmt::format("data_parallel {} x model_parallel {} x pipeline_stage {} = {}, and {} ranks", s.data, s.tensor, s.pipeline,
+                         s.data * s.tensor * s.pipeline, facts.ranks),
+             "the product is the number of ranks", "correct one of them, or start as many ranks");
+  if (s.pipeline > 1 && t.whole("parallel_config.micro_batch_num") < s.pipeline)
+    t.refuse("parallel_config.micro_batch_num",
+             fmt::format("micro_batch_num {} and pipeline_stage {}", t.whole("parallel_config.micro_batch_num"), s.pipeline),
+             "a pipeline needs as many micro batches as stages", "raise micro_batch_num");
+  if (s.expert > 1 && s.data % s.expert != 0)
+    t.refuse("parallel_config.expert_parallel", fmt::format("expert_parallel {} and data_parallel {}", s.expert, s.data),
+             "data ranks share the experts", "choose a number that divides data_parallel");
+}
+
+bool is_semi(const Translation& t) {
+  const Json& mode = t.value("parallel.parallel_mode");
+  if (mode.is_string()) return mode == "SEMI_AUTO_PARALLEL" || mode == "AUTO_PARALLEL" || mode == "semi_auto_parallel" || mode == "auto_parallel";
+  return mode == 1 || mode == 2;
+}
+
+}  // namespace
+
+bool gives(const Translation& t, const std::string& key) {
+  const std::vector<std::string> keys = t.given();
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+std::string callback_of(const Translation& t, const std::string& type) {
+  for (const std::string& key : t.given())
+    if (key.starts_with("callbacks[") && key.ends_with("].type") && t.text(key) == type) return key.substr(0, key.find(']') + 1);
+  return "";
+}
+
+MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts) {
+  MindFormersSizes s;
+  s.sequence = t.whole("model.model_config.seq_length");
+  s.epochs = t.whole("runner_config.epochs");
+  s.micro = t.whole("runner_config.batch_size");
+  if (s.epochs < 1) t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), "it is 1 or more", "correct the value");
+  if (s.micro < 1)
+    t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
+  const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
+  int64_t accumulation = 1;
+  const std::string key = "runner_config.gradient_accumulation_steps";
+  if (const Json& given = t.value(key); !given.is_null()) {
+    if (!given.is_number_integer())
+      t.refuse(key, fmt::format("gradient_accumulation_steps is {}", given.dump()), "it is a whole number", "write a number");
+    else if (given.get<int64_t>() < 1)
+      t.refuse(key, fmt::format("gradient_accumulation_steps is {}", given.dump()), "it is 1 or more", "correct the value");
+    else
+      accumulation = given.get<int64_t>();
+  }
+  if (semi) {
+    s.data = std::max<int64_t>(1, t.whole("parallel_config.data_parallel"));
+    s.tensor = std::max<int64_t>(1, t.whole("parallel_config.model_parallel"));
+    s.pipeline = std::max<int64_t>(1, t.whole("parallel_config.pipeline_stage"));
+    s.expert = std::max<int64_t>(1, t.whole("parallel_config.expert_parallel"));
+    s.ranks = s.data * s.tensor * s.pipeline;
+  } else if (parallel) {
+    s.ranks = s.data = std::max<int64_t>(1, facts.ranks);
+  }
+  if (accumulation > 1 && !semi) {
+    const std::string mode = parallel ? "data parallel" : "stand-alone";
+    t.becomes(key, KeyStatus::inert, fmt::format("it needs semi_auto_parallel; of a {} job MindFormers sets it to 1", mode));
+    t.notice(fmt::format("gradient_accumulation_steps is {}: it counts in semi_auto_parallel mode alone, and is taken as 1", accumulation));
+    accumulation = 1;
+  } else if (accumulation > 1 && s.pipeline > 1) {
+    t.becomes(key, KeyStatus::inert, "stages have micro_batch_num in its place");
+    t.notice("gradient_accumulation_steps counts nothing with pipeline stages, where micro_batch_num does");
+    accumulation = 1;
+  }
+  const int64_t copies = std::max<int64_t>(1, t.whole("micro_batch_interleave_num"));
+  s.micro_batches = (s.pipeline > 1 ? std::max<int64_t>(1, t.whole("parallel_config.micro_batch_num")) : accumulation) * copies;
+  s.global = s.micro * s.data * s.micro_batches;
+  if (semi) refuse_layout(t, s, facts);
+  if (!parallel && facts.ranks > 1)
+    t.refuse("use_parallel", fmt::format("use_parallel is off, and {} ranks", facts.ranks), "several ranks train together with it",
+             "set use_parallel: True");
+
+  const std::string where = "train_dataset.data_loader.dataset_dir", dir = t.text(where);
+  if (facts.data && !dir.empty()) {
+    const std::optional<MindFormersFacts::Data> data = facts.data(t.text("train_dataset.data_loader.type"), dir);
+    if (data) {
+      int64_t rows = data->rows;
+      if (const int64_t limit = t.whole("train_dataset.data_loader.num_samples"); limit > 0) rows = std::min(rows, limit);
+      rows *= std::max<int64_t>(1, t.whole("train_dataset.repeat"));
+      s.steps_per_epoch = s.global > 0 ? rows / s.global : 0;
+      s.steps = s.epochs * s.steps_per_epoch;
+      if (s.steps == 0)
+        t.refuse(where, fmt::format("{} rows, and {} in a step", rows, s.global), "an epoch has at least one step",
+                 "lower runner_config.batch_size");
+    }
+  }
+  return s;
+}
+
+Translation translate_mindformers(const MindFormersLine& line, const MindFormersFacts& facts) {
+  const MindFormersTable table = mindformers_table(line.given);
+  Translation t = translate(table.rows, line.given, kProgram);
+  for (const std::string& key : t.given())
+    if (!t.has(key) && t.refusals().empty()) t.becomes(key, KeyStatus::standard, "it has no value, so its default counts");
+  hold_values(t, table);
+  const std::string mode = t.text("run_mode");
+  if (std::find(std::begin(kModes), std::end(kModes), mode) == std::end(kModes)) {
+    const std::string rule = "it is one of train, predict, finetune, eval";
+    t.refuse("run_mode", mode.empty() ? std::string("no run_mode") : fmt::format("run_mode is {}", mode), rule, "write one of them");
+    return t;
+  }
+  if (mode == "predict" || mode == "eval") {
+    t.refuse("run_mode", fmt::format("run_mode is {}", mode), "this command trains",
+             mode == "predict" ? "use `ravine generate --model FOLDER`" : "use `ravine eval`, or do_eval while training");
+    return t;
+  }
+  require_keys(t, line);
+  const MindFormersSizes sizes = mindformers_sizes(t, facts);
+  t.ranks = facts.ranks > 0 ? facts.ranks : sizes.ranks;
+  set_mindformers_model(t);
+  set_mindformers_updates(t, sizes);
+  set_mindformers_files(t, sizes);
+  return t;
+}
+
+}  // namespace ravine

@@ -1,0 +1,50 @@
+// `ravine mindformers`: a YAML of MindSpore Transformers (MindFormers 1.6) with the flags of its run_mindformer.py, as options of
+// a run. Facts: mindformers/tools/register/{config,template}.py, run_mindformer.py, core/, models/llama/llama_config.py.
+//
+//   --config FILE.yaml [--run_mode train] [--load_checkpoint X] [--train_data Y] [--a.b.c VALUE] [--options a.b=V ..]
+//
+// Flags may be abbreviated; later ones win over earlier ones and over the file, in this order: flags, --options, --a.b.c.
+// What holds a list of maps has keys like callbacks[1].prefix.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dialects/dialect.h"
+
+namespace ravine {
+
+// What is known of the job besides its line.
+struct MindFormersFacts {
+  int64_t ranks = 0;  // of the job; 0: not known
+  bool runs = true;   // false: it is explained or printed only
+  struct Data {
+    int64_t rows = 0, columns = 0;
+  };
+  // Of a data set by its path, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
+  std::function<std::optional<Data>(const std::string& type, const std::string& path)> data;
+};
+
+// The keys of the file and of the flags over it, flat: "runner_config.epochs", each once, with where it was given.
+struct MindFormersLine {
+  std::string config;           // path of --config
+  std::vector<GivenKey> given;  // flags as "--epochs", too
+};
+
+// A file that cannot be read, and flags that are none, are UserErrors.
+MindFormersLine read_mindformers_line(const std::vector<PlacedWord>& words);
+Translation translate_mindformers(const MindFormersLine& line, const MindFormersFacts& facts);
+
+// The command inside a launch script: run_mindformer.py started by python, msrun, or msrun_launcher.sh with its words in quotes.
+// ranks: those that the launcher starts; 0: it does not say.
+struct MindFormersLaunch {
+  std::vector<PlacedWord> words;
+  int64_t ranks = 0;
+};
+MindFormersLaunch read_mindformers_script(const std::string& path);
+// Of a line of msrun_launcher.sh, without `bash` and its own name: EXECUTE_ORDER [WORKER_NUM ..].
+MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words);
+
+}  // namespace ravine

@@ -1,0 +1,228 @@
+// What a MindFormers job reads and writes: data, weights, checkpoints, logs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "dialects/mindformers_run.h"
+
+namespace ravine {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// The sources of a data set, as data.train has them; null: refused, or not given.
+Json sources_of(Translation& t, const std::string& at) {
+  const std::string type = t.text(at + ".data_loader.type"), dir = at + ".data_loader.dataset_dir";
+  if (type == "BlendedMegatronDatasetDataLoader") {
+    const std::string key = at + ".data_loader.config.data_path";
+    const Json& given = t.value(key);
+    Json out = Json::array();
+    // weights stand before prefixes, as in Megatron
+    for (size_t i = 0; given.is_array() && i < given.size(); ++i) {
+      Json source = {{"path", nullptr}};
+      if (given[i].is_number() || (given[i].is_string() && i + 1 < given.size() && !given[i].get<std::string>().empty() &&
+                                   given[i].get<std::string>().find_first_not_of("0123456789.") == std::string::npos)) {
+        source["weight"] = given[i].is_number() ? given[i].get<double>() : std::stod(given[i].get<std::string>());
+        ++i;
+      }
+      if (i < given.size() && given[i].is_string()) source["path"] = given[i];
+      if (!source["path"].is_null()) out.push_back(source);
+    }
+    if (out.empty() && given.is_string()) out.push_back({{"path", given}});
+    if (out.empty()) t.refuse(key, "no data_path", "it names prefixes of .bin/.idx files, weights before them", "write it");
+    return out;
+  }
+  if (type.empty()) {
+    if (!gives(t, at + ".data_loader.type"))
+      t.refuse({.key = at + ".data_loader.type",
+                .what = fmt::format("{} lacks data_loader.type", at),
+                .where = "configuration",
+                .rule = "known are MindDataset and BlendedMegatronDatasetDataLoader",
+                .fix = "write the section"});
+    return Json();
+  }
+  const std::string path = t.text(dir);
+  if (path.empty()) {
+    t.refuse(dir, "no dataset_dir", "it names a MindRecord file or a folder of them",
+             at == "train_dataset" ? "give --train_dataset_dir" : "give --eval_dataset_dir");
+    return Json();
+  }
+  if (!exists(path)) {
+    t.refuse(dir, fmt::format("no data set {}", path), "it names a MindRecord file or a folder of them", "correct the path");
+    return Json();
+  }
+  return Json::array({path});
+}
+
+void set_data(Translation& t, const MindFormersSizes& s) {
+  const std::string at = "train_dataset";
+  const Json sources = sources_of(t, at);
+  const std::string loader = at + ".data_loader.";
+  const bool megatron = t.text(loader + "type") == "BlendedMegatronDatasetDataLoader";
+  const std::string from = megatron ? loader + "config.data_path" : loader + "dataset_dir";
+  if (sources.is_array()) t.set("data.train", sources, from);
+  if (megatron) {
+    t.set("data.order", "megatron", loader + "type");
+    for (const auto& [key, option] : {std::pair{"split", "data.split"},
+                                      {"seq_length", "data.sequence_length"},
+                                      {"eod", "data.eod"},
+                                      {"eod_mask_loss", "data.eod_mask_loss"},
+                                      {"reset_position_ids", "data.reset_position_ids"},
+                                      {"reset_attention_mask", "data.reset_attention_mask"}})
+      if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
+  } else {
+    if (t.is_on(loader + "shuffle")) t.set("data.order", "mindspore", loader + "shuffle");
+    t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
+    if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
+    const std::string pad = "model.model_config.pad_token_id";
+    t.set("data.pad", t.has(pad) && t.value(pad).is_number_integer() ? t.whole(pad) : 0, pad);
+  }
+  if (t.has("model.model_config.ignore_token_id") && t.whole("model.model_config.ignore_token_id") != -100)
+    t.refuse("model.model_config.ignore_token_id", fmt::format("ignore_token_id is {}", t.whole("model.model_config.ignore_token_id")),
+             "a label that counts nothing is -100", "write -100 into the data");
+  if (t.is_on("model.model_config.input_sliced_sig"))
+    t.refuse("model.model_config.input_sliced_sig", "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
+             "give rows of seq_length + 1 tokens");
+  if (t.is_on(at + ".eod_reset")) {
+    t.set("data.document_attention", true, at + ".eod_reset");
+    t.refuse(at + ".eod_reset", "eod_reset", "rows of MindRecord files are one document", "use BlendedMegatronDatasetDataLoader");
+  }
+  if (!t.is_on("do_eval")) return;
+  const Json valid = sources_of(t, "eval_dataset");
+  if (valid.is_array()) t.set("data.valid", valid, "eval_dataset.data_loader.dataset_dir");
+  const int64_t steps = t.whole("eval_step_interval"), epochs = t.whole("eval_epoch_interval");
+  if (steps > 0)
+    t.set("train.valid_every", steps, "eval_step_interval");
+  else if (epochs > 0 && s.steps_per_epoch > 0)
+    t.set("train.valid_every", epochs * s.steps_per_epoch, "eval_epoch_interval");
+}
+
+void set_weights(Translation& t) {
+  std::string key = "load_checkpoint", path = t.text(key);
+  if (path.empty() && !t.text("model.model_config.checkpoint_name_or_path").empty())
+    key = "model.model_config.checkpoint_name_or_path", path = t.text(key);
+  const Json& resume = t.value("resume_training");
+  const bool named = resume.is_string(), goes_on = named || (resume.is_boolean() && resume.get<bool>());
+  if (path.empty()) {
+    t.set("checkpoint.resume", "none", "resume_training");
+    if (goes_on)
+      t.refuse("load_checkpoint", "resume_training is on, and load_checkpoint empty", "a run goes on from a checkpoint",
+               "set load_checkpoint to the file or folder");
+    return;
+  }
+  if (!exists(path)) {
+    t.refuse(key, fmt::format("no {}", path), "it is a file of weights, or a folder of them", "correct the path");
+    return;
+  }
+  if (!goes_on) {
+    t.set("checkpoint.resume", "none", "resume_training");
+    t.set("model.weights", path, key);
+    return;
+  }
+  std::error_code error;
+  if (named && fs::is_directory(path, error)) {
+    std::string name = resume.get<std::string>();
+    if (!name.ends_with(".safetensors") && !name.ends_with(".ckpt")) name += ".safetensors";
+    // rank 0's file stands for those of all ranks
+    if (exists(path + "/rank_0")) path += "/rank_0";
+    path += "/" + name;
+    if (!exists(path)) {
+      t.refuse("resume_training", fmt::format("no {}", path), "it is the name of a checkpoint in load_checkpoint", "correct the name");
+      return;
+    }
+  }
+  t.set("checkpoint.resume", path, named ? "resume_training" : key);
+}
+
+void set_checkpoints(Translation& t) {
+  t.set("checkpoint.layout", "mindformers", "output_dir");
+  const std::string at = callback_of(t, "CheckpointMonitor");
+  if (at.empty()) {
+    t.set("checkpoint.every", 0, "output_dir");
+    return;
+  }
+  const auto key = [&](const char* name) { return at + "." + name; };
+  const auto from = [&](const char* name) { return t.has(key(name)) ? key(name) : at + ".type"; };
+  t.set("checkpoint.prefix", t.text(key("prefix")), from("prefix"));
+  const int64_t every = t.whole(key("save_checkpoint_steps")), keep = t.whole(key("keep_checkpoint_max"));
+  if (every < 1)
+    t.refuse(key("save_checkpoint_steps"), fmt::format("save_checkpoint_steps is {}", every), "it is 1 or more", "correct it");
+  t.set("checkpoint.every", every, from("save_checkpoint_steps"));
+  t.set("checkpoint.keep", std::max<int64_t>(0, keep), from("keep_checkpoint_max"));
+  // models of parallel_core write safetensors whatever is said
+  t.set("checkpoint.format", t.is_on("use_legacy") ? t.text(key("checkpoint_format")) : "safetensors", from("checkpoint_format"));
+  Json copies = Json::array();
+  if (t.is_on(key("save_network_params"))) copies.push_back("network");
+  if (t.is_on(key("save_trainable_params"))) copies.push_back("trainable");
+  if (!copies.empty()) t.set("checkpoint.copies", copies, copies[0] == "network" ? key("save_network_params") : key("save_trainable_params"));
+  const std::string directory = t.text(key("directory"));
+  if (!directory.empty() && directory != t.text("output_dir"))
+    t.refuse(key("directory"), fmt::format("directory is {}", directory), "checkpoints lie in output_dir", "leave it out");
+}
+
+// Whether a format key asks for lines of the log: text, list or nothing.
+bool asks_log(const Json& v) {
+  if (v.is_string()) return v == "log" || v == "tensorboard";
+  return v.is_array() && !v.empty();
+}
+
+void set_logs(Translation& t) {
+  t.set("log.style", "mindformers", "run_mode");
+  const Json& sink = t.value("runner_config.sink_mode");
+  const bool sinks = (sink.is_boolean() && sink.get<bool>()) || (sink.is_number() && sink.get<double>() != 0);
+  const int64_t size = t.whole("runner_config.sink_size");
+  if (sinks) t.set("log.sink", std::max<int64_t>(1, size), gives(t, "runner_config.sink_mode") ? "runner_config.sink_mode" : "runner_config.sink_size");
+  const std::string monitor = callback_of(t, "MFLossMonitor");
+  if (!monitor.empty() && t.whole(monitor + ".per_print_times") > 1)
+    t.set("log.every", t.whole(monitor + ".per_print_times"), monitor + ".per_print_times");
+  const std::string folder = t.text("tensorboard.tensorboard_dir");
+  t.set("log.tensorboard", !folder.empty(), "tensorboard.tensorboard_dir");
+  if (!folder.empty()) t.set("log.tensorboard_dir", folder, "tensorboard.tensorboard_dir");
+  if (t.is_on("monitor_config.monitor_on")) {
+    Json what = Json::array();
+    std::string from;
+    const auto add = [&](const char* key, const char* name, bool on) {
+      if (!on) return;
+      what.push_back(name);
+      if (from.empty()) from = std::string("monitor_config.") + key;
+    };
+    for (const auto& [key, name] : {std::pair{"local_loss_format", "local_loss"},
+                                    {"device_local_loss_format", "device_local_loss"},
+                                    {"local_norm_format", "local_norm"},
+                                    {"device_local_norm_format", "device_local_norm"},
+                                    {"optimizer_state_format", "optimizer_state"},
+                                    {"weight_state_format", "weight_state"}})
+      add(key, name, asks_log(t.value(std::string("monitor_config.") + key)));
+    add("throughput_baseline", "throughput", t.number("monitor_config.throughput_baseline") > 0);
+    if (!what.empty()) {
+      t.set("log.monitor", what, from);
+      if (t.whole("monitor_config.step_interval") > 1)
+        t.set("log.monitor_every", t.whole("monitor_config.step_interval"), "monitor_config.step_interval");
+      if (t.number("monitor_config.throughput_baseline") > 0)
+        t.set("log.baseline", t.number("monitor_config.throughput_baseline"), "monitor_config.throughput_baseline");
+      const Json& target = t.value("monitor_config.target");
+      if (target.is_array() && !target.empty()) {
+        std::string any;
+        for (const Json& one : target) any += (any.empty() ? "" : "|") + one.get<std::string>();
+        t.set("log.monitor_target", any, "monitor_config.target");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void set_mindformers_files(Translation& t, const MindFormersSizes& s) {
+  set_data(t, s);
+  set_weights(t);
+  set_checkpoints(t);
+  set_logs(t);
+}
+
+}  // namespace ravine

@@ -1,0 +1,234 @@
+// Keys of the top level and of the sections about running: runner_config, context, parallel, recompute, monitor_config, ..
+#include <algorithm>
+
+#include "dialects/mindformers_tables.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+constexpr const char* kElsewhere = "the keys of prediction count in run_mode predict alone";
+constexpr const char* kDevice = "it is about an Ascend device and how MindSpore compiles for it";
+constexpr const char* kProfile = "`ravine bench train --profile` tells where time goes";
+
+void add_general_rows(MindFormersTable& t) {
+  t.add({
+      used("base_config", any, "all keys of the files that it names"),
+      copied("seed", whole, "train.seed", 1),
+      copied("output_dir", text, "train.output", "./output"),
+      used("run_mode", text, "what is done"),
+      used("use_parallel", boolean, "ranks", false),
+      used("load_checkpoint", text, "model.weights", ""),
+      used("resume_training", any, "checkpoint.resume", false),
+      inert("load_ckpt_format", text, "files are known by their contents", "ckpt"),
+      inert("auto_trans_ckpt", boolean, "weights of any layout are read for any other"),
+      inert("transform_process_num", whole, "weights are cut while they are read, by the ranks that need them"),
+      inert("src_strategy_path_or_dir", text, "how ranks cut a tensor follows from its shape"),
+      inert("load_ckpt_async", boolean, "nothing is compiled meanwhile"),
+      inert("remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
+      used("use_legacy", boolean, "model.config", true),
+      used("pretrained_model_dir", text, "model.path", ""),
+      used("do_eval", boolean, "train.valid_every", false),
+      used("eval_step_interval", whole, "train.valid_every", 100),
+      used("eval_epoch_interval", whole, "train.valid_every", -1),
+      used("micro_batch_interleave_num", whole, "train.global_batch", 1),
+      used("lr_scale", boolean, "optimizer.lr", false),
+      used("lr_scale_factor", whole, "optimizer.lr", 256),
+      inert("layer_scale", boolean, "MindFormers itself has no use for it in language models"),
+      inert("layer_decay", number, "MindFormers itself has no use for it in language models"),
+      used("use_skip_data_by_global_norm", boolean, "health.skip_norm", false),
+      used("use_checkpoint_health_monitor", boolean, "health.embedding_norm", false),
+      used("calculate_per_token_loss", boolean, "train.loss_average", false),
+      inert("check_for_nan_in_loss_and_grad", boolean, "a run always ends at a loss or norm that is not finite"),
+      inert("use_graceful_exit", boolean, "SIGTERM always saves and stops"),
+      inert("trust_remote_code", boolean, "no code that lies beside a model is run"),
+      inert("register_path", text, "classes are those of this program; nothing is imported"),
+      inert("auto_tune", boolean, "the loader needs no tuning of its threads"),
+      inert("autotune_per_step", whole, "the loader needs no tuning of its threads"),
+      inert("filepath_prefix", text, "the loader needs no tuning of its threads"),
+      inert("exclude_cann_cpu", boolean, kDevice),
+      inert("train_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
+      inert("infer_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
+      inert("postprocess_use_numpy", boolean, kElsewhere),
+      used("input_data", any, "the prompt of run_mode predict"),
+      inert("predict_batch_size", whole, kElsewhere),
+      inert("modal_type", any, kElsewhere),
+      inert("adapter_id", any, kElsewhere),
+      inert("save_file", any, kElsewhere),
+      inert("remote_save_url", any, "files are written to output_dir alone"),
+      inert("layers", any, "it names layers of a vision model"),
+      inert("profile_start_step", whole, kProfile),
+      inert("profile_stop_step", whole, kProfile),
+      inert("profile_communication", boolean, kProfile),
+      inert("profile_memory", boolean, kProfile),
+      inert("profile_rank_ids", wholes, kProfile),
+      inert("profile_pipeline", boolean, kProfile),
+      inert("profile_level", whole, kProfile),
+      inert("profiler_level", whole, kProfile),
+      inert("init_start_profile", boolean, kProfile),
+      inert("mstx", boolean, kProfile),
+  });
+  t.add_only("profile", boolean, {false}, kProfile, "a run has no profiler of its own", "use `ravine bench train --profile`");
+  t.add_only("only_save_strategy", boolean, {false}, "strategy files are not needed to read weights",
+             "a run writes no strategy files: how ranks cut a tensor follows from its shape");
+  t.add_only("ignore_data_skip", boolean, {false}, "a run goes on behind the data that it has seen",
+             "a run cannot begin its data again and keep its step", "start anew with load_checkpoint and resume_training: False");
+  t.add_only("data_skip_steps", whole, {0}, "a run goes on behind the data that it has seen",
+             "the data that a run has seen follows from its steps");
+  t.add_only("resume_by_last_timestamp_ckpt", boolean, {false}, "checkpoints are told apart by their steps",
+             "checkpoints are told apart by their steps, not by the time of their files", "name the checkpoint in resume_training");
+}
+
+void add_runner_rows(MindFormersTable& t) {
+  t.add({
+      used("trainer.type", text, "what is trained", nullptr, {"CausalLanguageModelingTrainer", "GeneralTaskTrainer", "general"}),
+      inert("trainer.model_name", text, "the name of a model decides nothing"),
+      used("runner_config.epochs", whole, "train.steps", 1),
+      used("runner_config.batch_size", whole, "train.micro_batch", 1),
+      used("runner_config.sink_mode", any, "log.sink", true),
+      used("runner_config.sink_size", whole, "log.sink", 1),
+      used("runner_config.gradient_accumulation_steps", any, "train.global_batch", 1),
+      inert("runner_config.num_classes", whole, "it belongs to models of images"),
+      used("runner_config.stop_step", whole, "train.steps", 0),
+  });
+  for (const char* key : {"device_target", "device_id", "max_device_memory", "max_call_depth", "save_graphs", "save_graphs_path",
+                          "jit_level", "jit_config.jit_level", "memory_optimize_level", "enable_graph_kernel", "ascend_config",
+                          "ascend_config.precision_mode", "ascend_config.parallel_speed_up_json_path", "ascend_config.ge_options",
+                          "ascend_config.jit_compile", "affinity_cpu_list", "mempool_block_size", "op_timeout", "memory_offload",
+                          "runtime_num_threads", "graph_kernel_flags", "variable_memory_max_size", "enable_compile_cache",
+                          "compile_cache_path", "pynative_synchronize", "debug_level"})
+    t.add({inert(std::string("context.") + key, any, kDevice)});
+  t.add({inert("context.mode", whole, "there is one way of running, whose numbers do not depend on it", 0),
+         inert("context.deterministic", any, "a run repeats itself bit for bit in any case")});
+}
+
+void add_parallel_rows(MindFormersTable& t) {
+  t.add({
+      used("parallel.parallel_mode", any, "ranks", 1),
+      used("parallel.full_batch", boolean, "train.global_batch", true),
+      used("parallel.dataset_strategy", any, "train.global_batch"),
+      inert("parallel.gradients_mean", boolean, "a gradient is that of the mean loss of the batch, whoever adds it up"),
+      inert("parallel.loss_repeated_mean", boolean, "a gradient is that of the mean loss of the batch, whoever adds it up"),
+      used("parallel.enable_parallel_optimizer", boolean, "parallel.zero", false),
+      inert("parallel.parallel_optimizer_config.gradient_accumulation_shard", boolean,
+            "gradients are kept as parallel.zero says"),
+      inert("parallel.parallel_optimizer_config.parallel_optimizer_threshold", whole, "parallel.zero_threshold says which are whole"),
+      inert("parallel.parallel_optimizer_config.optimizer_weight_shard_size", whole, "states are divided over all data ranks"),
+      inert("parallel.enable_alltoall", boolean, "tokens always go to the ranks of their experts and back"),
+      inert("parallel.search_mode", text, "layouts are not searched for; `ravine plan` compares them"),
+      inert("parallel.strategy_ckpt_save_file", text, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.strategy_ckpt_load_file", text, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.strategy_ckpt_config.save_file", text, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.strategy_ckpt_config.load_file", text, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.strategy_ckpt_config.only_trainable_params", boolean, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.comm_fusion", any, "gradients are added up in buckets of their own size"),
+      used("parallel.pipeline_config.pipeline_interleave", boolean, "parallel.virtual", false),
+      used("parallel.pipeline_config.pipeline_scheduler", text, "parallel.virtual", "1f1b", {"1f1b", "gpipe", "seqpipe", "seqvpp"}),
+      used("parallel_config.data_parallel", whole, "parallel.data", 1),
+      used("parallel_config.model_parallel", whole, "parallel.tensor", 1),
+      used("parallel_config.expert_parallel", whole, "parallel.expert", 1),
+      used("parallel_config.pipeline_stage", whole, "parallel.pipeline", 1),
+      used("parallel_config.micro_batch_num", whole, "train.global_batch", 1),
+      used("parallel_config.use_seq_parallel", boolean, "parallel.sequence", false),
+      inert("parallel_config.context_parallel_algo", text, "it counts with context_parallel alone"),
+      inert("parallel_config.ulysses_degree_in_cp", whole, "it counts with context_parallel alone"),
+      inert("parallel_config.optimizer_shard", any, "MindFormers itself has no use for it"),
+      inert("parallel_config.gradient_aggregation_group", whole, "gradients are added up in buckets of their own size"),
+      inert("parallel_config.vocab_emb_dp", boolean, "the table of the embedding is cut over tensor ranks, with the same numbers"),
+      inert("parallel_config.mem_coeff", number, "layouts are not searched for; `ravine plan` compares them"),
+      used("recompute_config.recompute", any, "train.recompute", false),
+      used("recompute_config.select_recompute", any, "train.recompute", false),
+      inert("recompute_config.select_comm_recompute", any, "what ranks exchange is kept or made again with its layer"),
+      inert("recompute_config.parallel_optimizer_comm_recompute", boolean, "what ranks exchange is kept or made again with its layer"),
+      inert("recompute_config.mp_comm_recompute", boolean, "what ranks exchange is kept or made again with its layer"),
+      inert("recompute_config.recompute_slice_activation", boolean, "what is kept is cut over tensor ranks under parallel.sequence"),
+      inert("recompute_config.select_recompute_exclude", any, "train.recompute decides by kind of tensor"),
+      inert("recompute_config.select_comm_recompute_exclude", any, "train.recompute decides by kind of tensor"),
+      inert("swap_config.layer_swap", any, "it counts with swap alone"),
+      inert("swap_config.op_swap", any, "it counts with swap alone"),
+      inert("swap_config.default_prefetch", whole, "it counts with swap alone"),
+  });
+  t.add_only("parallel.auto_pipeline", boolean, {false}, "stages are those of pipeline_stage", "stages are not searched for");
+  t.add_only("parallel_config.context_parallel", whole, {1}, "a sequence lies on one rank",
+             "a sequence is not cut over ranks", "use model_parallel with use_seq_parallel");
+  t.add_only("parallel_config.seq_split_num", whole, {1}, "a sequence goes through a stage at once",
+             "a sequence is not cut over micro batches", "leave it out; micro_batch_num fills a pipeline too");
+  t.add_only("swap_config.swap", boolean, {false}, "activations are kept or made again",
+             "activations are not moved to the host", "use recompute_config");
+}
+
+void add_monitor_rows(MindFormersTable& t) {
+  for (const char* format : {"local_loss_format", "local_norm_format", "device_local_loss_format", "device_local_norm_format",
+                             "optimizer_state_format", "weight_state_format"})
+    t.add({used(std::string("monitor_config.") + format, any, "log lines")});
+  t.add({
+      used("monitor_config.monitor_on", boolean, "log lines", false),
+      inert("monitor_config.dump_path", text, "what is monitored goes to the log without files between"),
+      used("monitor_config.target", texts, "log.monitor_target"),
+      used("monitor_config.throughput_baseline", number, "log lines"),
+      used("monitor_config.check_for_global_norm", boolean, "health.stop_norm", false),
+      used("monitor_config.global_norm_spike_threshold", number, "health.skip_norm", 3.0),
+      used("monitor_config.global_norm_spike_count_threshold", whole, "health.skip_count", 10),
+      used("tensorboard.tensorboard_dir", text, "log.tensorboard_dir"),
+      inert("tensorboard.tensorboard_queue_size", whole, "scalars are written at once"),
+      inert("tensorboard.log_loss_scale_to_tensorboard", boolean, "it always is"),
+      inert("tensorboard.log_timers_to_tensorboard", boolean, "times of a step always are"),
+      inert("tensorboard.log_expert_load_to_tensorboard", boolean, "loads of experts always are"),
+  });
+  t.add_only("monitor_config.invert", boolean, {false}, "parameters are those that target names",
+             "parameters are chosen by names that fit, not by those that do not");
+  t.add({used("monitor_config.step_interval", whole, "log.monitor_every", 1)});
+  t.add_only("monitor_config.print_struct", boolean, {false}, "`ravine info` lists parameters",
+             "a run does not list its parameters and end", "use `ravine info`");
+}
+
+// Sections whose keys are about something that this command does not do, whatever they are.
+void add_foreign_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
+  static const std::pair<const char*, const char*> kForeign[] = {
+      {"processor.", kElsewhere},
+      {"blip.", "`ravine convert` converts weights"},
+      {"glm.", "`ravine convert` converts weights"},
+      {"glm2.", "`ravine convert` converts weights"},
+      {"gpt.", "`ravine convert` converts weights"},
+      {"internlm.", "`ravine convert` converts weights"},
+      {"llama.", "`ravine convert` converts weights"},
+      {"qwen.", "`ravine convert` converts weights"},
+  };
+  for (const GivenKey& g : given)
+    for (const auto& [prefix, reason] : kForeign)
+      if (g.key.starts_with(prefix) || g.key + "." == prefix) t.add({inert(g.key, any, reason)});
+}
+
+}  // namespace
+
+void MindFormersTable::add(DialectTable more) {
+  for (DialectKey& row : more) rows.push_back(std::move(row));
+}
+
+void MindFormersTable::add_only(const std::string& key, KeyType type, std::vector<Json> values, const std::string& reason,
+                                const std::string& rule, const std::string& fix) {
+  rows.push_back(inert(key, type, reason, values.front()));
+  only[key] = {std::move(values), rule, fix};
+}
+
+MindFormersTable mindformers_table(const std::vector<GivenKey>& given) {
+  MindFormersTable t;
+  add_general_rows(t);
+  add_runner_rows(t);
+  add_parallel_rows(t);
+  add_monitor_rows(t);
+  add_mindformers_update_rows(t);
+  add_mindformers_data_rows(t, given);
+  add_mindformers_callback_rows(t, given);
+  add_mindformers_model_rows(t, given);
+  add_mindformers_expert_rows(t);
+  add_foreign_rows(t, given);
+  // A key without a value leaves its default.
+  for (DialectKey& row : t.rows)
+    for (const GivenKey& g : given)
+      if (g.key == row.key && g.value.is_null()) row.type = any;
+  return t;
+}
+
+}  // namespace ravine

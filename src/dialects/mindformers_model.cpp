@@ -1,0 +1,429 @@
+// model.model_config: the network as the config.json of a family. Source: models/llama/llama_config.py and the converters of
+// parallel_core/transformer_config_utils.py, whose names stand beside those of Hugging Face.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "dialects/mindformers_run.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+constexpr const char* kAt = "model.model_config.";
+
+// A field of config.json with all names that it has in MindFormers; the first is Hugging Face's own.
+struct Field {
+  const char* field;
+  KeyType type;
+  std::vector<const char*> names;
+};
+const std::vector<Field>& fields() {
+  static const std::vector<Field> all = {
+      {"hidden_size", whole, {"hidden_size"}},
+      {"num_hidden_layers", whole, {"num_layers", "num_hidden_layers"}},
+      {"num_attention_heads", whole, {"num_heads", "num_attention_heads"}},
+      {"num_key_value_heads", whole, {"n_kv_heads", "num_query_groups", "num_key_value_heads"}},
+      {"intermediate_size", whole, {"intermediate_size", "ffn_hidden_size"}},
+      {"vocab_size", whole, {"vocab_size", "padded_vocab_size"}},
+      {"rms_norm_eps", number, {"rms_norm_eps", "layernorm_epsilon"}},
+      {"rope_theta", number, {"theta", "rotary_base", "rope_theta"}},
+      {"head_dim", whole, {"head_dim", "kv_channels"}},
+      {"tie_word_embeddings", boolean, {"tie_word_embeddings"}},
+      {"initializer_range", number, {"init_method_std", "initializer_range"}},
+      {"bos_token_id", any, {"bos_token_id"}},
+      {"eos_token_id", any, {"eos_token_id"}},
+      {"pad_token_id", any, {"pad_token_id"}},
+      // experts, of mcore
+      {"n_routed_experts", whole, {"n_routed_experts", "num_moe_experts", "num_experts"}},
+      {"num_experts_per_tok", whole, {"num_experts_per_tok", "moe_router_topk"}},
+      {"moe_intermediate_size", whole, {"moe_intermediate_size", "moe_ffn_hidden_size"}},
+      {"n_shared_experts", whole, {"n_shared_experts"}},
+      {"n_group", whole, {"n_group", "moe_router_num_groups"}},
+      {"topk_group", whole, {"topk_group", "moe_router_group_topk"}},
+      {"routed_scaling_factor", number, {"routed_scaling_factor", "moe_router_topk_scaling_factor"}},
+      {"norm_topk_prob", boolean, {"norm_topk_prob"}},
+      {"first_k_dense_replace", whole, {"first_k_dense_replace"}},
+      {"router_aux_loss_coef", number, {"router_aux_loss_coef", "moe_aux_loss_coeff"}},
+      {"decoder_sparse_step", whole, {"decoder_sparse_step"}},
+      // latent attention
+      {"kv_lora_rank", whole, {"kv_lora_rank"}},
+      {"q_lora_rank", whole, {"q_lora_rank"}},
+      {"qk_rope_head_dim", whole, {"qk_rope_head_dim"}},
+      {"qk_nope_head_dim", whole, {"qk_nope_head_dim"}},
+      {"v_head_dim", whole, {"v_head_dim"}},
+  };
+  return all;
+}
+
+// The value of a field under any of its names, with the key that gave it; "" if none did.
+std::string key_of(const Translation& t, const char* field) {
+  for (const Field& f : fields())
+    if (std::string_view(f.field) == field)
+      for (const char* name : f.names)
+        if (gives(t, kAt + std::string(name)) && t.has(kAt + std::string(name))) return kAt + std::string(name);
+  return "";
+}
+
+std::string key_or(const Translation& t, const char* field, const char* otherwise) {
+  const std::string key = key_of(t, field);
+  return key.empty() ? kAt + std::string(otherwise) : key;
+}
+
+int64_t whole_of(const Translation& t, const char* field, int64_t otherwise) {
+  const std::string key = key_of(t, field);
+  return key.empty() ? otherwise : t.whole(key);
+}
+
+// LlamaConfig where intermediate_size is not given.
+int64_t llama_width(const Translation& t, int64_t hidden) {
+  int64_t h = 4 * hidden;
+  const std::string multiplier = kAt + std::string("ffn_dim_multiplier"), multiple = kAt + std::string("multiple_of");
+  if (t.has(multiplier)) h = static_cast<int64_t>((t.number(multiplier) + 0.01) * static_cast<double>(h));
+  h = 2 * h / 3;
+  const int64_t of = std::max<int64_t>(1, t.whole(multiple));
+  return of * ((h + of - 1) / of);
+}
+
+Json llama3_scaling(const Json& s) {
+  Json out = {{"rope_type", "llama3"}};
+  for (const auto& [key, value] : s.items()) out[key] = value;
+  return out;
+}
+
+// extend_method and scaling_factor; null: positions as they are.
+Json rope_scaling(Translation& t, Json& config) {
+  const std::string key = kAt + std::string("extend_method"), factor_key = kAt + std::string("scaling_factor");
+  const std::string method = t.text(key);
+  Json factor = t.value(factor_key);
+  if (!gives(t, factor_key) || factor.is_null()) {  // a map is flat
+    Json parts = Json::object();
+    for (const char* part : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_slow",
+                             "beta_fast", "mscale", "mscale_all_dim"})
+      if (t.has(factor_key + "." + part)) parts[part] = t.value(factor_key + "." + part);
+    if (!parts.empty()) factor = parts;
+  }
+  const auto wrong = [&] {
+    t.refuse(factor_key, fmt::format("scaling_factor is {}", factor.dump()), fmt::format("extend_method {} needs another", method),
+             "give the numbers of the method");
+    return Json();
+  };
+  const bool is_map = factor.is_object();
+  const double number = factor.is_number() ? factor.get<double>() : is_map && factor.contains("factor") ? factor["factor"].get<double>() : 1;
+  if (method.empty() || method == "None") return Json();
+  if (method == "PI" || method == "linear") return Json{{"rope_type", "linear"}, {"factor", number}};
+  if (method == "NTK") {
+    config["rope_theta"] = config.value("rope_theta", 10000.0) * number;
+    return Json();
+  }
+  if (method == "LLAMA3") return is_map ? llama3_scaling(factor) : wrong();
+  if (method == "YARN") {
+    if (!is_map) return wrong();
+    Json out = factor;
+    out["rope_type"] = "yarn";
+    return out;
+  }
+  t.refuse(key, fmt::format("extend_method is {}", method), "known are None, PI, NTK, YARN, LLAMA3 and linear", "use one of them");
+  return Json();
+}
+
+const char* family_of_class(const std::string& type) {
+  if (type == "LlamaConfig") return "llama";
+  if (type == "Qwen2Config" || type == "qwen2" || type == "Qwen2ForCausalLM") return "qwen2";
+  if (type == "Qwen3Config" || type == "qwen3" || type == "Qwen3ForCausalLM") return "qwen3";
+  if (type == "Qwen3MoeConfig" || type == "qwen3_moe" || type == "Qwen3MoeForCausalLM") return "qwen3_moe";
+  if (type == "DeepseekV3Config" || type == "deepseek_v3" || type == "DeepseekV3ForCausalLM") return "deepseek_v3";
+  if (type == "llama" || type == "LlamaForCausalLM") return "llama";
+  return "";
+}
+
+// The words that name the kind of the model, and the key that says it.
+std::pair<std::string, std::string> kind_of(const Translation& t) {
+  for (const char* key : {"type", "model_type"})
+    if (t.has(kAt + std::string(key))) return {t.text(kAt + std::string(key)), kAt + std::string(key)};
+  const std::string architectures = kAt + std::string("architectures");
+  if (t.has(architectures)) {
+    const Json& value = t.value(architectures);
+    const Json& one = value.is_array() && !value.empty() ? value[0] : value;
+    if (one.is_string()) return {one.get<std::string>(), architectures};
+  }
+  return {"", ""};
+}
+
+// Of a folder of Hugging Face, where the file names one; null: none.
+Json config_of_folder(Translation& t) {
+  const std::string folder = t.text("pretrained_model_dir");
+  std::error_code error;
+  if (folder.empty()) return Json();
+  const std::string file = folder + "/config.json";
+  if (!std::filesystem::is_regular_file(file, error)) {
+    t.refuse("pretrained_model_dir", fmt::format("no {}", file), "it is a folder of Hugging Face, with its config.json",
+             "name the folder where the model is");
+    return Json();
+  }
+  return read_json(file);
+}
+
+void set_experts(Translation& t, Json& config, const std::string& family) {
+  const int64_t experts = t.whole("moe_config.expert_num");
+  if (experts <= 1) return;
+  if (family != "llama") return;  // mcore says it in model_config
+  config["model_type"] = "mixtral";
+  config["num_local_experts"] = experts;
+  config["num_experts_per_tok"] = t.whole("moe_config.num_experts_chosen");
+  config.erase("attention_bias");
+  if (t.has("moe_config.moe_intermediate_size")) config["intermediate_size"] = t.whole("moe_config.moe_intermediate_size");
+  config["output_router_logits"] = false;
+  const auto no = [&](const char* key, const char* rule) {
+    const std::string whole_key = std::string("moe_config.") + key;
+    t.refuse(whole_key, whole_key, rule, "leave it out");
+  };
+  if (t.whole("moe_config.shared_expert_num") > 0) no("shared_expert_num", "layers of Llama have no shared experts here");
+  if (t.is_on("moe_config.use_gating_sigmoid")) no("use_gating_sigmoid", "experts of Llama's layers are chosen by softmax");
+  if (t.text("moe_config.topk_method") != "greedy") no("topk_method", "experts of Llama's layers are chosen one by one");
+  if (t.has("moe_config.first_k_dense_replace") && t.value("moe_config.first_k_dense_replace").is_number_integer() &&
+      t.whole("moe_config.first_k_dense_replace") > 0)
+    no("first_k_dense_replace", "all layers have experts here");
+}
+
+// What moe_config says of training, whatever the family.
+void set_expert_training(Translation& t) {
+  const auto set = [&](const char* option, const Json& value, const char* key) {
+    t.set(option, value, std::string("moe_config.") + key);
+  };
+  const bool grouped = t.is_on("moe_config.use_gmm");
+  const double capacity = t.number("moe_config.capacity_factor");
+  if (!grouped && capacity > 0) {
+    set("moe.capacity_factor", capacity, "capacity_factor");
+    set("moe.drop", t.is_on("moe_config.enable_sdrop") ? "position" : "rank", "enable_sdrop");
+  }
+  if (t.is_on("moe_config.balance_via_topk_bias")) {
+    set("moe.load_balance", "bias", "balance_via_topk_bias");
+    set("moe.bias_update_rate", t.number("moe_config.topk_bias_update_rate"), "topk_bias_update_rate");
+  } else if (const Json& factors = t.value("moe_config.aux_loss_factors"); factors.is_array() && !factors.empty()) {
+    const Json& types = t.value("moe_config.aux_loss_types");
+    if (factors.size() != 1 || !types.is_array() || types.size() != 1 || types[0] != "expert")
+      t.refuse("moe_config.aux_loss_types", fmt::format("aux_loss_types is {}", types.dump()),
+               "a loss of the load is that of experts", "keep `expert` and its factor");
+    else
+      set("moe.load_balance", "aux", "aux_loss_types"), set("moe.aux_loss", factors[0], "aux_loss_factors");
+  } else {
+    set("moe.load_balance", "none", "aux_loss_factors");
+  }
+  if (const double z = t.number("moe_config.z_loss_factor"); z > 0 && !grouped) set("moe.z_loss", z, "z_loss_factor");
+}
+
+}  // namespace
+
+void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given) {
+  const auto at = [](const char* key) { return kAt + std::string(key); };
+  table.add({
+      inert("model.arch.type", text, "model_config.type says which model it is"),
+      inert("model.arch", any, "model_config.type says which model it is"),
+      used("model.model_config", any, "model.config"),
+      used(at("type"), text, "model.config"),
+      used(at("model_type"), text, "model.config"),
+      used(at("architectures"), any, "model.config"),
+      used(at("seq_length"), whole, "data.sequence_length", 2048),
+      used(at("max_position_embedding"), whole, "model.config"),
+      used(at("max_position_embeddings"), whole, "model.config"),
+      used(at("multiple_of"), whole, "model.config", 256),
+      used(at("ffn_dim_multiplier"), number, "model.config"),
+      used(at("qkv_has_bias"), boolean, "model.config", false),
+      used(at("add_qkv_bias"), boolean, "model.config", false),
+      used(at("attention_bias"), boolean, "model.config", false),
+      used(at("attn_proj_has_bias"), boolean, "model.config", false),
+      used(at("ignore_token_id"), whole, "data", -100),
+      used(at("compute_dtype"), text, "precision.compute", "float16", {"float32", "float16", "bfloat16"}),
+      used(at("extend_method"), text, "model.config", "None"),
+      used(at("position_embedding_type"), text, "model.config", "rope", {"rope"}),
+      used(at("scaling_factor"), number, "model.config", 1.0),
+      used(at("attention_dropout"), number, "train.attention_dropout", 0.0),
+      used(at("hidden_dropout"), number, "train.dropout", 0.0),
+      used(at("pp_interleave_num"), whole, "parallel.virtual", 1),
+      used(at("offset"), any, "parallel.stage_layers", 0),
+      used(at("input_sliced_sig"), boolean, "data.train", false),
+      used(at("calculate_per_token_loss"), boolean, "train.loss_average", false),
+      used(at("checkpoint_name_or_path"), text, "model.weights", ""),
+      used(at("freeze_include"), texts, "train.freeze"),
+  });
+  for (const char* part : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_slow",
+                           "beta_fast", "mscale", "mscale_all_dim"})
+    table.add({used(at("scaling_factor.") + part, number, "model.config")});
+  for (const Field& f : fields())
+    for (const char* name : f.names) table.add({used(at(name), f.type, "model.config")});
+  table.add_only(at("use_past"), boolean, {false, true}, "keys and values are kept while a text is made, and only then", "");
+  const char* wide = "norms, softmax and rotary positions are computed in f32 in any case";
+  for (const char* key : {"layernorm_compute_type", "layernorm_compute_dtype", "softmax_compute_type", "softmax_compute_dtype",
+                          "rotary_dtype", "residual_dtype"})
+    table.add({inert(at(key), text, wide)});
+  for (const char* key : {"param_init_type", "params_dtype", "embedding_init_type"})
+    table.add({inert(at(key), text, "weights are kept in f32, and computed with in compute_dtype")});
+  const char* fused = "fused and unfused give the same numbers; what is fused follows from the machine";
+  for (const char* key : {"use_flash_attention", "fused_rms_norm", "use_fused_rope", "use_fused_swiglu", "apply_rope_fusion",
+                          "bias_swiglu_fusion", "bias_dropout_fusion", "qkv_concat", "mlp_concat", "use_rope_slice",
+                          "rmsnorm_compute_2d", "use_attn_mask_compression", "use_ring_attention", "is_dynamic",
+                          "attention_softmax_in_fp32", "enable_fa_var_len", "moe_grouped_gemm"})
+    table.add({inert(at(key), boolean, fused)});
+  const char* speaking = "it counts while a text is made; `ravine generate` has flags for it";
+  for (const char* key : {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size",
+                          "num_blocks", "temperature", "max_new_tokens", "chunk_prefill", "return_hidden_states", "llm_backend"})
+    table.add({inert(at(key), any, speaking)});
+  const char* layout = "how ranks share a layer decides no number";
+  for (const char* key : {"batch_size", "parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
+    table.add({inert(at(key), any, layout)});
+  table.add({inert(at("auto_map.AutoTokenizer"), any, "no code that lies beside a model is run"),
+             inert(at("rl_config"), any, "MindFormers itself passes it over"),
+             inert(at("parallel_config"), any, "the section of that name counts"),
+             inert(at("moe_config"), any, "the section of that name counts")});
+  const auto only = [&](const char* key, std::vector<Json> values, const char* rule) {
+    table.add_only(at(key), any, std::move(values), "it is as models here are", rule);
+  };
+  only("quant_config", {nullptr}, "weights are trained, not quantised");
+  only("use_eod_attn_mask_compression", {false}, "documents of a row are told apart by data.document_attention");
+  only("post_layer_norm", {false}, "this model has no such layer");
+  only("use_3d_tensor_parallel", {false}, "tensor ranks lie in one line");
+  only("mtp_depth", {0}, "heads for further tokens are not trained");
+  only("mtp_num_layers", {0, nullptr}, "heads for further tokens are not trained");
+  only("num_nextn_predict_layers", {0}, "heads for further tokens are not trained");
+  table.add({inert(at("mtp_loss_factor"), number, "it counts with mtp_depth alone"),
+             inert(at("mtp_loss_scaling_factor"), number, "it counts with mtp_depth alone")});
+  for (const char* key : {"tp_x", "tp_y", "tp_z"}) table.add({inert(at(key), whole, "it counts with use_3d_tensor_parallel alone")});
+  // of a model that has no family here, all keys are passed over beside the refusal of its name
+  for (const GivenKey& g : given) {
+    if (g.key != at("type") || !g.value.is_string() || *family_of_class(g.value.get<std::string>()) != 0) continue;
+    const std::string type = g.value.get<std::string>();
+    for (DialectKey& row : table.rows)
+      if (row.key == at("type"))
+        row = refused(row.key, text, "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
+                      "train another model");
+    for (const GivenKey& k : given)
+      if (k.key.starts_with(kAt) && std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
+        table.add({inert(k.key, any, "its model is not known")});
+  }
+}
+
+void add_mindformers_expert_rows(MindFormersTable& table) {
+  const auto at = [](const char* key) { return "moe_config." + std::string(key); };
+  table.add({
+      used(at("expert_num"), whole, "model.config", 1),
+      used(at("num_experts_chosen"), whole, "model.config", 1),
+      used(at("capacity_factor"), number, "moe.capacity_factor", 1.1),
+      inert(at("aux_loss_factor"), number, "aux_loss_factors count; routers of version 2 and 3 have no use for it, in MindFormers too"),
+      used(at("aux_loss_types"), any, "moe.load_balance"),
+      used(at("aux_loss_factors"), any, "moe.aux_loss"),
+      used(at("z_loss_factor"), number, "moe.z_loss", 0.0),
+      used(at("use_gating_sigmoid"), boolean, "model.config", false),
+      used(at("topk_method"), text, "model.config", "greedy"),
+      used(at("n_group"), whole, "model.config"),
+      used(at("topk_group"), whole, "model.config"),
+      used(at("norm_topk_prob"), boolean, "model.config", true),
+      used(at("routed_scaling_factor"), number, "model.config", 1.0),
+      used(at("balance_via_topk_bias"), boolean, "moe.load_balance", false),
+      used(at("topk_bias_update_rate"), number, "moe.bias_update_rate", 0.0),
+      used(at("enable_sdrop"), boolean, "moe.drop", false),
+      used(at("first_k_dense_replace"), any, "model.config", true),
+      used(at("moe_intermediate_size"), whole, "model.config"),
+      used(at("shared_expert_num"), whole, "model.config", 0),
+      used(at("use_shared_expert_gating"), boolean, "moe.shared_gate", false),
+      used(at("use_gmm"), boolean, "moe.capacity_factor", false),
+      used(at("routing_policy"), text, "model.config", "TopkRouterV1", {"TopkRouterV1", "TopkRouterV2"}),
+      used(at("callback_moe_droprate"), boolean, "log lines", false),
+  });
+  const char* exchange = "how tokens travel to their experts decides no number";
+  for (const char* key : {"expert_group_size", "group_wise_a2a", "comp_comm_parallel", "comp_comm_parallel_degree",
+                          "use_allgather_dispatcher", "moe_shared_expert_overlap", "expert_model_parallel", "ep_extend_tp",
+                          "enable_deredundency", "npu_nums_per_device", "dispatch_global_max_bs", "max_router_load",
+                          "use_fused_ops_topkrouter", "use_fused_ops_permute", "enable_gmm_safe_tokens", "update_step",
+                          "hot_expert_num", "cold_token_percent", "moe_module_name", "cur_layer"})
+    table.add({inert(at(key), any, exchange)});
+  table.add({inert(at("router_dense_type"), text, "routers compute in f32")});
+  table.add_only(at("save_token_distribution"), boolean, {false}, "loads of experts are in metrics.jsonl",
+                 "loads of experts are in metrics.jsonl");
+  table.add_only(at("enable_cold_hot_expert"), boolean, {false}, "each expert is on one group of ranks",
+                 "experts are not copied to other ranks");
+}
+
+void set_mindformers_model(Translation& t) {
+  const auto [kind, kind_key] = kind_of(t);
+  Json config = config_of_folder(t);
+  if (!t.refusals().empty() && std::any_of(t.refusals().begin(), t.refusals().end(), [&](const KeyRefusal& r) {
+        return r.key == kind_key || r.key == "pretrained_model_dir";
+      }))
+    return;
+  const bool from_folder = config.is_object();
+  std::string family = from_folder ? config.value("model_type", "") : family_of_class(kind);
+  if (family.empty()) {
+    const std::string key = kind_key.empty() ? "model.model_config" : kind_key;
+    KeyRefusal no{.key = key,
+                  .what = kind.empty() ? std::string("the config 'model' lacks model_config.type") : fmt::format("model {}", kind),
+                  .where = kind_key.empty() ? "model" : t.source(kind_key),
+                  .rule = "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
+                  .fix = "name one of them"};
+    if (kind.empty()) no.rule = "a model needs its model_config, with the type of its class", no.fix = "write the section";
+    t.refuse(std::move(no));
+    return;
+  }
+  if (!from_folder) config = {{"model_type", family}};
+  for (const Field& f : fields())
+    if (const std::string key = key_of(t, f.field); !key.empty()) config[f.field] = t.value(key);
+  const std::string seq = kAt + std::string("seq_length");
+  int64_t positions = t.whole(seq);
+  for (const char* name : {"max_position_embedding", "max_position_embeddings"})
+    if (t.has(kAt + std::string(name))) positions = std::max(positions, t.whole(kAt + std::string(name)));
+  if (!from_folder || t.has(seq)) config["max_position_embeddings"] = std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
+  if (!from_folder) {
+    // what the class has where nothing is given
+    const int64_t hidden = whole_of(t, "hidden_size", 4096), heads = whole_of(t, "num_attention_heads", 32);
+    config["hidden_size"] = hidden;
+    config["num_hidden_layers"] = whole_of(t, "num_hidden_layers", 32);
+    config["num_attention_heads"] = heads;
+    if (!config.contains("num_key_value_heads")) config["num_key_value_heads"] = heads;
+    if (!config.contains("vocab_size")) config["vocab_size"] = 32000;
+    if (!config.contains("rms_norm_eps")) config["rms_norm_eps"] = 1e-5;
+    if (!config.contains("rope_theta")) config["rope_theta"] = 10000.0;
+    if (!config.contains("initializer_range")) config["initializer_range"] = family == "llama" ? 0.01 : 0.02;
+    if (!config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;
+    if (!config.contains("intermediate_size") && family == "llama") config["intermediate_size"] = llama_width(t, hidden);
+    const int64_t kv = config["num_key_value_heads"].get<int64_t>();
+    if (heads <= 0 || (!config.contains("head_dim") && hidden % heads != 0)) {
+      const std::string key = key_or(t, "num_attention_heads", "num_heads");
+      t.refuse(key, fmt::format("hidden_size {} and {} {}", hidden, key.substr(std::string(kAt).size()), heads),
+               "heads share the hidden size evenly", "choose a number of heads that divides it");
+      return;
+    }
+    if (kv <= 0 || heads % kv != 0) {
+      const std::string key = key_or(t, "num_key_value_heads", "n_kv_heads");
+      t.refuse(key, fmt::format("{} heads and {} {}", heads, key.substr(std::string(kAt).size()), kv),
+               "heads share those of keys and values evenly", "choose a number that divides num_heads");
+      return;
+    }
+  }
+  if (family == "llama") {
+    const bool qkv = t.is_on(kAt + std::string("qkv_has_bias")) || t.is_on(kAt + std::string("add_qkv_bias")) ||
+                     t.is_on(kAt + std::string("attention_bias"));
+    const bool out = t.is_on(kAt + std::string("attn_proj_has_bias"));
+    if (qkv && !out)
+      config["model_type"] = family = "qwen2";
+    else if (qkv || out)
+      config["attention_bias"] = true;
+    if (out && !qkv)
+      t.refuse(kAt + std::string("attn_proj_has_bias"), "attn_proj_has_bias", "no family has it without qkv_has_bias",
+               "set both or none");
+  }
+  set_experts(t, config, family);
+  if (const Json scaling = rope_scaling(t, config); !scaling.is_null()) config["rope_scaling"] = scaling;
+  t.set("model.config", config, kind_key.empty() ? "pretrained_model_dir" : kind_key);
+  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") || family == "qwen3_moe";
+  if (experts) set_expert_training(t);
+  static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
+  const std::string compute = kAt + std::string("compute_dtype");
+  if (const auto type = kTypes.find(t.text(compute)); type != kTypes.end()) t.set("precision.compute", type->second, compute);
+  for (const auto& [key, option] : {std::pair{"attention_dropout", "train.attention_dropout"}, {"hidden_dropout", "train.dropout"}})
+    if (t.number(kAt + std::string(key)) > 0) t.set(option, t.number(kAt + std::string(key)), kAt + std::string(key));
+}
+
+}  // namespace ravine

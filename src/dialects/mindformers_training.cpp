@@ -1,0 +1,247 @@
+// Keys of runner_wrapper, optimizer, lr_schedule, the data sets and the callbacks.
+#include <algorithm>
+#include <set>
+
+#include "dialects/mindformers_tables.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+// "callbacks[1]" of "callbacks[1].prefix".
+std::string item_of(const std::string& key) { return key.substr(0, key.find(']') + 1); }
+
+const Json* value_in(const std::vector<GivenKey>& given, const std::string& key) {
+  for (const GivenKey& g : given)
+    if (g.key == key) return &g.value;
+  return nullptr;
+}
+
+void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
+  const std::string data = training ? "data.train" : "data.valid";
+  const char* loader = "batches are prepared by threads of the rank itself";
+  t.add({
+      used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
+      used(at + ".data_loader.dataset_dir", text, data, ""),
+      used(at + ".data_loader.shuffle", boolean, "data.order", training ? Json(true) : Json(false)),
+      used(at + ".data_loader.num_samples", whole, "train.steps"),
+      inert(at + ".data_loader", any, "it has no keys"),
+      inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
+      used(at + ".data_loader.sizes", wholes, data),
+      used(at + ".data_loader.config.data_path", any, data),
+      used(at + ".data_loader.config.seed", whole, "train.seed"),
+      used(at + ".data_loader.config.seq_length", whole, "data.sequence_length"),
+      used(at + ".data_loader.config.split", text, "data.split"),
+      used(at + ".data_loader.config.eod", whole, "data.eod"),
+      used(at + ".data_loader.config.pad", whole, data),
+      used(at + ".data_loader.config.eod_mask_loss", boolean, "data.eod_mask_loss"),
+      used(at + ".data_loader.config.reset_position_ids", boolean, "data.reset_position_ids"),
+      used(at + ".data_loader.config.reset_attention_mask", boolean, "data.reset_attention_mask"),
+      inert(at + ".data_loader.config.create_attention_mask", boolean, "attention knows its documents without a mask"),
+      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, "attention knows its documents without a mask"),
+      inert(at + ".data_loader.config.eod_pad_length", whole, "attention knows its documents without a mask"),
+      inert(at + ".data_loader.config.mmap_bin_files", boolean, "files of tokens are always mapped"),
+      inert(at + ".data_loader.config.num_dataset_builder_threads", whole, loader),
+      inert(at + ".data_loader.config.token_dtype", text, "the index of the files says it"),
+      used(at + ".input_columns", texts, data),
+      inert(at + ".output_columns", texts, "a model of language takes ids and labels"),
+      inert(at + ".column_order", texts, "a model of language takes ids and labels"),
+      inert(at + ".construct_args_key", texts, "a model of language takes ids and labels"),
+      inert(at + ".num_parallel_workers", whole, loader),
+      inert(at + ".python_multiprocessing", boolean, loader),
+      inert(at + ".numa_enable", boolean, loader),
+      inert(at + ".prefetch_size", whole, loader),
+      inert(at + ".batch_size", whole, "runner_config.batch_size counts, in MindFormers too"),
+      used(at + ".repeat", whole, "train.steps", 1),
+      inert(at + ".seed", whole, "the seed of the run orders the data"),
+      inert(at + ".divisor", any, "it counts with dynamic_batch alone"),
+      inert(at + ".remainder", any, "it counts with dynamic_batch alone"),
+      inert(at + ".token_monitor_config", any, "it counts with token_monitor alone"),
+      used(at + ".eod_reset", boolean, "data.document_attention", false),
+      used(at + ".eod_token_id", whole, "data.eod"),
+      inert(at + ".do_eval", boolean, "which data set is which follows from its section"),
+      inert(at + ".profile", boolean, "`ravine bench train --profile` tells where time goes"),
+      inert(at + ".auto_tune", boolean, "the loader needs no tuning of its threads"),
+      inert(at + ".filepath_prefix", text, "the loader needs no tuning of its threads"),
+      inert(at + ".autotune_per_step", whole, "the loader needs no tuning of its threads"),
+      used(at + "_task.type", text, data, nullptr, {"CausalLanguageModelDataset"}),
+      inert(at, any, "it has no keys"),
+      inert(at + "_task", any, "it has no keys"),
+  });
+  t.add_only(at + ".drop_remainder", boolean, {true}, "rows that fill no batch are left out",
+             "rows that fill no batch are left out at the end of an epoch", "set it to True");
+  t.add_only(at + ".dynamic_batch", boolean, {false}, "rows have one length", "rows of a file have one length");
+  t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens", "tokens are not counted while training",
+             "use `ravine data show`");
+}
+
+}  // namespace
+
+void add_mindformers_data_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
+  add_data_set(t, "train_dataset", true);
+  add_data_set(t, "eval_dataset", false);
+  for (const GivenKey& g : given)
+    for (const char* task : {"train_dataset_task.dataset_config", "eval_dataset_task.dataset_config"})
+      if (g.key.starts_with(task))
+        t.add({inert(g.key, any, std::string(g.key).substr(0, std::string(g.key).find('_')) + "_dataset says it")});
+  t.add({inert("metric.type", text, "an evaluation gives loss and perplexity"), inert("metric", any, "it has no keys")});
+}
+
+void add_mindformers_update_rows(MindFormersTable& t) {
+  t.add({
+      used("runner_wrapper.type", text, "how a step is made", "MFTrainOneStepCell",
+           {"MFTrainOneStepCell", "MFPipelineWithLossScaleCell", "mf_wrapper", "pipeline_wrapper"}),
+      used("runner_wrapper.use_clip_grad", boolean, "optimizer.clip_norm"),
+      used("runner_wrapper.max_grad_norm", number, "optimizer.clip_norm", 1.0),
+      used("runner_wrapper.scale_sense", number, "precision.loss_scale"),
+      used("runner_wrapper.scale_sense.type", text, "precision.loss_scale", nullptr,
+           {"FixedLossScaleUpdateCell", "DynamicLossScaleUpdateCell", "AdaptiveLossScaleUpdateCell"}),
+      used("runner_wrapper.scale_sense.loss_scale_value", number, "precision.scale_initial"),
+      used("runner_wrapper.scale_sense.scale_factor", number, "precision.scale_factor"),
+      used("runner_wrapper.scale_sense.scale_window", whole, "precision.scale_window"),
+      used("runner_wrapper.scale_sense.max_scale_window", whole, "precision.scale_window", 1000),
+      used("runner_wrapper.scale_sense.min_scale_window", whole, "precision.scale_window", 20),
+      used("runner_wrapper.local_norm", boolean, "log.local_norms", false),
+      used("runner_wrapper.calculate_per_token_loss", boolean, "train.loss_average", false),
+      used("runner_wrapper.use_skip_data_by_global_norm", boolean, "health.skip_norm", false),
+      used("runner_wrapper.global_norm_spike_threshold", number, "health.skip_norm"),
+      inert("runner_wrapper.micro_batch_num", whole, "parallel_config.micro_batch_num counts, in MindFormers too"),
+      inert("runner_wrapper.loss_scale_value", number, "scale_sense counts, in MindFormers too"),
+      used("optimizer.type", text, "optimizer.type", "AdamW",
+           {"AdamW", "FusedAdamW", "Adam", "AdamWeightDecay", "SGD", "Momentum", "Lamb", "Came", "Adagrad", "AdaFactor"}),
+      used("optimizer.learning_rate", number, "optimizer.lr"),
+      used("optimizer.betas", numbers, "optimizer.betas"),
+      used("optimizer.beta1", number, "optimizer.betas"),
+      used("optimizer.beta2", number, "optimizer.betas"),
+      used("optimizer.beta3", number, "optimizer.beta3"),
+      used("optimizer.eps", any, "optimizer.eps"),
+      used("optimizer.weight_decay", number, "optimizer.weight_decay", 0.0),
+      used("optimizer.momentum", number, "optimizer.momentum"),
+      used("optimizer.dampening", number, "optimizer.dampening"),
+      used("optimizer.nesterov", boolean, "optimizer.nesterov"),
+      used("optimizer.use_nesterov", boolean, "optimizer.nesterov"),
+      used("optimizer.clip_threshold", number, "optimizer.clip_threshold"),
+      used("optimizer.decay_rate", number, "optimizer.decay_rate"),
+      used("optimizer.scale_parameter", boolean, "optimizer.scale_parameter"),
+      used("optimizer.relative_step", boolean, "optimizer.relative_step"),
+      used("optimizer.warmup_init", boolean, "optimizer.warmup_init"),
+      used("optimizer.accum", number, "optimizer.initial_accumulator_value"),
+      inert("optimizer.use_fused", boolean, "the update is one pass over memory in any case"),
+      inert("optimizer.swap", boolean, "states are in the memory of the rank"),
+  });
+  t.add_only("optimizer.amsgrad", boolean, {false}, "it is off", "no optimizer keeps the largest second moment");
+  t.add_only("optimizer.maximize", boolean, {false}, "it is off", "a loss is made small");
+  t.add_only("optimizer.compression", boolean, {false}, "it is off", "states are not compressed");
+  t.add_only("optimizer.loss_scale", number, {1, 1.0}, "it is 1", "gradients are divided by the scale of the wrapper",
+             "set runner_wrapper.scale_sense");
+  t.add({
+      used("lr_schedule.type", text, "schedule.type", "CosineWithWarmUpLR",
+           {"ConstantWarmUpLR", "constant_with_warmup", "LinearWithWarmUpLR", "linear", "CosineWithWarmUpLR", "cosine",
+            "CosineWithRestartsAndWarmUpLR", "cosine_with_restarts", "PolynomialWithWarmUpLR", "polynomial",
+            "WarmUpStableDecayLR", "ConstantWithCoolDownLR", "CosineAnnealingLR", "cosine_annealing",
+            "CosineAnnealingWarmRestarts", "cosine_annealing_warm_restarts", "LearningRateWiseLayer"}),
+      used("lr_schedule.learning_rate", number, "optimizer.lr"),
+      used("lr_schedule.base_lr", number, "optimizer.lr"),
+      used("lr_schedule.warmup_epochs", number, "schedule.warmup_steps"),
+      used("lr_schedule.warmup_steps", whole, "schedule.warmup_steps"),
+      used("lr_schedule.total_steps", whole, "schedule.total_steps", -1),
+      inert("lr_schedule", any, "it has no keys"),
+      inert("optimizer", any, "it has no keys"),
+      inert("runner_wrapper", any, "it has no keys"),
+  });
+  for (const char* key : {"warmup_ratio", "warmup_lr_init", "lr_end", "lr_end1", "lr_end2", "num_cycles", "power", "decay_ratio",
+                          "decay_start_ratio", "eta_min", "lr_scale"})
+    t.add({used(std::string("lr_schedule.") + key, number, std::string("schedule.") + key)});
+  for (const char* key : {"decay_steps", "keep_steps", "final_steps", "decay_start_steps", "t_max", "t_0", "t_mult"})
+    t.add({used(std::string("lr_schedule.") + key, whole, std::string("schedule.") + key)});
+}
+
+namespace {
+
+void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
+  t.add({
+      used(at + ".prefix", text, "checkpoint.prefix", "CKP"),
+      used(at + ".directory", text, "checkpoint.layout"),
+      used(at + ".save_checkpoint_steps", whole, "checkpoint.every", 1),
+      used(at + ".keep_checkpoint_max", whole, "checkpoint.keep", 5),
+      inert(at + ".integrated_save", boolean, "what tensor ranks hold is stored as their parts"),
+      inert(at + ".async_save", any, "checkpoints are always written beside the steps"),
+      inert(at + ".exception_save", boolean, "a run that is stopped saves first"),
+      inert(at + ".crc_check", boolean, "checkpoints have checksums in any case"),
+      inert(at + ".saved_network", any, "it is an object of Python"),
+      inert(at + ".append_info", any, "what a run needs to go on is in every checkpoint"),
+      used(at + ".checkpoint_format", text, "checkpoint.format", "ckpt", {"ckpt", "safetensors"}),
+      used(at + ".save_network_params", boolean, "checkpoint.network", false),
+      used(at + ".save_trainable_params", boolean, "checkpoint.trainable", false),
+      inert(at + ".global_batch_size", whole, "it is that of the run"),
+      inert(at + ".embedding_size", whole, "it is that of the model"),
+      used(at + ".embedding_local_norm_threshold", number, "health.embedding_norm", 1.0),
+      inert(at + ".use_checkpoint_health_monitor", boolean, "the key of that name at the top counts, in MindFormers too"),
+      inert(at + ".health_ckpts_record_dir", text, "it is output_dir, in MindFormers too"),
+      inert(at + ".remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
+  });
+  const char* later = "checkpoints are counted in steps";
+  t.add_only(at + ".save_checkpoint_seconds", whole, {0}, later, later, "set save_checkpoint_steps");
+  t.add_only(at + ".keep_checkpoint_per_n_minutes", whole, {0}, later, later, "set keep_checkpoint_max");
+  t.add_only(at + ".enc_key", any, {nullptr}, "checkpoints are not encrypted", "checkpoints are not encrypted");
+  t.add({inert(at + ".enc_mode", text, "it counts with enc_key alone")});
+}
+
+}  // namespace
+
+void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
+  std::set<std::string> seen;
+  for (const GivenKey& g : given) {
+    if (!g.key.starts_with("callbacks[") && !g.key.starts_with("eval_callbacks[")) continue;
+    const std::string at = item_of(g.key);
+    if (!seen.insert(at).second) continue;
+    const Json* named = value_in(given, at + ".type");
+    const std::string type = named && named->is_string() ? named->get<std::string>() : "";
+    if (type == "MFLossMonitor" || type == "LossMonitor") {
+      t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});
+      for (const char* key : {"learning_rate", "micro_batch_num", "micro_batch_interleave_num", "origin_epochs", "dataset_size",
+                              "initial_epoch", "initial_step", "global_batch_size", "gradient_accumulation_steps",
+                              "check_for_nan_in_loss_and_grad", "calculate_per_token_loss"})
+        t.add({inert(at + "." + key, any, "the run itself says it, in MindFormers too")});
+    } else if (type == "CheckpointMonitor") {
+      t.add({used(at + ".type", text, "checkpoint.every")});
+      add_checkpoint_monitor(t, at);
+    } else if (type == "TrainCallBack") {
+      t.add({used(at + ".type", text, "train.steps"), used(at + ".stop_step", whole, "train.steps")});
+    } else if (type == "MoEDropRateCallback") {
+      t.add({used(at + ".type", text, "log lines"), used(at + ".expert_num", whole, "log lines"),
+             used(at + ".capacity_factor", number, "log lines"), used(at + ".num_layers", whole, "log lines"),
+             used(at + ".mtp_depth", whole, "log lines", 0)});
+    } else if (type == "TopkBiasBalanceCallback") {
+      t.add({used(at + ".type", text, "moe.load_balance"), used(at + ".balance_via_topk_bias", boolean, "moe.load_balance"),
+             used(at + ".topk_bias_update_rate", number, "moe.bias_update_rate")});
+      for (const char* key : {"expert_num", "micro_batch_num", "gradient_accumulation_steps"})
+        t.add({inert(at + "." + key, whole, "the run itself says it")});
+    } else if (type == "OnRequestExit") {
+      t.add({inert(at + ".type", text, "SIGTERM always saves and stops")});
+      for (const char* key : {"save_ckpt", "save_mindir", "file_name", "directory", "config_file", "sig"})
+        t.add({inert(at + "." + key, any, "SIGTERM always saves and stops")});
+    } else if (type == "EvalCallBack") {
+      t.add({inert(at + ".type", text, "do_eval adds it, in MindFormers too")});
+      for (const char* key : {"eval_func", "step_interval", "epoch_interval"})
+        t.add({inert(at + "." + key, any, "eval_step_interval and eval_epoch_interval count")});
+    } else if (type == "SummaryMonitor" || type == "ProfileMonitor" || type == "TimeMonitor" || type == "SDCMonitor" ||
+               type == "StressDetectCallBack" || type == "StressTestModelMonitor" || type == "ColdHotExpertMonitor") {
+      const char* why = type == "ProfileMonitor"   ? "`ravine bench train --profile` tells where time goes"
+                        : type == "TimeMonitor"    ? "every line has the time of its step"
+                        : type == "SummaryMonitor" ? "scalars go to TensorBoard"
+                                                   : "it is about an Ascend device";
+      for (const GivenKey& k : given)
+        if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, why)});
+    } else {
+      // its refusal names the class, or what is missing
+      for (const GivenKey& k : given)
+        if (k.key.starts_with(at + "."))
+          t.add({k.key == at + ".type" ? refused(k.key, any, "no callback has this name", "name one of MindFormers'")
+                                       : inert(k.key, any, "its callback is not known")});
+    }
+  }
+}
+
+}  // namespace ravine
