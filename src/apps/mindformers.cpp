@@ -15,7 +15,7 @@ std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, cons
   return MindFormersFacts::Data{files.rows(), 0};
 }
 
-Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
+Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
   MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
   if (!flags.script.empty()) {
     launch = read_mindformers_script(flags.script);
@@ -40,7 +40,7 @@ Command mindformers_command() {
                                      "data.mindrecord --load_checkpoint llama.safetensors",
                           .lasting = true,
                           .stoppable = true},
-                         "Other programs", translate_words);
+                         "Other programs", mindformers_words);
 }
 
 }  // namespace ravine

@@ -1,8 +1,15 @@
 #include "config/config.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace ravine {
+
+bool watches_norms(const LogOptions& log) {
+  return std::any_of(log.monitor.begin(), log.monitor.end(),
+                     [](const std::string& what) { return what == "local_norm" || what == "device_local_norm"; });
+}
 
 bool is_inline(const std::string& model_config) { return model_config.starts_with('{'); }
 

@@ -35,7 +35,7 @@ struct ModelOptions {
       reads() & or_map() & may_change());
     v("weights", weights,
       "weights that training begins from, of the model in model.config, in any layout that `ravine convert` reads; empty: drawn from train.seed",
-      reads_folder() & fixed());
+      reads_folder() & may_change());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
     v("vocabulary", vocabulary,
       "rows of embedding and head, where those of model.path are to be more or fewer: the first keep their bits; 0: as stored; -1: what the tokenizer needs, and no fewer than stored",
@@ -348,6 +348,7 @@ struct CheckpointOptions {
   bool verify = true, other_data = false;
   CheckpointLayout layout = CheckpointLayout::ravine;
   std::string prefix = "CKP";
+  int64_t data_steps = -1;
   CheckpointFormat format = CheckpointFormat::safetensors;
   std::vector<std::string> copies;
   template <class V>
@@ -370,6 +371,9 @@ struct CheckpointOptions {
       fixed());
     v("prefix", prefix, "first part of their names (checkpoint.layout=mindformers)", filled() & may_change());
     v("format", format, "kind of these files (checkpoint.layout=mindformers)", may_change());
+    v("data_steps", data_steps,
+      "steps of data that a run which goes on leaves out; -1: as many as it has made (checkpoint.layout=mindformers)",
+      between(-1, kMostSteps) & may_change());
     v("copies", copies,
       "what is written beside them: network, the weights alone; trainable, those that are trained (checkpoint.layout=mindformers)",
       filled() & may_change());
@@ -414,8 +418,11 @@ struct LogOptions {
   }
 };
 
+bool watches_norms(const LogOptions& log);  // local norms of gradients, for log.monitor
+
 struct HealthOptions {
   double skip_norm = 0, stop_norm = 0, embedding_norm = 0;
+  bool stop_not_finite = false;
   int64_t skip_count = 0;
   template <class V>
   void each(V&& v) {
@@ -425,6 +432,7 @@ struct HealthOptions {
     v("stop_norm", stop_norm,
       "the run ends, with exit status 1, at the first step whose gradient norm is as large, before its update; train.output/abnormal_global_norm.json says at which, and a run that meets it again goes on; 0: none",
       between(1e-12, 1e12) & or_zero() & may_change());
+    v("stop_not_finite", stop_not_finite, "a step whose loss or gradient norm is not finite ends the run where a loss scale or health.skip_norm would skip it", may_change());
     v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never",
       between(0, kMostSteps) & may_change());
     v("embedding_norm", embedding_norm,

@@ -48,7 +48,7 @@ struct OptimizerOptions {
   template <class V>
   void each(V&& v) {
     v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own", fixed());
-    v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
+    v("lr", lr, "peak learning rate", between(1e-12, 1e30) & or_zero() & fixed());
     v("betas", betas, "decay rates of the first and second moment (adamw, adam, lamb, lion, muon, 1-bit types)",
       between(0, kMostMomentum) & length(2) & fixed());
     v("eps", eps,

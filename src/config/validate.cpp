@@ -136,6 +136,32 @@ void check_preferences(const Config& c, const Asked& asked) {
              "remove data.format");
 }
 
+// What belongs to the lines and files of MindFormers.
+void check_mindformers(const Config& c) {
+  static const std::vector<std::string> kMonitors = {"local_loss",      "device_local_loss", "local_norm", "device_local_norm",
+                                                     "optimizer_state", "weight_state",      "throughput", "drop_rate"};
+  for (const std::string& what : c.log.monitor)
+    if (std::find(kMonitors.begin(), kMonitors.end(), what) == kMonitors.end())
+      conflict(c, fmt::format("log.monitor has '{}'", what.substr(0, 80)), "log.monitor", fmt::format("it is one of {}", fmt::join(kMonitors, ", ")),
+               did_you_mean(what, kMonitors, "use one of them"));
+  for (const std::string& what : c.checkpoint.copies)
+    if (what != "network" && what != "trainable")
+      conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies", "it is network or trainable", "use one of them");
+  const OptimizerType type = c.optimizer.type;
+  const bool adam = type == OptimizerType::adamw || type == OptimizerType::adam || type == OptimizerType::lamb;
+  if (c.checkpoint.layout == CheckpointLayout::mindformers && !adam && !(type == OptimizerType::sgd && c.optimizer.momentum == 0))
+    conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)), given_of(c, {"checkpoint.layout", "optimizer.type"}),
+             "its files keep the two moments of AdamW, Adam and Lamb, and of SGD without momentum nothing", "use one of them, or checkpoint.layout=ravine");
+  if (c.precision.scale_window_max <= c.precision.scale_window_min)
+    conflict(c, fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max, c.precision.scale_window_min),
+             given_of(c, {"precision.scale_window_max", "precision.scale_window_min"}), "the first is larger than the second", "correct one of them");
+  if (c.health.stop_norm > 0 && c.health.skip_norm > 0)
+    conflict(c, fmt::format("health.stop_norm is {}, health.skip_norm {}", c.health.stop_norm, c.health.skip_norm), given_of(c, {"health.stop_norm", "health.skip_norm"}),
+             "a step whose norm is too large ends the run, or is skipped", "remove one of them");
+  if (!c.model.weights.empty() && c.model.config.empty())
+    conflict(c, "model.weights without model.config", "model.weights", "files of weights do not say the shape of their model", "set model.config, or model.path to a folder of Hugging Face");
+}
+
 // What optimizer.type takes, and rules between its settings.
 void check_type(const Config& c, const Asked& asked) {
   const OptimizerOptions& o = c.optimizer;
@@ -303,10 +329,11 @@ void check_update(const Config& c, const Asked& asked) {
     const double rate = o.lr * groups[i].lr_mult, decay = rate * o.weight_decay * groups[i].wd_mult;
     const std::string of = i < o.groups.size() ? fmt::format(" times the factors of optimizer.groups[{}]", i) : "";
     const char* group = i < o.groups.size() ? "optimizer.groups" : "optimizer.lr";
-    if (rate > kMostRate)
+    const bool free = c.health.stop_not_finite;  // then a run that leaves the numbers ends by that rule
+    if (rate > kMostRate && !free)
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
-    if (decay > 1 && !traits_of(o.type).decay_scaled)
+    if (decay > 1 && !traits_of(o.type).decay_scaled && !free)
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
                given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
                "a step takes away this share of each weight, at most 1", "lower one of them");
@@ -373,9 +400,7 @@ void validate(const Config& c) {
         fmt::format("precision.scale_min is {}, precision.scale_initial {}", c.precision.scale_min, c.precision.scale_initial),
         "precision.scale_min", "the loss scale falls from one to the other",
         fmt::format("set precision.scale_min to {} or less", c.precision.scale_initial));
-  if (c.log.style == LogStyle::mindformers)
-    conflict(c, fmt::format("log.style is {}", name(c.log.style)), "log.style", "the lines of mindformers are not there so far",
-             "leave it out");
+  check_mindformers(c);
   if (c.train.recompute == Recompute::automatic && c.train.memory_mb == 0)
     conflict(c, "train.recompute is auto, train.memory_mb 0", "train.recompute", "auto keeps within a memory",
              "set train.memory_mb=MB too");

@@ -226,8 +226,8 @@ std::vector<ExplainedKey> Translation::lines() const {
       if (r.key == e.row.key) line.status = KeyStatus::refused, line.option.clear(), line.reason = r.rule;
     out.push_back(std::move(line));
   }
-  for (const KeyRefusal& r : refusals_)  // in no row
-    if (std::none_of(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.row.key == r.key; }))
+  for (const KeyRefusal& r : refusals_)  // of keys that nobody gave
+    if (std::none_of(out.begin(), out.end(), [&](const ExplainedKey& line) { return line.key == r.key; }))
       out.push_back({r.key, nullptr, KeyStatus::refused, "", r.rule});
   out.insert(out.end(), derived_.begin(), derived_.end());
   return out;

@@ -11,7 +11,7 @@
 namespace ravine {
 namespace {
 
-constexpr const char* kProgram = "mindformers";
+constexpr const char* kTranslated = "mindformers";
 constexpr const char* kModes[] = {"train", "finetune", "eval", "predict"};
 
 // Keys whose values have to be one of few.
@@ -143,7 +143,7 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
 
 Translation translate_mindformers(const MindFormersLine& line, const MindFormersFacts& facts) {
   const MindFormersTable table = mindformers_table(line.given);
-  Translation t = translate(table.rows, line.given, kProgram);
+  Translation t = translate(table.rows, line.given, kTranslated);
   for (const std::string& key : t.given())
     if (!t.has(key) && t.refusals().empty()) t.becomes(key, KeyStatus::standard, "it has no value, so its default counts");
   hold_values(t, table);
@@ -163,7 +163,7 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
   t.ranks = facts.ranks > 0 ? facts.ranks : sizes.ranks;
   set_mindformers_model(t);
   set_mindformers_updates(t, sizes);
-  set_mindformers_files(t, sizes);
+  set_mindformers_files(t, sizes, facts.runs);
   return t;
 }
 

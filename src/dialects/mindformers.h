@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "config/yaml.h"
 #include "dialects/dialect.h"
 
 namespace ravine {
@@ -35,6 +36,8 @@ struct MindFormersLine {
 
 // A file that cannot be read, and flags that are none, are UserErrors.
 MindFormersLine read_mindformers_line(const std::vector<PlacedWord>& words);
+// The keys of one document, flat; `name` for their places.
+std::vector<GivenKey> mindformers_keys(const YamlNode& document, const std::string& name);
 Translation translate_mindformers(const MindFormersLine& line, const MindFormersFacts& facts);
 
 // The command inside a launch script: run_mindformer.py started by python, msrun, or msrun_launcher.sh with its words in quotes.

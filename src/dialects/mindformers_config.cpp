@@ -21,16 +21,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNesting = 10;  // of a file, as there
-constexpr const char* kProgram = "mindformers";
+constexpr const char* kLineOf = "mindformers";
 
-// Flags with the keys that they are. "": none.
-struct Flag {
+// LineFlags with the keys that they are. "": none.
+struct LineFlag {
   const char* name;
   const char* key;
   KeyType type;
   bool list = false;
 };
-constexpr Flag kFlags[] = {
+constexpr LineFlag kLineFlags[] = {
     {"--config", "", KeyType::text},
     {"--mode", "context.mode", KeyType::whole},
     {"--device_id", "context.device_id", KeyType::whole},
@@ -152,19 +152,19 @@ void read_file(const std::string& path, Keys& keys, std::vector<std::string>& wi
   within.pop_back();
 }
 
-std::string lower(std::string text) {
+std::string small_letters(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return text;
 }
 
-bool begins_flag(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
+bool is_flag_word(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 
 [[noreturn]] void wrong_value(const std::string& flag, const std::string& value, const std::string& where, const char* rule) {
   throw UserError(fmt::format("{} is '{}'", flag, value.substr(0, 80)), where, rule, "correct the value");
 }
 
-Json value_of(const Flag& flag, const std::string& text, const std::string& where) {
-  const std::string small = lower(text);
+Json value_of_flag(const LineFlag& flag, const std::string& text, const std::string& where) {
+  const std::string small = small_letters(text);
   switch (flag.type) {
     case KeyType::boolean:
       if (small != "true" && small != "false") wrong_value(flag.name, text, where, "it is true or false");
@@ -204,9 +204,9 @@ Json value_of_option(const std::string& text) {
   return list;
 }
 
-const Flag* flag_of(const std::string& name, const std::string& where) {
-  std::vector<const Flag*> longer;
-  for (const Flag& f : kFlags) {
+const LineFlag* flag_of(const std::string& name, const std::string& where) {
+  std::vector<const LineFlag*> longer;
+  for (const LineFlag& f : kLineFlags) {
     if (name == f.name) return &f;
     if (std::string_view(f.name).starts_with(name)) longer.push_back(&f);
   }
@@ -217,26 +217,26 @@ const Flag* flag_of(const std::string& name, const std::string& where) {
 }
 
 // A list of flags, taken apart: those of the table, --options, and the others, which name a key.
-struct Flags {
+struct LineFlags {
   std::string config;
   std::vector<GivenKey> known, options, dotted;
 };
 
-Flags read_flags_of(const std::vector<PlacedWord>& words) {
-  Flags out;
+LineFlags read_flags_of(const std::vector<PlacedWord>& words) {
+  LineFlags out;
   for (size_t at = 0; at < words.size();) {
     const PlacedWord& word = words[at++];
-    if (!begins_flag(word.text))
+    if (!is_flag_word(word.text))
       throw UserError(fmt::format("'{}' belongs to no flag", word.text.substr(0, 80)), word.source,
-                      fmt::format("{} takes flags and their values", kProgram), "write the flag before it, or leave it out");
+                      fmt::format("{} takes flags and their values", kLineOf), "write the flag before it, or leave it out");
     const size_t equals = word.text.find('=');
     const std::string name = word.text.substr(0, equals);
-    const Flag* flag = flag_of(name, word.source);
+    const LineFlag* flag = flag_of(name, word.source);
     std::vector<std::string> values;
     if (equals != std::string::npos)
       values.push_back(word.text.substr(equals + 1));
     else
-      while (at < words.size() && !begins_flag(words[at].text) && (values.empty() || (flag && flag->list)))
+      while (at < words.size() && !is_flag_word(words[at].text) && (values.empty() || (flag && flag->list)))
         values.push_back(words[at++].text);
     if (values.empty())
       throw UserError(name + " has no value", word.source, "it needs one", fmt::format("write {} VALUE", name));
@@ -252,7 +252,7 @@ Flags read_flags_of(const std::vector<PlacedWord>& words) {
         out.options.push_back({v.substr(0, sign), value_of_option(v.substr(sign + 1)), word.source});
       }
     } else {
-      Json value = flag->list ? Json(values) : value_of(*flag, values[0], word.source);
+      Json value = flag->list ? Json(values) : value_of_flag(*flag, values[0], word.source);
       out.known.push_back({flag->key, std::move(value), fmt::format("{}, {}", word.source, flag->name)});
     }
   }
@@ -263,8 +263,14 @@ std::string section_of(const std::string& key) { return key.substr(0, key.find_f
 
 }  // namespace
 
+std::vector<GivenKey> mindformers_keys(const YamlNode& document, const std::string& name) {
+  Keys keys;
+  for (const auto& [key, value] : document.fields) keys.set(key, *value, fmt::format("{}:{}", name, value->line));
+  return keys.take();
+}
+
 MindFormersLine read_mindformers_line(const std::vector<PlacedWord>& words) {
-  const Flags flags = read_flags_of(words);
+  const LineFlags flags = read_flags_of(words);
   if (flags.config.empty())
     throw UserError("no configuration", words.empty() ? "command line" : words[0].source, "--config names the YAML of the job",
                     "write ravine mindformers --config FILE.yaml");

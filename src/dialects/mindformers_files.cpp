@@ -11,13 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool exists(const std::string& path) {
+bool is_there(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
 
 // The sources of a data set, as data.train has them; null: refused, or not given.
-Json sources_of(Translation& t, const std::string& at) {
+Json sources_of_set(Translation& t, const std::string& at, bool runs) {
   const std::string type = t.text(at + ".data_loader.type"), dir = at + ".data_loader.dataset_dir";
   if (type == "BlendedMegatronDatasetDataLoader") {
     const std::string key = at + ".data_loader.config.data_path";
@@ -53,16 +53,16 @@ Json sources_of(Translation& t, const std::string& at) {
              at == "train_dataset" ? "give --train_dataset_dir" : "give --eval_dataset_dir");
     return Json();
   }
-  if (!exists(path)) {
+  if (runs && !is_there(path)) {
     t.refuse(dir, fmt::format("no data set {}", path), "it names a MindRecord file or a folder of them", "correct the path");
     return Json();
   }
   return Json::array({path});
 }
 
-void set_data(Translation& t, const MindFormersSizes& s) {
+void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   const std::string at = "train_dataset";
-  const Json sources = sources_of(t, at);
+  const Json sources = sources_of_set(t, at, runs);
   const std::string loader = at + ".data_loader.";
   const bool megatron = t.text(loader + "type") == "BlendedMegatronDatasetDataLoader";
   const std::string from = megatron ? loader + "config.data_path" : loader + "dataset_dir";
@@ -77,7 +77,7 @@ void set_data(Translation& t, const MindFormersSizes& s) {
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
       if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
   } else {
-    if (t.is_on(loader + "shuffle")) t.set("data.order", "mindspore", loader + "shuffle");
+    t.set("data.order", "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
     if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
     const std::string pad = "model.model_config.pad_token_id";
@@ -94,7 +94,7 @@ void set_data(Translation& t, const MindFormersSizes& s) {
     t.refuse(at + ".eod_reset", "eod_reset", "rows of MindRecord files are one document", "use BlendedMegatronDatasetDataLoader");
   }
   if (!t.is_on("do_eval")) return;
-  const Json valid = sources_of(t, "eval_dataset");
+  const Json valid = sources_of_set(t, "eval_dataset", runs);
   if (valid.is_array()) t.set("data.valid", valid, "eval_dataset.data_loader.dataset_dir");
   const int64_t steps = t.whole("eval_step_interval"), epochs = t.whole("eval_epoch_interval");
   if (steps > 0)
@@ -103,7 +103,7 @@ void set_data(Translation& t, const MindFormersSizes& s) {
     t.set("train.valid_every", epochs * s.steps_per_epoch, "eval_epoch_interval");
 }
 
-void set_weights(Translation& t) {
+void choose_weights(Translation& t, bool runs) {
   std::string key = "load_checkpoint", path = t.text(key);
   if (path.empty() && !t.text("model.model_config.checkpoint_name_or_path").empty())
     key = "model.model_config.checkpoint_name_or_path", path = t.text(key);
@@ -116,7 +116,7 @@ void set_weights(Translation& t) {
                "set load_checkpoint to the file or folder");
     return;
   }
-  if (!exists(path)) {
+  if (runs && !is_there(path)) {
     t.refuse(key, fmt::format("no {}", path), "it is a file of weights, or a folder of them", "correct the path");
     return;
   }
@@ -130,17 +130,21 @@ void set_weights(Translation& t) {
     std::string name = resume.get<std::string>();
     if (!name.ends_with(".safetensors") && !name.ends_with(".ckpt")) name += ".safetensors";
     // rank 0's file stands for those of all ranks
-    if (exists(path + "/rank_0")) path += "/rank_0";
+    if (is_there(path + "/rank_0")) path += "/rank_0";
     path += "/" + name;
-    if (!exists(path)) {
+    if (runs && !is_there(path)) {
       t.refuse("resume_training", fmt::format("no {}", path), "it is the name of a checkpoint in load_checkpoint", "correct the name");
       return;
     }
   }
   t.set("checkpoint.resume", path, named ? "resume_training" : key);
+  if (t.is_on("ignore_data_skip"))
+    t.set("checkpoint.data_steps", 0, "ignore_data_skip");
+  else if (t.has("data_skip_steps"))
+    t.set("checkpoint.data_steps", t.whole("data_skip_steps"), "data_skip_steps");
 }
 
-void set_checkpoints(Translation& t) {
+void choose_checkpoints(Translation& t) {
   t.set("checkpoint.layout", "mindformers", "output_dir");
   const std::string at = callback_of(t, "CheckpointMonitor");
   if (at.empty()) {
@@ -172,7 +176,7 @@ bool asks_log(const Json& v) {
   return v.is_array() && !v.empty();
 }
 
-void set_logs(Translation& t) {
+void choose_logs(Translation& t) {
   t.set("log.style", "mindformers", "run_mode");
   const Json& sink = t.value("runner_config.sink_mode");
   const bool sinks = (sink.is_boolean() && sink.get<bool>()) || (sink.is_number() && sink.get<double>() != 0);
@@ -184,9 +188,11 @@ void set_logs(Translation& t) {
   const std::string folder = t.text("tensorboard.tensorboard_dir");
   t.set("log.tensorboard", !folder.empty(), "tensorboard.tensorboard_dir");
   if (!folder.empty()) t.set("log.tensorboard_dir", folder, "tensorboard.tensorboard_dir");
+  Json what = Json::array();
+  std::string from;
+  if (const std::string drops = callback_of(t, "MoEDropRateCallback"); !drops.empty())
+    what.push_back("drop_rate"), from = drops + ".type";
   if (t.is_on("monitor_config.monitor_on")) {
-    Json what = Json::array();
-    std::string from;
     const auto add = [&](const char* key, const char* name, bool on) {
       if (!on) return;
       what.push_back(name);
@@ -201,7 +207,6 @@ void set_logs(Translation& t) {
       add(key, name, asks_log(t.value(std::string("monitor_config.") + key)));
     add("throughput_baseline", "throughput", t.number("monitor_config.throughput_baseline") > 0);
     if (!what.empty()) {
-      t.set("log.monitor", what, from);
       if (t.whole("monitor_config.step_interval") > 1)
         t.set("log.monitor_every", t.whole("monitor_config.step_interval"), "monitor_config.step_interval");
       if (t.number("monitor_config.throughput_baseline") > 0)
@@ -214,15 +219,16 @@ void set_logs(Translation& t) {
       }
     }
   }
+  if (!what.empty()) t.set("log.monitor", what, from);
 }
 
 }  // namespace
 
-void set_mindformers_files(Translation& t, const MindFormersSizes& s) {
-  set_data(t, s);
-  set_weights(t);
-  set_checkpoints(t);
-  set_logs(t);
+void set_mindformers_files(Translation& t, const MindFormersSizes& s, bool runs) {
+  choose_data(t, s, runs);
+  choose_weights(t, runs);
+  choose_checkpoints(t);
+  choose_logs(t);
 }
 
 }  // namespace ravine

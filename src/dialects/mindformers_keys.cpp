@@ -10,7 +10,7 @@ using enum KeyType;
 
 constexpr const char* kElsewhere = "the keys of prediction count in run_mode predict alone";
 constexpr const char* kDevice = "it is about an Ascend device and how MindSpore compiles for it";
-constexpr const char* kProfile = "`ravine bench train --profile` tells where time goes";
+constexpr const char* kTimes = "`ravine bench train --profile` tells where time goes";
 
 void add_general_rows(MindFormersTable& t) {
   t.add({
@@ -40,7 +40,7 @@ void add_general_rows(MindFormersTable& t) {
       used("use_skip_data_by_global_norm", boolean, "health.skip_norm", false),
       used("use_checkpoint_health_monitor", boolean, "health.embedding_norm", false),
       used("calculate_per_token_loss", boolean, "train.loss_average", false),
-      inert("check_for_nan_in_loss_and_grad", boolean, "a run always ends at a loss or norm that is not finite"),
+      used("check_for_nan_in_loss_and_grad", boolean, "health.stop_not_finite", false),
       inert("use_graceful_exit", boolean, "SIGTERM always saves and stops"),
       inert("trust_remote_code", boolean, "no code that lies beside a model is run"),
       inert("register_path", text, "classes are those of this program; nothing is imported"),
@@ -58,24 +58,21 @@ void add_general_rows(MindFormersTable& t) {
       inert("save_file", any, kElsewhere),
       inert("remote_save_url", any, "files are written to output_dir alone"),
       inert("layers", any, "it names layers of a vision model"),
-      inert("profile_start_step", whole, kProfile),
-      inert("profile_stop_step", whole, kProfile),
-      inert("profile_communication", boolean, kProfile),
-      inert("profile_memory", boolean, kProfile),
-      inert("profile_rank_ids", wholes, kProfile),
-      inert("profile_pipeline", boolean, kProfile),
-      inert("profile_level", whole, kProfile),
-      inert("profiler_level", whole, kProfile),
-      inert("init_start_profile", boolean, kProfile),
-      inert("mstx", boolean, kProfile),
+      inert("profile_start_step", whole, kTimes),
+      inert("profile_stop_step", whole, kTimes),
+      inert("profile_communication", boolean, kTimes),
+      inert("profile_memory", boolean, kTimes),
+      inert("profile_rank_ids", wholes, kTimes),
+      inert("profile_pipeline", boolean, kTimes),
+      inert("profile_level", whole, kTimes),
+      inert("profiler_level", whole, kTimes),
+      inert("init_start_profile", boolean, kTimes),
+      inert("mstx", boolean, kTimes),
   });
-  t.add_only("profile", boolean, {false}, kProfile, "a run has no profiler of its own", "use `ravine bench train --profile`");
+  t.add_only("profile", boolean, {false}, kTimes, "a run has no profiler of its own", "use `ravine bench train --profile`");
   t.add_only("only_save_strategy", boolean, {false}, "strategy files are not needed to read weights",
              "a run writes no strategy files: how ranks cut a tensor follows from its shape");
-  t.add_only("ignore_data_skip", boolean, {false}, "a run goes on behind the data that it has seen",
-             "a run cannot begin its data again and keep its step", "start anew with load_checkpoint and resume_training: False");
-  t.add_only("data_skip_steps", whole, {0}, "a run goes on behind the data that it has seen",
-             "the data that a run has seen follows from its steps");
+  t.add({used("ignore_data_skip", boolean, "checkpoint.data_steps", false), used("data_skip_steps", whole, "checkpoint.data_steps")});
   t.add_only("resume_by_last_timestamp_ckpt", boolean, {false}, "checkpoints are told apart by their steps",
              "checkpoints are told apart by their steps, not by the time of their files", "name the checkpoint in resume_training");
 }

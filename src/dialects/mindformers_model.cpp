@@ -13,16 +13,16 @@ namespace {
 
 using enum KeyType;
 
-constexpr const char* kAt = "model.model_config.";
+constexpr const char* kModelKeys = "model.model_config.";
 
 // A field of config.json with all names that it has in MindFormers; the first is Hugging Face's own.
-struct Field {
+struct ModelField {
   const char* field;
   KeyType type;
   std::vector<const char*> names;
 };
-const std::vector<Field>& fields() {
-  static const std::vector<Field> all = {
+const std::vector<ModelField>& model_fields() {
+  static const std::vector<ModelField> all = {
       {"hidden_size", whole, {"hidden_size"}},
       {"num_hidden_layers", whole, {"num_layers", "num_hidden_layers"}},
       {"num_attention_heads", whole, {"num_heads", "num_attention_heads"}},
@@ -61,16 +61,16 @@ const std::vector<Field>& fields() {
 
 // The value of a field under any of its names, with the key that gave it; "" if none did.
 std::string key_of(const Translation& t, const char* field) {
-  for (const Field& f : fields())
+  for (const ModelField& f : model_fields())
     if (std::string_view(f.field) == field)
       for (const char* name : f.names)
-        if (gives(t, kAt + std::string(name)) && t.has(kAt + std::string(name))) return kAt + std::string(name);
+        if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name))) return kModelKeys + std::string(name);
   return "";
 }
 
 std::string key_or(const Translation& t, const char* field, const char* otherwise) {
   const std::string key = key_of(t, field);
-  return key.empty() ? kAt + std::string(otherwise) : key;
+  return key.empty() ? kModelKeys + std::string(otherwise) : key;
 }
 
 int64_t whole_of(const Translation& t, const char* field, int64_t otherwise) {
@@ -81,7 +81,7 @@ int64_t whole_of(const Translation& t, const char* field, int64_t otherwise) {
 // LlamaConfig where intermediate_size is not given.
 int64_t llama_width(const Translation& t, int64_t hidden) {
   int64_t h = 4 * hidden;
-  const std::string multiplier = kAt + std::string("ffn_dim_multiplier"), multiple = kAt + std::string("multiple_of");
+  const std::string multiplier = kModelKeys + std::string("ffn_dim_multiplier"), multiple = kModelKeys + std::string("multiple_of");
   if (t.has(multiplier)) h = static_cast<int64_t>((t.number(multiplier) + 0.01) * static_cast<double>(h));
   h = 2 * h / 3;
   const int64_t of = std::max<int64_t>(1, t.whole(multiple));
@@ -96,7 +96,7 @@ Json llama3_scaling(const Json& s) {
 
 // extend_method and scaling_factor; null: positions as they are.
 Json rope_scaling(Translation& t, Json& config) {
-  const std::string key = kAt + std::string("extend_method"), factor_key = kAt + std::string("scaling_factor");
+  const std::string key = kModelKeys + std::string("extend_method"), factor_key = kModelKeys + std::string("scaling_factor");
   const std::string method = t.text(key);
   Json factor = t.value(factor_key);
   if (!gives(t, factor_key) || factor.is_null()) {  // a map is flat
@@ -143,8 +143,8 @@ const char* family_of_class(const std::string& type) {
 // The words that name the kind of the model, and the key that says it.
 std::pair<std::string, std::string> kind_of(const Translation& t) {
   for (const char* key : {"type", "model_type"})
-    if (t.has(kAt + std::string(key))) return {t.text(kAt + std::string(key)), kAt + std::string(key)};
-  const std::string architectures = kAt + std::string("architectures");
+    if (t.has(kModelKeys + std::string(key))) return {t.text(kModelKeys + std::string(key)), kModelKeys + std::string(key)};
+  const std::string architectures = kModelKeys + std::string("architectures");
   if (t.has(architectures)) {
     const Json& value = t.value(architectures);
     const Json& one = value.is_array() && !value.empty() ? value[0] : value;
@@ -167,7 +167,7 @@ Json config_of_folder(Translation& t) {
   return read_json(file);
 }
 
-void set_experts(Translation& t, Json& config, const std::string& family) {
+void choose_experts(Translation& t, Json& config, const std::string& family) {
   const int64_t experts = t.whole("moe_config.expert_num");
   if (experts <= 1) return;
   if (family != "llama") return;  // mcore says it in model_config
@@ -190,7 +190,7 @@ void set_experts(Translation& t, Json& config, const std::string& family) {
 }
 
 // What moe_config says of training, whatever the family.
-void set_expert_training(Translation& t) {
+void choose_expert_training(Translation& t) {
   const auto set = [&](const char* option, const Json& value, const char* key) {
     t.set(option, value, std::string("moe_config.") + key);
   };
@@ -219,7 +219,7 @@ void set_expert_training(Translation& t) {
 }  // namespace
 
 void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given) {
-  const auto at = [](const char* key) { return kAt + std::string(key); };
+  const auto at = [](const char* key) { return kModelKeys + std::string(key); };
   table.add({
       inert("model.arch.type", text, "model_config.type says which model it is"),
       inert("model.arch", any, "model_config.type says which model it is"),
@@ -253,7 +253,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   for (const char* part : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_slow",
                            "beta_fast", "mscale", "mscale_all_dim"})
     table.add({used(at("scaling_factor.") + part, number, "model.config")});
-  for (const Field& f : fields())
+  for (const ModelField& f : model_fields())
     for (const char* name : f.names) table.add({used(at(name), f.type, "model.config")});
   table.add_only(at("use_past"), boolean, {false, true}, "keys and values are kept while a text is made, and only then", "");
   const char* wide = "norms, softmax and rotary positions are computed in f32 in any case";
@@ -301,7 +301,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
         row = refused(row.key, text, "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
                       "train another model");
     for (const GivenKey& k : given)
-      if (k.key.starts_with(kAt) && std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
+      if (k.key.starts_with(kModelKeys) && std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
         table.add({inert(k.key, any, "its model is not known")});
   }
 }
@@ -368,12 +368,12 @@ void set_mindformers_model(Translation& t) {
     return;
   }
   if (!from_folder) config = {{"model_type", family}};
-  for (const Field& f : fields())
+  for (const ModelField& f : model_fields())
     if (const std::string key = key_of(t, f.field); !key.empty()) config[f.field] = t.value(key);
-  const std::string seq = kAt + std::string("seq_length");
+  const std::string seq = kModelKeys + std::string("seq_length");
   int64_t positions = t.whole(seq);
   for (const char* name : {"max_position_embedding", "max_position_embeddings"})
-    if (t.has(kAt + std::string(name))) positions = std::max(positions, t.whole(kAt + std::string(name)));
+    if (t.has(kModelKeys + std::string(name))) positions = std::max(positions, t.whole(kModelKeys + std::string(name)));
   if (!from_folder || t.has(seq)) config["max_position_embeddings"] = std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
   if (!from_folder) {
     // what the class has where nothing is given
@@ -391,39 +391,39 @@ void set_mindformers_model(Translation& t) {
     const int64_t kv = config["num_key_value_heads"].get<int64_t>();
     if (heads <= 0 || (!config.contains("head_dim") && hidden % heads != 0)) {
       const std::string key = key_or(t, "num_attention_heads", "num_heads");
-      t.refuse(key, fmt::format("hidden_size {} and {} {}", hidden, key.substr(std::string(kAt).size()), heads),
+      t.refuse(key, fmt::format("hidden_size {} and {} {}", hidden, key.substr(std::string(kModelKeys).size()), heads),
                "heads share the hidden size evenly", "choose a number of heads that divides it");
       return;
     }
     if (kv <= 0 || heads % kv != 0) {
       const std::string key = key_or(t, "num_key_value_heads", "n_kv_heads");
-      t.refuse(key, fmt::format("{} heads and {} {}", heads, key.substr(std::string(kAt).size()), kv),
+      t.refuse(key, fmt::format("{} heads and {} {}", heads, key.substr(std::string(kModelKeys).size()), kv),
                "heads share those of keys and values evenly", "choose a number that divides num_heads");
       return;
     }
   }
   if (family == "llama") {
-    const bool qkv = t.is_on(kAt + std::string("qkv_has_bias")) || t.is_on(kAt + std::string("add_qkv_bias")) ||
-                     t.is_on(kAt + std::string("attention_bias"));
-    const bool out = t.is_on(kAt + std::string("attn_proj_has_bias"));
+    const bool qkv = t.is_on(kModelKeys + std::string("qkv_has_bias")) || t.is_on(kModelKeys + std::string("add_qkv_bias")) ||
+                     t.is_on(kModelKeys + std::string("attention_bias"));
+    const bool out = t.is_on(kModelKeys + std::string("attn_proj_has_bias"));
     if (qkv && !out)
       config["model_type"] = family = "qwen2";
     else if (qkv || out)
       config["attention_bias"] = true;
     if (out && !qkv)
-      t.refuse(kAt + std::string("attn_proj_has_bias"), "attn_proj_has_bias", "no family has it without qkv_has_bias",
+      t.refuse(kModelKeys + std::string("attn_proj_has_bias"), "attn_proj_has_bias", "no family has it without qkv_has_bias",
                "set both or none");
   }
-  set_experts(t, config, family);
+  choose_experts(t, config, family);
   if (const Json scaling = rope_scaling(t, config); !scaling.is_null()) config["rope_scaling"] = scaling;
   t.set("model.config", config, kind_key.empty() ? "pretrained_model_dir" : kind_key);
   const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") || family == "qwen3_moe";
-  if (experts) set_expert_training(t);
+  if (experts) choose_expert_training(t);
   static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
-  const std::string compute = kAt + std::string("compute_dtype");
+  const std::string compute = kModelKeys + std::string("compute_dtype");
   if (const auto type = kTypes.find(t.text(compute)); type != kTypes.end()) t.set("precision.compute", type->second, compute);
   for (const auto& [key, option] : {std::pair{"attention_dropout", "train.attention_dropout"}, {"hidden_dropout", "train.dropout"}})
-    if (t.number(kAt + std::string(key)) > 0) t.set(option, t.number(kAt + std::string(key)), kAt + std::string(key));
+    if (t.number(kModelKeys + std::string(key)) > 0) t.set(option, t.number(kModelKeys + std::string(key)), kModelKeys + std::string(key));
 }
 
 }  // namespace ravine

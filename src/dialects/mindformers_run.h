@@ -22,7 +22,8 @@ void set_mindformers_model(Translation& t);
 std::string mindformers_prefix(const Translation& t);  // "model.model_config."
 
 void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
-void set_mindformers_files(Translation& t, const MindFormersSizes& sizes);
+// runs: files that are named have to be there.
+void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
 
 // The first callback of this class, "callbacks[1]"; "": none.
 std::string callback_of(const Translation& t, const std::string& type);

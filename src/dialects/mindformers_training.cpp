@@ -235,11 +235,13 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, why)});
     } else {
-      // its refusal names the class, or what is missing
+      static const std::vector<std::string> kKnown = {
+          "MFLossMonitor",  "CheckpointMonitor", "TrainCallBack", "MoEDropRateCallback", "TopkBiasBalanceCallback",
+          "OnRequestExit",  "EvalCallBack",      "SummaryMonitor", "ProfileMonitor",     "TimeMonitor",
+          "SDCMonitor",     "StressDetectCallBack", "StressTestModelMonitor", "ColdHotExpertMonitor", "LossMonitor"};
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + "."))
-          t.add({k.key == at + ".type" ? refused(k.key, any, "no callback has this name", "name one of MindFormers'")
-                                       : inert(k.key, any, "its callback is not known")});
+          t.add({k.key == at + ".type" ? used(k.key, text, "", nullptr, kKnown) : inert(k.key, any, "its callback is not known")});
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace ravine {
 namespace {
 
-void set_steps(Translation& t, const MindFormersSizes& s) {
+void choose_steps(Translation& t, const MindFormersSizes& s) {
   const std::string epochs = "runner_config.epochs", batch = "runner_config.batch_size";
   int64_t steps = s.steps;
   if (steps > 0) {
@@ -30,7 +30,7 @@ void set_steps(Translation& t, const MindFormersSizes& s) {
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
 }
 
-void set_ranks(Translation& t, const MindFormersSizes& s) {
+void choose_ranks(Translation& t, const MindFormersSizes& s) {
   if (s.data * s.tensor * s.pipeline == 1) return;
   if (s.data > 1) t.set("parallel.data", s.data, "parallel_config.data_parallel");
   if (s.tensor > 1) {
@@ -80,7 +80,7 @@ void set_ranks(Translation& t, const MindFormersSizes& s) {
   }
 }
 
-void set_recompute(Translation& t) {
+void choose_recompute(Translation& t) {
   const auto asks = [](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
     if (v.is_number()) return v.get<double>() > 0;
@@ -100,7 +100,7 @@ void set_recompute(Translation& t) {
 }
 
 // The rows of optimizers.def by the names of MindFormers' classes.
-void set_optimizer(Translation& t) {
+void choose_optimizer(Translation& t) {
   static const std::map<std::string, std::string> kTypes = {
       {"AdamW", "adamw"}, {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"Adam", "adam"},     {"SGD", "sgd"},
       {"Momentum", "sgd"}, {"Lamb", "lamb"},        {"Came", "came"},             {"Adagrad", "adagrad"}, {"AdaFactor", "adafactor"}};
@@ -159,7 +159,7 @@ void set_optimizer(Translation& t) {
     if (std::find(types.begin(), types.end(), type) == types.end()) none(key.c_str());
 }
 
-void set_rates(Translation& t, const MindFormersSizes& s) {
+void choose_rates(Translation& t, const MindFormersSizes& s) {
   static const std::map<std::string, std::string> kAlias = {{"constant_with_warmup", "ConstantWarmUpLR"},
                                                             {"linear", "LinearWithWarmUpLR"},
                                                             {"cosine", "CosineWithWarmUpLR"},
@@ -200,7 +200,7 @@ void set_rates(Translation& t, const MindFormersSizes& s) {
       t.set(std::string("schedule.") + name, t.value(whole), whole);
 }
 
-void set_loss_scale(Translation& t) {
+void choose_loss_scale(Translation& t) {
   const std::string at = "runner_wrapper.scale_sense";
   const bool section = t.has("runner_wrapper.type");
   const auto moving = [&](double first, double factor, int64_t window, const std::string& from) {
@@ -244,7 +244,7 @@ void set_loss_scale(Translation& t) {
   }
 }
 
-void set_guards(Translation& t) {
+void choose_guards(Translation& t) {
   const std::string type = t.text("runner_wrapper.type");
   const bool section = t.has("runner_wrapper.type");
   const bool pipeline_cell = type == "MFPipelineWithLossScaleCell" || type == "pipeline_wrapper";
@@ -273,6 +273,7 @@ void set_guards(Translation& t) {
   } else if (stops && monitors) {
     t.set("health.stop_norm", t.number(limit), limit);
   }
+  if (t.is_on("check_for_nan_in_loss_and_grad")) t.set("health.stop_not_finite", true, "check_for_nan_in_loss_and_grad");
   const bool local = t.is_on("runner_wrapper.local_norm");
   if (local) t.set("log.local_norms", "*", "runner_wrapper.local_norm");
   if (t.is_on("use_checkpoint_health_monitor")) {
@@ -288,13 +289,13 @@ void set_guards(Translation& t) {
 }  // namespace
 
 void set_mindformers_updates(Translation& t, const MindFormersSizes& s) {
-  set_steps(t, s);
-  set_ranks(t, s);
-  set_recompute(t);
-  set_optimizer(t);
-  set_rates(t, s);
-  set_loss_scale(t);
-  set_guards(t);
+  choose_steps(t, s);
+  choose_ranks(t, s);
+  choose_recompute(t);
+  choose_optimizer(t);
+  choose_rates(t, s);
+  choose_loss_scale(t);
+  choose_guards(t);
 }
 
 }  // namespace ravine

@@ -30,6 +30,7 @@ struct ForeignWriter {
 const std::vector<ForeignWriter>& foreign_writers();
 
 ForeignForm megatron_form(const Config& config, const Json& described);
+ForeignForm mindformers_form(const Config& config, const Json& described);
 ForeignForm deepspeed_form(const Config& config, const Json& described);
 
 // Options whose values differ, but for those that `but` names.

@@ -134,4 +134,64 @@ std::span<const std::byte> CkptFile::bytes(const TensorInfo& t) const {
   return copy;
 }
 
+namespace {
+
+constexpr int64_t kMostOfEntry = int64_t{512} << 20;
+
+std::string varint_text(uint64_t v) {
+  std::string out;
+  for (; v >= 128; v >>= 7) out += static_cast<char>((v & 127) | 128);
+  return out + static_cast<char>(v);
+}
+// Key and length of a field of bytes.
+std::string field_head(int number, int64_t bytes) {
+  return varint_text((static_cast<uint64_t>(number) << 3) | 2) + varint_text(static_cast<uint64_t>(bytes));
+}
+
+std::string name_of(DType type, const std::string& where) {
+  static constexpr std::pair<const char*, DType> kWritten[] = {
+      {"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16}, {"Float64", DType::f64}, {"Int64", DType::i64}, {"Int32", DType::i32}};
+  for (const auto& [text, known] : kWritten)
+    if (known == type) return text;
+  fail("{}: no tensor of {} in a MindSpore checkpoint", where, ravine::name(type));
+}
+
+}  // namespace
+
+CkptWriter::CkptWriter(const std::string& path) : file_(path), where_(path) {}
+
+void CkptWriter::begin(const std::string& name, DType dtype, const Shape& shape) {
+  require(left_ == 0, "{}: {} lacks {} bytes", where_, name_, left_);
+  name_ = name, dtype_ = dtype, shape_ = shape;
+  left_ = shape.count() * size_of(dtype);
+  entry(std::min(left_, kMostOfEntry));
+}
+
+void CkptWriter::entry(int64_t bytes) {
+  std::string body;  // of the tensor, up to its content
+  for (int d = 0; d < shape_.rank(); ++d) body += varint_text(1 << 3) + varint_text(static_cast<uint64_t>(shape_[d]));
+  const std::string type = name_of(dtype_, where_);
+  body += field_head(2, static_cast<int64_t>(type.size())) + type + field_head(3, bytes);
+  const std::string tag = field_head(1, static_cast<int64_t>(name_.size())) + name_;
+  const std::string tensor = field_head(2, static_cast<int64_t>(body.size()) + bytes);
+  file_.write(field_head(1, static_cast<int64_t>(tag.size() + tensor.size() + body.size()) + bytes) + tag + tensor + body);
+  entry_left_ = bytes;
+}
+
+void CkptWriter::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    require(left_ > 0, "{}: {} gets more bytes than it has", where_, name_);
+    if (entry_left_ == 0) entry(std::min(left_, kMostOfEntry));
+    const auto n = static_cast<size_t>(std::min<int64_t>(entry_left_, static_cast<int64_t>(bytes.size())));
+    file_.write(bytes.first(n));
+    bytes = bytes.subspan(n);
+    entry_left_ -= static_cast<int64_t>(n), left_ -= static_cast<int64_t>(n);
+  }
+}
+
+void CkptWriter::commit() {
+  require(left_ == 0, "{}: {} lacks {} bytes", where_, name_, left_);
+  file_.commit();
+}
+
 }  // namespace ravine

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "files/atomic.h"
 #include "files/fd.h"
 #include "files/mapped_file.h"
 #include "files/tensor_file.h"
@@ -46,6 +47,25 @@ class CkptFile : public TensorFile {
   std::unordered_map<std::string, size_t> by_name_;
   mutable std::mutex copying_;
   mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors in several pieces, once asked for
+};
+
+// Writes a file: name each tensor, then append its bytes. It appears under its name at commit(). Source: train/serialization.py
+// (save_checkpoint): an entry has at most 512 MB of a tensor, and further ones under the same name hold the rest.
+class CkptWriter {
+ public:
+  explicit CkptWriter(const std::string& path);
+  void begin(const std::string& name, DType dtype, const Shape& shape);
+  void append(std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  void entry(int64_t bytes);
+  AtomicFile file_;
+  std::string name_, where_;
+  DType dtype_ = DType::f32;
+  Shape shape_;
+  int64_t left_ = 0;        // of the tensor
+  int64_t entry_left_ = 0;  // of the entry under way
 };
 
 }  // namespace ravine

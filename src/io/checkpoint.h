@@ -8,6 +8,7 @@
 // Whatever is wrong with one is a UserError naming file and tensor.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@
 #include "kernels/view.h"
 
 namespace ravine {
+
+class Elements;  // io/convert/elements.h
 
 // This rank's part of one tensor of the state: the box of view.shape at `begin` in a tensor of shape `global` (a scalar has
 // rank 0). A name may occur several times with boxes that do not overlap. All ranks together must cover every tensor exactly
@@ -95,8 +98,18 @@ class CheckpointWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+// A state of another program, under the names of ours.
+struct ForeignState {
+  int64_t step = 0;
+  Json scalars = Json::object();
+  std::map<std::string, std::shared_ptr<const Elements>> tensors;
+  std::string where;  // for messages
+};
+
 class CheckpointReader {
  public:
+  // Reads as if it were a checkpoint; floating tensors become of the type that is asked for, each element rounded once.
+  explicit CheckpointReader(ForeignState state);
   // Opens checkpoints_dir/step_N and checks the manifest against the files' sizes and headers; with `verify` also every byte
   // against the checksums (reads all files, in parallel_for).
   CheckpointReader(const std::string& dir, bool verify);

@@ -8,6 +8,7 @@
 #include "files/compressed.h"
 #include "files/safetensors.h"
 #include "io/checkpoint.h"
+#include "io/convert/elements.h"
 #include "io/manifest.h"
 
 namespace fs = std::filesystem;
@@ -30,6 +31,14 @@ struct CheckpointReader::Impl {
   Manifest manifest;
   std::vector<std::unique_ptr<SafetensorsReader>> files;
   std::unordered_map<std::string_view, const Manifest::Tensor*> by_name;
+  std::map<std::string, ElementsPtr> foreign;  // of another program: then there are no files
+
+  explicit Impl(ForeignState state) : dir(std::move(state.where)), foreign(std::move(state.tensors)) {
+    manifest.step = state.step;
+    manifest.scalars = std::move(state.scalars);
+    for (const auto& [name, e] : foreign) manifest.tensors.push_back({name, e->dtype(), e->shape(), {}});
+    for (const auto& t : manifest.tensors) by_name.emplace(t.name, &t);
+  }
 
   explicit Impl(std::string folder) : dir(std::move(folder)) {
     const std::string path = dir + "/manifest.json";
@@ -136,6 +145,7 @@ struct CheckpointReader::Impl {
 CheckpointReader::CheckpointReader(const std::string& dir, bool verify) : impl_(std::make_unique<Impl>(dir)) {
   if (verify) impl_->verify(false);
 }
+CheckpointReader::CheckpointReader(ForeignState state) : impl_(std::make_unique<Impl>(std::move(state))) {}
 CheckpointReader::~CheckpointReader() = default;
 
 std::string fault_in_checkpoint(const std::string& folder, bool whole) {
@@ -166,7 +176,8 @@ void CheckpointReader::read(const std::string& name, TensorView into, const Shap
                             const std::vector<int64_t>& begin) const {
   const Manifest::Tensor& t = impl_->find(name);
   const std::string where = tensor_at(impl_->dir, name);
-  if (t.dtype != into.dtype)
+  const bool foreign = !impl_->foreign.empty();
+  if (t.dtype != into.dtype && !(foreign && is_float(t.dtype) && is_float(into.dtype)))
     throw UserError("checkpoint holds another type", where,
                     fmt::format("it is {}, this run needs {}", ravine::name(t.dtype), ravine::name(into.dtype)),
                     "resume with the precision it was made with");
@@ -183,6 +194,19 @@ void CheckpointReader::read(const std::string& name, TensorView into, const Shap
   }
   require(inside, "CheckpointReader::read: the contiguous target of '{}' lies inside {}, got {}", name, global.text(),
           into.shape.text());
+
+  if (foreign) {
+    const ElementsPtr e = as_type(impl_->foreign.at(name), into.dtype);
+    const Box whole{std::vector<int64_t>(static_cast<size_t>(global.rank())), global};
+    std::vector<Run> runs;
+    each_shared_run(whole, box, [&](const Run& r) { runs.push_back(r); });
+    const int64_t size = size_of(into.dtype);
+    parallel_for(static_cast<int64_t>(runs.size()), [&](int64_t i) {
+      const Run& r = runs[static_cast<size_t>(i)];
+      e->read(r.from, {static_cast<std::byte*>(into.data) + r.to * size, static_cast<size_t>(r.count * size)});
+    });
+    return;
+  }
 
   struct Copy {
     const SafetensorsReader* file;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "io/convert/convert.h"
 #include "io/huggingface.h"
 #include "io/load_blocks.h"
 #include "io/load_boxes.h"
@@ -176,6 +177,13 @@ void check_weights(const std::string& folder, const Model& model) {
   check_export(folder, false);
   const WeightFiles table = stored_files(model);
   check_tensors(model_source(files, folder, table, model));
+}
+
+void load_weights_of(const std::string& path, const Model& model, WeightSource& store) {
+  std::vector<std::unique_ptr<TensorFile>> files;
+  files.push_back(open_weights_of_any(path, model.config(), "model.config"));
+  const WeightFiles table = stored_files(model);
+  load_tensors(model_source(files, path, table, model), model.params().params().size(), store);
 }
 
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,

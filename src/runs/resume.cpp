@@ -7,7 +7,9 @@
 #include "base/version.h"
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
+#include "io/convert/mindformers_state.h"
 #include "runs/healthy_only.h"
+#include "runs/mindformers_files.h"
 #include "runs/run_record.h"
 #include "runs/run_state.h"
 
@@ -66,6 +68,13 @@ namespace {
 
 std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   const std::string& resume = run.config.checkpoint.resume;
+  if (run.config.checkpoint.layout == CheckpointLayout::mindformers) {
+    const std::string file = gather_texts(run.ranks.all(), run.ranks.first() ? mindformers_resume(run.config) : "")[0];
+    if (file.empty()) return std::nullopt;
+    return ResumePoint{file, std::make_unique<CheckpointReader>(open_mindformers_state(
+                                 file, run.model->config(), model_place(run.config.model), run.config.train.global_batch,
+                                 run.config.checkpoint.data_steps))};
+  }
   const std::string folder = run.path("checkpoints");
   const bool verify = run.config.checkpoint.verify;
   std::string from;

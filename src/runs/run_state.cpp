@@ -132,7 +132,9 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
 
 void begin_weights(StepEngine& engine, const Config& c) {
   FlatStore& store = engine.store();
-  if (c.model.path.empty()) {
+  if (!c.model.weights.empty()) {
+    load_weights_of(c.model.weights, engine.model(), store);
+  } else if (c.model.path.empty()) {
     initialise(store, static_cast<uint64_t>(c.train.seed));
   } else {
     load_weights(c.model.path, engine.model(), store);

@@ -9,6 +9,10 @@
 
 namespace ravine {
 
+std::string checkpoints_of(const Config& config) {
+  return run_path(config, config.checkpoint.layout == CheckpointLayout::ravine ? "checkpoints" : ".saving");
+}
+
 Saves::Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& folder, const SavedBytes& bytes, uint64_t run,
              int64_t from)
     : config_(config), log_(log), ranks_(ranks), folder_(folder), bytes_(bytes), writer_(ranks.rank(), ranks.size(), run) {
@@ -23,8 +27,13 @@ void Saves::save(int64_t step, TrainState state, double embedding_squares) {
     const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
     unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares <= limit));  // of one that is not finite too
   }
-  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) state.scalars[kUnhealthy] = verdict->second;
-  writer_.save(run_path(config_, "checkpoints"), step, state, config_.checkpoint.keep);
+  Json scalars = state.scalars;
+  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) scalars[kUnhealthy] = verdict->second;
+  if (publish_)
+    published_[step] = scalars;  // the record of health gets the name that it is published under
+  else
+    state.scalars = std::move(scalars);
+  writer_.save(checkpoints_of(config_), step, state, publish_ ? 0 : config_.checkpoint.keep);
 }
 
 // One whose part failed, and that could not say so in the folder, tells the first here.
@@ -44,7 +53,8 @@ void Saves::report(int64_t done) {
   if (auto s = writer_.take_saved()) {
     saved = true;
     newest_ = s->step;
-    if (ranks_.first()) folder_.note_saved(s->step);
+    if (ranks_.first() && !publish_) folder_.note_saved(s->step);
+    publish(s->step);
     warn_of_health(s->step);
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)),
               s->seconds, 1e-9 * static_cast<double>(s->bytes) / s->seconds);
@@ -58,6 +68,16 @@ void Saves::report(int64_t done) {
   }
 }
 
+void Saves::publish(int64_t step) {
+  if (!publish_ || !ranks_.first()) return;
+  const std::string folder = checkpoints_of(config_) + "/" + checkpoint_name(step);
+  const std::string at = publish_(folder, step, published_[step]);
+  published_.erase(step);
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  log_.line("written  {}", at);
+}
+
 void Saves::warn_of_health(int64_t step) {
   const auto verdict = unhealthy_.find(step);
   if (verdict == unhealthy_.end()) return;
@@ -69,15 +89,18 @@ void Saves::warn_of_health(int64_t step) {
 }
 
 std::string Saves::command_that_goes_on() const {
+  if (publish_) return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)", run_path(config_, "checkpoint"));
   return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
 }
 
 std::string Saves::what_is_kept() const {
+  if (publish_)
+    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, run_path(config_, "checkpoint")) : std::string("no checkpoint was saved before");
   const std::string& resume = config_.checkpoint.resume;
   try {
-    if (const auto newest = first_step_to_try(run_path(config_, "checkpoints")))
+    if (const auto newest = first_step_to_try(checkpoints_of(config_)))
       return fmt::format("what is kept is {}: once that is mended {} goes on from there",
-                         run_path(config_, "checkpoints/" + checkpoint_name(*newest)), command_that_goes_on());
+                         checkpoints_of(config_) + "/" + checkpoint_name(*newest), command_that_goes_on());
   } catch (const Error& e) {
     return e.what();
   }
@@ -89,7 +112,7 @@ std::string Saves::what_is_kept() const {
 std::string Saves::what_is_lost(int64_t done) {
   std::string lost;
   if (config_.checkpoint.every > 0 && ranks_.first() && newest_ != done) {
-    if (!checkpoints_to_try(run_path(config_, "checkpoints")).empty()) {
+    if (newest_ || !checkpoints_to_try(checkpoints_of(config_)).empty()) {
       log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done,
                 what_is_kept());
     } else {

@@ -1,6 +1,7 @@
 // The checkpoints that a run writes: started, waited for, judged, and what is said of them and of what is not saved.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +15,14 @@
 
 namespace ravine {
 
+// What becomes of a checkpoint that is complete where its files are to be those of another program: written from the folder of
+// ours, with the scalars of its state. Returns the place that a resume names. The first rank calls it.
+using SavedCheckpoint = std::function<std::string(const std::string& folder, int64_t step, const Json& scalars)>;
+
+// Where checkpoints of a run are written: train.output/checkpoints, or, where they are to be those of another program, a folder
+// that they leave again.
+std::string checkpoints_of(const Config& config);
+
 // Of several ranks each has one and writes its part; all call save, wait, is_saved, what_is_lost and end_stopped together, in
 // the same order. The first speaks, writes down what is saved, and alone knows whether the whole of a checkpoint is there.
 class Saves {
@@ -23,6 +32,9 @@ class Saves {
   // so must the buffers of the states that it is given.
   Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& folder, const SavedBytes& bytes, uint64_t run,
         int64_t from);
+
+  // Before the first save.
+  void publish_with(SavedCheckpoint publish) { publish_ = std::move(publish); }
 
   // Starts to write a checkpoint and returns; waits for the one before. With health.embedding_norm it gets the verdict that
   // `embedding_squares` (local_norms.h) of the ranks of the first stage come to. An Error once the folder has gone, or a file
@@ -59,6 +71,9 @@ class Saves {
   RunFolder& folder_;
   SavedBytes bytes_;
   CheckpointWriter writer_;
+  void publish(int64_t step);
+  SavedCheckpoint publish_;            // null: they stay as they are
+  std::map<int64_t, Json> published_;  // scalars of checkpoints under way, with a publisher
   std::map<int64_t, bool> unhealthy_;  // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<int64_t> newest_;
   std::string not_saved_;  // why the save after it failed

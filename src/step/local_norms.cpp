@@ -14,15 +14,15 @@ void each_local(StepEngine& engine, F&& f) {
   if (!engine.has_unreduced()) return;
   for (const Bucket& b : engine.store().buckets())
     for (const Bucket::Span& s : b.spans)
-      if (s.param->policy.trainable) f(*s.param, engine.unreduced_squares(*s.param));
+      if (s.param->policy.trainable) f(*s.param, engine.unreduced_squares(*s.param), s.shape.count());
 }
 
 }  // namespace
 
 std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string& pattern) {
   Json mine = Json::array();  // bits of doubles, since JSON has no infinity
-  each_local(engine, [&](const Param& p, double squares) {
-    if (glob_match(pattern, p.name)) mine.push_back({p.index, std::bit_cast<uint64_t>(squares)});
+  each_local(engine, [&](const Param& p, double squares, int64_t count) {
+    if (glob_match(pattern, p.name)) mine.push_back({p.index, std::bit_cast<uint64_t>(squares), count});
   });
   const std::deque<Param>& params = engine.model().params().params();
   std::vector<LocalNorm> all(params.size());
@@ -33,6 +33,7 @@ std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string&
       n.parameter = params[row[0].get<size_t>()].name;
       n.ranks.push_back(static_cast<int>(r));
       n.squares.push_back(std::bit_cast<double>(row[1].get<uint64_t>()));
+      n.counts.push_back(row[2].get<int64_t>());
     }
   std::erase_if(all, [](const LocalNorm& n) { return n.ranks.empty(); });
   return all;
@@ -43,7 +44,7 @@ double embedding_squares(StepEngine& engine) {
   const Param* table = nullptr;  // the first one: tables of positions come behind it
   for (const Param& p : engine.model().params().params())
     if (!table && p.use == Use::table) table = &p;
-  each_local(engine, [&](const Param& p, double squares) {
+  each_local(engine, [&](const Param& p, double squares, int64_t) {
     if (&p == table) found = squares;
   });
   return found;

@@ -12,6 +12,7 @@ struct LocalNorm {
   std::string parameter;
   std::vector<int> ranks;       // that hold it or a part of it
   std::vector<double> squares;  // of each of them: sum of squares of its part
+  std::vector<int64_t> counts;  // of each: elements of its part
 };
 
 // Of the last step, of the parameters whose names match, in the order of the model, a tied one once. All ranks call it; the

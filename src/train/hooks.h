@@ -2,6 +2,7 @@
 // order.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct StepReport {
   bool left_out = false;                       // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
+  std::map<std::string, double> state_squares;  // of log.monitor (train/state_norms.h)
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;
@@ -48,6 +50,7 @@ class Hook {
   virtual ~Hook() = default;
   virtual void start(RunView&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
   virtual void after_step(RunView&, StepReport&) {}
+  virtual void last_words(RunView&, StepReport&) {}  // of a step that ends the run by a rule
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
 };
 

@@ -118,7 +118,7 @@ void check_what_it_begins_from(const OpenedRun& run) {
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);
   check_reference(c, *run.model);
-  if (resume != kResumeNone && resume != kResumeNewest)
+  if (resume != kResumeNone && resume != kResumeNewest && c.checkpoint.layout == CheckpointLayout::ravine)
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 }
 

@@ -91,7 +91,7 @@ void write_references(const std::string& path, const std::string& key, const Ref
 }
 
 // Rows of a dataset that one pass forward takes.
-struct Rows {
+struct ReferenceRows {
   const Dataset* data;
   ReferenceLogProbs* to;
   int64_t first, count;
@@ -99,7 +99,7 @@ struct Rows {
 
 // Adds the micro batches of samples [from, to) that hold a pair of which nothing is known.
 void add_unknown(const Dataset& data, ReferenceLogProbs& known, int64_t from, int64_t to, int64_t rows,
-                 std::vector<Rows>& out) {
+                 std::vector<ReferenceRows>& out) {
   std::vector<bool> wanted(known.values().size() / 2);
   int64_t left = 0;
   for (size_t p = 0; p < wanted.size(); ++p) left += !(wanted[p] = known.knows({static_cast<int64_t>(p)}));
@@ -113,9 +113,9 @@ void add_unknown(const Dataset& data, ReferenceLogProbs& known, int64_t from, in
   }
 }
 
-std::vector<Rows> unknown_rows(const OpenedRun& run, const Progress& p, References& known) {
+std::vector<ReferenceRows> unknown_rows(const OpenedRun& run, const Progress& p, References& known) {
   const TrainOptions& t = run.config.train;
-  std::vector<Rows> out;
+  std::vector<ReferenceRows> out;
   if (p.done < t.steps)
     add_unknown(*run.data.train, known.train, p.history.first_sample(p.done),
                 p.history.first_sample(t.steps - 1) + p.history.global_batch(t.steps - 1), t.micro_batch, out);
@@ -166,7 +166,7 @@ References reference_log_probs(const OpenedRun& run, const Progress& p, const St
   const std::string path = run.path("reference.safetensors"), key = reference_key(run, p);
   if (ranks.first()) known = read_references(path, key, std::move(known));
   for (std::vector<double>* values : {&known.train.values(), &known.valid.values()}) share(ranks.all(), *values);
-  const std::vector<Rows> todo = unknown_rows(run, p, known);
+  const std::vector<ReferenceRows> todo = unknown_rows(run, p, known);
   if (todo.empty()) return known;
   const double began = seconds_now();
   load_reference(run, p);
@@ -182,7 +182,7 @@ References reference_log_probs(const OpenedRun& run, const Progress& p, const St
   for (int64_t round = 0; round < ceil_div(n, turns.size()); ++round) {
     if (any(ranks.all(), stop.requested())) break;
     const int64_t mine = round * turns.size() + turns.rank();
-    const Rows& rows = todo[static_cast<size_t>(std::min(mine, n - 1))];
+    const ReferenceRows& rows = todo[static_cast<size_t>(std::min(mine, n - 1))];
     const MicroBatch m = make_micro_batch(*rows.data, rows.first, rows.count);
     const std::vector<double> found = run.engine->answer_log_probs(m);
     if (mine < n && !found.empty()) rows.to->note(m.pairs, found);

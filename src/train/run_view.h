@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "config/config.h"
 
@@ -25,6 +26,8 @@ class RunView {
   virtual const Config& config() const = 0;  // with what auto chose
   virtual Log& log() = 0;
   virtual std::string path(const std::string& name) const = 0;  // inside train.output
+  virtual const Json& model_config() const = 0;                 // its config.json
+  virtual int64_t samples() const = 0;                          // of one pass over the training data
 
   // Over the validation set, or nothing if there is none. All ranks ask. It may hold no label: then there is no loss.
   virtual std::optional<ValidationResult> validate() = 0;

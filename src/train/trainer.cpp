@@ -1,24 +1,28 @@
 #include "train/trainer.h"
 
+#include <filesystem>
+
 #include "base/clock.h"
 #include "files/checksum.h"
 #include "files/temporary.h"
 #include "optim/schedule.h"
 #include "plan/machine.h"
+#include "runs/mindformers_files.h"
 #include "runs/shared_folder.h"
 #include "runs/stop_request.h"
 #include "step/forensics.h"
 #include "train/advice.h"
 #include "train/announce.h"
 #include "train/export.h"
-#include "train/megatron_log.h"
+#include "train/log_style.h"
 #include "train/open_run.h"
+#include "train/state_norms.h"
 #include "train/validation.h"
 
 namespace ravine {
 
 Trainer::Trainer(Config config, Backend backend, Log& log, World* world)
-    : run_(std::move(config), log, world), progress_(open_run(run_, backend)) {
+    : run_(std::move(config), log, world), progress_(open_run(run_, backend)), abnormal_(path(kAbnormalFile)) {
   if (!run_.config.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config.probe.inject);
 }
 
@@ -39,7 +43,7 @@ void Trainer::take_folder() {
   if (!first()) return;
   run_.folder->hold();
   run_.log.open(path("log.txt"));
-  clean_leftovers(path("checkpoints"));
+  clean_leftovers(checkpoints_of(run_.config));
   if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config, run_.log);
 }
 
@@ -57,7 +61,9 @@ bool Trainer::prepare() {
   const auto shared = static_cast<uint64_t>(gather_integers(ranks.all(), static_cast<int64_t>(number))[0]);
   const std::string process = checksum_text(shared);
   check_shared(ranks, run_.world, run_.config.train.output, process);
+  if (run_.config.health.stop_norm > 0) abnormal_.read();
   saves_ = std::make_unique<Saves>(run_.config, run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
+  if (run_.config.checkpoint.layout == CheckpointLayout::mindformers) saves_->publish_with(mindformers_publisher(run_));
   place_data(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
@@ -75,9 +81,8 @@ void Trainer::start_hooks() {
   hooks_.push_back(validation_hook(c.train.valid_every));
   if (first()) {
     hooks_.push_back(metrics_hook(c.log.every));
-    const bool megatron = c.log.style == LogStyle::megatron;
-    if (c.log.tensorboard) hooks_.push_back(megatron ? megatron_tensorboard_hook(c.log.every) : tensorboard_hook(c.log.every));
-    hooks_.push_back(megatron ? megatron_console_hook(c.log.every) : console_hook(c.log.every));
+    if (c.log.tensorboard) hooks_.push_back(tensorboard_of_style(c.log));
+    hooks_.push_back(console_of_style(c.log));
   }
   hooks_.push_back(window_hook(c.log.every));
   hooks_.push_back(checkpoint_hook(c.checkpoint.every));
@@ -157,7 +162,10 @@ void Trainer::finish(bool stopped) {
   if (stopped) saves_->end_stopped(progress_.done);
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
-  export_model(run_, progress_, *saves_);
+  if (run_.config.checkpoint.layout == CheckpointLayout::ravine)
+    export_model(run_, progress_, *saves_);
+  else if (std::error_code error; first())
+    std::filesystem::remove_all(checkpoints_of(run_.config), error);
   if (!lost.empty()) fail("{}", lost);
   if (stopped || progress_.done == 0 || run_.engine->optimizer().steps() > 0) return;
   run_.log.warn(
@@ -175,11 +183,12 @@ void Trainer::step(int64_t step) {
   StepBatches batches = loader_->next();
   double waited = seconds_now() - began;
   if (batches.skipped) return leave_out(step);
-  const Config& c = run_.config;
-  StepEngine& engine = *run_.engine;
   const UpdateRates rates = this->rates();
   const StepResult r = compute(batches, step, rates);
-  judge(batches, step, r);
+  StepReport report = report_of(r, step, rates);
+  report.step_time = seconds_now() - began;
+  report.wait = waited;
+  if (r.verdict == Verdict::stop) end_by_rule(batches, step, r, report);
   if (r.valid == 0 && !told_of_no_labels_) {
     run_.log.warn(
         "step {} has no label to learn, so it has no loss and its gradient is 0: weight decay, what the optimizer kept of steps before and auxiliary losses still change the weights. Look at it by ravine data show --step {}",
@@ -189,6 +198,21 @@ void Trainer::step(int64_t step) {
   say_empty_micro_batches(batches, step, r);
   progress_.done = step;
   progress_.tokens += r.tokens;
+  report.next_lr = this->rates().lr;
+  report.tokens = progress_.tokens;
+  report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
+  report.sol = report.tokens_per_second * run_.model->training_flops_per_token(run_.data.train->columns()) / peak_flops_;
+  report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
+  report.traffic = meter_.end(run_.ranks, report.step_time);
+  if (!report.skipped) progress_.window.add(r.loss, r.valid, r.tokens, report.step_time);
+  report.window = progress_.window;
+  end_step(report);
+  if (report.skipped && !report.overflow) say_skipped(step, r);
+}
+
+StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRates& rates) {
+  const Config& c = run_.config;
+  StepEngine& engine = *run_.engine;
   StepReport report;
   report.step = step;
   report.skipped = r.verdict == Verdict::skip;
@@ -198,24 +222,20 @@ void Trainer::step(int64_t step) {
   }
   report.loss = r.loss;
   report.lr = rates.lr;
-  report.next_lr = this->rates().lr;
   report.grad_norm = r.grad_norm;
-  report.tokens = progress_.tokens;
-  report.step_time = seconds_now() - began;
-  report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
   report.valid = r.valid;
   report.preferences = r.preferences;
   report.routers = r.routers;
-  report.sol = report.tokens_per_second * run_.model->training_flops_per_token(run_.data.train->columns()) / peak_flops_;
-  report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
-  report.wait = waited;
   report.ranks = run_.ranks.size();
-  report.traffic = meter_.end(run_.ranks, report.step_time);
-  if (!report.skipped) progress_.window.add(r.loss, r.valid, r.tokens, report.step_time);
-  report.window = progress_.window;
   if (c.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(engine);
-  if (!c.log.local_norms.empty()) report.local_norms = gather_local_norms(engine, c.log.local_norms);
-  end_step(report);
+  const bool monitored = !c.log.monitor.empty() && step % c.log.monitor_every == 0;
+  const auto asked = [&](const char* what) {
+    return monitored && std::find(c.log.monitor.begin(), c.log.monitor.end(), what) != c.log.monitor.end();
+  };
+  const std::string norms = asked("local_norm") || asked("device_local_norm") ? "*" : c.log.local_norms;
+  if (!norms.empty()) report.local_norms = gather_local_norms(engine, norms);
+  if (asked("optimizer_state") || asked("weight_state")) report.state_squares = state_squares(engine);
+  return report;
 }
 
 // By data.skip_steps.
@@ -268,7 +288,7 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
       },
       [&](double loss, double norm) {
         for (StepWatch* w : watches_) w->before_update();
-        return decide(loss, norm);
+        return decide(step, loss, norm);
       },
       scale);
   for (StepWatch* w : watches_) w->end_step(r, rates, scale);
@@ -278,43 +298,57 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
 }
 
 // An overflow is the loss scale's to answer; what is finite with it is judged like any step.
-Verdict Trainer::decide(double loss, double norm) {
+Verdict Trainer::decide(int64_t step, double loss, double norm) {
+  const HealthOptions& health = run_.config.health;
+  if (health.stop_not_finite && is_overflow(loss, norm)) return Verdict::stop;
+  if (health.stop_norm > 0 && norm >= health.stop_norm && !abnormal_.seen(step)) return Verdict::stop;
   if (!progress_.loss_scale) return progress_.spikes.judge(loss, norm);
   const bool overflow = is_overflow(loss, norm), goes_on = progress_.loss_scale->update(overflow);
-  if (overflow) return goes_on ? Verdict::skip : Verdict::stop;
+  if (overflow) {
+    progress_.spikes.go_on_from(0);  // it is no spike, and those behind it follow none
+    return goes_on ? Verdict::skip : Verdict::stop;
+  }
   return progress_.spikes.judge(loss, norm);
 }
 
-// What was decided of a step that is not applied. The lines of health.skip_norm are MindFormers', so that what reads its logs
-// reads ours.
-void Trainer::judge(const StepBatches& batches, int64_t step, const StepResult& r) {
-  if (r.verdict == Verdict::apply) return;
+// A step whose verdict ends the run. The words of health.* are MindFormers', so that what reads its logs reads ours.
+void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepResult& r, StepReport& report) {
   StepEngine& engine = *run_.engine;
   const HealthOptions& health = run_.config.health;
-  if (progress_.loss_scale && is_overflow(r.loss, r.grad_norm)) {
-    if (r.verdict == Verdict::skip) return;
-    saves_->wait();
+  saves_->wait();
+  saves_->report(progress_.done);
+  for (auto& h : hooks_) h->last_words(*this, report);
+  const std::string left = fmt::format("the weights are those after {} updates, the last checkpoint is untouched", engine.optimizer().steps());
+  if (health.stop_not_finite && is_overflow(r.loss, r.grad_norm))
+    fail("loss is {}, local_norm is None, global_norm is [{}], terminate training (step {}, health.stop_not_finite); {}", r.loss, r.grad_norm, step, left);
+  if (health.stop_norm > 0 && r.grad_norm >= health.stop_norm && !abnormal_.seen(step)) {
+    if (first()) abnormal_.note(step, r.grad_norm);
+    run_.log.line("Current global norm [{}] is greater equal than threshold {}, stop training...", r.grad_norm, health.stop_norm);
+    fail("TREError occurred: the gradient norm of step {} is {}, health.stop_norm {}; {}. The same command goes on, and past this step", step,
+         r.grad_norm, health.stop_norm, left);
+  }
+  if (progress_.loss_scale && is_overflow(r.loss, r.grad_norm))
     fail(
         "step {}: gradients overflow at the smallest loss scale (precision.scale_min={}): the weights are those after {} updates, the last checkpoint is untouched; lower optimizer.lr, or take precision.compute=bf16, whose range is that of f32",
         step, run_.config.precision.scale_min, engine.optimizer().steps());
-  }
   if (health.skip_norm == 0) {
     const std::string origin = run_.config.train.find_nan ? origin_of_nan(engine, batches.micro, step, injection_.get())
                                                           : "; set train.find_nan=true to have the first op named";
-    saves_->wait();
     end_not_finite(engine, step, r, origin);
   }
-  const int64_t in_a_row = progress_.spikes.in_a_row();
-  run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", engine.optimizer().steps(),
-                health.skip_norm);
-  const std::string what = fmt::format(
-      "Current global norm [{}] of step {} has been {} consecutive times greater than threshold", r.grad_norm, step, in_a_row);
-  if (r.verdict == Verdict::stop) {
-    saves_->wait();
-    fail("{} {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched",
-         what, health.skip_norm, health.skip_count, step - in_a_row);
-  }
-  run_.log.line("{}: {}", what, health.skip_norm);
+  say_skipped(step, r);
+  fail(
+      "Current global norm [{}] of step {} has been {} consecutive times greater than threshold {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched",
+      r.grad_norm, step, progress_.spikes.in_a_row(), health.skip_norm, health.skip_count, step - progress_.spikes.in_a_row());
+}
+
+// Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two.
+void Trainer::say_skipped(int64_t step, const StepResult& r) {
+  const HealthOptions& health = run_.config.health;
+  run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(), health.skip_norm);
+  if (r.verdict == Verdict::stop) return;
+  run_.log.line("Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}", r.grad_norm, step,
+                progress_.spikes.in_a_row(), health.skip_norm);
 }
 
 bool Trainer::stop_wanted() const {

@@ -8,6 +8,7 @@
 
 #include "base/stop_token.h"
 #include "data/loader.h"
+#include "runs/abnormal_norms.h"
 #include "runs/opened_run.h"
 #include "runs/resume.h"
 #include "runs/saves.h"
@@ -48,6 +49,8 @@ class Trainer : public RunView {
   void save_checkpoint(int64_t step) override;
   bool is_saved(int64_t step) override { return saves_->is_saved(step); }
   void begin_window() override { progress_.window = {}; }
+  const Json& model_config() const override { return run_.model->config(); }
+  int64_t samples() const override { return run_.data.train->sample_count(); }
   const StepReport* last_report() const override { return last_ ? &*last_ : nullptr; }
 
   // What a run came to, for tests.
@@ -67,8 +70,10 @@ class Trainer : public RunView {
   void step(int64_t step);
   void leave_out(int64_t step);
   StepResult compute(StepBatches& batches, int64_t step, const UpdateRates& rates);
-  Verdict decide(double loss, double norm);
-  void judge(const StepBatches& batches, int64_t step, const StepResult& result);
+  Verdict decide(int64_t step, double loss, double norm);
+  StepReport report_of(const StepResult& result, int64_t step, const UpdateRates& rates);
+  void end_by_rule(const StepBatches& batches, int64_t step, const StepResult& result, StepReport& report);
+  void say_skipped(int64_t step, const StepResult& result);
   void end_step(StepReport& report);
   void say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
   bool stop_wanted() const;
@@ -85,6 +90,7 @@ class Trainer : public RunView {
   std::unique_ptr<Loader> loader_;                                // its thread reads the data of run_
   TrafficMeter meter_;                                            // of the step under way
   std::optional<StepReport> last_;                                // of the last step that this process made
+  AbnormalNorms abnormal_;                                        // of health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false;  // once is enough
   double peak_flops_ = 0;                                         // of all ranks, per second: what sol is a share of
   double step_seconds_ = 0;                                       // of a step, as estimated before the first

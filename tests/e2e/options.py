@@ -170,7 +170,7 @@ CLASSES = ("LRRangeTest", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "Consta
            "CosineWithRestartsAndWarmUpLR", "PolynomialWithWarmUpLR")  # the others need an argument: schedules.py
 
 OPTIONS = {
-    "model.path": FREE, "model.config": TextOrMap(most=65536), "model.tokenizer": FREE,
+    "model.path": FREE, "model.config": TextOrMap(most=65536), "model.weights": FREE, "model.tokenizer": FREE,
     "model.vocabulary": Number(-1, 2**30), "model.new_rows": Text(choices=("mean", "normal")), "model.tie": Text(choices=("stored", "tied", "untied")),
     "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
     "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
@@ -184,7 +184,7 @@ OPTIONS = {
     "data.loss_on": Text(choices=("answers", "last", "all")), "data.too_long": Text(choices=("cut", "drop")),
     "data.pack": Bool(), "data.document_attention": Bool(), "data.append_eos": Bool(), "data.shuffle": Bool(), "data.cache": Bool(),
     "data.skip_steps": ListOf(Number(1, STEPS)), "data.prefetch": Number(0, 2**16),
-    "data.order": Text(choices=("philox", "megatron", "megatron-2023")), "data.split": Split(), "data.index_cache": FREE,
+    "data.order": Text(choices=("philox", "megatron", "megatron-2023", "mindspore")), "data.pad": Number(-1, 2**31 - 1), "data.samples": Number(0, 10**12), "data.split": Split(), "data.index_cache": FREE,
     "data.reset_position_ids": Bool(), "data.reset_attention_mask": Bool(), "data.eod_mask_loss": Bool(), "data.eod": Number(-1, 2**31 - 1),
     "train.steps": Number(1, STEPS), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
@@ -215,20 +215,22 @@ OPTIONS = {
     "schedule.raise_cooldown": Number(0, STEPS), "schedule.lowest_lr": real(-1, 10), "schedule.highest_lr": real(1e-12, 10),
     "schedule.smooth_window": Number(0, 100000), "schedule.reset_after": Number(1, STEPS),
     "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
-    "precision.gradients": Text(choices=("f32", "compute")), "precision.loss_scale": Maybe(real(1e-30, 1e30, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers")),
-    "precision.scale_initial": real(1e-30, 1e30), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
-    "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 1e30, "precision.scale_initial=1e30"), "precision.scale_consecutive_hysteresis": Bool(),
+    "precision.gradients": Text(choices=("f32", "compute")), "precision.loss_scale": Maybe(real(1e-30, 3e38, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers", "mindformers-adaptive")), "precision.scale_window_max": Number(2, STEPS, "precision.scale_window_min=1"), "precision.scale_window_min": Number(1, STEPS),
+    "precision.scale_initial": real(1e-30, 3e38), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
+    "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 3e38, "precision.scale_initial=3e38"), "precision.scale_consecutive_hysteresis": Bool(),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
     "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.expert": Number(1, RANKS), "parallel.sequence": Bool(),
     "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
     "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "parallel.zero_threshold": Number(0, 10**12),
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
+    "checkpoint.layout": Text(choices=("ravine", "mindformers")), "checkpoint.prefix": NAME, "checkpoint.format": Text(choices=("safetensors", "ckpt")), "checkpoint.copies": ListOf(Text(choices=("network", "trainable"))), "checkpoint.data_steps": Number(-1, STEPS),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
     "offload.optimizer": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.params": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.path": FREE,
     "offload.block_kb": Number(1, 2**20), "offload.queue_depth": Number(1, 4096), "offload.threads": Number(1, 256), "offload.buffers": Number(1, 1024), "offload.pin": Bool(),
-    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "log.style": Text(choices=("ravine", "megatron")), "probe.inject": Records(), "probe.dump": Records(),
-    "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
+    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "log.style": Text(choices=("ravine", "mindformers", "megatron")), "log.sink": Number(0, STEPS), "log.monitor": ListOf(Text(choices=("local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state", "throughput", "drop_rate"))),
+    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "probe.inject": Records(), "probe.dump": Records(),
+    "health.skip_norm": real(1e-12, 1e12, zero=True), "health.stop_norm": real(1e-12, 1e12, zero=True), "health.stop_not_finite": Bool(), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 
 # The arguments of other programs' schedules.

@@ -29,6 +29,8 @@ class FakeRun : public RunView {
   void save_checkpoint(int64_t step) override { saved.push_back(step); }
   bool is_saved(int64_t step) override { return complete == step; }
   void begin_window() override { ++windows; }
+  const Json& model_config() const override { return model; }
+  int64_t samples() const override { return rows; }
   const StepReport* last_report() const override { return last ? &*last : nullptr; }
 
   // The text that came to the log since the call before.
@@ -46,6 +48,8 @@ class FakeRun : public RunView {
 
   TemporaryFolder folder;
   Config options;
+  Json model = Json::object();
+  int64_t rows = 80;
   Log lines;
   std::optional<double> loss;       // over the validation data
   int64_t labels = 1;               // that counted there

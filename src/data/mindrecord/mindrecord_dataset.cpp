@@ -97,7 +97,7 @@ class MindRecordDataset final : public Dataset {
   mutable int64_t epoch_ = 0;
 };
 
-std::unique_ptr<Dataset> open_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o, bool shuffle,
+std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o, bool shuffle,
                                    int64_t batch) {
   if (list.size() != 1)
     throw UserError(fmt::format("{} sources", list.size()), key, "under data.order=mindspore there is one: a file or a folder",
@@ -116,8 +116,8 @@ Datasets open_mindrecord_datasets(const DatasetOptions& o) {
   refuse_megatron_options(o);
   require(o.vocabulary > 0, "dataset: MindRecord files need the size of the vocabulary, got {}", o.vocabulary);
   Datasets d;
-  d.train = open_list(o.train, "data.train", o, o.shuffle, o.batch);
-  if (!o.valid.empty()) d.valid = open_list(o.valid, "data.valid", o, false, 1);
+  d.train = open_record_list(o.train, "data.train", o, o.shuffle, o.batch);
+  if (!o.valid.empty()) d.valid = open_record_list(o.valid, "data.valid", o, false, 1);
   return d;
 }
 

@@ -36,6 +36,23 @@ int64_t extended(uint64_t v, int bytes) {
   return static_cast<int64_t>(v << shift) >> shift;
 }
 
+uint64_t count_field(const Json& object, const char* key, const std::string& where) {
+  const auto n = field<int64_t>(object, key, where);
+  if (n < 0) throw UserError(fmt::format("'{}' is {}", key, n), where, "it counts from 0", kFix);
+  return static_cast<uint64_t>(n);
+}
+
+// A list of texts; none where the key is absent.
+std::vector<std::string> texts_field(const Json& object, const char* key, const std::string& where) {
+  std::vector<std::string> out;
+  if (!object.is_object() || !object.contains(key)) return out;
+  for (const Json& one : array_field(object, key, where)) {
+    if (!one.is_string()) throw UserError(fmt::format("'{}' is no list of texts", key), where, "it names columns or files", kFix);
+    out.push_back(one.get<std::string>());
+  }
+  return out;
+}
+
 bool begins_as_one(std::string_view head) {
   if (head.size() < 32) return false;
   uint64_t n = 0;
@@ -86,11 +103,11 @@ void MindRecordFiles::open(const std::string& path) {
   const Json header =
       Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8, reinterpret_cast<const char*>(bytes.data()) + 8 + length, nullptr, false);
   if (!header.is_object()) damaged("its header is no JSON");
-  const auto header_size = field<uint64_t>(header, "header_size", where), page_size = field<uint64_t>(header, "page_size", where);
-  const Json schemas = field<Json>(header, "schema", where), pages = field<Json>(header, "page", where);
-  if (!schemas.is_array() || schemas.size() != 1 || !pages.is_array()) damaged("its header needs one schema and a list of pages");
+  const auto header_size = count_field(header, "header_size", where), page_size = count_field(header, "page_size", where);
+  const Json &schemas = array_field(header, "schema", where), &pages = array_field(header, "page", where);
+  if (schemas.size() != 1) damaged("its header needs one schema");
   const Json schema = field<Json>(schemas[0], "schema", where);
-  const auto columns = field<std::vector<std::string>>(schemas[0], "blob_fields", where);
+  const auto columns = texts_field(schemas[0], "blob_fields", where);
   if (columns.empty() || columns.size() > 64)
     throw UserError("no columns of numbers", path, "a column is an array, in the blob of a row", "write input_ids with shape [-1]");
   std::vector<int> sizes;
@@ -111,7 +128,7 @@ void MindRecordFiles::open(const std::string& path) {
   std::vector<Page> blobs;
   for (const Json& p : pages) {
     if (field<std::string>(p, "page_type", where) != "BLOB_DATA") continue;
-    const auto id = field<uint64_t>(p, "page_id", where), size = field<uint64_t>(p, "page_size", where);
+    const auto id = count_field(p, "page_id", where), size = count_field(p, "page_size", where);
     uint64_t at = 0;
     if (__builtin_mul_overflow(id, page_size, &at) || __builtin_add_overflow(at, header_size, &at) || at > bytes.size() ||
         size > bytes.size() - at)
@@ -133,7 +150,7 @@ void MindRecordFiles::open(const std::string& path) {
       at += size;
     }
   }
-  const std::vector<std::string> shards = field_or(header, "shard_addresses", where, std::vector<std::string>{});
+  const std::vector<std::string> shards = texts_field(header, "shard_addresses", where);
   const bool first = files_.empty();
   files_.push_back(std::move(file));
   std::error_code error;

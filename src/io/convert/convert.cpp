@@ -11,6 +11,7 @@
 #include "io/adapter_folder.h"
 #include "io/adapter_weights.h"
 #include "io/convert/deepspeed.h"
+#include "io/convert/elements_file.h"
 #include "io/convert/finite.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
@@ -134,6 +135,19 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
 }
 
 }  // namespace
+
+std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where) {
+  ConvertOptions o;
+  o.input = path;
+  std::string what;
+  const WeightLayout layout = layout_of(o, &what);
+  Weights w = read_source(layout, o, config, where, StateKind::weights);
+  w.config = config, w.config_where = where;
+  const Geometry g = geometry_of(config, where);
+  settle(w, g, layout, o, false);
+  to_family_files(w, g);
+  return std::make_unique<ElementsFile>(path, std::move(w.tensors));
+}
 
 ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(int64_t, int64_t)>& progress) {
   ConvertReport report;

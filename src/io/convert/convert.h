@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/json.h"
 #include "config/choice.h"
 #include "config/choices.h"
+#include "files/tensor_file.h"
 #include "io/convert/expert_names.h"
 
 namespace ravine {
@@ -72,6 +74,10 @@ struct ConvertReport {
   std::vector<std::string> notes;
   int64_t bytes = 0;
 };
+
+// The weights at `path`, whatever their layout, as the model's family names them in its files. `config`: its config.json, `where`
+// for messages.
+std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where);
 
 // Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. What a
 // killed conversion of the same input and options has completed (output.tmp) is taken up. With dry_run nothing is written.

@@ -62,7 +62,17 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
   static const std::regex folder("rank_(\\d{1,6})"), file(".*_rank_(\\d{1,6})[-_.].*");
   std::error_code error;
   std::vector<std::pair<int64_t, std::string>> out;
-  if (!fs::is_directory(path, error)) return {{-1, path}};
+  if (!fs::is_directory(path, error)) {
+    // One of a rank, with those of the others beside it; alone it is complete.
+    const fs::path own(path), above = own.parent_path().parent_path();
+    const std::string name = own.filename().string();
+    const auto of = [&](int64_t r) {
+      return above / fmt::format("rank_{}", r) / std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", r), std::regex_constants::format_first_only);
+    };
+    if (own.parent_path().filename() != "rank_0" || !fs::exists(of(1), error)) return {{-1, path}};
+    for (int64_t r = 0; fs::exists(of(r), error); ++r) out.emplace_back(r, of(r).string());
+    return out;
+  }
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
     std::smatch m;

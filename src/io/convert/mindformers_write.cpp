@@ -41,6 +41,7 @@ std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, 
 
 // What tensor rank r of n holds: rows of what feeds the heads and the MLP, columns of what leaves them, the rest whole.
 ElementsPtr cut(const std::string& name, const ElementsPtr& e, int64_t r, int64_t n) {
+  if (n == 1) return e;
   auto is = [&](std::initializer_list<const char*> modules) {
     for (const char* m : modules)
       if (name.find(m) != std::string::npos) return true;
@@ -59,6 +60,8 @@ ElementsPtr cut(const std::string& name, const ElementsPtr& e, int64_t r, int64_
 }
 
 }  // namespace
+
+ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n) { return cut(name, whole, r, n); }
 
 std::string mindformers_name(const std::string& name, const Geometry& g) {
   const bool core = core_names(g);

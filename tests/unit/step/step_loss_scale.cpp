@@ -53,6 +53,35 @@ TEST(LossScale, GrowsByEachRule) {
   EXPECT_EQ(scales(s, {1, 0, 0, 0}), (std::vector<double>{4, 4, 4, 4}));
 }
 
+// Sequences by the formulas of mindformers/wrapper/adaptive_loss_scale.py, worked out apart from this program.
+TEST(LossScale, MovesItsWindow) {
+  EXPECT_EQ(window_list(1000, 20), (std::vector<int64_t>{20, 30, 40, 50, 100, 200, 500, 1000}));
+  EXPECT_EQ(window_list(10, 2), (std::vector<int64_t>{2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  LossScaleSettings s{.rule = Rule::mindformers_adaptive, .initial = 1024, .window = 3, .longest = 10, .shortest = 2};
+  std::vector<int> script(21, 0);
+  for (const int o : {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1}) script.push_back(o);
+  const std::vector<double> want = {1024,  1024,  2048,  2048,  2048,  4096,  4096,  4096,   8192,   8192,   8192,   8192,   16384,
+                                    16384, 16384, 16384, 32768, 32768, 32768, 32768, 65536,  32768,  16384,  8192,   16384,  32768,
+                                    65536, 65536, 131072, 131072, 262144, 262144, 131072, 131072, 65536, 65536, 32768, 16384, 8192};
+  EXPECT_EQ(scales(s, script), want);
+  for (const size_t stop : {5U, 12U, 23U, 27U, 37U}) {
+    LossScale first(s), second(s);
+    for (size_t i = 0; i < stop; ++i) (void)first.update(script[i] != 0);
+    second.restore(first.state(), static_cast<int64_t>(stop), "checkpoint");
+    std::vector<double> rest;
+    for (size_t i = stop; i < script.size(); ++i) (void)second.update(script[i] != 0), rest.push_back(second.scale());
+    EXPECT_EQ(rest, std::vector<double>(want.begin() + static_cast<ptrdiff_t>(stop), want.end())) << stop;
+  }
+  LossScale fresh(s);
+  Json bad = LossScale(s).state();
+  for (const Json& window : {Json{4, 1, 0, 0}, Json{3, 9, 0, 0}, Json{3, 1, 4, 0}, Json{3, 1}, Json("x")}) {
+    bad["window"] = window;
+    EXPECT_THROW(fresh.restore(bad, 10, "checkpoint"), UserError) << window;
+  }
+  s.window = 33;
+  EXPECT_EQ(scales(s, {0, 0, 0, 0}), (std::vector<double>{1024, 2048, 2048, 4096})) << "not on the list: the shortest";
+}
+
 TEST(LossScale, GoesOnFromItsState) {
   const LossScaleSettings s{.initial = 64, .window = 2};
   const std::vector<int> script = {0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0};

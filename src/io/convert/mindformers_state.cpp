@@ -1,0 +1,270 @@
+#include "io/convert/mindformers_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "base/error.h"
+#include "config/bounds.h"
+#include "files/atomic.h"
+#include "files/convert.h"
+#include "files/mindspore_ckpt.h"
+#include "files/safetensors.h"
+#include "files/tensor_set.h"
+#include "io/convert/mindformers.h"
+#include "io/convert/ravine_checkpoint.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr const char* kOwn = "ravine";
+constexpr int64_t kPieceOfState = int64_t{4} << 20;
+// What goes along of the scalars of a run.
+constexpr const char* kKept[] = {"tokens", "data", "loss_scale", "schedule", "spikes_in_a_row", "window", "seed"};
+
+struct StateName {
+  int64_t epoch, place;
+  std::string name;
+};
+
+// Whole files only: those of weights alone lie elsewhere.
+std::vector<StateName> state_names(const std::string& folder) {
+  static const std::regex form(R"(.*_rank_\d+(?:_\d+)?-(\d{1,12})_(\d{1,12})\.(?:safetensors|ckpt))");
+  std::vector<StateName> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::smatch m;
+    const std::string name = entry.path().filename().string();
+    if (std::regex_match(name, m, form)) out.push_back({std::stoll(m[1]), std::stoll(m[2]), name});
+  }
+  std::sort(out.begin(), out.end(), [](const StateName& a, const StateName& b) {
+    return std::tie(a.epoch, a.place, a.name) < std::tie(b.epoch, b.place, b.name);
+  });
+  return out;
+}
+
+std::string of_rank(const std::string& name, int64_t rank) {
+  return std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", rank), std::regex_constants::format_first_only);
+}
+
+std::optional<double> number_in(const TensorFile& file, const char* name) {
+  const TensorInfo* t = file.find(name);
+  if (!t || t->shape.count() != 1) return {};
+  std::byte bytes[8] = {};
+  double value = 0;
+  file.read(*t, 0, {bytes, static_cast<size_t>(size_of(t->dtype))});
+  convert(t->dtype, bytes, DType::f64, &value, 1);
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::string> mindformers_checkpoints(const std::string& dir) {
+  std::error_code error;
+  const bool ranks = fs::is_directory(dir + "/rank_0", error);
+  const std::string folder = ranks ? dir + "/rank_0" : dir;
+  std::vector<std::string> out;
+  for (const StateName& s : state_names(folder)) {
+    bool all = true;
+    for (int64_t r = 1; ranks && fs::is_directory(fmt::format("{}/rank_{}", dir, r), error); ++r)
+      all = all && fs::exists(fmt::format("{}/rank_{}/{}", dir, r, of_rank(s.name, r)), error);
+    if (all) out.push_back(folder + "/" + s.name);
+  }
+  return out;
+}
+
+ForeignState open_mindformers_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
+                                    int64_t data_steps) {
+  ForeignState out;
+  out.where = path;
+  const std::shared_ptr<const TensorFile> file = open_tensor_file(path);
+  const auto step = number_in(*file, "step_num"), updates = number_in(*file, "global_step");
+  if (!updates && !step)
+    throw UserError("weights, no checkpoint of training", path, "it lacks global_step and step_num: nothing to go on from",
+                    "begin with it: resume_training: False, or model.weights");
+  const auto whole = [&](double value, const char* what) {
+    if (!(value >= 0 && value <= kMostSteps && value == std::floor(value)))
+      throw UserError(fmt::format("{} is {}", what, value), path, fmt::format("it counts from 0 to {}", kMostSteps), "use another checkpoint");
+    return static_cast<int64_t>(value);
+  };
+  int64_t done = whole(step.value_or(updates.value_or(0)), "step_num"), made = whole(updates.value_or(*step), "global_step");
+  made = std::min(made, done);
+  const int64_t batch = whole(number_in(*file, "global_batch_size").value_or(static_cast<double>(global_batch)), "global_batch_size");
+  const bool same = batch == global_batch || batch == 0;
+  if (!same) {
+    const double scale = static_cast<double>(batch) / static_cast<double>(global_batch);
+    done = static_cast<int64_t>(static_cast<double>(done) * scale), made = static_cast<int64_t>(static_cast<double>(made) * scale);
+  }
+  out.step = done;
+  out.scalars = {{"step", done}, {"tokens", 0}, {"optimizer_steps", made}, {"global_batch", global_batch}};
+  if (const auto scale = number_in(*file, "scale_sense") ? number_in(*file, "scale_sense") : number_in(*file, "loss_scale"))
+    out.scalars["loss_scale"] = {{"scale", *scale}, {"step", 1}, {"last_overflow", 0}, {"hysteresis", 1}};
+  if (const auto own = file->metadata().find(kOwn); own != file->metadata().end() && same) {
+    const Json kept = Json::parse(own->second, nullptr, false);
+    if (kept.is_object())
+      for (const auto& [key, value] : kept.items())
+        if (std::find_if(std::begin(kKept), std::end(kKept), [&](const char* k) { return key == k; }) != std::end(kKept)) out.scalars[key] = value;
+  }
+  if (data_steps >= 0)
+    out.scalars["data"] = {{"sources", Json::array()},
+                           {"segments", {{{"step", done}, {"sample", data_steps * global_batch}, {"global_batch", global_batch}}}}};
+  const Geometry g = geometry_of(model, where);
+  for (const auto& [kind, prefix] : {std::pair{StateKind::weights, "weights/"}, {StateKind::first_moment, "m/"}, {StateKind::second_moment, "v/"}}) {
+    Weights w = read_mindformers(path, model, where, false, kind);
+    check_weights(w, g, false, is_moment(kind));
+    for (const Param& p : g.model->params().params()) {
+      if (p.tied) continue;
+      const auto it = w.tensors.find(p.name);
+      if (it != w.tensors.end()) out.tensors.emplace(prefix + p.name, it->second);
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// The layers of each stage.
+std::vector<std::vector<int64_t>> layers_of_stages(const MindFormersState& s, int64_t layers) {
+  std::vector<std::vector<int64_t>> out(static_cast<size_t>(s.pipeline));
+  int64_t layer = 0;
+  for (size_t part = 0; part < s.stage_layers.size(); ++part)
+    for (int64_t i = 0; i < s.stage_layers[part]; ++i) out[part % out.size()].push_back(layer++);
+  if (layer != layers) {  // one stage
+    out.assign(1, {});
+    for (int64_t i = 0; i < layers; ++i) out[0].push_back(i);
+    out.resize(static_cast<size_t>(s.pipeline));
+  }
+  return out;
+}
+
+// Whether a stage holds a parameter, by our name: what is before the layers, those of its own, what is behind them.
+bool on_stage(const std::string& name, const std::vector<int64_t>& layers, bool first, bool last) {
+  static const std::regex layer(R"(model\.layers\.(\d+)\..*)");
+  std::smatch m;
+  if (std::regex_match(name, m, layer)) return std::find(layers.begin(), layers.end(), std::stoll(m[1])) != layers.end();
+  return name.starts_with("model.embed") ? first : last;
+}
+
+struct Small {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::vector<std::byte> bytes;
+};
+
+template <class T>
+Small small(const std::string& name, DType dtype, Shape shape, T value) {
+  Small s{name, dtype, shape, std::vector<std::byte>(sizeof(T))};
+  std::memcpy(s.bytes.data(), &value, sizeof(T));
+  return s;
+}
+
+struct StateTensorOut {
+  std::string name;
+  ElementsPtr elements;
+};
+
+void write_file_of_rank(const std::string& path, const std::vector<StateTensorOut>& tensors, const std::vector<Small>& more,
+                        const Metadata& metadata, bool ckpt) {
+  std::vector<std::byte> piece;
+  const auto stream = [&](const Elements& e, auto&& take) {
+    const int64_t size = size_of(e.dtype()), most = kPieceOfState / size;
+    for (int64_t at = 0; at < e.count(); at += most) {
+      const int64_t n = std::min(most, e.count() - at);
+      piece.resize(static_cast<size_t>(n * size));
+      e.read(at, piece);
+      take(std::span<const std::byte>(piece));
+    }
+  };
+  if (ckpt) {
+    CkptWriter writer(path);
+    for (const StateTensorOut& t : tensors) {
+      writer.begin(t.name, t.elements->dtype(), t.elements->shape());
+      stream(*t.elements, [&](std::span<const std::byte> bytes) { writer.append(bytes); });
+    }
+    for (const Small& s : more) writer.begin(s.name, s.dtype, s.shape), writer.append(s.bytes);
+    writer.commit();
+    return;
+  }
+  SafetensorsWriter writer(path, {.metadata = metadata});
+  for (const StateTensorOut& t : tensors) writer.declare(t.name, t.elements->dtype(), t.elements->shape());
+  for (const Small& s : more) writer.declare(s.name, s.dtype, s.shape);
+  for (const StateTensorOut& t : tensors) stream(*t.elements, [&](std::span<const std::byte> bytes) { writer.write(t.name, bytes); });
+  for (const Small& s : more) writer.write(s.name, s.bytes);
+  writer.commit();
+}
+
+// Those of this prefix that are older than the newest `keep`.
+void remove_older_states(const std::string& folder, const std::string& prefix, int64_t keep) {
+  std::vector<StateName> own;
+  for (StateName& s : state_names(folder))
+    if (s.name.starts_with(prefix + "_rank_")) own.push_back(std::move(s));
+  std::error_code error;
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i) fs::remove(fs::path(folder) / own[i].name, error);
+}
+
+}  // namespace
+
+std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where, const MindFormersState& s) {
+  const Geometry g = geometry_of(model, where);
+  const CheckpointReader reader(checkpoint, false);
+  const Json& scalars = reader.scalars();
+  std::map<std::string, ElementsPtr> kinds[3];
+  const StateKind order[] = {StateKind::masters, StateKind::first_moment, StateKind::second_moment};
+  const bool moments = std::any_of(g.model->params().params().begin(), g.model->params().params().end(),
+                                   [&](const Param& p) { return reader.has("m/" + p.name); });
+  for (int k = 0; k < (moments ? 3 : 1); ++k) kinds[k] = read_ravine_checkpoint(checkpoint, model, where, order[k]).tensors;
+  const auto count = [&](const char* key, int64_t otherwise) { return field_or(scalars, key, checkpoint, otherwise); };
+  double scale = 1;
+  if (const auto it = scalars.find("loss_scale"); it != scalars.end() && it->is_object()) scale = it->value("scale", 1.0);
+  const std::vector<Small> more = {small("epoch_num", DType::i64, {}, s.epoch),
+                                   small("step_num", DType::i64, {}, reader.step()),
+                                   small("global_step", DType::i32, {1}, static_cast<int32_t>(count("optimizer_steps", reader.step()))),
+                                   small("loss_scale", DType::f32, {}, static_cast<float>(scale)),
+                                   small("scale_sense", DType::f32, {}, static_cast<float>(scale)),
+                                   small("global_batch_size", DType::i64, {}, count("global_batch", 1))};
+  Json kept = Json::object();
+  for (const char* key : kKept)
+    if (const auto it = scalars.find(key); it != scalars.end()) kept[key] = *it;
+  const Metadata metadata{{"format", "ms"}, {"remove_redundancy", "False"}, {kOwn, kept.dump()}};
+  const auto stages = layers_of_stages(s, g.layers);
+  const std::string ending = s.ckpt ? "ckpt" : "safetensors";
+  std::string first_name;
+  for (int64_t stage = 0; stage < s.pipeline; ++stage)
+    for (int64_t t = 0; t < s.tensor; ++t) {
+      std::vector<StateTensorOut> tensors;
+      static const char* const kPrefix[] = {"", "adam_m.", "adam_v."};
+      size_t weights = 0;
+      for (int k = 0; k < 3; ++k) {
+        for (const auto& [name, e] : kinds[k])
+          if (on_stage(name, stages[static_cast<size_t>(stage)], stage == 0, stage == s.pipeline - 1))
+            tensors.push_back({kPrefix[k] + mindformers_name(name, g), tensor_part(mindformers_name(name, g), e, t, s.tensor)});
+        if (k == 0) weights = tensors.size();
+      }
+      for (int64_t d = 0; d < s.data; ++d) {
+        const int64_t rank = (stage * s.data + d) * s.tensor + t;
+        const std::string folder = fmt::format("{}/rank_{}", s.dir, rank);
+        const std::string name = fmt::format("{}_rank_{}-{}_{}.{}", s.prefix, rank, s.epoch, s.place, ending);
+        create_folders(folder);
+        write_file_of_rank(folder + "/" + name, tensors, more, metadata, s.ckpt);
+        const std::string beside = fs::path(s.dir).parent_path().string();
+        for (const std::string& copy : s.copies) {
+          const bool network = copy == "network";
+          const std::string to = fmt::format("{}/checkpoint_{}/rank_{}", beside, copy, rank);
+          create_folders(to);
+          write_file_of_rank(fmt::format("{}/{}_rank_{}-{}-{}_{}.{}", to, s.prefix, rank, network ? "network" : "trainable_params", s.epoch, s.place, ending),
+                             {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}}, s.ckpt);
+        }
+        remove_older_states(folder, s.prefix, s.keep);
+        const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
+        write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
+        if (rank == 0) first_name = name;
+      }
+    }
+  return first_name;
+}
+
+}  // namespace ravine

@@ -1,0 +1,43 @@
+// Training checkpoints of MindFormers, as a run goes on from them and leaves them (checkpoint.layout=mindformers).
+//
+//   DIR/rank_R/PREFIX_rank_R-EPOCH_STEP.safetensors   weights, adam_m.NAME, adam_v.NAME, epoch_num, step_num, global_step,
+//                                                     loss_scale, scale_sense, global_batch_size
+//   DIR/rank_R/meta.json                              {"last_epoch", "last_step", "last_ckpt_file"}
+//
+// Source: mindformers/core/callback/callback.py (CheckpointMonitor), tools/resume_ckpt.py. What a run of ours keeps beyond that
+// (its place in blended data, the state of a schedule) lies in the metadata of the safetensors file, under "ravine".
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "io/checkpoint.h"
+
+namespace ravine {
+
+// Checkpoint files in DIR/rank_0 (or DIR itself), oldest first, by epoch and step, that are there for every rank_R of DIR.
+std::vector<std::string> mindformers_checkpoints(const std::string& dir);
+
+// One of these files, with those of the other ranks beside it. `model`: its config.json, `where` for messages. global_batch: of
+// the run that goes on; where the checkpoint's was another, steps are counted anew, as MindFormers does:
+// step * its batch / global_batch.
+// data_steps: of data that count as used; -1: as many as steps.
+ForeignState open_mindformers_state(const std::string& file, const Json& model, const std::string& where, int64_t global_batch,
+                                    int64_t data_steps = -1);
+
+// How the files of a step are written.
+struct MindFormersState {
+  std::string dir, prefix;  // DIR; names begin with the prefix
+  int64_t epoch = 1, place = 1;  // the two numbers of a name
+  bool ckpt = false;             // .ckpt instead of .safetensors
+  std::vector<std::string> copies;  // "network", "trainable": weights alone, in folders of their own beside DIR
+  int64_t keep = 0;                 // files of a rank that stay, the newest; 0: all
+  int64_t data = 1, tensor = 1, pipeline = 1;
+  std::vector<int64_t> stage_layers;  // of each part of the pipeline, in order; parts go around the stages
+};
+// From a checkpoint of ours: its folder. Returns the name of the first rank's file. All ranks' files are written here.
+std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where,
+                                    const MindFormersState& state);
+
+}  // namespace ravine

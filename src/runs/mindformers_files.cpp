@@ -1,0 +1,85 @@
+#include "runs/mindformers_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "io/checkpoint_health.h"
+#include "io/convert/mindformers_state.h"
+#include "io/run_files.h"
+#include "step/layout.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+// Verdicts of the run's own record, by names.
+std::map<std::string, bool> recorded_verdicts(const Config& config) {
+  const std::string path = run_path(config, kHealthFile);
+  std::map<std::string, bool> out;
+  std::error_code error;
+  if (!fs::exists(path, error)) return out;
+  for (const Json& c : read_run_json(path))
+    if (c.is_object() && c.contains("ckpt_name") && c["ckpt_name"].is_string() && c.contains("is_health"))
+      out[c["ckpt_name"].get<std::string>()] = c["is_health"] == 0;
+  return out;
+}
+
+}  // namespace
+
+std::string mindformers_resume(const Config& config) {
+  const std::string& asked = config.checkpoint.resume;
+  if (asked == kResumeNone) return "";
+  const std::string path = asked == kResumeNewest ? run_path(config, "checkpoint") : asked;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    if (asked == kResumeNewest) return "";
+    if (!fs::exists(path, error))
+      throw UserError("no such checkpoint", "checkpoint.resume=" + asked, "it is a file of MindFormers, or a folder with rank_R", "correct the path");
+    return path;
+  }
+  std::vector<std::string> all = mindformers_checkpoints(path);
+  if (all.empty()) {
+    if (asked == kResumeNewest) return "";
+    throw UserError("no checkpoint", "checkpoint.resume=" + asked, "it holds no PREFIX_rank_0-EPOCH_STEP that every rank_R has", "name another folder");
+  }
+  if (config.health.embedding_norm > 0) {
+    const std::map<std::string, bool> verdicts = recorded_verdicts(config);
+    std::erase_if(all, [&](const std::string& file) {
+      const auto it = verdicts.find(fs::path(file).filename().string());
+      return it == verdicts.end() || !it->second;
+    });
+    if (all.empty())
+      throw UserError("the training has no healthy checkpoints yet", path,
+                      fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only", run_path(config, kHealthFile)),
+                      "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
+  }
+  return all.back();
+}
+
+SavedCheckpoint mindformers_publisher(const OpenedRun& run) {
+  const Config& c = run.config;
+  MindFormersState s{.dir = run.path("checkpoint"),
+                     .prefix = c.checkpoint.prefix,
+                     .ckpt = c.checkpoint.format == CheckpointFormat::ckpt,
+                     .copies = c.checkpoint.copies,
+                     .keep = c.checkpoint.keep,
+                     .data = run.layout.mesh.data,
+                     .tensor = run.layout.mesh.tensor,
+                     .pipeline = run.layout.mesh.pipeline,
+                     .stage_layers = layers_of_parts(*run.model, c)};
+  const int64_t epoch_steps = std::max<int64_t>(1, run.data.train->sample_count() / c.train.global_batch), sink = c.log.sink;
+  return [s, epoch_steps, sink, model = run.model->config(), where = model_place(c.model), beside = run.path("checkpoint")](
+             const std::string& folder, int64_t step, const Json& scalars) mutable {
+    s.epoch = sink > 0 ? (step + sink - 1) / sink : (step - 1) / epoch_steps + 1;
+    s.place = sink > 0 ? sink : (step - 1) % epoch_steps + 1;
+    const std::string name = write_mindformers_state(folder, model, where, s);
+    record_verdict(beside, name, scalars);
+    return s.dir + "/rank_0/" + name;
+  };
+}
+
+}  // namespace ravine

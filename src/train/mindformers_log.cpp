@@ -1,0 +1,299 @@
+#include "train/mindformers_log.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <regex>
+
+#include "files/atomic.h"
+#include "files/tensorboard.h"
+#include "files/tensorboard_reader.h"
+#include "io/convert/mindformers.h"
+#include "io/convert/weights.h"
+
+namespace ravine {
+namespace {
+
+constexpr int kBar = 50;  // characters
+
+// "2025-04-07 15:34:27,308 - INFO - "
+std::string prefix() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = ms / 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  return fmt::format("{},{:03} - INFO - ", text, ms % 1000);
+}
+
+int64_t epoch_of(const MindFormersLine& l) { return (l.step - 1) / l.steps_per_epoch + 1; }
+int64_t place_of(const MindFormersLine& l) { return (l.step - 1) % l.steps_per_epoch + 1; }
+
+std::string place_text(const MindFormersLine& l) {
+  return fmt::format("Epoch:[{:3d}/{:3d}], step:[{:5d}/{:5d}]", epoch_of(l), l.epochs, place_of(l), l.steps_per_epoch);
+}
+
+// Python's str of a timedelta of whole seconds.
+std::string duration(int64_t seconds) {
+  const int64_t days = seconds / 86400;
+  const std::string clock = fmt::format("{}:{:02}:{:02}", seconds % 86400 / 3600, seconds % 3600 / 60, seconds % 60);
+  return days == 0 ? clock : fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
+}
+
+// How many steps an epoch has, and of how many epochs the run is.
+struct Epochs {
+  int64_t steps = 1, count = 1, whole = 0;  // whole: steps of all epochs
+  void look(RunView& run) {
+    const Config& c = run.config();
+    steps = std::max<int64_t>(1, run.samples() / c.train.global_batch);
+    const int64_t planned = std::max(c.train.steps, c.schedule.classes.total_steps);
+    count = (planned + steps - 1) / steps;
+    whole = count * steps;
+  }
+};
+
+bool asks(const LogOptions& log, const char* what) {
+  return std::find(log.monitor.begin(), log.monitor.end(), what) != log.monitor.end();
+}
+
+// The mean of the losses of the epoch that is under way.
+class EpochMean {
+ public:
+  double add(int64_t epoch, double loss) {
+    if (epoch != epoch_) epoch_ = epoch, sum_ = 0, count_ = 0;
+    sum_ += loss;
+    return sum_ / static_cast<double>(++count_);
+  }
+
+ private:
+  int64_t epoch_ = 0, count_ = 0;
+  double sum_ = 0;
+};
+
+class MindFormersConsole : public Hook {
+ public:
+  explicit MindFormersConsole(int64_t every) : every_(every) {}
+
+  void start(RunView& run, int64_t) override {
+    epochs_.look(run);
+    if (const std::string& target = run.config().log.monitor_target; !target.empty()) target_ = std::regex(target);
+  }
+
+  void after_step(RunView& run, StepReport& r) override {
+    if (r.left_out) return;
+    show(run, r);
+    run.log().progress(static_cast<double>(r.step) / static_cast<double>(run.config().train.steps),
+                       fmt::format("{}/{}", r.step, run.config().train.steps));
+  }
+  void last_words(RunView& run, StepReport& r) override { show(run, r); }
+
+  void finish(RunView& run, bool stopped) override {
+    run.log().end_progress();
+    if (!stopped && run.config().train.steps < epochs_.whole && run.last_report())
+      run.log().line("{}set train process early stop at {} steps in yaml", prefix(), run.config().train.steps);
+  }
+
+ private:
+  void show(RunView& run, const StepReport& r) {
+    const Config& c = run.config();
+    MindFormersLine l{.step = r.step,
+                      .epochs = epochs_.count,
+                      .steps_per_epoch = epochs_.steps,
+                      .loss = r.loss,
+                      .seconds = r.step_time,
+                      .lr = r.lr,
+                      .overflow = r.overflow,
+                      .loss_scale = r.loss_scale.value_or(1),
+                      .grad_norm = r.grad_norm,
+                      .batch = c.train.global_batch,
+                      .ranks = r.ranks};
+    const double mean = mean_.add(epoch_of(l), r.loss);
+    if (c.log.sink == 0) l.mean = mean;
+    if (r.step % every_ != 0 && r.step != c.train.steps && !r.skipped) return;
+    if (!r.local_norms.empty() && !c.log.local_norms.empty()) run.log().line("{}{}", prefix(), norm_lines(run, r));
+    run.log().line("{}{}", prefix(), step_line(l));
+    run.log().line("{}{}", prefix(), bar_line(l));
+    if (r.embedding_local_norm) run.log().line("{}embedding_local_norm: {}", prefix(), f32_text(*r.embedding_local_norm));
+    if (r.step % c.log.monitor_every == 0) monitor(run, r, l);
+    for (const auto& [name, value] : r.more)
+      if (name == "valid_loss")
+        run.log().line("{}Eval result: PerplexityMetric is {{'loss': {}, 'PPL': {}}}", prefix(), value, std::exp(value));
+    if (asks(c.log, "drop_rate"))
+      for (size_t i = 0; i < r.routers.layers.size(); ++i)
+        run.log().line("{}layer: {}, drop_rate: {:.5f}", prefix(), r.routers.layers[i], r.routers.drop_rate[i]);
+  }
+
+  // Of the first rank.
+  static std::string norm_lines(RunView& run, const StepReport& r) {
+    std::string sizes, values;
+    for (const LocalNorm& n : in_mindformers_order(r.local_norms, run.model_config())) {
+      const auto at = std::find(n.ranks.begin(), n.ranks.end(), 0);
+      if (at == n.ranks.end()) continue;
+      sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", n.counts[static_cast<size_t>(at - n.ranks.begin())]);
+      values += fmt::format("{}{}", values.empty() ? "" : ", ", f32_text(n.squares[static_cast<size_t>(at - n.ranks.begin())]));
+    }
+    return fmt::format(" norm_size: ({})\nlocal_norm:\n({})", sizes, values);
+  }
+
+  void monitor(RunView& run, const StepReport& r, const MindFormersLine& l) {
+    const LogOptions& log = run.config().log;
+    const auto say = [&](const std::string& tag, double value) {
+      run.log().line("{}{} {}: {:.4f}", prefix(), place_text(l), tag, value);
+    };
+    double squares = 0;
+    for (const LocalNorm& n : in_mindformers_order(r.local_norms, run.model_config())) {
+      double own = 0;
+      for (size_t i = 0; i < n.ranks.size(); ++i)
+        if (n.ranks[i] == 0) own = n.squares[i];
+      squares += own;
+      if (asks(log, "local_norm") && fits(n.parameter)) say("local_norm/" + n.parameter, std::sqrt(own));
+    }
+    if (asks(log, "device_local_norm")) say("device_local_norm", std::sqrt(squares));
+    if (asks(log, "local_loss")) say("micro_local_loss", r.loss);
+    if (asks(log, "device_local_loss")) say("device_accum_local_loss", r.loss);
+    if (!r.state_squares.empty()) states(run, r, say);
+    if (asks(log, "throughput") && log.baseline > 0)
+      say("throughput_linearity",
+          static_cast<double>(l.batch) / static_cast<double>(l.ranks) / std::max(1e-9, l.seconds) / log.baseline);
+  }
+
+  template <class Say>
+  void states(RunView& run, const StepReport& r, Say&& say) {
+    const LogOptions& log = run.config().log;
+    double weights = 0;
+    std::vector<LocalNorm> norms[2];
+    for (const auto& [name, squares] : r.state_squares) {
+      const size_t slash = name.find('/');
+      const std::string kind = name.substr(0, slash);
+      if (kind == "weights") weights += squares;
+      if (kind == "m" || kind == "v") norms[kind == "v"].push_back({.parameter = name.substr(slash + 1), .ranks = {0}, .squares = {squares}, .counts = {0}});
+    }
+    if (asks(log, "optimizer_state"))
+      for (const int v : {0, 1})
+        for (const LocalNorm& n : in_mindformers_order(norms[v], run.model_config()))
+          if (fits(n.parameter)) say(fmt::format("adam_{}_norm/{}", v ? 'v' : 'm', n.parameter), std::sqrt(n.squares[0]));
+    if (asks(log, "weight_state")) say("weight_norm", std::sqrt(weights));
+  }
+
+  bool fits(const std::string& name) const { return !target_ || std::regex_search(name, *target_); }
+
+  int64_t every_;
+  Epochs epochs_;
+  EpochMean mean_;
+  std::optional<std::regex> target_;
+};
+
+class MindFormersTensorBoard : public Hook {
+ public:
+  explicit MindFormersTensorBoard(int64_t every) : every_(every) {}
+
+  void start(RunView& run, int64_t done) override {
+    const std::string& given = run.config().log.tensorboard_dir;
+    const std::string folder = given.empty() ? run.path("tensorboard") : given + "/rank_0";
+    create_folders(folder);
+    const bool before = done > 0 || !event_files(folder).empty();
+    writer_ = std::make_unique<EventWriter>(folder, before ? done + 1 : 0);
+  }
+
+  void after_step(RunView& run, StepReport& r) override {
+    if (r.step % every_ != 0 || r.left_out) return;
+    const double batch = static_cast<double>(run.config().train.global_batch), per_rank = batch / r.ranks / std::max(1e-9, r.step_time);
+    const int64_t samples = r.step * run.config().train.global_batch;
+    const auto both = [&](const std::string& tag, double value) {
+      writer_->scalar(tag, r.step, value);
+      writer_->scalar(tag + "_vs_samples", samples, value);
+    };
+    try {
+      both("learning-rate", r.lr);
+      both("batch-size", batch);
+      both("loss", r.loss);
+      both("loss-scale", r.loss_scale.value_or(1));
+      both("grad-norm", r.grad_norm);
+      both("iteration-time", r.step_time);
+      both("throughput", per_rank);
+      writer_->scalar("B-samples-per-day", r.step, per_rank * r.ranks * 86400 / 1e9);
+      for (size_t i = 0; i < r.routers.layers.size(); ++i)
+        writer_->scalar(fmt::format("expert_load/{}", r.routers.layers[i]), r.step, r.routers.load[i]);
+      for (const auto& [name, value] : r.more) writer_->scalar(name, r.step, value);
+      writer_->flush();
+    } catch (const Error& e) {
+      run.log().warn("TensorBoard file: {}; the run goes on", e.what());
+    }
+  }
+
+ private:
+  int64_t every_;
+  std::unique_ptr<EventWriter> writer_;
+};
+
+// Where a parameter stands among those of MindFormers: its layer, and its place in it. Norms come before the rest of a layer.
+std::pair<int64_t, int> place_in_model(const std::string& name) {
+  static const char* const kInLayer[] = {"ffn_norm", "attention_norm", "attention.wq", "attention.wk", "attention.wv",
+                                         "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
+  static const std::regex layer(R"((?:model|decoder)\.layers\.(\d+)\.(.*))");
+  std::smatch m;
+  if (!std::regex_match(name, m, layer)) return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
+  const std::string rest = m[2];
+  int place = 0;
+  for (const char* known : kInLayer) {
+    if (rest.starts_with(known)) break;
+    ++place;
+  }
+  return {std::stoll(m[1]), place};
+}
+
+}  // namespace
+
+std::string f32_text(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  std::string text = fmt::format("{}", static_cast<float>(x));
+  if (text.find_first_of(".e") == std::string::npos) text += text.find("inf") == std::string::npos ? ".0" : "";
+  return text;
+}
+
+namespace {
+// A scale moves in f64 here, and beyond f32 its own digits are shown.
+std::string scale_text(double x) { return std::isinf(static_cast<float>(x)) && !std::isinf(x) ? fmt::format("{}", x) : f32_text(x); }
+}  // namespace
+
+std::string step_line(const MindFormersLine& l) {
+  const std::string loss = l.mean ? fmt::format("loss:[{:5.3f}/{:5.3f}]", l.loss, *l.mean) : fmt::format("loss: {:5.3f}", l.loss);
+  return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]", place_text(l),
+                     loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
+                     scale_text(l.loss_scale), f32_text(l.grad_norm));
+}
+
+std::string bar_line(const MindFormersLine& l) {
+  const double percent = 100.0 * static_cast<double>(l.step) / static_cast<double>(l.epochs * l.steps_per_epoch);
+  const int filled = std::clamp(static_cast<int>(kBar * percent / 100 + 1e-9), 0, kBar);
+  std::string bar;
+  for (int i = 0; i < filled; ++i) bar += "█";
+  bar += std::string(static_cast<size_t>(kBar - filled), ' ');
+  const int64_t rest = (l.epochs - epoch_of(l) + 1) * l.steps_per_epoch - place_of(l);
+  const double seconds = std::max(1e-9, l.seconds);
+  return fmt::format("  {:4.1f}% |{}| {:.5f} samples/s/p  {} }}", percent, bar,
+                     static_cast<double>(l.batch) / l.ranks / seconds,
+                     duration(static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, rest)) * seconds)));
+}
+
+std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model) {
+  if (norms.empty()) return norms;
+  const Geometry g = geometry_of(model, "model");
+  for (LocalNorm& n : norms)
+    if (std::string theirs = mindformers_name(n.parameter, g); !theirs.empty()) n.parameter = std::move(theirs);
+  std::stable_sort(norms.begin(), norms.end(), [](const LocalNorm& a, const LocalNorm& b) {
+    const auto decays = [](const LocalNorm& n) { return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias"); };
+    if (decays(a) != decays(b)) return decays(a);
+    return place_in_model(a.parameter) < place_in_model(b.parameter);
+  });
+  return norms;
+}
+
+std::unique_ptr<Hook> mindformers_console_hook(int64_t every) { return std::make_unique<MindFormersConsole>(every); }
+std::unique_ptr<Hook> mindformers_tensorboard_hook(int64_t every) { return std::make_unique<MindFormersTensorBoard>(every); }
+
+}  // namespace ravine

@@ -1,0 +1,38 @@
+#include "train/state_norms.h"
+
+#include <bit>
+
+#include "base/json.h"
+#include "files/convert.h"
+#include "runs/run_state.h"
+
+namespace ravine {
+namespace {
+
+// Host work, where it is asked for: one pass over what is there.
+double squares_of(const TensorView& v) {
+  constexpr int64_t kPiece = 4096;
+  std::vector<double> piece(kPiece);
+  double sum = 0;
+  const int64_t bytes = size_of(v.dtype);
+  for (int64_t at = 0; at < v.count(); at += kPiece) {
+    const int64_t n = std::min(kPiece, v.count() - at);
+    convert(v.dtype, static_cast<const std::byte*>(v.data) + at * bytes, DType::f64, piece.data(), n);
+    for (int64_t i = 0; i < n; ++i) sum += piece[static_cast<size_t>(i)] * piece[static_cast<size_t>(i)];
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::map<std::string, double> state_squares(StepEngine& engine) {
+  Json mine = Json::array();  // bits of doubles, since JSON has no infinity
+  for (const StateTensor& t : state_of(engine).tensors)
+    if (!t.own && is_float(t.view.dtype)) mine.push_back({t.name, std::bit_cast<uint64_t>(squares_of(t.view))});
+  std::map<std::string, double> all;
+  for (const std::string& text : gather_texts(engine.ranks().all(), mine.dump()))
+    for (const Json& row : Json::parse(text)) all[row[0].get<std::string>()] += std::bit_cast<double>(row[1].get<uint64_t>());
+  return all;
+}
+
+}  // namespace ravine

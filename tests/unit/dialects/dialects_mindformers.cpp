@@ -1,0 +1,291 @@
+// MindFormers' YAML and flags: what they come to, key by key.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "config/yaml_json.h"
+#include "dialects/mindformers.h"
+#include "dialects/mindformers_tables.h"
+#include "tests/unit/files_temporary.h"
+
+namespace ravine {
+namespace test_dialects_mindformers {
+
+bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+const char* const kYaml = R"(seed: 42
+output_dir: './output'
+run_mode: 'train'
+load_checkpoint: ''
+trainer: {type: CausalLanguageModelingTrainer, model_name: 'llama_tiny'}
+runner_config: {epochs: 1, batch_size: 4, sink_mode: False, sink_size: 1}
+runner_wrapper: {type: MFTrainOneStepCell, scale_sense: 1.0, use_clip_grad: True, max_grad_norm: 1.0, local_norm: False}
+optimizer: {type: AdamW, betas: [0.9, 0.95], eps: 1.e-8, weight_decay: 0.1}
+lr_schedule: {type: CosineWithWarmUpLR, learning_rate: 1.e-3, lr_end: 1.e-5, warmup_ratio: 0.1, total_steps: -1}
+train_dataset: &train_dataset
+  data_loader: {type: MindDataset, dataset_dir: "DATA", shuffle: False}
+  input_columns: ["input_ids"]
+  num_parallel_workers: 1
+train_dataset_task: {type: CausalLanguageModelDataset, dataset_config: *train_dataset}
+callbacks:
+  - type: MFLossMonitor
+  - {type: CheckpointMonitor, prefix: "tiny", save_checkpoint_steps: 10, keep_checkpoint_max: 3, checkpoint_format: 'safetensors'}
+parallel: {parallel_mode: 0, full_batch: False}
+parallel_config: {data_parallel: 1, model_parallel: 1, pipeline_stage: 1, micro_batch_num: 1}
+model:
+  arch: {type: LlamaForCausalLM}
+  model_config:
+    type: LlamaConfig
+    seq_length: 32
+    hidden_size: 64
+    num_layers: 2
+    num_heads: 4
+    n_kv_heads: 2
+    vocab_size: 256
+    intermediate_size: 128
+    pad_token_id: 0
+    compute_dtype: "float32"
+)";
+
+struct Job {
+  Job() {
+    std::ofstream(folder / "data") << "x";
+    std::ofstream(folder / "weights") << "x";
+    std::string text = kYaml;
+    text.replace(text.find("DATA"), 4, folder / "data");
+    std::ofstream(folder / "run.yaml") << text;
+  }
+  Translation translated(std::vector<std::string> words, int64_t ranks = 0) const {
+    words.insert(words.begin(), {"--config", folder / "run.yaml"});
+    MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::string&) { return MindFormersFacts::Data{80, 33}; }};
+    return translate_mindformers(read_mindformers_line(placed(words)), facts);
+  }
+  // The last value of each option.
+  std::map<std::string, std::string> settings(const std::vector<std::string>& words, int64_t ranks = 0) const {
+    std::map<std::string, std::string> out;
+    const Translation t = translated(words, ranks);
+    for (const Setting& s : t.settings()) out[s.key] = s.value;
+    return out;
+  }
+  std::string refused(const std::vector<std::string>& words, int64_t ranks = 0) const {
+    try {
+      refuse_all(translated(words, ranks));
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  }
+  TemporaryFolder folder;
+};
+
+TEST(MindFormers, ComesToARun) {
+  const Job job;
+  EXPECT_EQ(job.refused({}), "");
+  const std::map<std::string, std::string> s = job.settings({});
+  for (const auto& [option, value] : std::map<std::string, std::string>{
+           {"train.steps", "20"}, {"train.global_batch", "4"}, {"train.micro_batch", "4"}, {"train.loss_average", "micro"}, {"data.sequence_length", "32"},
+           {"data.order", "mindspore"}, {"data.shuffle", "false"}, {"optimizer.type", "adamw"}, {"optimizer.betas", "[0.9, 0.95]"},
+           {"optimizer.clip_norm", "1.0"}, {"schedule.type", "CosineWithWarmUpLR"}, {"schedule.total_steps", "20"}, {"schedule.warmup_ratio", "0.1"},
+           {"precision.loss_scale", "1.0"}, {"precision.compute", "f32"}, {"checkpoint.layout", "mindformers"}, {"checkpoint.prefix", "tiny"},
+           {"checkpoint.every", "10"}, {"checkpoint.keep", "3"}, {"checkpoint.format", "safetensors"}, {"checkpoint.resume", "none"},
+           {"log.style", "mindformers"}, {"train.recompute", "none"}, {"data.pad", "0"}, {"train.seed", "42"}})
+    EXPECT_EQ(s.count(option) ? s.at(option) : "(none)", value) << option;
+  const Json model = json_of(*load_yaml(s.at("model.config"), "model", false));
+  EXPECT_EQ(model["model_type"], "llama");
+  EXPECT_EQ(model["num_key_value_heads"], 2);
+  EXPECT_EQ(model["initializer_range"], 0.01) << "LlamaConfig's own";
+  (void)config_of(job.translated({}));
+}
+
+// Each key that the table calls used, with another value: some option takes another value, or the line is refused by name.
+TEST(MindFormers, EveryUsedKeyCounts) {
+  const Job job;
+  const std::string weights = job.folder / "weights", data = job.folder / "data";
+  const std::vector<std::string> skip = {"--use_skip_data_by_global_norm", "True", "--monitor_config.monitor_on", "True"};
+  const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1"};
+  const std::vector<std::string> pipe = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.pipeline_stage", "2", "--parallel_config.micro_batch_num", "2"};
+  const std::vector<std::string> moe = {"--moe_config.expert_num", "4", "--moe_config.num_experts_chosen", "2"};
+  const std::vector<std::string> monitor = {"--monitor_config.monitor_on", "True"};
+  const std::vector<std::string> eval = {"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data};
+  const std::vector<std::string> megatron = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.config.data_path", "[\"a\"]"};
+  const std::vector<std::string> moving = {"--runner_wrapper.scale_sense", R"({"type": "AdaptiveLossScaleUpdateCell", "loss_scale_value": 1024, "scale_factor": 2, "scale_window": 20})"};
+  const auto with = [](std::vector<std::string> a, const std::vector<std::string>& b) { return a.insert(a.end(), b.begin(), b.end()), a; };
+  struct Flip {
+    std::string value;
+    std::vector<std::string> beside = {};
+  };
+  const std::string m = "model.model_config.", o = "optimizer.", l = "lr_schedule.", r = "runner_wrapper.", c = "callbacks[1].", x = "moe_config.", p = "parallel_config.";
+  const auto optimizer = [](const std::string& type) { return std::vector<std::string>{"--optimizer.type", type}; };
+  const auto schedule = [](const std::string& type) { return std::vector<std::string>{"--lr_schedule.type", type}; };
+  const std::map<std::string, Flip> flips = {
+      {"seed", {"7"}}, {"output_dir", {"other"}}, {"ignore_data_skip", {"True", {"--load_checkpoint", weights, "--resume_training", "True"}}}, {"data_skip_steps", {"3", {"--load_checkpoint", weights, "--resume_training", "True"}}}, {"run_mode", {"predict"}}, {"use_parallel", {"True", {"--parallel_config.data_parallel", "2", "--parallel.parallel_mode", "1"}}},
+      {"load_checkpoint", {weights}}, {"resume_training", {"True", {"--load_checkpoint", weights}}}, {"use_legacy", {"False", {"--callbacks[1].checkpoint_format", "ckpt"}}},
+      {"pretrained_model_dir", {"/no/such"}}, {"do_eval", {"True", {"--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data}}},
+      {"eval_step_interval", {"5", eval}}, {"eval_epoch_interval", {"2", with(eval, {"--eval_step_interval", "-1"})}}, {"micro_batch_interleave_num", {"2"}},
+      {"lr_scale", {"True"}}, {"lr_scale_factor", {"2", {"--lr_scale", "True"}}}, {"use_skip_data_by_global_norm", {"True"}},
+      {"use_checkpoint_health_monitor", {"True", {"--runner_wrapper.local_norm", "True"}}}, {"calculate_per_token_loss", {"True"}}, {"check_for_nan_in_loss_and_grad", {"True"}},
+      {"runner_config.epochs", {"3"}}, {"runner_config.batch_size", {"2"}}, {"runner_config.sink_mode", {"True"}},
+      {"runner_config.sink_size", {"2", {"--sink_mode", "True"}}}, {"runner_config.gradient_accumulation_steps", {"2", semi}}, {"runner_config.stop_step", {"7"}},
+      {"parallel.parallel_mode", {"1", {"--use_parallel", "True", "--parallel_config.data_parallel", "2"}}},
+      {"parallel.full_batch", {"False", with(semi, {"--parallel_config.data_parallel", "2", "--parallel.dataset_strategy", "[[3,1]]", "--parallel.full_batch", "True"})}},
+      {"parallel.dataset_strategy", {"[[3,1]]", with(semi, {"--parallel_config.data_parallel", "2"})}},
+      {"parallel.enable_parallel_optimizer", {"True", with(semi, {"--parallel_config.data_parallel", "2"})}}, {p + "data_parallel", {"2", semi}}, {p + "model_parallel", {"2", semi}},
+      {p + "expert_parallel", {"2", with(semi, {"--parallel_config.data_parallel", "2"})}}, {p + "pipeline_stage", {"2", with(semi, {"--parallel_config.micro_batch_num", "2"})}},
+      {p + "micro_batch_num", {"4", pipe}}, {p + "use_seq_parallel", {"True", with(semi, {"--parallel_config.model_parallel", "2"})}},
+      {"recompute_config.recompute", {"True"}}, {"recompute_config.select_recompute", {"True"}}, {"monitor_config.monitor_on", {"True", {"--monitor_config.local_norm_format", "log"}}},
+      {"monitor_config.local_loss_format", {"log", monitor}}, {"monitor_config.local_norm_format", {"log", monitor}}, {"monitor_config.device_local_loss_format", {"log", monitor}},
+      {"monitor_config.device_local_norm_format", {"log", monitor}}, {"monitor_config.optimizer_state_format", {"log", monitor}}, {"monitor_config.weight_state_format", {"log", monitor}},
+      {"monitor_config.target", {"[\"norm\"]", with(monitor, {"--monitor_config.local_norm_format", "log"})}}, {"monitor_config.throughput_baseline", {"100", monitor}},
+      {"monitor_config.step_interval", {"5", with(monitor, {"--monitor_config.local_norm_format", "log"})}}, {"monitor_config.check_for_global_norm", {"True", monitor}},
+      {"monitor_config.global_norm_spike_threshold", {"9.5", skip}}, {"monitor_config.global_norm_spike_count_threshold", {"4", skip}}, {"tensorboard.tensorboard_dir", {"tb"}},
+      {r + "type", {"MFPipelineWithLossScaleCell", {"--runner_wrapper.use_clip_grad", "null"}}}, {r + "use_clip_grad", {"False"}}, {r + "max_grad_norm", {"0.5"}}, {r + "scale_sense", {"8"}},
+      {r + "scale_sense.type", {"DynamicLossScaleUpdateCell", moving}}, {r + "scale_sense.loss_scale_value", {"4", moving}}, {r + "scale_sense.scale_factor", {"4", moving}},
+      {r + "scale_sense.scale_window", {"40", moving}}, {r + "scale_sense.max_scale_window", {"500", moving}}, {r + "scale_sense.min_scale_window", {"10", moving}},
+      {r + "local_norm", {"True"}}, {r + "calculate_per_token_loss", {"True"}}, {r + "use_skip_data_by_global_norm", {"True"}},
+      {o + "type", {"Lamb"}}, {o + "learning_rate", {"0.5", {"--lr_schedule.learning_rate", "null"}}}, {o + "betas", {"[0.8,0.9]"}}, {o + "beta1", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "beta2", {"0.5", {"--optimizer.betas", "null"}}}, {o + "beta3", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "eps", {"1e-5"}}, {o + "weight_decay", {"0.2"}},
+      {o + "momentum", {"0.5", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}}, {o + "dampening", {"0.5", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "nesterov", {"True", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}}, {o + "use_nesterov", {"True", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "clip_threshold", {"2.0", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "decay_rate", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "scale_parameter", {"True", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "relative_step", {"False", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}},
+      {o + "warmup_init", {"True", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}}, {o + "accum", {"0.2", with(optimizer("Adagrad"), {"--optimizer.betas", "null"})}},
+      {l + "type", {"LinearWithWarmUpLR"}}, {l + "learning_rate", {"0.002"}}, {l + "base_lr", {"0.3", with(schedule("CosineAnnealingLR"), {"--lr_schedule.learning_rate", "null"})}},
+      {l + "warmup_epochs", {"0.5"}}, {l + "warmup_steps", {"3"}}, {l + "total_steps", {"100"}}, {l + "warmup_ratio", {"0.2"}}, {l + "warmup_lr_init", {"1e-6"}}, {l + "lr_end", {"1e-6"}},
+      {l + "lr_end1", {"1e-6"}}, {l + "lr_end2", {"1e-6"}}, {l + "num_cycles", {"2.5"}}, {l + "power", {"2.5"}}, {l + "decay_ratio", {"0.5"}}, {l + "decay_start_ratio", {"0.5"}},
+      {l + "eta_min", {"1e-6"}}, {l + "lr_scale", {"0.5"}}, {l + "decay_steps", {"5"}}, {l + "keep_steps", {"5"}}, {l + "final_steps", {"5"}}, {l + "decay_start_steps", {"5"}}, {l + "t_max", {"5"}},
+      {l + "t_0", {"5"}}, {l + "t_mult", {"2"}}, {c + "type", {"MFLossMonitor"}}, {c + "prefix", {"other"}}, {c + "directory", {"/x"}}, {c + "save_checkpoint_steps", {"5"}}, {c + "keep_checkpoint_max", {"9"}},
+      {c + "checkpoint_format", {"ckpt"}}, {c + "save_network_params", {"True"}}, {c + "save_trainable_params", {"True"}},
+      {c + "embedding_local_norm_threshold", {"0.3", {"--use_checkpoint_health_monitor", "True", "--runner_wrapper.local_norm", "True"}}}, {"callbacks[0].type", {"NoSuchMonitor"}},
+      {"callbacks[0].per_print_times", {"5"}}, {m + "type", {"Qwen2Config"}}, {m + "model_type", {"qwen2", {"--model.model_config.type", "null"}}},
+      {m + "architectures", {"[\"Qwen2ForCausalLM\"]", {"--model.model_config.type", "null"}}}, {m + "seq_length", {"16"}}, {m + "max_position_embedding", {"64"}}, {m + "max_position_embeddings", {"64"}},
+      {m + "multiple_of", {"64", {"--model.model_config.intermediate_size", "null"}}}, {m + "ffn_dim_multiplier", {"1.3", {"--model.model_config.intermediate_size", "null"}}}, {m + "qkv_has_bias", {"True"}},
+      {m + "add_qkv_bias", {"True"}}, {m + "attention_bias", {"True"}}, {m + "attn_proj_has_bias", {"True"}}, {m + "ignore_token_id", {"-1"}}, {m + "compute_dtype", {"bfloat16"}},
+      {m + "extend_method", {"PI", {"--model.model_config.scaling_factor", "4.0"}}}, {m + "scaling_factor", {"4.0", {"--model.model_config.extend_method", "PI"}}}, {m + "attention_dropout", {"0.1"}},
+      {m + "hidden_dropout", {"0.1"}}, {m + "pp_interleave_num", {"2", with(pipe, {"--model.model_config.num_layers", "4"})}}, {m + "offset", {"[1,-1]", pipe}}, {m + "input_sliced_sig", {"True"}},
+      {m + "calculate_per_token_loss", {"True"}}, {m + "checkpoint_name_or_path", {weights}}, {m + "hidden_size", {"128"}}, {m + "num_layers", {"3"}}, {m + "num_hidden_layers", {"3", {"--model.model_config.num_layers", "null"}}},
+      {m + "num_heads", {"8"}}, {m + "num_attention_heads", {"8", {"--model.model_config.num_heads", "null"}}}, {m + "n_kv_heads", {"4"}},
+      {m + "num_query_groups", {"4", {"--model.model_config.n_kv_heads", "null"}}}, {m + "num_key_value_heads", {"4", {"--model.model_config.n_kv_heads", "null"}}}, {m + "intermediate_size", {"256"}},
+      {m + "ffn_hidden_size", {"256", {"--model.model_config.intermediate_size", "null"}}}, {m + "vocab_size", {"300"}}, {m + "padded_vocab_size", {"300", {"--model.model_config.vocab_size", "null"}}},
+      {m + "rms_norm_eps", {"1e-3"}}, {m + "layernorm_epsilon", {"1e-3"}}, {m + "theta", {"5e5"}}, {m + "rotary_base", {"5e5"}}, {m + "rope_theta", {"5e5"}}, {m + "head_dim", {"8"}}, {m + "kv_channels", {"8"}},
+      {m + "tie_word_embeddings", {"True"}}, {m + "init_method_std", {"0.5"}}, {m + "initializer_range", {"0.5"}}, {m + "bos_token_id", {"3"}}, {m + "eos_token_id", {"3"}}, {m + "pad_token_id", {"3"}},
+      {x + "expert_num", {"4"}}, {x + "num_experts_chosen", {"3", moe}}, {x + "capacity_factor", {"2.5", moe}}, {x + "aux_loss_types", {"[\"device\"]", with(moe, {"--moe_config.aux_loss_factors", "[0.1]"})}},
+      {x + "aux_loss_factors", {"[0.1]", with(moe, {"--moe_config.aux_loss_types", "[\"expert\"]"})}}, {x + "z_loss_factor", {"0.1", moe}}, {x + "use_gating_sigmoid", {"True", moe}}, {x + "topk_method", {"noaux_tc", moe}},
+      {x + "balance_via_topk_bias", {"True", moe}}, {x + "topk_bias_update_rate", {"0.5", with(moe, {"--moe_config.balance_via_topk_bias", "True"})}}, {x + "enable_sdrop", {"True", moe}},
+      {x + "first_k_dense_replace", {"1", moe}}, {x + "moe_intermediate_size", {"64", moe}}, {x + "shared_expert_num", {"1", moe}}, {x + "use_gmm", {"True", moe}},
+      {"train_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader"}}, {"train_dataset.data_loader.dataset_dir", {weights}}, {"train_dataset.data_loader.shuffle", {"True"}},
+      {"train_dataset.data_loader.num_samples", {"40"}}, {"train_dataset.data_loader.config.data_path", {"[\"b\"]", megatron}}, {"train_dataset.data_loader.config.seq_length", {"16", megatron}},
+      {"train_dataset.data_loader.config.split", {"9,1", megatron}}, {"train_dataset.data_loader.config.eod", {"5", megatron}}, {"train_dataset.data_loader.config.eod_mask_loss", {"True", megatron}},
+      {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}}, {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}}, {"train_dataset.repeat", {"2"}},
+      {"train_dataset.eod_reset", {"True"}}, {"eval_dataset.data_loader.dataset_dir", {weights, eval}}, {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
+  // What says the same as another key, or is of the classes that a key above names; and what no run shows.
+  const std::vector<std::string> others = {"base_config", "input_data", "model.model_config", "metric", "trainer.type"};
+  std::vector<std::string> missing;
+  const MindFormersTable table = mindformers_table(read_mindformers_line(placed({"--config", job.folder / "run.yaml"})).given);
+  for (const DialectKey& row : table.rows) {
+    if (row.status != KeyStatus::used || std::find(others.begin(), others.end(), row.key) != others.end()) continue;
+    const auto it = flips.find(row.key);
+    if (it == flips.end()) {
+      missing.push_back(row.key);
+      continue;
+    }
+    const std::vector<std::string> flag = {"--" + row.key, it->second.value};
+    const auto plain = job.settings(it->second.beside), flipped = job.settings(with(it->second.beside, flag));
+    EXPECT_TRUE(plain != flipped || !job.refused(with(it->second.beside, flag)).empty()) << row.key << "=" << it->second.value << " changes nothing";
+  }
+  std::string list;
+  for (const std::string& key : missing) list += key + " ";
+  EXPECT_EQ(list, "") << "used, and tried nowhere";
+}
+
+TEST(MindFormers, RefusesByName) {
+  const Job job;
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{
+           {{"--run_mode", "trian"}, {"trian", "finetune"}},
+           {{"--runner_config.no_such_key", "3"}, {"runner_config.no_such_key", "no such key"}},
+           {{"--optimizer.beta", "3"}, {"optimizer.beta"}},
+           {{"--callbacks[0].type", "NoSuchMonitor"}, {"NoSuchMonitor"}},
+           {{"--callbacks[1].no_such_key", "3"}, {"callbacks[1].no_such_key"}},
+           {{"--runner_wrapper.max_grad_norm", "0"}, {"max_grad_norm", "above 0"}},
+           {{"--model.model_config.num_heads", "3"}, {"num_heads", "64"}},
+           {{"--model.model_config.n_kv_heads", "3"}, {"n_kv_heads", "evenly"}},
+           {{"--parallel_config.context_parallel", "2"}, {"context_parallel", "not cut over ranks"}},
+           {{"--swap_config.swap", "True"}, {"swap"}},
+           {{"--profile", "True"}, {"profile", "bench"}},
+           {{"--resume_training", "True"}, {"load_checkpoint"}},
+           {{"--load_checkpoint", "/no/such"}, {"/no/such"}},
+           {{"--runner_config.gradient_accumulation_steps", "0"}, {"gradient_accumulation_steps"}},
+           {{"--runner_config.epochs", "two"}, {"epochs", "two"}},
+           {{"--model.model_config.type", "ChatGLM2Config"}, {"ChatGLM2Config", "LlamaConfig"}},
+           {{"--use_checkpoint_health_monitor", "True"}, {"local_norm"}},
+           {{"--use_skip_data_by_global_norm", "True", "--runner_wrapper.use_clip_grad", "False"}, {"use_clip_grad"}},
+           {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"}, {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
+    const std::string error = job.refused(words);
+    for (const std::string& w : said) EXPECT_TRUE(says(error, w)) << w << " in: " << error;
+  }
+  EXPECT_TRUE(says(job.refused({}, 2), "use_parallel"));
+  EXPECT_TRUE(says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4), "number of ranks"));
+  const std::string both = job.refused({"--no_such_key", "1", "--runner_config.epochs", "two"});
+  EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
+}
+
+std::string line_error(const Job& job, std::vector<std::string> words) {
+  words.insert(words.begin(), {"--config", job.folder / "run.yaml"});
+  try {
+    read_mindformers_line(placed(words));
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
+  const Job job;
+  EXPECT_EQ(job.settings({"--train_data", job.folder / "weights"}).at("data.train"), job.settings({"--train_dataset_dir", job.folder / "weights"}).at("data.train"));
+  EXPECT_EQ(job.settings({"--epochs", "3", "--runner_config.epochs", "2"}).at("train.steps"), "40") << "dotted words come last";
+  EXPECT_EQ(job.settings({"--runner_config.epochs", "2", "--epochs", "3"}).at("train.steps"), "40");
+  EXPECT_EQ(job.settings({"--options", "runner_config.epochs=3", "optimizer.betas=[0.8,0.99]"}).at("optimizer.betas"), "[0.8, 0.99]");
+  EXPECT_EQ(job.settings({"--runner_config.epochs=2.0"}).at("train.steps"), "40");
+  EXPECT_EQ(job.settings({"--runner_wrapper.scale_sense", "{\"type\": \"FixedLossScaleUpdateCell\", \"loss_scale_value\": 1024}"}).at("precision.loss_scale"), "1024.0") << "a map takes the place of a number";
+  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, const char*>>{{{"--use_parallel", "yes"}, "yes"}, {{"--epochs", "two"}, "two"},
+                                                                                                   {{"--runner_config.epochs"}, "epochs"}, {{"--no_such_section.x", "3"}, "no_such_section"},
+                                                                                                   {{"--o", "3"}, "several flags"}, {{"epochs", "3"}, "belongs to no flag"}, {{"--options", "epochs"}, "KEY=VALUE"}})
+    EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
+}
+
+TEST(MindFormers, ReadsFilesOverOthers) {
+  const Job job;
+  std::ofstream(job.folder / "child.yaml") << "base_config: run.yaml\nrunner_config: {epochs: 5}\nmodel: {model_config: {theta: 500000}}\n";
+  MindFormersLine line = read_mindformers_line(placed({"--config", job.folder / "child.yaml"}));
+  const auto value = [&](const std::string& key) {
+    for (const GivenKey& g : line.given)
+      if (g.key == key) return g.value.dump() + " " + g.source.substr(g.source.rfind('/') + 1);
+    return std::string("none");
+  };
+  EXPECT_EQ(value("runner_config.epochs"), "5 child.yaml:2");
+  EXPECT_EQ(value("runner_config.batch_size"), "4 run.yaml:6");
+  EXPECT_EQ(value("callbacks[1].prefix"), "\"tiny\" run.yaml:17");
+  std::ofstream(job.folder / "circle.yaml") << "base_config: circle.yaml\n";
+  EXPECT_THROW(read_mindformers_line(placed({"--config", job.folder / "circle.yaml"})), UserError);
+  std::ofstream(job.folder / "deep.yaml") << "a: {a: {a: {a: {a: {a: {a: {a: {a: {a: {a: 1}}}}}}}}}}\n";
+  EXPECT_THROW(read_mindformers_line(placed({"--config", job.folder / "deep.yaml"})), UserError);
+}
+
+TEST(MindFormers, ReadsLaunchScripts) {
+  const Job job;
+  std::ofstream(job.folder / "a.sh") << "W=8\nbash scripts/msrun_launcher.sh \"run_mindformer.py \\\n --config run.yaml \\\n --run_mode train\" $W\n";
+  const MindFormersLaunch a = read_mindformers_script(job.folder / "a.sh");
+  EXPECT_EQ(a.ranks, 8);
+  std::string words;
+  for (const PlacedWord& w : a.words) words += w.text + " ";
+  EXPECT_EQ(words, "--config run.yaml --run_mode train ");
+  std::ofstream(job.folder / "b.sh") << "python run_mindformer.py --config run.yaml\n";
+  EXPECT_EQ(read_mindformers_script(job.folder / "b.sh").words.size(), 2U);
+  std::ofstream(job.folder / "c.sh") << "bash scripts/msrun_launcher.sh \"run_mindformer.py --config $(ls)\" 8\n";
+  EXPECT_THROW(read_mindformers_script(job.folder / "c.sh"), UserError);
+  for (const std::vector<std::string>& bad : {std::vector<std::string>{"run_mindformer.py", "x"}, {"a.py", "8", "9"}, {"nothing", "8"}}) EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
+}
+
+}  // namespace test_dialects_mindformers
+}  // namespace ravine
