@@ -124,18 +124,29 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
     t.refuse("use_parallel", fmt::format("use_parallel is off, and {} ranks", facts.ranks), "several ranks train together with it",
              "set use_parallel: True");
 
+  const auto take_rows = [&](int64_t rows, const std::string& from) {
+    s.steps_per_epoch = s.global > 0 ? rows / s.global : 0;
+    s.steps = s.epochs * s.steps_per_epoch;
+    if (s.steps == 0)
+      t.refuse(from, fmt::format("{} rows, and {} in a step", rows, s.global), "an epoch has at least one step",
+               "lower runner_config.batch_size");
+  };
+  if (t.text("train_dataset.data_loader.type") == "BlendedMegatronDatasetDataLoader") {
+    const std::string sizes = "train_dataset.data_loader.sizes";
+    const Json& given = t.value(sizes);
+    if (given.is_array() && !given.empty() && given[0].is_number_integer() && given[0].get<int64_t>() > 0)
+      take_rows(given[0].get<int64_t>(), sizes);
+    else
+      t.refuse(sizes, "no sizes", "an epoch of token files has as many samples as sizes says", "write sizes: [SAMPLES, 0, 0]");
+    return s;
+  }
   const std::string where = "train_dataset.data_loader.dataset_dir", dir = t.text(where);
   if (facts.data && !dir.empty()) {
     const std::optional<MindFormersFacts::Data> data = facts.data(t.text("train_dataset.data_loader.type"), dir);
     if (data) {
       int64_t rows = data->rows;
       if (const int64_t limit = t.whole("train_dataset.data_loader.num_samples"); limit > 0) rows = std::min(rows, limit);
-      rows *= std::max<int64_t>(1, t.whole("train_dataset.repeat"));
-      s.steps_per_epoch = s.global > 0 ? rows / s.global : 0;
-      s.steps = s.epochs * s.steps_per_epoch;
-      if (s.steps == 0)
-        t.refuse(where, fmt::format("{} rows, and {} in a step", rows, s.global), "an epoch has at least one step",
-                 "lower runner_config.batch_size");
+      take_rows(rows * std::max<int64_t>(1, t.whole("train_dataset.repeat")), where);
     }
   }
   return s;

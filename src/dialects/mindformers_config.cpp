@@ -77,6 +77,11 @@ constexpr const char* kSections[] = {
 class Keys {
  public:
   void set(GivenKey given) {
+    if (given.value.is_object() && !given.value.empty()) {
+      std::erase_if(keys_, [&](const GivenKey& k) { return k.key == given.key || k.key.starts_with(given.key + "."); });
+      for (const auto& [name, value] : given.value.items()) set({given.key + "." + name, value, given.source});
+      return;
+    }
     // A value takes the place of what stood there, or below it.
     const std::string below = given.key + ".", items = given.key + "[";
     std::erase_if(keys_, [&](const GivenKey& k) { return k.key.starts_with(below) || k.key.starts_with(items); });

@@ -72,6 +72,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     for (const auto& [key, option] : {std::pair{"split", "data.split"},
                                       {"seq_length", "data.sequence_length"},
                                       {"eod", "data.eod"},
+                      {"seed", "train.seed"},
                                       {"eod_mask_loss", "data.eod_mask_loss"},
                                       {"reset_position_ids", "data.reset_position_ids"},
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
@@ -89,13 +90,19 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   if (t.is_on("model.model_config.input_sliced_sig"))
     t.refuse("model.model_config.input_sliced_sig", "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
              "give rows of seq_length + 1 tokens");
-  if (t.is_on(at + ".eod_reset")) {
-    t.set("data.document_attention", true, at + ".eod_reset");
-    t.refuse(at + ".eod_reset", "eod_reset", "rows of MindRecord files are one document", "use BlendedMegatronDatasetDataLoader");
+  for (const char* set : {"train_dataset", "eval_dataset"}) {
+    const std::string columns = std::string(set) + ".input_columns";
+    if (!t.has(columns)) continue;
+    const Json& names = t.value(columns);
+    const bool known = std::all_of(names.begin(), names.end(), [](const Json& n) { return n == "input_ids" || n == "labels"; });
+    if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
+      t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels", "name these");
   }
   if (!t.is_on("do_eval")) return;
   const Json valid = sources_of_set(t, "eval_dataset", runs);
   if (valid.is_array()) t.set("data.valid", valid, "eval_dataset.data_loader.dataset_dir");
+  if (const std::string limit = "eval_dataset.data_loader.num_samples"; t.whole(limit) > 0)
+    t.set("train.valid_batches", std::max<int64_t>(1, t.whole(limit) / std::max<int64_t>(1, s.micro)), limit);
   const int64_t steps = t.whole("eval_step_interval"), epochs = t.whole("eval_epoch_interval");
   if (steps > 0)
     t.set("train.valid_every", steps, "eval_step_interval");

@@ -181,6 +181,13 @@ void choose_experts(Translation& t, Json& config, const std::string& family) {
     const std::string whole_key = std::string("moe_config.") + key;
     t.refuse(whole_key, whole_key, rule, "leave it out");
   };
+  if (t.text("moe_config.routing_policy") != "TopkRouterV2")
+    no("routing_policy", "experts are chosen and weighed as TopkRouterV2 does it: write routing_policy: TopkRouterV2");
+  if (!t.is_on("moe_config.norm_topk_prob")) no("norm_topk_prob", "weights of the chosen experts add up to 1 in Llama's layers");
+  if (t.number("moe_config.routed_scaling_factor") != 1) no("routed_scaling_factor", "weights of the chosen experts add up to 1 in Llama's layers");
+  for (const char* key : {"n_group", "topk_group"})
+    if (t.whole(std::string("moe_config.") + key) > 1) no(key, "experts of Llama's layers have no groups");
+  if (t.is_on("moe_config.use_shared_expert_gating")) no("use_shared_expert_gating", "layers of Llama have no shared experts here");
   if (t.whole("moe_config.shared_expert_num") > 0) no("shared_expert_num", "layers of Llama have no shared experts here");
   if (t.is_on("moe_config.use_gating_sigmoid")) no("use_gating_sigmoid", "experts of Llama's layers are chosen by softmax");
   if (t.text("moe_config.topk_method") != "greedy") no("topk_method", "experts of Llama's layers are chosen one by one");
@@ -248,7 +255,6 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
       used(at("input_sliced_sig"), boolean, "data.train", false),
       used(at("calculate_per_token_loss"), boolean, "train.loss_average", false),
       used(at("checkpoint_name_or_path"), text, "model.weights", ""),
-      used(at("freeze_include"), texts, "train.freeze"),
   });
   for (const char* part : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_slow",
                            "beta_fast", "mscale", "mscale_all_dim"})
@@ -282,6 +288,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   const auto only = [&](const char* key, std::vector<Json> values, const char* rule) {
     table.add_only(at(key), any, std::move(values), "it is as models here are", rule);
   };
+  only("freeze_include", {nullptr}, "parameters are chosen by train.freeze, under the names of Hugging Face");
   only("quant_config", {nullptr}, "weights are trained, not quantised");
   only("use_eod_attn_mask_compression", {false}, "documents of a row are told apart by data.document_attention");
   only("post_layer_norm", {false}, "this model has no such layer");
@@ -298,8 +305,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
     const std::string type = g.value.get<std::string>();
     for (DialectKey& row : table.rows)
       if (row.key == at("type"))
-        row = refused(row.key, text, "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
-                      "train another model");
+        row.choices = {"LlamaConfig", "Qwen2Config", "Qwen3Config", "Qwen3MoeConfig", "DeepseekV3Config"};
     for (const GivenKey& k : given)
       if (k.key.starts_with(kModelKeys) && std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
         table.add({inert(k.key, any, "its model is not known")});
@@ -331,7 +337,7 @@ void add_mindformers_expert_rows(MindFormersTable& table) {
       used(at("use_shared_expert_gating"), boolean, "moe.shared_gate", false),
       used(at("use_gmm"), boolean, "moe.capacity_factor", false),
       used(at("routing_policy"), text, "model.config", "TopkRouterV1", {"TopkRouterV1", "TopkRouterV2"}),
-      used(at("callback_moe_droprate"), boolean, "log lines", false),
+      inert(at("callback_moe_droprate"), boolean, "shares of what is left out are always counted; MoEDropRateCallback shows them", false),
   });
   const char* exchange = "how tokens travel to their experts decides no number";
   for (const char* key : {"expert_group_size", "group_wise_a2a", "comp_comm_parallel", "comp_comm_parallel_degree",
@@ -374,6 +380,10 @@ void set_mindformers_model(Translation& t) {
   int64_t positions = t.whole(seq);
   for (const char* name : {"max_position_embedding", "max_position_embeddings"})
     if (t.has(kModelKeys + std::string(name))) positions = std::max(positions, t.whole(kModelKeys + std::string(name)));
+  if (family == "qwen3_moe" && config.contains("n_routed_experts")) {
+    config["num_experts"] = config["n_routed_experts"];
+    config.erase("n_routed_experts");
+  }
   if (!from_folder || t.has(seq)) config["max_position_embeddings"] = std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
   if (!from_folder) {
     // what the class has where nothing is given
@@ -417,7 +427,7 @@ void set_mindformers_model(Translation& t) {
   choose_experts(t, config, family);
   if (const Json scaling = rope_scaling(t, config); !scaling.is_null()) config["rope_scaling"] = scaling;
   t.set("model.config", config, kind_key.empty() ? "pretrained_model_dir" : kind_key);
-  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") || family == "qwen3_moe";
+  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") || config.contains("num_experts") || family == "qwen3_moe";
   if (experts) choose_expert_training(t);
   static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
   const std::string compute = kModelKeys + std::string("compute_dtype");

@@ -18,48 +18,41 @@ const Json* value_in(const std::vector<GivenKey>& given, const std::string& key)
   return nullptr;
 }
 
+constexpr const char* kLoader = "batches are prepared by threads of the rank itself";
+
+// What both data sets have.
 void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   const std::string data = training ? "data.train" : "data.valid";
-  const char* loader = "batches are prepared by threads of the rank itself";
+  const char* mask = "attention knows its documents without a mask";
+  const char* order = "a model of language takes ids and labels";
   t.add({
       used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
       used(at + ".data_loader.dataset_dir", text, data, ""),
-      used(at + ".data_loader.shuffle", boolean, "data.order", training ? Json(true) : Json(false)),
-      used(at + ".data_loader.num_samples", whole, "train.steps"),
+      used(at + ".data_loader.num_samples", whole, training ? "train.steps" : "train.valid_batches"),
       inert(at + ".data_loader", any, "it has no keys"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
-      used(at + ".data_loader.sizes", wholes, data),
       used(at + ".data_loader.config.data_path", any, data),
-      used(at + ".data_loader.config.seed", whole, "train.seed"),
-      used(at + ".data_loader.config.seq_length", whole, "data.sequence_length"),
-      used(at + ".data_loader.config.split", text, "data.split"),
-      used(at + ".data_loader.config.eod", whole, "data.eod"),
-      used(at + ".data_loader.config.pad", whole, data),
-      used(at + ".data_loader.config.eod_mask_loss", boolean, "data.eod_mask_loss"),
-      used(at + ".data_loader.config.reset_position_ids", boolean, "data.reset_position_ids"),
-      used(at + ".data_loader.config.reset_attention_mask", boolean, "data.reset_attention_mask"),
-      inert(at + ".data_loader.config.create_attention_mask", boolean, "attention knows its documents without a mask"),
-      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, "attention knows its documents without a mask"),
-      inert(at + ".data_loader.config.eod_pad_length", whole, "attention knows its documents without a mask"),
+      inert(at + ".data_loader.config.pad", whole, "rows are full"),
+      inert(at + ".data_loader.config.create_attention_mask", boolean, mask),
+      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, mask),
+      inert(at + ".data_loader.config.eod_pad_length", whole, mask),
       inert(at + ".data_loader.config.mmap_bin_files", boolean, "files of tokens are always mapped"),
-      inert(at + ".data_loader.config.num_dataset_builder_threads", whole, loader),
+      inert(at + ".data_loader.config.num_dataset_builder_threads", whole, kLoader),
       inert(at + ".data_loader.config.token_dtype", text, "the index of the files says it"),
       used(at + ".input_columns", texts, data),
-      inert(at + ".output_columns", texts, "a model of language takes ids and labels"),
-      inert(at + ".column_order", texts, "a model of language takes ids and labels"),
-      inert(at + ".construct_args_key", texts, "a model of language takes ids and labels"),
-      inert(at + ".num_parallel_workers", whole, loader),
-      inert(at + ".python_multiprocessing", boolean, loader),
-      inert(at + ".numa_enable", boolean, loader),
-      inert(at + ".prefetch_size", whole, loader),
+      inert(at + ".output_columns", texts, order),
+      inert(at + ".column_order", texts, order),
+      inert(at + ".construct_args_key", texts, order),
+      inert(at + ".num_parallel_workers", whole, kLoader),
+      inert(at + ".python_multiprocessing", boolean, kLoader),
+      inert(at + ".numa_enable", boolean, kLoader),
+      inert(at + ".prefetch_size", whole, kLoader),
       inert(at + ".batch_size", whole, "runner_config.batch_size counts, in MindFormers too"),
-      used(at + ".repeat", whole, "train.steps", 1),
       inert(at + ".seed", whole, "the seed of the run orders the data"),
       inert(at + ".divisor", any, "it counts with dynamic_batch alone"),
       inert(at + ".remainder", any, "it counts with dynamic_batch alone"),
       inert(at + ".token_monitor_config", any, "it counts with token_monitor alone"),
-      used(at + ".eod_reset", boolean, "data.document_attention", false),
-      used(at + ".eod_token_id", whole, "data.eod"),
+      inert(at + ".eod_token_id", whole, "it counts with eod_reset alone"),
       inert(at + ".do_eval", boolean, "which data set is which follows from its section"),
       inert(at + ".profile", boolean, "`ravine bench train --profile` tells where time goes"),
       inert(at + ".auto_tune", boolean, "the loader needs no tuning of its threads"),
@@ -74,11 +67,31 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   t.add_only(at + ".dynamic_batch", boolean, {false}, "rows have one length", "rows of a file have one length");
   t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens", "tokens are not counted while training",
              "use `ravine data show`");
+  t.add_only(at + ".eod_reset", boolean, {false}, "a row of a MindRecord file is one document",
+             "a row of a MindRecord file is one document", "use BlendedMegatronDatasetDataLoader with reset_attention_mask");
+}
+
+// What the data set of training alone says, or for both.
+void add_training_data(MindFormersTable& t) {
+  const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
+  t.add({used(at + ".data_loader.shuffle", boolean, "data.shuffle", true), used(at + ".data_loader.sizes", wholes, "train.steps"),
+         used(at + ".repeat", whole, "train.steps", 1), inert("eval_dataset.repeat", whole, "an evaluation goes over its data once"),
+         inert(other + "shuffle", boolean, "the order of an evaluation decides no number"),
+         inert(other + "sizes", wholes, "train.valid_batches says how much is evaluated")});
+  for (const auto& [key, type, option] : {std::tuple{"seed", whole, "train.seed"},
+                                          {"seq_length", whole, "data.sequence_length"},
+                                          {"split", text, "data.split"},
+                                          {"eod", whole, "data.eod"},
+                                          {"eod_mask_loss", boolean, "data.eod_mask_loss"},
+                                          {"reset_position_ids", boolean, "data.reset_position_ids"},
+                                          {"reset_attention_mask", boolean, "data.reset_attention_mask"}})
+    t.add({used(config + key, type, option), inert(other + "config." + key, type, "that of train_dataset counts for both")});
 }
 
 }  // namespace
 
 void add_mindformers_data_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
+  add_training_data(t);
   add_data_set(t, "train_dataset", true);
   add_data_set(t, "eval_dataset", false);
   for (const GivenKey& g : given)
@@ -105,7 +118,7 @@ void add_mindformers_update_rows(MindFormersTable& t) {
       used("runner_wrapper.local_norm", boolean, "log.local_norms", false),
       used("runner_wrapper.calculate_per_token_loss", boolean, "train.loss_average", false),
       used("runner_wrapper.use_skip_data_by_global_norm", boolean, "health.skip_norm", false),
-      used("runner_wrapper.global_norm_spike_threshold", number, "health.skip_norm"),
+      inert("runner_wrapper.global_norm_spike_threshold", number, "that of monitor_config counts, in MindFormers too"),
       inert("runner_wrapper.micro_batch_num", whole, "parallel_config.micro_batch_num counts, in MindFormers too"),
       inert("runner_wrapper.loss_scale_value", number, "scale_sense counts, in MindFormers too"),
       used("optimizer.type", text, "optimizer.type", "AdamW",

@@ -181,7 +181,7 @@ def save_bf16(folder, config, layers, hidden=512, wide=1536, vocabulary=256):
 
 def test_memory(folder):
     """The frozen matrices of a model of 57 M parameters, most of them in its layers: what the process takes is less by what bf16 keeps more, and never more while it loads."""
-    if "ASAN_OPTIONS" in os.environ:
+    if r.sanitized():
         print("SKIPPED: test_memory: a sanitizer has memory of its own")
         return
     layers = 16

@@ -21,12 +21,13 @@ constexpr const char* kLabels = "labels";
 class MindRecordDataset final : public Dataset {
  public:
   // batch: rows of a step, of which an epoch has whole ones.
-  MindRecordDataset(const std::string& path, const DatasetOptions& o, bool shuffle, int64_t batch)
+  // rows: so many, the first; 0: all.
+  MindRecordDataset(const std::string& path, const DatasetOptions& o, bool shuffle, int64_t batch, int64_t rows)
       : files_(path), columns_(o.sequence_length), vocabulary_(o.vocabulary), pad_(o.pad), seed_(o.seed), shuffle_(shuffle) {
     if (!files_.has(kIds))
       throw UserError("no column input_ids", path, fmt::format("it has {}", fmt::join(files_.columns(), ", ")),
                       "name a data set that MindFormers' tools have made for language models");
-    rows_ = o.samples > 0 ? std::min(o.samples, files_.rows()) : files_.rows();
+    rows_ = rows > 0 ? std::min(rows, files_.rows()) : files_.rows();
     used_ = rows_ / batch * batch;
     if (used_ == 0)
       throw UserError("too little data", path, fmt::format("{} rows fill no batch of {}", rows_, batch),
@@ -98,13 +99,13 @@ class MindRecordDataset final : public Dataset {
 };
 
 std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o, bool shuffle,
-                                   int64_t batch) {
+                                   int64_t batch, int64_t rows) {
   if (list.size() != 1)
     throw UserError(fmt::format("{} sources", list.size()), key, "under data.order=mindspore there is one: a file or a folder",
                     "put the files into a folder");
   if (list[0].weight != 1 || list[0].format)
     throw UserError("weight or format of a source", key, "MindRecord files are read as they are", "name the path alone");
-  return std::make_unique<MindRecordDataset>(list[0].path, o, shuffle, batch);
+  return std::make_unique<MindRecordDataset>(list[0].path, o, shuffle, batch, rows);
 }
 
 }  // namespace
@@ -116,8 +117,8 @@ Datasets open_mindrecord_datasets(const DatasetOptions& o) {
   refuse_megatron_options(o);
   require(o.vocabulary > 0, "dataset: MindRecord files need the size of the vocabulary, got {}", o.vocabulary);
   Datasets d;
-  d.train = open_record_list(o.train, "data.train", o, o.shuffle, o.batch);
-  if (!o.valid.empty()) d.valid = open_record_list(o.valid, "data.valid", o, false, 1);
+  d.train = open_record_list(o.train, "data.train", o, o.shuffle, o.batch, o.samples);
+  if (!o.valid.empty()) d.valid = open_record_list(o.valid, "data.valid", o, false, 1, 0);
   return d;
 }
 

@@ -106,10 +106,13 @@ TEST(MindFormers, EveryUsedKeyCounts) {
   const std::vector<std::string> skip = {"--use_skip_data_by_global_norm", "True", "--monitor_config.monitor_on", "True"};
   const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1"};
   const std::vector<std::string> pipe = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.pipeline_stage", "2", "--parallel_config.micro_batch_num", "2"};
-  const std::vector<std::string> moe = {"--moe_config.expert_num", "4", "--moe_config.num_experts_chosen", "2"};
+  const std::vector<std::string> moe = {"--moe_config.expert_num", "4", "--moe_config.num_experts_chosen", "2", "--moe_config.routing_policy", "TopkRouterV2"};
+  const std::vector<std::string> deep = {"--model.model_config.type", "DeepseekV3Config"};
+  const std::vector<std::string> llama3 = {"--model.model_config.extend_method", "LLAMA3", "--model.model_config.scaling_factor", R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8})"};
+  const std::vector<std::string> yarn = {"--model.model_config.extend_method", "YARN", "--model.model_config.scaling_factor", R"({"factor": 8.0, "beta_slow": 1.0, "beta_fast": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0})"};
   const std::vector<std::string> monitor = {"--monitor_config.monitor_on", "True"};
   const std::vector<std::string> eval = {"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data};
-  const std::vector<std::string> megatron = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.config.data_path", "[\"a\"]"};
+  const std::vector<std::string> megatron = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.config.data_path", "[\"a\"]", "--train_dataset.data_loader.sizes", "[80,0,0]"};
   const std::vector<std::string> moving = {"--runner_wrapper.scale_sense", R"({"type": "AdaptiveLossScaleUpdateCell", "loss_scale_value": 1024, "scale_factor": 2, "scale_window": 20})"};
   const auto with = [](std::vector<std::string> a, const std::vector<std::string>& b) { return a.insert(a.end(), b.begin(), b.end()), a; };
   struct Flip {
@@ -160,7 +163,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {c + "embedding_local_norm_threshold", {"0.3", {"--use_checkpoint_health_monitor", "True", "--runner_wrapper.local_norm", "True"}}}, {"callbacks[0].type", {"NoSuchMonitor"}},
       {"callbacks[0].per_print_times", {"5"}}, {m + "type", {"Qwen2Config"}}, {m + "model_type", {"qwen2", {"--model.model_config.type", "null"}}},
       {m + "architectures", {"[\"Qwen2ForCausalLM\"]", {"--model.model_config.type", "null"}}}, {m + "seq_length", {"16"}}, {m + "max_position_embedding", {"64"}}, {m + "max_position_embeddings", {"64"}},
-      {m + "multiple_of", {"64", {"--model.model_config.intermediate_size", "null"}}}, {m + "ffn_dim_multiplier", {"1.3", {"--model.model_config.intermediate_size", "null"}}}, {m + "qkv_has_bias", {"True"}},
+      {m + "multiple_of", {"64", {"--model.model_config.intermediate_size", "null"}}}, {m + "ffn_dim_multiplier", {"3.0", {"--model.model_config.intermediate_size", "null"}}}, {m + "qkv_has_bias", {"True"}},
       {m + "add_qkv_bias", {"True"}}, {m + "attention_bias", {"True"}}, {m + "attn_proj_has_bias", {"True"}}, {m + "ignore_token_id", {"-1"}}, {m + "compute_dtype", {"bfloat16"}},
       {m + "extend_method", {"PI", {"--model.model_config.scaling_factor", "4.0"}}}, {m + "scaling_factor", {"4.0", {"--model.model_config.extend_method", "PI"}}}, {m + "attention_dropout", {"0.1"}},
       {m + "hidden_dropout", {"0.1"}}, {m + "pp_interleave_num", {"2", with(pipe, {"--model.model_config.num_layers", "4"})}}, {m + "offset", {"[1,-1]", pipe}}, {m + "input_sliced_sig", {"True"}},
@@ -178,7 +181,19 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {"train_dataset.data_loader.num_samples", {"40"}}, {"train_dataset.data_loader.config.data_path", {"[\"b\"]", megatron}}, {"train_dataset.data_loader.config.seq_length", {"16", megatron}},
       {"train_dataset.data_loader.config.split", {"9,1", megatron}}, {"train_dataset.data_loader.config.eod", {"5", megatron}}, {"train_dataset.data_loader.config.eod_mask_loss", {"True", megatron}},
       {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}}, {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}}, {"train_dataset.repeat", {"2"}},
-      {"train_dataset.eod_reset", {"True"}}, {"eval_dataset.data_loader.dataset_dir", {weights, eval}}, {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
+
+      {"train_dataset.data_loader.sizes", {"[40,0,0]", megatron}}, {"train_dataset.data_loader.config.seed", {"3", megatron}}, {"train_dataset.input_columns", {"[\"text\"]"}}, {"eval_dataset.input_columns", {"[\"text\"]"}},
+      {"train_dataset_task.type", {"Other"}}, {"eval_dataset_task.type", {"Other"}}, {"eval_dataset.data_loader.num_samples", {"8", eval}},
+      {"eval_dataset.data_loader.config.data_path", {"[\"b\"]", with(eval, {"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--eval_dataset.data_loader.config.data_path", "[\"a\"]"})}},
+      {m + "position_embedding_type", {"none"}}, {m + "scaling_factor.factor", {"4.0", llama3}}, {m + "scaling_factor.low_freq_factor", {"2.0", llama3}}, {m + "scaling_factor.high_freq_factor", {"5.0", llama3}},
+      {m + "scaling_factor.original_max_position_embeddings", {"16", llama3}}, {m + "scaling_factor.beta_slow", {"2.0", yarn}}, {m + "scaling_factor.beta_fast", {"16.0", yarn}}, {m + "scaling_factor.mscale", {"0.5", yarn}},
+      {m + "scaling_factor.mscale_all_dim", {"0.5", yarn}}, {m + "n_routed_experts", {"8", deep}}, {m + "num_moe_experts", {"8", deep}}, {m + "num_experts", {"8", deep}}, {m + "num_experts_per_tok", {"3", deep}},
+      {m + "moe_router_topk", {"3", deep}}, {m + "moe_intermediate_size", {"64", deep}}, {m + "moe_ffn_hidden_size", {"64", deep}}, {m + "n_shared_experts", {"1", deep}}, {m + "n_group", {"2", deep}},
+      {m + "moe_router_num_groups", {"2", deep}}, {m + "topk_group", {"1", deep}}, {m + "moe_router_group_topk", {"1", deep}}, {m + "routed_scaling_factor", {"2.5", deep}}, {m + "moe_router_topk_scaling_factor", {"2.5", deep}},
+      {m + "norm_topk_prob", {"False", deep}}, {m + "first_k_dense_replace", {"1", deep}}, {m + "router_aux_loss_coef", {"0.1", deep}}, {m + "moe_aux_loss_coeff", {"0.1", deep}}, {m + "decoder_sparse_step", {"1", {"--model.model_config.type", "Qwen3MoeConfig"}}},
+      {m + "kv_lora_rank", {"16", deep}}, {m + "q_lora_rank", {"16", deep}}, {m + "qk_rope_head_dim", {"8", deep}}, {m + "qk_nope_head_dim", {"8", deep}}, {m + "v_head_dim", {"8", deep}}, {x + "n_group", {"2", moe}},
+      {x + "topk_group", {"2", moe}}, {x + "norm_topk_prob", {"False", moe}}, {x + "routed_scaling_factor", {"2.5", moe}}, {x + "use_shared_expert_gating", {"True", moe}}, {x + "routing_policy", {"TopkRouterV1", moe}},
+      {"eval_dataset.data_loader.dataset_dir", {weights, eval}}, {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
   // What says the same as another key, or is of the classes that a key above names; and what no run shows.
   const std::vector<std::string> others = {"base_config", "input_data", "model.model_config", "metric", "trainer.type"};
   std::vector<std::string> missing;

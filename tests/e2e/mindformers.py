@@ -1,0 +1,158 @@
+"""`ravine mindformers`: the examples run as their users run them; files go on, on other ranks too; what stops a run says so; the way back."""
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "mindformers"
+LENGTH = 32
+
+
+def prepare(folder, rows=16):
+    """A job's folder: the examples, and rows of seq_length + 1 ids."""
+    for file in EXAMPLES.iterdir():
+        shutil.copy(file, folder)
+    draw = random.Random(1)
+    r.save_mindrecord(str(folder / "data.mindrecord"), [[draw.randrange(1, 256) for _ in range(LENGTH + 1)] for _ in range(rows)])
+
+
+def line(folder, *flags, config="pretrain_llama.yaml", status=0, ranks=1):
+    launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
+    words = [*launch, r.PROGRAM, "mindformers", "--config", config, "--train_dataset_dir", "data.mindrecord", *flags]
+    done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=r.LIMIT)
+    check(done.returncode == status, f"exit {done.returncode} (is {status}): {' '.join(flags)}\n{done.stderr[-2000:]}")
+    return done
+
+
+def losses(folder, run):
+    return [(m["step"], m["loss"], m["grad_norm"]) for m in map(json.loads, (folder / run / "metrics.jsonl").read_text().splitlines()) if "loss" in m]
+
+
+def state(folder, run, step, prefix="llama_small", epoch=1, rank=0):
+    return r.load_tensors(folder / run / "checkpoint" / f"rank_{rank}", f"{prefix}_rank_{rank}-{epoch}_{step}.safetensors")
+
+
+def test_the_example_trains_and_goes_on(folder):
+    """Sixteen steps in two epochs; a run that stopped after eight of them, and one that goes on, give the same bits."""
+    prepare(folder)
+    done = line(folder)
+    check(len(re.findall(r"\{ Epoch:\[  [12]/  2\], step:\[    \d/    8\], loss:\[\d\.\d{3}/\d\.\d{3}\], per_step_time: \d+ms, lr: ", done.stderr)) == 16, done.stderr[-1500:])
+    check("100.0% |" + "█" * 50 + "|" in done.stderr, done.stderr[-500:])
+    files = sorted(os.listdir(folder / "runs/mf/checkpoint/rank_0"))
+    check(files == ["llama_small_rank_0-1_8.safetensors", "llama_small_rank_0-2_4.safetensors", "llama_small_rank_0-2_8.safetensors", "meta.json"], files)
+    check(not {"checkpoints", "model", ".saving"} & set(os.listdir(folder / "runs/mf")), "folders of Ravine's own layout")
+    whole = losses(folder, "runs/mf")
+    again = line(folder, "--output_dir", "runs/on", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "llama_small_rank_0-1_8.safetensors")
+    check("Epoch:[  2/  2], step:[    1/    8]" in again.stderr, again.stderr[-800:])
+    check(losses(folder, "runs/on") == whole[8:], f"{losses(folder, 'runs/on')[:2]} {whole[8:10]}")
+    a, b = state(folder, "runs/mf", 8, epoch=2), state(folder, "runs/on", 8, epoch=2)
+    check(a.keys() == b.keys() and all(a[k] == b[k] for k in a if not k.startswith(("loss", "scale"))), "the last files differ")
+    check({"model.tok_embeddings.embedding_weight", "adam_m.model.layers.1.attention.wq.weight", "adam_v.lm_head.weight", "global_step", "epoch_num"} <= a.keys(), sorted(a))
+    # what was saved is what another program reads: the weights, and nothing missing
+    r.run("convert", "--input", folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-2_8.safetensors", "--model-config", write_config(folder), "--to", "hf", "--output", folder / "hf")
+    line(folder, "--output_dir", "runs/tuned", "--run_mode", "finetune", "--load_checkpoint", "hf", "--epochs", "1", "--lr_schedule.learning_rate", "1e-9")
+    check(abs(losses(folder, "runs/tuned")[0][1] - whole[-1][1]) < 0.5 and losses(folder, "runs/tuned")[0][1] < whole[0][1], "fine-tuning does not begin with the weights")
+
+
+def write_config(folder):
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "intermediate_size": 128,
+                                "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 32, "tie_word_embeddings": False}))
+    return path
+
+
+def test_another_batch_counts_steps_anew(folder):
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    done = line(folder, "--epochs", "1", "--output_dir", "runs/on", "--batch_size", "1", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "llama_small_rank_0-1_4")
+    check([s for s, _, _ in losses(folder, "runs/on")] == list(range(9, 17)), f"{losses(folder, 'runs/on')} {done.stderr[-500:]}")
+    skipped = line(folder, "--output_dir", "runs/data", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "True", "--ignore_data_skip", "True")
+    check("step:[    1/    8]" in skipped.stderr, skipped.stderr[-500:])
+
+
+def test_the_guarded_example_on_two_stages(folder):
+    """Data skip and health of checkpoints, as the page of the two has them: from the launch script, on two ranks."""
+    prepare(folder)
+    done = line(folder, "--epochs", "1", config="guarded.yaml", ranks=2)
+    check(len(re.findall(r"embedding_local_norm: \d", done.stderr)) == 4 and " norm_size: (" in done.stderr, done.stderr[-1500:])
+    health = json.loads((folder / "runs/guarded/health_ckpts.json").read_text())
+    check([h["ckpt_name"] for h in health] == ["llama_small_rank_0-1_2.safetensors", "llama_small_rank_0-1_4.safetensors"] and all(h["is_health"] == 0 for h in health), health)
+    for rank in (0, 1):
+        meta = json.loads((folder / f"runs/guarded/checkpoint/rank_{rank}/meta.json").read_text())
+        check(meta == {"last_epoch": 1, "last_step": 4, "last_ckpt_file": f"llama_small_rank_{rank}-1_4.safetensors"}, meta)
+    first, second = state(folder, "runs/guarded", 4), state(folder, "runs/guarded", 4, rank=1)
+    check("model.tok_embeddings.embedding_weight" in first and "model.layers.0.attention.wq.weight" in first and "lm_head.weight" in second and "model.layers.1.attention.wq.weight" in second, "stages hold the layers of others")
+    check(not {k for k in first if k in second and "layers" in k}, "a layer lies on both stages")
+    # the two stages' files go on, on one rank too, with the same numbers
+    line(folder, "--output_dir", "runs/two", "--load_checkpoint", "runs/guarded/checkpoint", "--resume_training", "llama_small_rank_0-1_2.safetensors", "--epochs", "1", config="guarded.yaml", ranks=2)
+    check(losses(folder, "runs/two") == losses(folder, "runs/guarded")[2:], "resumed on two ranks")
+    line(folder, "--output_dir", "runs/one", "--load_checkpoint", "runs/guarded/checkpoint", "--resume_training", "llama_small_rank_0-1_2.safetensors", "--epochs", "1", "--use_parallel", "True",
+         "--parallel_config.pipeline_stage", "1", "--runner_config.gradient_accumulation_steps", "2", "--use_checkpoint_health_monitor", "False", config="guarded.yaml")
+    for (s, a, b), (t, x, y) in zip(losses(folder, "runs/one"), losses(folder, "runs/guarded")[2:], strict=True):
+        check(s == t and abs(a - x) < 1e-5 * x and abs(b - y) < 1e-4 * y, f"step {s}: {a} {b}, on two ranks {x} {y}")
+    # no checkpoint is healthy: the run is not gone on with unless one is named
+    (folder / "runs/guarded/health_ckpts.json").write_text(json.dumps([{**h, "is_health": 1} for h in health]))
+    refused = line(folder, "--load_checkpoint", "runs/guarded/checkpoint", "--resume_training", "True", config="guarded.yaml", ranks=2, status=2)
+    check("no healthy checkpoints" in refused.stderr, refused.stderr)
+
+
+def test_spikes_are_skipped_and_end_a_run(folder):
+    prepare(folder)
+    quiet = ("--use_skip_data_by_global_norm", "True", "--monitor_config.monitor_on", "True", "--monitor_config.global_norm_spike_threshold", "0.001")
+    done = line(folder, *quiet, "--monitor_config.global_norm_spike_count_threshold", "3", status=1)
+    check(done.stderr.count("is_skip: [ True]") == 3 and "of step 3 has been 3 consecutive times greater than threshold 0.001, stop training" in done.stderr, done.stderr[-1500:])
+    check(done.stderr.count("{ Epoch:[") == 3, "the step that ends the run has its line")
+    step = re.search(r"step:\[    1/    8\].*\n.*\n.*opt_global_step: 0, .*\n.*of step 1 has been 1 consecutive times greater than threshold: 0.001", done.stderr)
+    check(step, "the lines of a skipped step stand behind its own")
+    stop = ("--output_dir", "runs/tre", "--monitor_config.monitor_on", "True", "--monitor_config.check_for_global_norm", "True", "--monitor_config.global_norm_spike_threshold", "0.001")
+    line(folder, *stop, status=1)
+    check(list(json.loads((folder / "runs/tre/abnormal_global_norm.json").read_text())) == ["1"], "the step that ended the run")
+    done = line(folder, *stop, status=1)
+    check("TREError" in done.stderr and list(json.loads((folder / "runs/tre/abnormal_global_norm.json").read_text())) == ["1", "2"], "past the step that is recorded, up to the next")
+
+
+def test_a_launch_script_is_the_job(folder):
+    prepare(folder)
+    done = subprocess.run([r.PROGRAM, "mindformers", "--script", "launch.sh", "--print-config"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+    check(done.startswith("# mpirun -n 2 ravine mindformers --script launch.sh"), done[:200])
+    (folder / "printed.yaml").write_text(done)
+    shown = subprocess.run([r.PROGRAM, "mindformers", "--script", "launch.sh", "--explain"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = [json.loads(t) for t in shown.splitlines()]
+    check({x["status"] for x in lines} <= {"used", "inert", "default", "derived"} and all(x["reason"] for x in lines if x["status"] == "inert"), "a line without a reason")
+    check(any(x["key"] == "callbacks[1].prefix" and x["option"] == "checkpoint.prefix" for x in lines), "callbacks are keys")
+
+
+def test_the_way_back(folder):
+    """The config of a run, in MindFormers' words, comes to the same run."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    said = r.run("config", "--to", "mindformers", "--config", folder / "runs/mf/config.yaml")
+    (folder / "back.yaml").write_text(said.stdout)
+    done = line(folder, "--output_dir", "runs/back", config="back.yaml")
+    check(losses(folder, "runs/back") == losses(folder, "runs/mf"), f"{said.stderr} {done.stderr[-400:]}")
+
+
+def test_a_checkpoint_that_is_not_one(folder):
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    newest = folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    (folder / "cut.safetensors").write_bytes(newest.read_bytes()[:-100])
+    for name, words in (("cut.safetensors", "cut.safetensors"), ("config.json", "config.json"), ("data.mindrecord", "data.mindrecord")):
+        write_config(folder)
+        for resume in ("True", "False"):
+            done = line(folder, "--output_dir", "runs/no", "--load_checkpoint", name, "--resume_training", resume, status=2)
+            check(words in done.stderr, f"{name} {resume}: {done.stderr}")
+    os.truncate(folder / "data.mindrecord", 17000)
+    done = line(folder, "--output_dir", "runs/no", status=2)
+    check("data.mindrecord" in done.stderr and "cut" in done.stderr, done.stderr)
+
+
+if __name__ == "__main__":
+    import sys
+    sys.exit(r.main(globals()))
