@@ -177,13 +177,18 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   if (c.health.embedding_norm > 0) j["use_checkpoint_health_monitor"] = true;
   if (c.health.stop_not_finite) j["check_for_nan_in_loss_and_grad"] = true;
   j["trainer"] = {{"type", "CausalLanguageModelingTrainer"}, {"model_name", "model"}};
-  j["runner_config"] = {{"epochs", 1}, {"batch_size", c.train.micro_batch}, {"sink_mode", c.log.sink > 0}, {"sink_size", std::max<int64_t>(1, c.log.sink)}};
+  // the rows that data.samples leaves may be fewer than the run takes
+  const int64_t per_epoch = c.data.samples > 0 ? std::max<int64_t>(1, c.data.samples / c.train.global_batch) : c.train.steps;
+  const int64_t epochs = (c.train.steps + per_epoch - 1) / per_epoch;
+  j["runner_config"] = {{"epochs", epochs}, {"batch_size", c.train.micro_batch}, {"sink_mode", c.log.sink > 0}, {"sink_size", std::max<int64_t>(1, c.log.sink)}};
   if (p.pipeline == 1) j["runner_config"]["gradient_accumulation_steps"] = micros;
   j["runner_wrapper"] = {{"type", p.pipeline > 1 || micros > 1 ? "MFPipelineWithLossScaleCell" : "MFTrainOneStepCell"}, {"scale_sense", scale_words(c)},
                          {"use_clip_grad", c.optimizer.clip_norm > 0}, {"local_norm", !c.log.local_norms.empty()}};
   if (c.optimizer.clip_norm > 0) j["runner_wrapper"]["max_grad_norm"] = c.optimizer.clip_norm;
   j["optimizer"] = optimizer_words(c);
   j["lr_schedule"] = schedule_words(c);
+  const bool cut = epochs * per_epoch != c.train.steps;
+  if (cut && j["lr_schedule"].value("total_steps", 0) == -1) j["lr_schedule"]["total_steps"] = c.train.steps;
   j["train_dataset"] = data_words(c, notices);
   j["train_dataset_task"] = {{"type", "CausalLanguageModelDataset"}};
   j["parallel"] = {{"parallel_mode", semi ? 1 : 0}, {"full_batch", semi}, {"enable_parallel_optimizer", p.zero > 0}};
@@ -191,6 +196,7 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
                           {"micro_batch_num", p.pipeline > 1 ? micros : 1}, {"use_seq_parallel", p.sequence}};
   j["recompute_config"] = {{"recompute", c.train.recompute == Recompute::full}, {"select_recompute", c.train.recompute == Recompute::cheap}};
   Json callbacks = {{{"type", "MFLossMonitor"}, {"per_print_times", c.log.every}}};
+  if (cut) callbacks.push_back({{"type", "TrainCallBack"}, {"stop_step", c.train.steps}});
   if (c.checkpoint.every > 0) {
     Json monitor = {{"type", "CheckpointMonitor"}, {"prefix", c.checkpoint.prefix}, {"save_checkpoint_steps", c.checkpoint.every},
                     {"keep_checkpoint_max", c.checkpoint.keep}, {"checkpoint_format", std::string(name(c.checkpoint.format))}};
@@ -244,7 +250,8 @@ ForeignForm mindformers_form(const Config& config, const Json& described) {
       for (const Option& o : section.options)
         if (o.name() == s.key) o.assign(*load_yaml(s.value, s.key, false), "config");
   form.unsaid = unsaid_options(config, got, kOwnWords);
-  form.notices.push_back(fmt::format("epochs is 1: the data are to have {} rows, train.steps times train.global_batch", config.train.steps * config.train.global_batch));
+  if (config.data.samples == 0)
+    form.notices.push_back(fmt::format("epochs is 1: the data are to have {} rows, train.steps times train.global_batch", config.train.steps * config.train.global_batch));
   return form;
 }
 

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+import random
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -237,7 +238,16 @@ def _experts(base, out):
     r.save_config(out / "config.json", **{**TINY, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2})
 
 
-EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "find-a-difference.md": _difference, "from-deepspeed.md": _deepspeed, "from-megatron.md": _megatron, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+def _mindformers(base, out):
+    for file in (ROOT / "examples" / "mindformers").iterdir():
+        shutil.copy(file, out)
+    draw = random.Random(1)
+    r.save_mindrecord(str(out / "data.mindrecord"), [[draw.randrange(1, 256) for _ in range(33)] for _ in range(16)])
+    (out / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
+                                                 "intermediate_size": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 32}))
+
+
+EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "find-a-difference.md": _difference, "from-deepspeed.md": _deepspeed, "from-megatron.md": _megatron, "from-mindformers.md": _mindformers, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
 
 
 def script_of(block, assignments):

@@ -3,11 +3,13 @@
 
 #include <fstream>
 #include <map>
+#include <random>
 
 #include "base/error.h"
 #include "config/yaml_json.h"
 #include "dialects/mindformers.h"
 #include "dialects/mindformers_tables.h"
+#include "dialects/reverse.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {
@@ -300,6 +302,78 @@ TEST(MindFormers, ReadsLaunchScripts) {
   std::ofstream(job.folder / "c.sh") << "bash scripts/msrun_launcher.sh \"run_mindformer.py --config $(ls)\" 8\n";
   EXPECT_THROW(read_mindformers_script(job.folder / "c.sh"), UserError);
   for (const std::vector<std::string>& bad : {std::vector<std::string>{"run_mindformer.py", "x"}, {"a.py", "8", "9"}, {"nothing", "8"}}) EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
+}
+
+// A config that MindFormers has words for comes back as it was.
+TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
+  std::mt19937 draw(7);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::common_type_t<decltype(values)...>> all{values...};
+    return all[draw() % all.size()];
+  };
+  const auto chance = [&] { return draw() % 3 == 0; };
+  int refused = 0;
+  for (int n = 0; n < 1000; ++n) {
+    Config c;
+    c.data.order = SampleOrder::mindspore, c.data.shuffle = chance(), c.data.train = {{"data.mindrecord", 1, {}}};
+    c.data.sequence_length = pick(16, 64, 4096), c.data.pad = pick(0, 7);
+    if (chance()) c.data.samples = 100;
+    c.train.seed = pick(1, 42, 12345), c.train.output = pick("out", "runs/a b");
+    c.train.micro_batch = pick(1, 2, 4);
+    c.train.steps = pick(1, 20, 977);
+    c.train.recompute = pick(Recompute::none, Recompute::full, Recompute::cheap);
+    c.train.loss_average = pick(LossAverage::tokens, LossAverage::micro);
+    if (chance()) c.train.dropout = 0.1;
+    if (chance()) c.train.attention_dropout = 0.2;
+    c.parallel.data = pick(1, 2, 4), c.parallel.tensor = pick(1, 2), c.parallel.pipeline = pick(1, 2);
+    c.parallel.sequence = c.parallel.tensor > 1 && chance();
+    c.parallel.zero = c.parallel.data > 1 && chance() ? 1 : 0;
+    c.train.global_batch = c.train.micro_batch * c.parallel.data * pick(2, 4);
+    c.optimizer.type = pick(OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb);
+    c.optimizer.betas = {pick(0.9, 0.8), pick(0.95, 0.999)}, c.optimizer.eps = {pick(1e-8, 1e-6)};
+    c.optimizer.weight_decay = pick(0.0, 0.1, 0.05), c.optimizer.lr = pick(1e-3, 3e-5, 2.2e-4), c.optimizer.clip_norm = pick(0.0, 1.0, 0.5);
+    c.schedule.type = pick(ScheduleType::ConstantWarmUpLR, ScheduleType::LinearWithWarmUpLR, ScheduleType::CosineWithWarmUpLR,
+                           ScheduleType::CosineWithRestartsAndWarmUpLR, ScheduleType::PolynomialWithWarmUpLR, ScheduleType::WarmUpStableDecayLR,
+                           ScheduleType::ConstantWithCoolDownLR);
+    c.schedule.warmup_steps = pick(0, 3);
+    if (chance()) c.schedule.classes.warmup_ratio = 0.25;
+    if (chance()) c.schedule.classes.warmup_lr_init = 1e-7;
+    if (c.schedule.type == ScheduleType::CosineWithWarmUpLR && chance()) c.schedule.classes.lr_end = 1e-6, c.schedule.classes.num_cycles = 1.5, c.schedule.decay_steps = 9;
+    if (c.schedule.type == ScheduleType::PolynomialWithWarmUpLR) c.schedule.power = pick(1.0, 2.5), c.schedule.classes.decay_ratio = 0.5;
+    if (c.schedule.type == ScheduleType::WarmUpStableDecayLR) c.schedule.classes.decay_start_ratio = 0.75;
+    if (c.schedule.type == ScheduleType::ConstantWithCoolDownLR) c.schedule.classes.keep_steps = 2, c.schedule.classes.final_steps = 3, c.schedule.classes.lr_end1 = 1e-7, c.schedule.classes.lr_end2 = 1e-8;
+    c.precision.compute = pick(DType::f32, DType::bf16, DType::f16);
+    c.precision.scale_rule = ScaleRule::mindformers;
+    switch (draw() % 3) {
+      case 0:
+        c.precision.loss_scale = 1024, c.precision.scale_rule = ScaleRule::deepspeed;
+        break;
+      case 1:
+        c.precision.loss_scale = 0, c.precision.scale_initial = 16384, c.precision.scale_factor = 4, c.precision.scale_window = 500;
+        break;
+      default:
+        c.precision.loss_scale = 0, c.precision.scale_rule = ScaleRule::mindformers_adaptive, c.precision.scale_window = 50, c.precision.scale_window_max = 500;
+    }
+    if (chance()) c.log.local_norms = "*";
+    if (chance()) c.log.sink = pick(1, 4);
+    c.log.every = pick(1, 5);
+    if (c.optimizer.clip_norm > 0 && chance()) c.health.skip_norm = 3.5, c.health.skip_count = pick(0, 4);
+    if (c.health.skip_norm == 0 && chance()) c.health.stop_norm = 2.5;
+    c.health.stop_not_finite = chance();
+    if (!c.log.local_norms.empty() && chance()) c.health.embedding_norm = 270;
+    c.checkpoint.layout = CheckpointLayout::mindformers, c.log.style = LogStyle::mindformers, c.checkpoint.resume = "none";
+    c.checkpoint.every = 7, c.checkpoint.keep = pick(1, 3), c.checkpoint.prefix = pick("tiny", "a_b"), c.checkpoint.format = pick(CheckpointFormat::safetensors, CheckpointFormat::ckpt);
+    if (chance()) c.checkpoint.copies = {"network"};
+    if (chance()) c.log.tensorboard_dir = "tb";
+    if (chance()) c.model.weights = "weights.ckpt";
+    const Json model = {{"model_type", "llama"}, {"hidden_size", 64}, {"num_hidden_layers", 4}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 256}, {"intermediate_size", 128},
+                        {"rms_norm_eps", 1e-5}, {"rope_theta", 5e5}, {"max_position_embeddings", c.data.sequence_length}};
+    const ForeignForm form = mindformers_form(c, model);
+    for (const UnsaidOption& u : form.unsaid) ADD_FAILURE() << n << ": " << u.option << " is " << u.value << ", and comes back as " << u.theirs << "\n" << form.text;
+    for (const std::string& notice : form.notices) refused += notice.find("epochs is 1") == std::string::npos && !says(notice, "load_checkpoint");
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_EQ(refused, 0) << "what the words come to is refused";
 }
 
 }  // namespace test_dialects_mindformers
