@@ -1,5 +1,8 @@
 #include "probe/compare_dumps.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "files/fd.h"
 #include "files/safetensors.h"
 #include "probe/compare_bounds.h"
 #include "probe/hypothesis.h"
@@ -19,6 +23,8 @@
 
 namespace ravine {
 namespace {
+
+constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that a kernel reads ahead on one request, whatever the disk
 
 // Tensors of a dump's files; the file read last stays open, since neighbours lie together.
 class StoredDump {
@@ -35,8 +41,21 @@ class StoredDump {
                       fmt::format("the dump's log says {} {}", name(r.dtype), r.shape.text()), "dump again");
     return bytes;
   }
+  // The system begins to read the files of a tensor that is soon asked for. A hint: what cannot be opened is said by bytes().
+  void will_read(const DumpRecord& r) {
+    if (!r.file.empty()) will_read(r.file);
+    for (const StoredPart& p : r.parts) will_read(p.file);
+  }
 
  private:
+  void will_read(const std::string& file) {
+    if (file == asked_) return;
+    asked_ = file;
+    const Fd fd(::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
+    const int64_t size = fd ? ::lseek(*fd, 0, SEEK_END) : 0;
+    for (int64_t at = 0; at < size; at += kAskedAtOnce) ::posix_fadvise(*fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED);
+  }
+
   std::span<const std::byte> part(const std::string& file, const std::string& stored, const DumpRecord& r) {
     if (!reader_ || open_ != file) {
       reader_ = std::make_unique<SafetensorsReader>(folder_ + "/" + file);
@@ -49,7 +68,7 @@ class StoredDump {
     return reader_->bytes(t);
   }
 
-  std::string folder_, open_;
+  std::string folder_, open_, asked_;
   std::unique_ptr<SafetensorsReader> reader_;
   std::vector<std::byte> joined_;
 };
@@ -128,7 +147,7 @@ class RankComparison {
       if (r.op != kStateOp && r.op != kGradientOp && r.phase == Phase::update) updates_.insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
     }
-    std::vector<ComparedPair> call;
+    std::vector<Records> pairs;
     for (const DumpRecord& r : a_.records) {
       const auto other = others.find(r.key());
       if (other == others.end() || !common_.contains(r.call())) {
@@ -137,9 +156,15 @@ class RankComparison {
       }
       met.insert(other->first);
       paired.insert(Unmatched::group(a_.rank, r));
-      if (!call.empty() && call.back().a.call() != r.call()) judge(call);
-      call.push_back(compare(r, *other->second));
-      origins_.push_back({&r, other->second});
+      pairs.push_back({&r, other->second});
+    }
+    std::vector<ComparedPair> call;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!call.empty() && call.back().a.call() != pairs[i].a->call()) judge(call);
+      if (i == 0) will_compare(pairs[i]);
+      if (i + 1 < pairs.size()) will_compare(pairs[i + 1]);
+      call.push_back(compare(*pairs[i].a, *pairs[i].b));
+      origins_.push_back(pairs[i]);
     }
     judge(call);
     for (const DumpRecord& r : b_.records)
@@ -180,7 +205,7 @@ class RankComparison {
       p.by = ComparedBy::bits;
     } else if (a.is_stored() && b.is_stored()) {
       p.by = ComparedBy::tensors;
-      p.exact = errors_between(a.dtype, stored_a_.bytes(a), b.dtype, stored_b_.bytes(b));
+      p.exact = errors_of(a, b);
       p.error = p.exact->relative;
     } else if (a.figures.has_statistics && b.figures.has_statistics) {
       p.by = ComparedBy::statistics;
@@ -191,6 +216,24 @@ class RankComparison {
       p.error = std::numeric_limits<double>::infinity();
     }
     return p;
+  }
+
+  // The disk reads while the pair before is compared.
+  void will_compare(const Records& r) {
+    if (r.a->figures.same_bits(r.b->figures) || !r.a->is_stored() || !r.b->is_stored()) return;
+    stored_a_.will_read(*r.a), stored_b_.will_read(*r.b);
+  }
+
+  // Tensors that several calls write or read are read once.
+  PairErrors errors_of(const DumpRecord& a, const DumpRecord& b) {
+    const auto sums = std::make_tuple(a.figures.order_free, a.figures.positional, a.dtype, b.figures.order_free,
+                                      b.figures.positional, b.dtype, a.shape.count());
+    const auto [it, fresh] = known_errors_.try_emplace(sums);
+    if (fresh) {
+      const std::span<const std::byte> of_a = stored_a_.bytes(a), of_b = stored_b_.bytes(b);
+      it->second = errors_between(a.dtype, of_a, b.dtype, of_b);
+    }
+    return it->second;
   }
 
   // Bounds of what the call writes, and whether it made a difference; empties it.
@@ -472,6 +515,7 @@ class RankComparison {
   const RankDump &a_, &b_;
   const Producers made_a_, made_b_;
   StoredDump &stored_a_, &stored_b_;
+  std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t, uint64_t, DType, int64_t>, PairErrors> known_errors_;
   Comparison& out_;
   std::unordered_set<std::string> common_;
   std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read
