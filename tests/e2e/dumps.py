@@ -312,23 +312,61 @@ AGAINST_TORCH = {
 }
 
 
+def train_as_recorded(folder, fault, options, fields):
+    """A run on the model and data of tests/golden/torch_trace, with another option or another field of config.json; its dump."""
+    golden = Path(__file__).resolve().parent.parent / "golden" / "torch_trace"
+    model = folder / fault / "model"
+    shutil.copytree(golden / "model", model)
+    config = {**json.loads((model / "config.json").read_text()), **fields}
+    (model / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+    dump = folder / fault / "dump"
+    train(folder / fault, "run", {"dir": str(dump), "what": "tensors", "steps": "1"}, **{
+        "model__config": None, "model__path": model, "data__train": [str(golden / "ids.safetensors")], "data__sequence_length": 8, "data__shuffle": False, "train__steps": 1,
+        "train__global_batch": 4, "train__micro_batch": 2, "optimizer__betas": [0.9, 0.95], "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 0.5, "optimizer__lr": 1e-2,
+        "precision__compute": "f32", **options})
+    return dump
+
+
 def test_against_pytorch(folder):
     """A trace of tools/trace_torch.py (Llama of Transformers, AdamW of torch) and a run on the same weights and data: silent, and each fault is named."""
     golden = Path(__file__).resolve().parent.parent / "golden" / "torch_trace"
     for fault in r.rows(list(AGAINST_TORCH), 5, "one way to pair, another row each"):
         options, fields, named = AGAINST_TORCH[fault]
-        model = folder / fault / "model"
-        shutil.copytree(golden / "model", model)
-        config = {**json.loads((model / "config.json").read_text()), **fields}
-        (model / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-        dump = folder / fault / "dump"
-        train(folder / fault, "run", {"dir": str(dump), "what": "tensors", "steps": "1"}, **{
-            "model__config": None, "model__path": model, "data__train": [str(golden / "ids.safetensors")], "data__sequence_length": 8, "data__shuffle": False, "train__steps": 1,
-            "train__global_batch": 4, "train__micro_batch": 2, "optimizer__betas": [0.9, 0.95], "optimizer__weight_decay": 0.1, "optimizer__clip_norm": 0.5, "optimizer__lr": 1e-2,
-            "precision__compute": "f32", **options})
+        dump = train_as_recorded(folder, fault, options, fields)
         out = compare(golden / "trace", dump, 0 if named is None else 1)
         c = out["culprit"]
         r.check(c == named if named is None else c["op"] == named[0] and fnmatch.fnmatch(c["path"], named[1]), f"{fault}: {c}, {out['verdict']}")
+
+
+# Of msprobe there are no queries behind RoPE and no optimizer: what differs there is seen in the table that is read, or not at all.
+AGAINST_MSPROBE = {"nothing": None, "micro batch": None, "rms eps": ("rms_norm", "model.layers.0.input_layernorm"), "rope base": ("input", "rope.table"),
+                   "attention in bf16": ("cast", "model.layers.1.self_attn"), "window": ("attention", "model.layers.0.self_attn")}
+
+
+def test_against_msprobe(folder):
+    """Dumps of msprobe (L0, figures and some tensors) and a run on the same weights and data: silent, and each fault is named. Calls of the API have no partner, which is said."""
+    golden = Path(__file__).resolve().parent.parent / "golden" / "msprobe"
+    clean = train_as_recorded(folder, "nothing", {}, {})
+    for fault in r.rows(list(AGAINST_MSPROBE), 3, "one way to pair, another row each"):
+        options, fields, _ = AGAINST_TORCH[fault]
+        dump, named = clean if fault == "nothing" else train_as_recorded(folder, fault, options, fields), AGAINST_MSPROBE[fault]
+        for a, b in ((golden / "statistics", dump), (dump, golden / "statistics")):
+            out = compare(a, b, 0 if named is None else 1)
+            c = out["culprit"]
+            r.check(out["pairs"] > 100 and (c == named if named is None else (c["op"], c["path"]) == named), f"{fault}: {c}, {out['verdict']}")
+    said = r.run("compare", golden / "api", clean, status=2).stderr
+    r.check("L0 or mix" in said and str(golden / "api") in said, said)
+    out = compare(golden / "statistics", golden / "rope", 1)
+    r.check(out["culprit"]["path"] == "model.rotary_emb" and out["culprit"]["op"] == "LlamaRotaryEmbedding", f"{out['culprit']}")
+    r.check(info(golden / "statistics")["kind"].startswith("dump of msprobe"), "info")
+    mixed = folder / "mixed"
+    shutil.copytree(golden / "statistics", mixed)
+    file = mixed / "step0" / "rank0" / "dump.json"
+    both = json.loads(file.read_text())
+    both["data"].update(json.loads((golden / "api" / "step0" / "rank0" / "dump.json").read_text())["data"])
+    file.write_text(json.dumps({**both, "level": "mix"}))
+    out = compare(mixed, clean)
+    r.check(any("of the API" in one for one in out["unmatched"]), f"{out['unmatched'][:3]}")
 
 
 def test_a_layout_needs_all_its_ranks(folder):
