@@ -1,5 +1,8 @@
 #include "probe/compare_dumps.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "files/fd.h"
 #include "probe/compare_bounds.h"
 #include "probe/foreign_tensor.h"
 #include "probe/hypothesis.h"
@@ -19,6 +23,8 @@
 
 namespace ravine {
 namespace {
+
+constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that a kernel reads ahead on one request, whatever the disk
 
 // Tensors of a dump's files.
 class StoredDump {
@@ -35,8 +41,21 @@ class StoredDump {
                       fmt::format("the dump's log says {} {}", name(r.dtype), r.shape.text()), "dump again");
     return bytes;
   }
+  // The system begins to read the files of a tensor that is soon asked for. A hint: what cannot be opened is said by bytes().
+  void will_read(const DumpRecord& r) {
+    if (!r.file.empty()) will_read(r.file);
+    for (const StoredPart& p : r.parts) will_read(p.file);
+  }
 
  private:
+  void will_read(const std::string& file) {
+    if (file == asked_) return;
+    asked_ = file;
+    const Fd fd(::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
+    const int64_t size = fd ? ::lseek(*fd, 0, SEEK_END) : 0;
+    for (int64_t at = 0; at < size; at += kAskedAtOnce) ::posix_fadvise(*fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED);
+  }
+
   std::span<const std::byte> part(const StoredPart& p, const DumpRecord& r) {
     DType dtype = DType::f32;
     const auto bytes = tensors_.bytes(p, &dtype);
@@ -46,7 +65,7 @@ class StoredDump {
     return bytes;
   }
 
-  std::string folder_;
+  std::string folder_, asked_;
   StoredTensors tensors_;
   std::vector<std::byte> joined_;
 };
@@ -135,7 +154,7 @@ class RankComparison {
       if (r.op != kStateOp && r.op != kGradientOp && r.phase == Phase::update) updates_.insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
     }
-    std::vector<ComparedPair> call;
+    std::vector<Records> pairs;
     for (const DumpRecord& r : a_.records) {
       const auto other = others.find(r.key());
       if (other == others.end() || !common_.contains(r.call())) {
@@ -144,14 +163,20 @@ class RankComparison {
       }
       met.insert(other->first);
       paired.insert(Unmatched::group(a_.rank, r));
-      if (!call.empty() && call.back().a.call() != r.call()) judge(call);
-      DumpRecord a = r, b = *other->second;
-      if (r.tensor == "table" && a.shape.count() != b.shape.count() && !cut_to_fewer_rows(a, b)) {
-        unmatched.add("A", a_.rank, r), unmatched.add("B", b_.rank, *other->second);
+      pairs.push_back({&r, other->second});
+    }
+    std::vector<ComparedPair> call;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!call.empty() && call.back().a.call() != pairs[i].a->call()) judge(call);
+      if (i == 0) will_compare(pairs[i]);
+      if (i + 1 < pairs.size()) will_compare(pairs[i + 1]);
+      DumpRecord a = *pairs[i].a, b = *pairs[i].b;
+      if (a.tensor == "table" && a.shape.count() != b.shape.count() && !cut_to_fewer_rows(a, b)) {
+        unmatched.add("A", a_.rank, *pairs[i].a), unmatched.add("B", b_.rank, *pairs[i].b);
         continue;
       }
       call.push_back(compare(a, b));
-      origins_.push_back({&r, other->second});
+      origins_.push_back(pairs[i]);
     }
     judge(call);
     for (const DumpRecord& r : b_.records)
@@ -205,7 +230,7 @@ class RankComparison {
       p.by = a.figures.rough ? ComparedBy::figures : ComparedBy::bits;
     } else if (a.is_stored() && b.is_stored()) {
       p.by = ComparedBy::tensors;
-      p.exact = errors_between(a.dtype, stored_a_.bytes(a), b.dtype, stored_b_.bytes(b));
+      p.exact = errors_of(a, b);
       p.error = p.exact->relative;
     } else if (a.figures.has_statistics && b.figures.has_statistics) {
       p.by = ComparedBy::statistics;
@@ -218,6 +243,24 @@ class RankComparison {
     if (out_.of_modules && a.dtype != b.dtype && !is_float(a.dtype) && !is_float(b.dtype) && p.error < 1e-12)
       p.by = ComparedBy::figures, p.exact.reset();  // ids as i64 there
     return p;
+  }
+
+  // The disk reads while the pair before is compared.
+  void will_compare(const Records& r) {
+    if (r.a->figures.same_bits(r.b->figures) || !r.a->is_stored() || !r.b->is_stored()) return;
+    stored_a_.will_read(*r.a), stored_b_.will_read(*r.b);
+  }
+
+  // Tensors that several calls write or read are read once.
+  PairErrors errors_of(const DumpRecord& a, const DumpRecord& b) {
+    const auto sums = std::make_tuple(a.figures.order_free, a.figures.positional, a.dtype, b.figures.order_free,
+                                      b.figures.positional, b.dtype, a.shape.count());
+    const auto [it, fresh] = known_errors_.try_emplace(sums);
+    if (fresh) {
+      const std::span<const std::byte> of_a = stored_a_.bytes(a), of_b = stored_b_.bytes(b);
+      it->second = errors_between(a.dtype, of_a, b.dtype, of_b);
+    }
+    return it->second;
   }
 
   // Bounds of what the call writes, and whether it made a difference; empties it.
@@ -504,6 +547,7 @@ class RankComparison {
   const RankDump &a_, &b_;
   const Producers made_a_, made_b_;
   StoredDump &stored_a_, &stored_b_;
+  std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t, uint64_t, DType, int64_t>, PairErrors> known_errors_;
   Comparison& out_;
   std::unordered_set<std::string> common_;
   std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read

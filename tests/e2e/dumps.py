@@ -122,6 +122,27 @@ def test_filters(folder):
     r.check(not (folder / "c").exists(), "rank 0 was not asked for")
 
 
+def test_a_figure_that_is_kept_is_not_old(folder):
+    """With offload every tensor is read each time; without, one that no call has written since is read once. Both say the same of every tensor: with several micro batches, of dense
+    models and of those with experts, with optimizers of other ways."""
+    moe = {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02}
+    cases = {"adamw": ({}, {}), "recompute": ({}, {"train__recompute": "full"}), "unfused": ({}, {"precision__unfused": ["attention", "qkv", "rope", "swiglu"]}), "experts": (moe, {}),
+             "balance": (moe, {"moe__load_balance": "seq_aux"}), "muon": ({}, {"optimizer__type": "muon"}), "bf16": ({}, {"precision__compute": "bf16"})}
+    for name, (model, more) in cases.items():
+        place = folder / name
+        place.mkdir()
+        config = r.save_config(place / "model.json", **model)
+        kept = {}
+        for way, offload in (("kept", "none"), ("read", "cpu")):
+            train(place, way, {"dir": str(place / f"{way}.dump")}, train__steps=2, train__global_batch=32, train__micro_batch=16, data__sequence_length=16, model__config=config,
+                  data__train=[r.save_ids(place / "many.safetensors", 64, 16)], offload__optimizer=offload, **more)
+            kept[way] = [{key: x.get(key) for key in ("step", "micro", "phase", "path", "op", "n", "tensor", "io", "shape", "sums", "statistics")} for x in records(place / f"{way}.dump")]
+        large = sum(math.prod(x["shape"]) >= 4096 for x in kept["kept"])
+        r.check(large > 100, f"{name}: {large} tensors are large enough to be kept")
+        others = [(x, y) for x, y in zip(kept["kept"], kept["read"]) if x != y]
+        r.check(len(kept["kept"]) == len(kept["read"]) and not others, f"{name}: {len(others)} of {len(kept['kept'])}: {others[:1]}")
+
+
 def test_what_is_run_again_counts_as_backward(folder):
     """Under full recompute the forward pass of a layer is run again: a dump of the backward pass has its calls, and with them all calls of the forward one."""
     dump = lambda name: {"dir": str(folder / name), "phases": ["backward"], "what": "checksum", "steps": "1"}
