@@ -10,7 +10,8 @@
 #include "files/atomic.h"
 #include "probe/compare_dumps.h"
 #include "probe/compare_page.h"
-#include "probe/torch_trace.h"
+#include "probe/dump_kinds.h"
+#include "probe/named_tensors.h"
 
 namespace fs = std::filesystem;
 
@@ -24,7 +25,8 @@ struct CompareFlags {
   bool overwrite = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("a", a, "dump of `probe.dump` or `ravine dump`, trace of tools/trace_torch.py, or file of `ravine trace`",
+    v("a", a,
+      "dump of `probe.dump` or `ravine dump`, trace of tools/trace_torch.py, dump of msprobe, MindSpore or PTDBG, folder of .npy files, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
     v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
@@ -38,17 +40,18 @@ std::string ascii(const Json& j) { return j.dump(-1, ' ', true, Json::error_hand
 
 bool is_trace(const std::string& path) {
   std::error_code error;
-  return fs::is_regular_file(path, error) && path.ends_with(".safetensors");
+  return fs::is_regular_file(path, error) ? path.ends_with(".safetensors") : !dump_kind(path) && is_npy_folder(path);
 }
 
 void refuse_other_kinds(const CompareFlags& flags) {
   for (const std::string& side : {flags.a, flags.b}) {
     std::error_code error;
     if (!fs::exists(side, error)) throw UserError("no such file or folder", side, "it must exist", missing_path_advice(side));
-    if (!is_trace(side) && !is_dump(side) && !is_torch_trace(side))
-      throw UserError("neither a dump nor a trace", side,
-                      "compare reads folders of probe.dump, of tools/trace_torch.py, and files of ravine trace",
-                      "weights, models and checkpoints are compared by ravine diff");
+    if (!is_trace(side) && !dump_kind(side))
+      throw UserError(
+          "neither a dump nor a trace", side,
+          "compare reads folders of probe.dump, tools/trace_torch.py, msprobe, MindSpore and PTDBG, of .npy files, and files of ravine trace",
+          "weights, models and checkpoints are compared by ravine diff");
   }
   if (is_trace(flags.a) != is_trace(flags.b))
     throw UserError("a dump and a trace", flags.a + ", " + flags.b, "both must be of one kind",
@@ -71,7 +74,7 @@ void print_comparison(const Comparison& c) {
   fmt::print("{}\n", escaped(c.verdict));
   std::vector<const ComparedPair*> rows;
   for (const ComparedPair& p : c.pairs)
-    if (p.a.output && p.by != ComparedBy::bits) rows.push_back(&p);
+    if (p.a.output && !p.same()) rows.push_back(&p);
   if (!rows.empty())
     fmt::print("\n{:>9} {:>10} {:>9}  {}\n", "error", "bound", "of it", "what was written, in the order of the run");
   for (size_t i = 0; i < std::min(rows.size(), kShownRows); ++i) fmt::print("{}\n", row_text(*rows[i]));
@@ -103,14 +106,17 @@ struct Report {
   bool overwrite;
 };
 
-Dump read_side(const std::string& folder) { return is_torch_trace(folder) ? read_torch_trace(folder) : read_dump(folder); }
+Comparison compare_pair(const std::string& a, const std::string& b) {
+  if (is_trace(a)) return compare_traces(a, b);
+  auto [dump_a, dump_b] = read_dumps(a, b);
+  return compare_dumps(std::move(dump_a), std::move(dump_b));
+}
 
 int run_compare(CompareFlags& flags, Config&) {
   refuse_other_kinds(flags);
   std::optional<Report> report;
   if (!flags.report.empty()) report.emplace(flags);
-  const Comparison c =
-      is_trace(flags.a) ? compare_traces(flags.a, flags.b) : compare_dumps(read_side(flags.a), read_side(flags.b));
+  const Comparison c = compare_pair(flags.a, flags.b);
   const Json said = comparison_json(c);
   if (report) report->write(c, said);
   if (flags.json)

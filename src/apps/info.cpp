@@ -23,7 +23,7 @@
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "io/run_files.h"
-#include "probe/dump_log.h"
+#include "probe/dump_kinds.h"
 #include "runs/run_folder.h"
 #include "runs/run_places.h"
 
@@ -143,7 +143,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
-    if (is_dump(path)) return describe_dump(path, list);
+    if (dump_kind(path)) return describe_dump(path, list);
     if (is_checkpoint(path)) return describe_checkpoint(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return describe_run(path);
     if (holds_checkpoints(path)) return describe_checkpoints(path);

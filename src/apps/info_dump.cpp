@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/shell_word.h"
-#include "probe/dump_log.h"
+#include "probe/dump_kinds.h"
 
 namespace fs = std::filesystem;
 
@@ -53,8 +53,11 @@ std::string figures_text(const TensorFigures& f) {
 }  // namespace
 
 Json describe_dump(const std::string& path, bool list) {
-  const Dump dump = read_dump(path);
-  Json j{{"kind", "dump of what calls of a run read and wrote (probe.dump)"}, {"path", path}, {"bytes", bytes_in(path)}};
+  const DumpKind program = dump_kind(path).value_or(DumpKind::ravine);
+  const Dump dump = read_dump_of(path, program);
+  const std::string kind = program == DumpKind::ravine ? "dump of what calls of a run read and wrote (probe.dump)"
+                                                       : fmt::format("dump of {}", name(program));
+  Json j{{"kind", kind}, {"path", path}, {"bytes", bytes_in(path)}};
   std::set<int64_t> steps;
   std::map<std::string, int64_t> phases, ops;
   std::set<std::string> calls;
@@ -67,7 +70,7 @@ Json describe_dump(const std::string& path, bool list) {
     calls.clear();
     for (const DumpRecord& r : rank.records) {
       ++records;
-      tensors += !r.file.empty();
+      tensors += r.is_stored();
       steps.insert(r.step);
       if (calls.insert(r.call()).second) ++phases[std::string(name(r.phase))], ++ops[r.op];
       if (r.output && r.figures.nan > 0 && first_nan.empty()) first_nan = place_of(r);

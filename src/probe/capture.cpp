@@ -24,9 +24,10 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
-constexpr int64_t kLargeTensor =
-    4096;                          // elements from which figures are kept: what the host makes itself is smaller, or no float
-constexpr size_t kMostName = 160;  // bytes of the readable part of a file's name
+constexpr int64_t kLargeTensor = 4096;  // elements from which figures are kept: to find them costs as much as to read few
+constexpr size_t kMostName = 160;       // bytes of the readable part of a file's name
+// What the host hands to calls; no call has written it.
+constexpr const char* kNoCallWrites[] = {"table", "rope", "slopes", "row_weights"};
 
 std::string step_folder(int64_t step, int rank) { return fmt::format("step_{:06}/rank_{}", step, rank); }
 
@@ -114,11 +115,13 @@ void Capture::begin_step(int64_t step) {
   step_files_.clear();
   written_.clear();
   known_.clear();
+  updating_ = false;
   if (state_of_ != step - 1) note_state(step - 1);
   if (log_) run_->engine->ctx().add_observer(this);
 }
 
 void Capture::before(const CallInfo& call) {
+  if (call.phase == Phase::update) forget_passes();
   if (option_.io != DumpSides::output) note_call(call, false);
 }
 
@@ -175,8 +178,14 @@ void Capture::note_state(int64_t step) {
   keep(std::move(noted));
 }
 
+// Gradients may be finished (joined, reduced) by other than calls.
+void Capture::forget_passes() {
+  if (!updating_) known_.clear();
+  updating_ = true;
+}
+
 void Capture::before_update() {
-  known_.clear();
+  forget_passes();
   if (step_ == 0 || !log_ || !wants_phase(Phase::update)) return;
   const FlatStore& store = run_->engine->store();
   std::vector<Noted> noted;
@@ -233,12 +242,27 @@ static std::pair<const std::byte*, const std::byte*> extent_of(const TensorView&
   return {begin, begin + elements * size_of(v.dtype)};
 }
 
-TensorFigures Capture::figures_of_view(const TensorView& view) {
-  for (const Known& k : known_)
-    if (k.view.data == view.data && k.view.dtype == view.dtype && k.view.stride == view.stride && k.view.shape == view.shape)
-      return k.figures;
-  const TensorFigures figures = figures_of(view, option_.what != DumpWhat::checksum);
-  if (keeps_figures_ && is_float(view.dtype) && view.count() >= kLargeTensor) known_.push_back({view, figures});
+// The same elements of one type in one order. Figures know no shape.
+static bool same_elements(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.count() == b.count() &&
+         ((a.contiguous() && b.contiguous()) || (a.stride == b.stride && a.cols() == b.cols()));
+}
+
+// What the host or a collective has written may lie where another such tensor lay before.
+bool Capture::only_calls_write(const DumpRecord& r) const {
+  if (!keeps_figures_ || !is_float(r.dtype)) return false;
+  return !r.parameters.empty() || r.op == kStateOp || r.op == kGradientOp ||
+         (r.phase != Phase::update &&
+          std::find(std::begin(kNoCallWrites), std::end(kNoCallWrites), r.tensor) == std::end(kNoCallWrites));
+}
+
+TensorFigures Capture::figures_of_noted(const Noted& n) {
+  const bool keeps = only_calls_write(n.record) && n.view.count() >= kLargeTensor;
+  if (keeps)
+    for (const Known& k : known_)
+      if (same_elements(k.view, n.view)) return k.figures;
+  const TensorFigures figures = figures_of(n.view, option_.what != DumpWhat::checksum);
+  if (keeps) known_.push_back({n.view, figures});
   return figures;
 }
 
@@ -259,7 +283,7 @@ void Capture::keep(std::vector<Noted> noted) {
   for (Noted& n : noted) {
     n.record.dtype = n.view.dtype;
     n.record.shape = n.view.shape;
-    n.record.figures = figures_of_view(n.view);
+    n.record.figures = figures_of_noted(n);
     if (is_float(n.view.dtype) && n.view.count() <= kFewValues) n.record.values = values_of(n.view);
   }
   try {

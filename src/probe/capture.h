@@ -43,7 +43,9 @@ class Capture : public StepWatch, public Observer {
     TensorView view;
     TensorFigures figures;
   };
-  TensorFigures figures_of_view(const TensorView& view);
+  bool only_calls_write(const DumpRecord& r) const;
+  TensorFigures figures_of_noted(const Noted& n);
+  void forget_passes();
   void forget_written(const CallInfo& call);
   bool wants_path(std::string_view path) const;
   bool wants_phase(Phase phase) const;
@@ -63,6 +65,7 @@ class Capture : public StepWatch, public Observer {
   int64_t step_begins_ = 0;     // size of the log before it
   int64_t state_of_ = -1;       // the step behind which parameters were noted last
   bool wrote_nan_ = false;      // a call of this step
+  bool updating_ = false;       // the update of this step has begun
   int64_t tensor_bytes_ = 0;    // of files, of this process
   int64_t tensors_before_ = 0;  // of which before this step
   int64_t files_ = 0;           // of this step

@@ -32,14 +32,17 @@ CallTensor tensor_of(const ComparedPair& p) {
 
 double least_error(const TensorFigures& a, const TensorFigures& b) {
   constexpr double kAny = std::numeric_limits<double>::infinity();
+  const bool rough = a.rough || b.rough;
+  if (rough && !a.all_finite() && !b.all_finite()) return 0;  // nobody knows how many
   if (a.nan != b.nan || a.plus_inf != b.plus_inf || a.minus_inf != b.minus_inf) return kAny;
   for (const TensorFigures* f : {&a, &b})  // a log may lack one, and sums have no end
     for (const double x : {f->min, f->max, f->abs_max, f->mean, f->l1, f->l2})
       if (!std::isfinite(x)) return kAny;
   const double n = std::sqrt(static_cast<double>(std::max<int64_t>(1, a.finite)));
   // By the triangle inequality in L2; and |sum d| <= sqrt(n) |d|, || a |_1 - | b |_1| <= sqrt(n) |d|, the largest element.
-  double least = std::max(std::abs(a.l2 - b.l2), std::abs(a.mean - b.mean) * n);
-  least = std::max(least, std::abs(a.l1 - b.l1) / n);
+  double least = a.no_l2 || b.no_l2 ? 0 : std::abs(a.l2 - b.l2);
+  if (!a.no_mean && !b.no_mean) least = std::max(least, std::abs(a.mean - b.mean) * n);
+  if (!rough) least = std::max(least, std::abs(a.l1 - b.l1) / n);
   for (const double d : {a.min - b.min, a.max - b.max, a.abs_max - b.abs_max}) least = std::max(least, std::abs(d));
   if (least == 0) return 0;
   return a.l2 > 0 ? least / a.l2 : kAny;

@@ -1,5 +1,8 @@
 #include "probe/compare_dumps.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,8 +13,9 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "files/safetensors.h"
+#include "files/fd.h"
 #include "probe/compare_bounds.h"
+#include "probe/foreign_tensor.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
 #include "probe/torch_trace.h"
@@ -20,37 +24,49 @@
 namespace ravine {
 namespace {
 
-// Tensors of a dump's files; the file read last stays open, since neighbours lie together.
+constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that a kernel reads ahead on one request, whatever the disk
+
+// Tensors of a dump's files.
 class StoredDump {
  public:
-  explicit StoredDump(std::string folder) : folder_(std::move(folder)) {}
+  explicit StoredDump(std::string folder) : folder_(folder), tensors_(std::move(folder)) {}
   std::span<const std::byte> bytes(const DumpRecord& r) {
     if (!r.parts.empty()) {
-      joined_ = joined_parts(r, [&](const StoredPart& p) { return part(p.file, p.stored, r); });
+      joined_ = joined_parts(r, [&](const StoredPart& p) { return part(p, r); });
       return joined_;
     }
-    const auto bytes = part(r.file, r.stored, r);
+    const auto bytes = part({r.file, r.stored}, r);
     if (static_cast<int64_t>(bytes.size()) != r.shape.count() * size_of(r.dtype))
       throw UserError(fmt::format("{} is of {} bytes", r.stored, bytes.size()), folder_ + "/" + r.file,
                       fmt::format("the dump's log says {} {}", name(r.dtype), r.shape.text()), "dump again");
     return bytes;
   }
-
- private:
-  std::span<const std::byte> part(const std::string& file, const std::string& stored, const DumpRecord& r) {
-    if (!reader_ || open_ != file) {
-      reader_ = std::make_unique<SafetensorsReader>(folder_ + "/" + file);
-      open_ = file;
-    }
-    const TensorInfo& t = reader_->tensor(stored);
-    if (t.dtype != r.dtype)
-      throw UserError(fmt::format("{} is {}", stored, name(t.dtype)), folder_ + "/" + file,
-                      fmt::format("the dump's log says {}", name(r.dtype)), "dump again");
-    return reader_->bytes(t);
+  // The system begins to read the files of a tensor that is soon asked for. A hint: what cannot be opened is said by bytes().
+  void will_read(const DumpRecord& r) {
+    if (!r.file.empty()) will_read(r.file);
+    for (const StoredPart& p : r.parts) will_read(p.file);
   }
 
-  std::string folder_, open_;
-  std::unique_ptr<SafetensorsReader> reader_;
+ private:
+  void will_read(const std::string& file) {
+    if (file == asked_) return;
+    asked_ = file;
+    const Fd fd(::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
+    const int64_t size = fd ? ::lseek(*fd, 0, SEEK_END) : 0;
+    for (int64_t at = 0; at < size; at += kAskedAtOnce) ::posix_fadvise(*fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED);
+  }
+
+  std::span<const std::byte> part(const StoredPart& p, const DumpRecord& r) {
+    DType dtype = DType::f32;
+    const auto bytes = tensors_.bytes(p, &dtype);
+    if (dtype != r.dtype)
+      throw UserError(fmt::format("{} is {}", p.stored, name(dtype)), folder_ + "/" + p.file,
+                      fmt::format("the dump's log says {}", name(r.dtype)), "dump again");
+    return bytes;
+  }
+
+  std::string folder_, asked_;
+  StoredTensors tensors_;
   std::vector<std::byte> joined_;
 };
 
@@ -106,6 +122,16 @@ void add_culprit(std::vector<Culprit>& to, Culprit c) {
   to.push_back(std::move(c));
 }
 
+// A module around one that is at fault writes its fault too.
+void drop_modules_around(std::vector<Culprit>& culprits) {
+  std::vector<Culprit> kept;
+  for (Culprit& c : culprits)
+    if (std::none_of(kept.begin(), kept.end(),
+                     [&](const Culprit& k) { return k.rank == c.rank && k.path.starts_with(c.path + "."); }))
+      kept.push_back(std::move(c));
+  culprits = std::move(kept);
+}
+
 // One rank's calls, in the order of the run, held against the other dump's.
 class RankComparison {
  public:
@@ -128,7 +154,7 @@ class RankComparison {
       if (r.op != kStateOp && r.op != kGradientOp && r.phase == Phase::update) updates_.insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
     }
-    std::vector<ComparedPair> call;
+    std::vector<Records> pairs;
     for (const DumpRecord& r : a_.records) {
       const auto other = others.find(r.key());
       if (other == others.end() || !common_.contains(r.call())) {
@@ -137,9 +163,20 @@ class RankComparison {
       }
       met.insert(other->first);
       paired.insert(Unmatched::group(a_.rank, r));
-      if (!call.empty() && call.back().a.call() != r.call()) judge(call);
-      call.push_back(compare(r, *other->second));
-      origins_.push_back({&r, other->second});
+      pairs.push_back({&r, other->second});
+    }
+    std::vector<ComparedPair> call;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!call.empty() && call.back().a.call() != pairs[i].a->call()) judge(call);
+      if (i == 0) will_compare(pairs[i]);
+      if (i + 1 < pairs.size()) will_compare(pairs[i + 1]);
+      DumpRecord a = *pairs[i].a, b = *pairs[i].b;
+      if (a.tensor == "table" && a.shape.count() != b.shape.count() && !cut_to_fewer_rows(a, b)) {
+        unmatched.add("A", a_.rank, *pairs[i].a), unmatched.add("B", b_.rank, *pairs[i].b);
+        continue;
+      }
+      call.push_back(compare(a, b));
+      origins_.push_back(pairs[i]);
     }
     judge(call);
     for (const DumpRecord& r : b_.records)
@@ -171,16 +208,29 @@ class RankComparison {
     }
   }
 
+  // Another program has a table of the positions of the batch, we of all. False: the longer one is not stored.
+  bool cut_to_fewer_rows(DumpRecord& a, DumpRecord& b) {
+    if (!out_.of_modules || a.shape.rank() != 2 || b.shape.rank() != 2 || a.shape[1] != b.shape[1]) return false;
+    DumpRecord& longer = a.shape[0] > b.shape[0] ? a : b;
+    if (!longer.is_stored()) return false;
+    const auto all = (&longer == &a ? stored_a_ : stored_b_).bytes(longer);
+    longer.shape[0] = std::min(a.shape[0], b.shape[0]);
+    std::vector<std::byte> rows(all.begin(), all.begin() + longer.shape.count() * size_of(longer.dtype));
+    longer.figures = figures_of(view_of(rows.data(), longer.dtype, longer.shape), true);
+    longer.file.clear(), longer.parts.clear();
+    return true;
+  }
+
   ComparedPair compare(const DumpRecord& a, const DumpRecord& b) {
     ComparedPair p{.rank = a_.rank, .a = a, .b = b};
     if (out_.of_modules ? a.shape.count() != b.shape.count() : !(a.shape == b.shape)) {  // theirs are [B, T, C]
       p.by = ComparedBy::nothing;
       p.error = std::numeric_limits<double>::infinity();
     } else if (a.dtype == b.dtype && a.figures.same_bits(b.figures)) {
-      p.by = ComparedBy::bits;
+      p.by = a.figures.rough ? ComparedBy::figures : ComparedBy::bits;
     } else if (a.is_stored() && b.is_stored()) {
       p.by = ComparedBy::tensors;
-      p.exact = errors_between(a.dtype, stored_a_.bytes(a), b.dtype, stored_b_.bytes(b));
+      p.exact = errors_of(a, b);
       p.error = p.exact->relative;
     } else if (a.figures.has_statistics && b.figures.has_statistics) {
       p.by = ComparedBy::statistics;
@@ -190,7 +240,27 @@ class RankComparison {
       p.by = ComparedBy::checksums;
       p.error = std::numeric_limits<double>::infinity();
     }
+    if (out_.of_modules && a.dtype != b.dtype && !is_float(a.dtype) && !is_float(b.dtype) && p.error < 1e-12)
+      p.by = ComparedBy::figures, p.exact.reset();  // ids as i64 there
     return p;
+  }
+
+  // The disk reads while the pair before is compared.
+  void will_compare(const Records& r) {
+    if (r.a->figures.same_bits(r.b->figures) || !r.a->is_stored() || !r.b->is_stored()) return;
+    stored_a_.will_read(*r.a), stored_b_.will_read(*r.b);
+  }
+
+  // Tensors that several calls write or read are read once.
+  PairErrors errors_of(const DumpRecord& a, const DumpRecord& b) {
+    const auto sums = std::make_tuple(a.figures.order_free, a.figures.positional, a.dtype, b.figures.order_free,
+                                      b.figures.positional, b.dtype, a.shape.count());
+    const auto [it, fresh] = known_errors_.try_emplace(sums);
+    if (fresh) {
+      const std::span<const std::byte> of_a = stored_a_.bytes(a), of_b = stored_b_.bytes(b);
+      it->second = errors_between(a.dtype, of_a, b.dtype, of_b);
+    }
+    return it->second;
   }
 
   // Bounds of what the call writes, and whether it made a difference; empties it.
@@ -203,8 +273,8 @@ class RankComparison {
     for (ComparedPair& p : call) {
       if (state) {
         p.judged = is_given(p.a) || out_.layouts_differ || out_.of_modules || !updates_.contains(p.a.step);
-        if (is_given(p.a) && p.by != ComparedBy::bits) p.error = std::max(p.error, std::numeric_limits<double>::min());
-        p.own = is_given(p.a) ? 0 : kUnknownCall * rounding_of(p.a.dtype);
+        if (is_given(p.a) && !p.same() && !p.rough()) p.error = std::max(p.error, std::numeric_limits<double>::min());
+        p.own = is_given(p.a) ? rounding_of_figures(p) : kUnknownCall * rounding_of(p.a.dtype);
         p.inherited = is_given(p.a) ? 0 : kInherited * largest_;
       } else if (gradient) {
         p.judged = true;  // sums over ranks and micro batches are no calls
@@ -217,9 +287,9 @@ class RankComparison {
       } else {
         p.judged = true;
         const ErrorBound bounds = bounds_of(call, p);
-        p.own = bounds.own;
+        p.own = bounds.own + rounding_of_figures(p);
         p.inherited = reads ? bounds.inherited : kInherited * largest_;
-        if (reads && partly_.contains(p.a.call())) p.inherited += kInherited * largest_;
+        if (reads && (out_.own_names || partly_.contains(p.a.call()))) p.inherited += kInherited * largest_;
       }
     }
     judge_settings(call);
@@ -230,6 +300,11 @@ class RankComparison {
     for (ComparedPair& p : call) out_.pairs.push_back(std::move(p));
     call.clear();
     origins_.clear();
+  }
+
+  // Of figures that another program has rounded, in its type or f32, with sums of many numbers.
+  static double rounding_of_figures(const ComparedPair& p) {
+    return p.rough() ? 32 * std::max({rounding_of(DType::f32), rounding_of(p.a.dtype), rounding_of(p.b.dtype)}) : 0;
   }
 
   // An update reads its gradient times a factor, whose difference is the gradient's.
@@ -248,9 +323,9 @@ class RankComparison {
   bool explained_by_an_input(const std::vector<ComparedPair>& call) const {
     bool numbers_differ = false;
     for (const ComparedPair& p : call) {
-      if (p.a.output || p.by == ComparedBy::bits) continue;
+      if (p.a.output || p.same()) continue;
       if (p.beyond() || (p.error > 0 && !is_float(p.a.dtype))) return true;
-      if (p.a.tensor == kScalars && p.by != ComparedBy::bits && scalars_named_) return true;
+      if (p.a.tensor == kScalars && !p.same() && scalars_named_) return true;
       numbers_differ |= p.error > 0;
     }
     return numbers_differ && std::any_of(call.begin(), call.end(), [](const ComparedPair& p) {
@@ -264,7 +339,7 @@ class RankComparison {
     const bool scalars =
         std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.a.tensor.starts_with(kScalars); });
     for (ComparedPair& p : call) {
-      if (!p.a.output || p.by == ComparedBy::bits) continue;
+      if (!p.a.output || p.same()) continue;
       if (p.a.dtype != p.b.dtype && same_arithmetic_) {
         p.judged = true, p.own = p.inherited = 0;
         p.note = fmt::format("{} in A and {} in B", name(p.a.dtype), name(p.b.dtype)), p.by_setting = true;
@@ -298,7 +373,7 @@ class RankComparison {
   // rates, parameters of the first step): it has to be the same bits. Made by a call that the other dump lacks: held against the
   // roundings of a call that nobody knows.
   void judge_input(ComparedPair& p, const Records& of) {
-    if (p.by == ComparedBy::bits) return;
+    if (p.same()) return;
     const DumpRecord *by_a = made_a_.of(*of.a), *by_b = made_b_.of(*of.b);
     const bool alone_a = by_a && !common_.contains(by_a->call()), alone_b = by_b && !common_.contains(by_b->call());
     if (alone_a || alone_b) {
@@ -327,8 +402,8 @@ class RankComparison {
     if (p.a.tensor == kScalars) return judge_scalars(p);
     if (of_weights || whole_numbers || is_host_made(p.a.tensor)) {
       p.judged = true;
-      p.own = p.a.dtype == p.b.dtype ? 0 : std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype));
-      p.error = std::max(p.error, std::numeric_limits<double>::min());
+      p.own = rounding_of_figures(p) + (p.a.dtype == p.b.dtype ? 0 : std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)));
+      if (!p.rough()) p.error = std::max(p.error, std::numeric_limits<double>::min());
     } else if (p.error > 0 && largest_ == 0 && is_float(p.a.dtype) && inherited_from.empty() && p.a.parameters.empty() &&
                p.error > kUnknownCall * rounding_of(p.a.dtype)) {
       inherited_from =
@@ -373,9 +448,9 @@ class RankComparison {
 
   void note(const ComparedPair& p) {
     ++noted_;
-    if (p.by == ComparedBy::bits) ++out_.equal_bits;
+    out_.equal_bits += p.by == ComparedBy::bits, out_.equal_figures += p.by == ComparedBy::figures;
     if (p.a.op == kStateOp && p.a.tensor == "weights")
-      p.by == ComparedBy::bits ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
+      p.same() ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
     if (p.beyond() && named_call_ != p.a.call()) {
       Culprit c = culprit_of(p);
       c.place = {p.a.step,
@@ -472,6 +547,7 @@ class RankComparison {
   const RankDump &a_, &b_;
   const Producers made_a_, made_b_;
   StoredDump &stored_a_, &stored_b_;
+  std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t, uint64_t, DType, int64_t>, PairErrors> known_errors_;
   Comparison& out_;
   std::unordered_set<std::string> common_;
   std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read
@@ -504,7 +580,13 @@ Comparison compare_dumps(Dump a, Dump b) {
     if (out.inherited_from.empty()) out.inherited_from = c.inherited_from;
   };
   out.layouts_differ = !same_layout(a, b), out.of_modules = a.of_modules || b.of_modules;
+  out.own_names = a.own_names && b.own_names;
+  for (const auto& [dump, side] : {std::pair{&a, "A"}, {&b, "B"}})
+    for (const std::string& words : dump->aside) out.unmatched.push_back(fmt::format("{}, only in {}", words, side));
   if (out.layouts_differ) {
+    if (out.of_modules)  // of the positions of a batch there, of all here: no pieces of one
+      for (Dump* dump : {&a, &b})
+        for (RankDump& rank : dump->ranks) std::erase_if(rank.records, [](const DumpRecord& r) { return r.tensor == "table"; });
     const WholeRuns whole = whole_runs(a, b);
     hold(whole.a, whole.b);
   } else {
@@ -527,6 +609,7 @@ Comparison compare_dumps(Dump a, Dump b) {
     for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
   std::stable_sort(out.culprits.begin(), out.culprits.end(),
                    [](const Culprit& x, const Culprit& y) { return x.place < y.place; });
+  if (out.own_names) drop_modules_around(out.culprits);
   if (!out.culprits.empty()) out.inherited_from.clear();
   out.verdict = verdict_of(out);
   return out;

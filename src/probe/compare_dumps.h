@@ -33,7 +33,7 @@ namespace ravine {
 
 // A UserError where no tensor of one is in the other.
 Comparison compare_dumps(Dump a, Dump b);
-// Files of `ravine trace`, or any safetensors files, whose tensors are paired by name: no call is known, so the first in the
+// Files of `ravine trace`, any safetensors files, or folders of .npy files (named_tensors.h), whose tensors are paired by name: no call is known, so the first in the
 // order of the pass that differs by more than 256 u of its type is the culprit.
 Comparison compare_traces(const std::string& a, const std::string& b);
 

@@ -30,7 +30,7 @@ details { margin-left: 1rem; } summary { cursor: pointer; padding: .1rem 0; }
 
 // Error over bound; below 0: equal bit for bit, or not judged.
 double weight_of(const ComparedPair& p) {
-  if (p.by == ComparedBy::bits) return -1;
+  if (p.same()) return -1;
   if (p.beyond()) return std::isfinite(p.ratio()) && p.ratio() > 1 ? p.ratio() : std::numeric_limits<double>::infinity();
   return p.judged ? p.ratio() : -0.5;
 }

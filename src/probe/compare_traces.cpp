@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "files/safetensors.h"
 #include "probe/compare_bounds.h"
 #include "probe/hypothesis.h"
+#include "probe/named_tensors.h"
 
 namespace ravine {
 namespace {
@@ -23,11 +23,10 @@ int64_t place_in_pass(const std::string& name, int64_t in_file) {
   return kAfterLayers / 2 + in_file;
 }
 
-DumpRecord record_of(const TensorInfo& t, const SafetensorsReader& file) {
+DumpRecord record_of(const TensorInfo& t, std::vector<std::byte>& bytes) {
   DumpRecord r{.step = 1, .micro = 1, .path = t.name, .op = "trace", .tensor = t.name, .output = true, .dtype = t.dtype};
   if (t.name.starts_with("grad")) r.phase = Phase::backward;
   r.shape = t.shape;
-  std::vector<std::byte> bytes(file.bytes(t).begin(), file.bytes(t).end());
   r.figures = figures_of(view_of(bytes.data(), t.dtype, t.shape), true);
   return r;
 }
@@ -35,7 +34,7 @@ DumpRecord record_of(const TensorInfo& t, const SafetensorsReader& file) {
 }  // namespace
 
 Comparison compare_traces(const std::string& a_path, const std::string& b_path) {
-  const SafetensorsReader a(a_path), b(b_path);
+  const NamedTensors a(a_path), b(b_path);
   std::vector<std::pair<int64_t, const TensorInfo*>> order;
   for (const TensorInfo& t : a.tensors()) order.emplace_back(place_in_pass(t.name, static_cast<int64_t>(order.size())), &t);
   std::sort(order.begin(), order.end());
@@ -47,14 +46,15 @@ Comparison compare_traces(const std::string& a_path, const std::string& b_path) 
       out.unmatched.push_back(t->name + ", only in A");
       continue;
     }
-    ComparedPair p{.a = record_of(*t, a), .b = record_of(*other, b), .judged = true};
+    std::vector<std::byte> of_a = a.bytes(*t), of_b = b.bytes(*other);
+    ComparedPair p{.a = record_of(*t, of_a), .b = record_of(*other, of_b), .judged = true};
     if (!(t->shape == other->shape)) {
       p.by = ComparedBy::nothing, p.error = std::numeric_limits<double>::infinity();
     } else if (t->dtype == other->dtype && p.a.figures.same_bits(p.b.figures)) {
       ++out.equal_bits;
     } else {
       p.by = ComparedBy::tensors;
-      p.exact = errors_between(t->dtype, a.bytes(*t), other->dtype, b.bytes(*other));
+      p.exact = errors_between(t->dtype, of_a, other->dtype, of_b);
       p.error = p.exact->relative;
     }
     p.own = kUnknownCall * std::max(rounding_of(t->dtype), rounding_of(other->dtype));

@@ -17,11 +17,16 @@ constexpr auto names_of(CulpritKind) {
       {{forward, "forward"}, {backward, "backward"}, {update, "update"}, {data, "data"}, {loss, "loss"}, {weights, "weights"}});
 }
 
-enum class ComparedBy : uint8_t { bits, tensors, statistics, checksums, nothing };  // nothing: shapes differ
+// figures: they are the same, all that another program's dump has; nothing: shapes differ.
+enum class ComparedBy : uint8_t { bits, figures, tensors, statistics, checksums, nothing };
 constexpr auto names_of(ComparedBy) {
   using enum ComparedBy;
-  return std::to_array<ValueName<ComparedBy>>(
-      {{bits, "bits"}, {tensors, "tensors"}, {statistics, "statistics"}, {checksums, "checksums"}, {nothing, "nothing"}});
+  return std::to_array<ValueName<ComparedBy>>({{bits, "bits"},
+                                               {figures, "figures"},
+                                               {tensors, "tensors"},
+                                               {statistics, "statistics"},
+                                               {checksums, "checksums"},
+                                               {nothing, "nothing"}});
 }
 
 struct ComparedPair {
@@ -37,7 +42,9 @@ struct ComparedPair {
   bool rewired = false;     // the two read what different calls have made
   bool by_setting = false;  // a number of the call's formula differs
   std::string note;         // more of the difference, in words
-  bool beyond() const { return judged && !(error <= own + inherited); }
+  bool same() const { return by == ComparedBy::bits || by == ComparedBy::figures; }
+  bool rough() const { return by == ComparedBy::statistics && (a.figures.rough || b.figures.rough); }  // TensorFigures::rough
+  bool beyond() const { return judged && error != 0 && !(error <= own + inherited); }
   double ratio() const { return own + inherited > 0 ? error / (own + inherited) : 0; }
 };
 
@@ -62,8 +69,9 @@ struct Comparison {
   std::vector<Culprit> culprits;  // in the order of the run; one for all calls of an op with the same fault
   std::string inherited_from;     // no culprit, and yet beyond: the first input that differs and that no call has made
   std::string verdict;            // three sentences, and one of damaged lines
-  int64_t equal_bits = 0;
-  bool of_modules = false;               // one is another program's trace (torch_trace.h)
+  int64_t equal_bits = 0, equal_figures = 0;
+  bool of_modules = false;               // one is another program's (dump_kinds.h)
+  bool own_names = false;                // both are of another program, under its own names
   bool layouts_differ = false;           // ranks and micro batches were put together (whole_run.h)
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
   bool agrees() const {

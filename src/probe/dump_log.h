@@ -80,8 +80,10 @@ struct RankDump {
 
 struct Dump {
   std::string folder;
-  bool of_modules = false;      // another program's: calls read more than it has of them
-  std::vector<RankDump> ranks;  // by rank
+  bool of_modules = false;         // another program's: calls read more than it has of them
+  bool own_names = false;          // and they have its own names of modules and calls, not ours
+  std::vector<std::string> aside;  // in words: what it has and no record stands for
+  std::vector<RankDump> ranks;     // by rank
 };
 
 // The bytes of a record's parts put together; fetch gives those of one.

@@ -40,7 +40,7 @@ double factor_of(const ComparedPair& p) {
   if (!a.has_statistics || !b.has_statistics || a.l2 == 0 || b.l2 == 0 || a.finite != b.finite) return 0;
   const double r = b.l2 / a.l2;
   for (const double x : {b.l1 / a.l1, b.abs_max / a.abs_max, b.std / std::max(a.std, 1e-300)})
-    if (!(std::abs(x / r - 1) < kSameShare)) return 0;
+    if (!(std::abs(x / r - 1) < kSameShare) && !((a.rough || b.rough) && x != b.abs_max / a.abs_max)) return 0;
   const bool mirrored =
       std::abs(b.max + r * a.min) < kSameShare * b.abs_max && std::abs(b.min + r * a.max) < kSameShare * b.abs_max;
   const bool same =
@@ -75,7 +75,8 @@ std::string hypothesis_of(const ComparedPair& p) {
 std::string verdict_of(const Comparison& c) {
   const auto pairs = static_cast<int64_t>(c.pairs.size());
   std::string out = fmt::format(
-      "Of {} {} {} bitwise equal{}. ", counted(pairs, "pair"), c.equal_bits, c.equal_bits == 1 ? "is" : "are",
+      "Of {} {} {} bitwise equal{}{}. ", counted(pairs, "pair"), c.equal_bits, c.equal_bits == 1 ? "is" : "are",
+      c.equal_figures > 0 ? fmt::format(", {} have the same figures", c.equal_figures) : "",
       c.unmatched.empty()
           ? ""
           : fmt::format(", and {} without a partner", counted(static_cast<int64_t>(c.unmatched.size()), "group or tensor")));
@@ -102,7 +103,7 @@ std::string verdict_of(const Comparison& c) {
     for (const ComparedPair& p : c.pairs)
       if (p.judged && std::isfinite(p.ratio())) worst = std::max(worst, p.ratio());
     return out +
-           (c.equal_bits == pairs
+           (c.equal_bits + c.equal_figures == pairs
                 ? "No number differs. Nothing is to be looked for here."
                 : fmt::format(
                       "All others are within what roundings explain, at most {:.2g} of it. Nothing is to be looked for here.",

@@ -8,22 +8,14 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "probe/lanes.h"
 
 namespace ravine {
 namespace {
 
 constexpr int64_t kFigureBlock = 512;               // elements that are looked at twice while they are in the nearest cache
 constexpr int64_t kFigureChunk = int64_t{1} << 16;  // elements of one task
-constexpr int kFigureLanes = 8;
-
-// Compiled for three instruction sets, of which the machine's best runs; all give the same bits, since lanes are the same and
-// nothing is contracted.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define RAVINE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define RAVINE_CLONES
-#endif
+constexpr size_t kCacheLine = 64;
 
 constexpr uint64_t mixed(uint64_t x) {
   constexpr uint64_t k = 0xd6e8feb86659fd93;
@@ -68,95 +60,149 @@ uint64_t bits_of(T x) {
     return static_cast<std::make_unsigned_t<T>>(x);
 }
 
+// Adds those of n elements, of which the first is number `first`.
+template <class T>
+RAVINE_CLONES void add_checksums(const T* v, int64_t n, int64_t first, TensorFigures& f) {
+  constexpr uint64_t c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15;
+  uint64_t order_free = 0, positional = 0, place = static_cast<uint64_t>(first + 1) * g;
+  for (int64_t i = 0; i < n; ++i, place += g) {
+    const uint64_t b = bits_of(v[i]) + c;
+    order_free += mixed(b);
+    positional += mixed(b + place);
+  }
+  f.order_free += order_free, f.positional += positional;
+}
+
+// Holds all numbers of T; f64 those of i64 to 53 bits.
+template <class T>
+using Number = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
+
 // `scale`: a power of two, for f64 only; that of other types is 1.
 template <class T>
-double number_of(T x, double scale) {
-  if constexpr (requires { x.bits; })
-    return static_cast<double>(static_cast<float>(x));
-  else if constexpr (std::is_same_v<T, double>)
-    return x * scale;
-  else
-    return static_cast<double>(x);
+RAVINE_CLONES void to_numbers(const T* v, int64_t n, double scale, Number<T>* to) {
+  for (int64_t i = 0; i < n; ++i)
+    if constexpr (std::is_same_v<T, double>)
+      to[i] = v[i] * scale;
+    else
+      to[i] = static_cast<Number<T>>(v[i]);
 }
 
-// Of n <= kFigureBlock elements, of which the first is number `first`.
-template <class T>
-RAVINE_CLONES PartFigures block_checksums(const T* v, int64_t n, int64_t first) {
-  constexpr uint64_t c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15;
-  PartFigures p;
-  p.f.count = n;
+// Whether all are finite; and how many are 0.
+template <class N>
+RAVINE_CLONES bool all_finite(const N* x, int64_t n, int64_t& zeros) {
+  using Bits = std::conditional_t<sizeof(N) == 4, uint32_t, uint64_t>;
+  constexpr Bits infinity = std::bit_cast<Bits>(std::numeric_limits<N>::infinity());
+  Bits largest = 0, zero = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const uint64_t b = bits_of(v[i]) + c;
-    p.f.order_free += mixed(b);
-    p.f.positional += mixed(b + static_cast<uint64_t>(first + i + 1) * g);
+    const Bits magnitude = std::bit_cast<Bits>(x[i]) << 1 >> 1;
+    largest = magnitude > largest ? magnitude : largest;
+    zero += magnitude == 0;
   }
-  return p;
+  zeros = static_cast<int64_t>(zero);
+  return largest < infinity;
 }
 
-double lane_sum(const double (&lanes)[kFigureLanes]) {
-  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
-// Sums run in lanes, so that the compiler may take several at once; what is behind the n elements counts as left out.
-template <class T>
-RAVINE_CLONES void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  alignas(64) double x[kFigureBlock], counts[kFigureBlock];  // the value, or 0; whether it is finite, 1 or 0
-  int64_t finite = 0, nan = 0, plus = 0, minus = 0, zero = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const double value = number_of(v[i], scale);
-    const bool is_finite = std::abs(value) < kInfinite;
-    x[i] = is_finite ? value : 0;
-    counts[i] = is_finite ? 1 : 0;
-    finite += is_finite, nan += value != value, plus += value == kInfinite, minus += value == -kInfinite, zero += value == 0;
+// Of n finite numbers, a multiple of the lanes.
+template <class N>
+RAVINE_CLONES void finite_statistics(const N* x, int64_t n, PartFigures& p) {
+  typedef N Few __attribute__((vector_size(kLanes * sizeof(N))));  // NOLINT(modernize-use-using): of a dependent type
+  Few few;
+  std::memcpy(&few, x, sizeof few);
+  Few low = few, high = few;
+  Lanes sum{}, l1{}, squares{}, spread{};
+  for (int64_t i = 0; i < n; i += kLanes) {
+    std::memcpy(&few, x + i, sizeof few);
+    low = few < low ? few : low, high = few > high ? few : high;
+    const Lanes y = __builtin_convertvector(few, Lanes);
+    sum += y, l1 += y < 0 ? -y : y, squares += y * y;
   }
-  const int64_t end = (n + kFigureLanes - 1) / kFigureLanes * kFigureLanes;
-  for (int64_t i = n; i < end; ++i) x[i] = counts[i] = 0;
-  p.f.finite = finite, p.f.nan = nan, p.f.plus_inf = plus, p.f.minus_inf = minus, p.f.zero = zero;
-  if (finite == 0) return;
-  double sum[kFigureLanes] = {}, l1[kFigureLanes] = {}, squares[kFigureLanes] = {}, low[kFigureLanes], high[kFigureLanes];
-  std::fill_n(low, kFigureLanes, kInfinite), std::fill_n(high, kFigureLanes, -kInfinite);
-  for (int64_t i = 0; i < end; i += kFigureLanes)
-    for (int k = 0; k < kFigureLanes; ++k) {
-      const double y = x[i + k];
-      sum[k] += y, l1[k] += std::abs(y), squares[k] += y * y;
-      const double from = counts[i + k] > 0 ? y : kInfinite, to = counts[i + k] > 0 ? y : -kInfinite;
-      low[k] = from < low[k] ? from : low[k];
-      high[k] = to > high[k] ? to : high[k];
-    }
   p.sum = lane_sum(sum), p.f.l1 = lane_sum(l1), p.squares = lane_sum(squares);
-  p.f.min = *std::min_element(low, low + kFigureLanes), p.f.max = *std::max_element(high, high + kFigureLanes);
-  p.f.abs_max = std::max(std::abs(p.f.min), std::abs(p.f.max));
-  const double mean = p.sum / static_cast<double>(finite);
-  double spread[kFigureLanes] = {};
-  for (int64_t i = 0; i < end; i += kFigureLanes)
-    for (int k = 0; k < kFigureLanes; ++k) {
-      const double d = (x[i + k] - mean) * counts[i + k];
-      spread[k] += d * d;
-    }
+  p.f.min = p.f.max = static_cast<double>(low[0]);
+  for (int k = 0; k < kLanes; ++k) {
+    p.f.min = std::min(p.f.min, static_cast<double>(low[k]));
+    p.f.max = std::max(p.f.max, static_cast<double>(high[k]));
+  }
+  const double mean = p.sum / static_cast<double>(n);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    std::memcpy(&few, x + i, sizeof few);
+    const Lanes d = __builtin_convertvector(few, Lanes) - mean;
+    spread += d * d;
+  }
   p.spread = lane_sum(spread);
 }
 
-// Host work: elements [from, from + n) of the tensor, side by side.
-template <class T>
-void gather(const TensorView& view, int64_t from, int64_t n, T* to) {
-  const int64_t cols = view.cols();
-  while (n > 0) {
-    const int64_t row = from / cols, col = from % cols, now = std::min(n, cols - col);
-    std::memcpy(to, view.row<T>(row) + col, static_cast<size_t>(now) * sizeof(T));
-    from += now, to += now, n -= now;
+// Of any numbers, element by element in the same lanes.
+template <class N>
+void any_statistics(const N* x, int64_t n, PartFigures& p) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  Lanes sum{}, l1{}, squares{}, spread{};
+  p.f.min = kInfinite, p.f.max = -kInfinite;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto y = static_cast<double>(x[i]);
+    if (std::abs(y) < kInfinite) {
+      ++p.f.finite;
+      sum[i % kLanes] += y, l1[i % kLanes] += std::abs(y), squares[i % kLanes] += y * y;
+      p.f.min = std::min(p.f.min, y), p.f.max = std::max(p.f.max, y);
+    } else {
+      y != y ? ++p.f.nan : y > 0 ? ++p.f.plus_inf : ++p.f.minus_inf;
+    }
   }
+  if (p.f.finite == 0) return void(p.f.min = p.f.max = 0);
+  p.sum = lane_sum(sum), p.f.l1 = lane_sum(l1), p.squares = lane_sum(squares);
+  const double mean = p.sum / static_cast<double>(p.f.finite);
+  for (int64_t i = 0; i < n; ++i)
+    if (const auto y = static_cast<double>(x[i]); std::abs(y) < kInfinite) spread[i % kLanes] += (y - mean) * (y - mean);
+  p.spread = lane_sum(spread);
+}
+
+// Of n <= kFigureBlock elements.
+template <class T>
+void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
+  Number<T> numbers[kFigureBlock];
+  const Number<T>* x = numbers;
+  if constexpr (std::is_same_v<T, float>)
+    x = v;
+  else
+    to_numbers(v, n, scale, numbers);
+  if (all_finite(x, n, p.f.zero) && n % kLanes == 0) {
+    p.f.finite = n;
+    finite_statistics(x, n, p);
+  } else {
+    any_statistics(x, n, p);
+  }
+  p.f.abs_max = std::max(std::abs(p.f.min), std::abs(p.f.max));
+}
+
+// Host work: elements [from, from + n), n <= kFigureBlock, where they lie, or side by side in `block` where they lie in several rows or at
+// an address that is none of T's.
+template <class T>
+const T* block_of(const TensorView& view, int64_t from, int64_t n, T* block) {
+  const int64_t cols = view.contiguous() ? view.count() : view.cols();
+  int64_t row = from / cols, col = from % cols;
+  const T* at = view.row<T>(row) + col;
+  if (col + n <= cols && reinterpret_cast<uintptr_t>(at) % alignof(T) == 0) return at;
+  for (T* to = block; n > 0; ++row, col = 0) {
+    const int64_t now = std::min(n, cols - col);
+    std::memcpy(to, view.row<T>(row) + col, static_cast<size_t>(now) * sizeof(T));
+    to += now, n -= now;
+  }
+  return block;
 }
 
 template <class T>
 PartFigures part_of(const TensorView& view, int64_t from, int64_t to, bool statistics, double scale) {
   PartFigures all;
-  T block[kFigureBlock];
+  T memory[kFigureBlock];
   for (int64_t i = from; i < to; i += kFigureBlock) {
     const int64_t n = std::min(kFigureBlock, to - i);
-    gather(view, i, n, block);
-    PartFigures p = block_checksums(block, n, i);
-    if (statistics) block_statistics(block, n, scale, p);
+    const T* block = block_of(view, i, n, memory);
+    for (size_t k = 0; k < sizeof memory; k += kCacheLine)  // the next block, where it lies behind this one
+      __builtin_prefetch(reinterpret_cast<const char*>(block) + sizeof memory + k);
+    add_checksums(block, n, i, all.f);
+    all.f.count += n;
+    if (!statistics) continue;
+    PartFigures p;
+    block_statistics(block, n, scale, p);
     join(all, p);
   }
   return all;

@@ -15,13 +15,16 @@ struct TensorFigures {
   int64_t count = 0;
   uint64_t order_free = 0, positional = 0;
   bool has_statistics = false;  // then what follows is known
+  // Of another program's dump (foreign_tensor.h): count, min, max, mean and l2 alone are known, as that program has rounded them,
+  // and the checksums are of these figures. Where it has no mean or l2, l2 is the least that the others allow.
+  bool rough = false, no_mean = false, no_l2 = false;
   int64_t finite = 0, nan = 0, plus_inf = 0, minus_inf = 0, zero = 0;
   // Of the finite elements, 0 where there is none: std of the population; l1 the sum of absolute values, l2 the root of the sum
   // of squares. Sums are in f64, over blocks of 512 elements.
   double min = 0, max = 0, abs_max = 0, mean = 0, std = 0, l1 = 0, l2 = 0;
 
   bool same_bits(const TensorFigures& o) const {
-    return count == o.count && order_free == o.order_free && positional == o.positional;
+    return count == o.count && order_free == o.order_free && positional == o.positional && rough == o.rough;
   }
   bool all_finite() const { return finite == count; }
 };

@@ -3,9 +3,7 @@
 //   DIR/trace.json                  {"trace":"torch","version":1,"model":{..},"steps":{"1":{"losses":[..],"settings":{..},..}}}
 //   DIR/step_000001.safetensors     forward|backward/MICRO/MODULE/in.0|out.0, gradient/PARAMETER, state/PARAMETER/weights|..
 //
-// Known are decoders with the names of Llama (Qwen2, Mistral, Mixtral but for its experts): embedding, norms with the residual
-// add in front, q/k/v and gate/up side by side, RoPE, attention, the gate of the MLP, products, the backward pass of all these,
-// gradients, states. Modules of other names are not paired.
+// Modules are known by the names of module_calls.h.
 #pragma once
 #include "probe/dump_log.h"
 

@@ -125,7 +125,8 @@ TensorFigures sum_of(const Chosen& chosen) {
   bool first = true;
   for (const DumpRecord* r : chosen) {
     const TensorFigures& f = r->figures;
-    out.has_statistics &= f.has_statistics;
+    out.has_statistics &= f.has_statistics, out.rough |= f.rough;
+    out.no_mean |= f.no_mean, out.no_l2 |= f.no_l2;
     out.count += f.count, out.order_free += f.order_free;
     out.finite += f.finite, out.nan += f.nan, out.plus_inf += f.plus_inf, out.minus_inf += f.minus_inf, out.zero += f.zero;
     sum += f.mean * static_cast<double>(f.finite), squares += f.l2 * f.l2, out.l1 += f.l1;

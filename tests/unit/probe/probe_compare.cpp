@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/philox.h"
@@ -118,6 +119,68 @@ std::vector<float> drawn(uint64_t key, int64_t n) {
 
 TensorFigures figures(std::vector<float> v, bool statistics = true) {
   return figures_of(view_of(v.data(), DType::f32, {static_cast<int64_t>(v.size())}), statistics);
+}
+
+// Blocks go through the vector units, single elements one by one.
+template <class A, class B>
+void expect_sums_of_elements(DType a_type, DType b_type, int64_t n) {
+  std::vector<A> a;
+  std::vector<B> b;
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = i % 97 == 0 ? 0 : std::ldexp(std::sin(static_cast<float>(i)), static_cast<int>(i % 24) - 12);
+    const float y = i % 5 == 0 ? x : i % 7 == 0 ? -x : i % 3 == 0 ? std::nextafter(x, 9.0F) : x * (1 + 1e-2F * std::cos(x));
+    a.emplace_back(x), b.emplace_back(y);
+  }
+  const auto bytes_a = std::as_bytes(std::span(a)), bytes_b = std::as_bytes(std::span(b));
+  const PairErrors e = errors_between(a_type, bytes_a, b_type, bytes_b);
+  PairErrors want;
+  double aa = 0, bb = 0, d = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const PairErrors one =
+        errors_between(a_type, bytes_a.subspan(at * sizeof(A), sizeof(A)), b_type, bytes_b.subspan(at * sizeof(B), sizeof(B)));
+    want.differing += one.differing;
+    want.max_ulp = std::max(want.max_ulp, one.max_ulp);
+    for (size_t k = 0; k < want.ulps.size(); ++k) want.ulps[k] += one.ulps[k];
+    if (one.max_abs > want.max_abs) want.max_abs = one.max_abs, want.at = i, want.a_at = one.a_at, want.b_at = one.b_at;
+    aa += one.norm_a * one.norm_a, bb += one.norm_b * one.norm_b, d += one.max_abs * one.max_abs;
+  }
+  EXPECT_EQ(e.differing, want.differing);
+  EXPECT_EQ(e.max_ulp, want.max_ulp);
+  EXPECT_EQ(e.ulps, want.ulps);
+  EXPECT_EQ(e.max_abs, want.max_abs);
+  EXPECT_EQ(e.at, want.at);
+  EXPECT_EQ(e.a_at, want.a_at);
+  EXPECT_EQ(e.b_at, want.b_at);
+  EXPECT_NEAR(e.norm_a, std::sqrt(aa), 1e-12 * e.norm_a);
+  EXPECT_NEAR(e.norm_b, std::sqrt(bb), 1e-12 * e.norm_b);
+  EXPECT_NEAR(e.relative, std::sqrt(d / aa), 1e-12 * e.relative);
+}
+
+TEST(PairErrors, OfBlocksAreThoseOfTheirElements) {
+  for (const int64_t n : {8, 1024, 70000, 70003}) {
+    expect_sums_of_elements<float, float>(DType::f32, DType::f32, n);
+    expect_sums_of_elements<bf16, bf16>(DType::bf16, DType::bf16, n);
+    expect_sums_of_elements<f16, f16>(DType::f16, DType::f16, n);
+    expect_sums_of_elements<float, bf16>(DType::f32, DType::bf16, n);
+    expect_sums_of_elements<f16, bf16>(DType::f16, DType::bf16, n);
+  }
+}
+
+TEST(PairErrors, OfBytesThatAreNotAligned) {
+  std::vector<std::byte> memory(1025 * 4 + 1);
+  std::vector<float> a(1024), b(1024);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i), b[i] = static_cast<float>(i + i % 2);
+  std::memcpy(memory.data() + 1, a.data(), 4096);
+  const PairErrors e = errors_between(DType::f32, std::span(memory).subspan(1, 4096), DType::f32, std::as_bytes(std::span(b)));
+  EXPECT_EQ(e.differing, 512);
+  EXPECT_EQ(e.max_abs, 1);
+  EXPECT_EQ(e.at, 1);
+  std::memcpy(memory.data() + 1, b.data(), 4096);
+  const TensorFigures odd = figures_of(view_of(memory.data() + 1, DType::f32, {1024}), true);
+  const TensorFigures even = figures_of(view_of(b.data(), DType::f32, {1024}), true);
+  EXPECT_TRUE(odd.same_bits(even));
+  EXPECT_EQ(odd.l2, even.l2);
 }
 
 TEST(LeastError, IsNeverBeyondTheTrueOne) {

@@ -71,6 +71,39 @@ TEST(TensorFigures, DoNotDependOnThreadsNorOnWhereRowsLie) {
   EXPECT_EQ(one.mean, three.mean);
 }
 
+// Blocks of finite numbers go through the vector units, others element by element.
+TEST(TensorFigures, OfBlocksAreThoseOfTheirElements) {
+  std::vector<float> v(2051);
+  for (size_t i = 0; i < v.size(); ++i) v[i] = i % 11 == 0 ? -0.0F : 3 + std::sin(static_cast<float>(i));
+  v[700] = NAN, v[1500] = INFINITY, v[1501] = -INFINITY;
+  TensorFigures want{.min = 9, .max = -9};
+  double sum = 0, squares = 0, spread = 0;
+  for (float& x : v) {
+    const TensorFigures one = figures_of(view_of(&x, DType::f32, {1}), true);
+    want.finite += one.finite, want.nan += one.nan, want.plus_inf += one.plus_inf, want.minus_inf += one.minus_inf;
+    want.zero += one.zero, want.l1 += one.l1, want.order_free += one.order_free;
+    sum += one.mean, squares += one.l2 * one.l2;
+    if (one.finite) want.min = std::min(want.min, one.min), want.max = std::max(want.max, one.max);
+  }
+  const double mean = sum / static_cast<double>(want.finite);
+  for (const float x : v)
+    if (std::isfinite(x)) spread += (x - mean) * (x - mean);
+  const TensorFigures f = figures_of(view_of(v.data(), DType::f32, {2051}), true);
+  EXPECT_EQ(f.order_free, want.order_free);
+  EXPECT_EQ(f.finite, 2048);
+  EXPECT_EQ(f.finite, want.finite);
+  EXPECT_EQ(f.nan, 1);
+  EXPECT_EQ(f.plus_inf, 1);
+  EXPECT_EQ(f.minus_inf, 1);
+  EXPECT_EQ(f.zero, want.zero);
+  EXPECT_EQ(f.min, want.min);
+  EXPECT_EQ(f.max, want.max);
+  EXPECT_NEAR(f.mean, mean, 1e-12);
+  EXPECT_NEAR(f.l1, want.l1, 1e-9);
+  EXPECT_NEAR(f.l2, std::sqrt(squares), 1e-9);
+  EXPECT_NEAR(f.std, std::sqrt(spread / static_cast<double>(want.finite)), 1e-12);
+}
+
 TEST(TensorFigures, OneChecksumKnowsTheOrder) {
   std::vector<float> a{1, 2, 3, 0}, b{2, 1, 3, 0}, c{1, 2, 3, -0.0F};
   auto of = [](std::vector<float>& v) { return figures_of(view_of(v.data(), DType::f32, {4}), false); };

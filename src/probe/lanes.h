@@ -1,0 +1,22 @@
+// Loops over many numbers with the vector units of the machine, and with the same bits on each: sums run in eight lanes, element i
+// in lane i modulo 8, and nothing is contracted.
+#pragma once
+
+// Before a function: it is compiled for three instruction sets, of which the machine's best runs.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define RAVINE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define RAVINE_CLONES
+#endif
+
+namespace ravine {
+
+inline constexpr int kLanes = 8;
+using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
+
+inline double lane_sum(const Lanes& lanes) {
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+}  // namespace ravine
