@@ -31,7 +31,8 @@ constexpr auto names_of(TooLong) {
 enum class SampleOrder : uint8_t { philox, megatron, megatron_2023, mindspore };
 constexpr auto names_of(SampleOrder) {
   using enum SampleOrder;
-  return std::to_array<ValueName<SampleOrder>>({{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}, {mindspore, "mindspore"}});
+  return std::to_array<ValueName<SampleOrder>>(
+      {{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}, {mindspore, "mindspore"}});
 }
 
 // ---- train ----
@@ -206,8 +207,10 @@ constexpr auto names_of(StageSplit) {
 enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers, mindformers_adaptive };
 constexpr auto names_of(ScaleRule) {
   using enum ScaleRule;
-  return std::to_array<ValueName<ScaleRule>>(
-      {{deepspeed, "deepspeed"}, {deepspeed_013, "deepspeed-0.13"}, {mindformers, "mindformers"}, {mindformers_adaptive, "mindformers-adaptive"}});
+  return std::to_array<ValueName<ScaleRule>>({{deepspeed, "deepspeed"},
+                                              {deepspeed_013, "deepspeed-0.13"},
+                                              {mindformers, "mindformers"},
+                                              {mindformers_adaptive, "mindformers-adaptive"}});
 }
 
 // What gradients of matrices are kept in between the micro batches and the update.

@@ -410,11 +410,13 @@ struct LogOptions {
       filled() & may_change());
     v("monitor_every", monitor_every, "steps between these lines", between(1, kMostSteps) & may_change());
     v("monitor_target", monitor_target,
-      "regular expression of the names, as MindFormers has them, of parameters with lines of their own; empty: all", metavar("REGEX") & may_change());
-    v("baseline", baseline,
-      "samples per second and rank that throughput is measured by (log.monitor); 0: none", between(1e-9, 1e12) & or_zero() & may_change());
+      "regular expression of the names, as MindFormers has them, of parameters with lines of their own; empty: all",
+      metavar("REGEX") & may_change());
+    v("baseline", baseline, "samples per second and rank that throughput is measured by (log.monitor); 0: none",
+      between(1e-9, 1e12) & or_zero() & may_change());
     v("tensorboard_dir", tensorboard_dir,
-      "folder of event files, a folder rank_R in it for each rank that writes (log.style=mindformers); empty: train.output/tensorboard", writes() & metavar("DIR") & may_change());
+      "folder of event files, a folder rank_R in it for each rank that writes (log.style=mindformers); empty: train.output/tensorboard",
+      writes() & metavar("DIR") & may_change());
   }
 };
 
@@ -432,7 +434,9 @@ struct HealthOptions {
     v("stop_norm", stop_norm,
       "the run ends, with exit status 1, at the first step whose gradient norm is as large, before its update; train.output/abnormal_global_norm.json says at which, and a run that meets it again goes on; 0: none",
       between(1e-12, 1e12) & or_zero() & may_change());
-    v("stop_not_finite", stop_not_finite, "a step whose loss or gradient norm is not finite ends the run where a loss scale or health.skip_norm would skip it", may_change());
+    v("stop_not_finite", stop_not_finite,
+      "a step whose loss or gradient norm is not finite ends the run where a loss scale or health.skip_norm would skip it",
+      may_change());
     v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never",
       between(0, kMostSteps) & may_change());
     v("embedding_norm", embedding_norm,

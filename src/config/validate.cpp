@@ -142,24 +142,33 @@ void check_mindformers(const Config& c) {
                                                      "optimizer_state", "weight_state",      "throughput", "drop_rate"};
   for (const std::string& what : c.log.monitor)
     if (std::find(kMonitors.begin(), kMonitors.end(), what) == kMonitors.end())
-      conflict(c, fmt::format("log.monitor has '{}'", what.substr(0, 80)), "log.monitor", fmt::format("it is one of {}", fmt::join(kMonitors, ", ")),
-               did_you_mean(what, kMonitors, "use one of them"));
+      conflict(c, fmt::format("log.monitor has '{}'", what.substr(0, 80)), "log.monitor",
+               fmt::format("it is one of {}", fmt::join(kMonitors, ", ")), did_you_mean(what, kMonitors, "use one of them"));
   for (const std::string& what : c.checkpoint.copies)
     if (what != "network" && what != "trainable")
-      conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies", "it is network or trainable", "use one of them");
+      conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies",
+               "it is network or trainable", "use one of them");
   const OptimizerType type = c.optimizer.type;
   const bool adam = type == OptimizerType::adamw || type == OptimizerType::adam || type == OptimizerType::lamb;
-  if (c.checkpoint.layout == CheckpointLayout::mindformers && !adam && !(type == OptimizerType::sgd && c.optimizer.momentum == 0))
-    conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)), given_of(c, {"checkpoint.layout", "optimizer.type"}),
-             "its files keep the two moments of AdamW, Adam and Lamb, and of SGD without momentum nothing", "use one of them, or checkpoint.layout=ravine");
+  if (c.checkpoint.layout == CheckpointLayout::mindformers && !adam &&
+      !(type == OptimizerType::sgd && c.optimizer.momentum == 0))
+    conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)),
+             given_of(c, {"checkpoint.layout", "optimizer.type"}),
+             "its files keep the two moments of AdamW, Adam and Lamb, and of SGD without momentum nothing",
+             "use one of them, or checkpoint.layout=ravine");
   if (c.precision.scale_window_max <= c.precision.scale_window_min)
-    conflict(c, fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max, c.precision.scale_window_min),
-             given_of(c, {"precision.scale_window_max", "precision.scale_window_min"}), "the first is larger than the second", "correct one of them");
+    conflict(c,
+             fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max,
+                         c.precision.scale_window_min),
+             given_of(c, {"precision.scale_window_max", "precision.scale_window_min"}), "the first is larger than the second",
+             "correct one of them");
   if (c.health.stop_norm > 0 && c.health.skip_norm > 0)
-    conflict(c, fmt::format("health.stop_norm is {}, health.skip_norm {}", c.health.stop_norm, c.health.skip_norm), given_of(c, {"health.stop_norm", "health.skip_norm"}),
+    conflict(c, fmt::format("health.stop_norm is {}, health.skip_norm {}", c.health.stop_norm, c.health.skip_norm),
+             given_of(c, {"health.stop_norm", "health.skip_norm"}),
              "a step whose norm is too large ends the run, or is skipped", "remove one of them");
   if (!c.model.weights.empty() && c.model.config.empty())
-    conflict(c, "model.weights without model.config", "model.weights", "files of weights do not say the shape of their model", "set model.config, or model.path to a folder of Hugging Face");
+    conflict(c, "model.weights without model.config", "model.weights", "files of weights do not say the shape of their model",
+             "set model.config, or model.path to a folder of Hugging Face");
 }
 
 // What optimizer.type takes, and rules between its settings.

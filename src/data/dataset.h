@@ -26,7 +26,7 @@ struct DatasetOptions : DataOptions {
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
   std::string token_folder;                               // to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
-  int64_t batch = 1;  // samples of a step
+  int64_t batch = 1;                                      // samples of a step
   int64_t train_samples = 1, valid_samples = -1;          // that the run wants, of a Megatron order; -1: one epoch
 };
 

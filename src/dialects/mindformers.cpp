@@ -47,8 +47,8 @@ void require_keys(Translation& t, const MindFormersLine& line) {
 void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersFacts& facts) {
   if (facts.ranks > 0 && s.data * s.tensor * s.pipeline != facts.ranks)
     t.refuse("parallel_config.data_parallel",
-             fmt::format("data_parallel {} x model_parallel {} x pipeline_stage {} = {}, and {} ranks", s.data, s.tensor, s.pipeline,
-                         s.data * s.tensor * s.pipeline, facts.ranks),
+             fmt::format("data_parallel {} x model_parallel {} x pipeline_stage {} = {}, and {} ranks", s.data, s.tensor,
+                         s.pipeline, s.data * s.tensor * s.pipeline, facts.ranks),
              "the product is the number of ranks", "correct one of them, or start as many ranks");
   if (s.pipeline > 1 && t.whole("parallel_config.micro_batch_num") < s.pipeline)
     t.refuse("parallel_config.micro_batch_num",
@@ -61,7 +61,8 @@ void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersF
 
 bool is_semi(const Translation& t) {
   const Json& mode = t.value("parallel.parallel_mode");
-  if (mode.is_string()) return mode == "SEMI_AUTO_PARALLEL" || mode == "AUTO_PARALLEL" || mode == "semi_auto_parallel" || mode == "auto_parallel";
+  if (mode.is_string())
+    return mode == "SEMI_AUTO_PARALLEL" || mode == "AUTO_PARALLEL" || mode == "semi_auto_parallel" || mode == "auto_parallel";
   return mode == 1 || mode == 2;
 }
 
@@ -74,7 +75,8 @@ bool gives(const Translation& t, const std::string& key) {
 
 std::string callback_of(const Translation& t, const std::string& type) {
   for (const std::string& key : t.given())
-    if (key.starts_with("callbacks[") && key.ends_with("].type") && t.text(key) == type) return key.substr(0, key.find(']') + 1);
+    if (key.starts_with("callbacks[") && key.ends_with("].type") && t.text(key) == type)
+      return key.substr(0, key.find(']') + 1);
   return "";
 }
 
@@ -83,7 +85,8 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   s.sequence = t.whole("model.model_config.seq_length");
   s.epochs = t.whole("runner_config.epochs");
   s.micro = t.whole("runner_config.batch_size");
-  if (s.epochs < 1) t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), "it is 1 or more", "correct the value");
+  if (s.epochs < 1)
+    t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), "it is 1 or more", "correct the value");
   if (s.micro < 1)
     t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
   const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
@@ -109,7 +112,8 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   if (accumulation > 1 && !semi) {
     const std::string mode = parallel ? "data parallel" : "stand-alone";
     t.becomes(key, KeyStatus::inert, fmt::format("it needs semi_auto_parallel; of a {} job MindFormers sets it to 1", mode));
-    t.notice(fmt::format("gradient_accumulation_steps is {}: it counts in semi_auto_parallel mode alone, and is taken as 1", accumulation));
+    t.notice(fmt::format("gradient_accumulation_steps is {}: it counts in semi_auto_parallel mode alone, and is taken as 1",
+                         accumulation));
     accumulation = 1;
   } else if (accumulation > 1 && s.pipeline > 1) {
     t.becomes(key, KeyStatus::inert, "stages have micro_batch_num in its place");
@@ -121,8 +125,8 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   s.global = s.micro * s.data * s.micro_batches;
   if (semi) refuse_layout(t, s, facts);
   if (!parallel && facts.ranks > 1)
-    t.refuse("use_parallel", fmt::format("use_parallel is off, and {} ranks", facts.ranks), "several ranks train together with it",
-             "set use_parallel: True");
+    t.refuse("use_parallel", fmt::format("use_parallel is off, and {} ranks", facts.ranks),
+             "several ranks train together with it", "set use_parallel: True");
 
   const auto take_rows = [&](int64_t rows, const std::string& from) {
     s.steps_per_epoch = s.global > 0 ? rows / s.global : 0;
@@ -161,7 +165,8 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
   const std::string mode = t.text("run_mode");
   if (std::find(std::begin(kModes), std::end(kModes), mode) == std::end(kModes)) {
     const std::string rule = "it is one of train, predict, finetune, eval";
-    t.refuse("run_mode", mode.empty() ? std::string("no run_mode") : fmt::format("run_mode is {}", mode), rule, "write one of them");
+    t.refuse("run_mode", mode.empty() ? std::string("no run_mode") : fmt::format("run_mode is {}", mode), rule,
+             "write one of them");
     return t;
   }
   if (mode == "predict" || mode == "eval") {

@@ -68,8 +68,8 @@ constexpr LineFlag kLineFlags[] = {
 
 // Sections that a dotted flag may set something of though the file has nothing there.
 constexpr const char* kSections[] = {
-    "runner_config", "context",     "parallel",      "parallel_config", "recompute_config", "swap_config",
-    "moe_config",    "trainer",     "model",         "runner_wrapper",  "optimizer",        "lr_schedule",
+    "runner_config", "context",     "parallel",      "parallel_config", "recompute_config",   "swap_config",
+    "moe_config",    "trainer",     "model",         "runner_wrapper",  "optimizer",          "lr_schedule",
     "metric",        "callbacks",   "train_dataset", "eval_dataset",    "train_dataset_task", "eval_dataset_task",
     "processor",     "tensorboard", "monitor_config"};
 
@@ -111,8 +111,9 @@ class Keys {
   }
   bool has_section(const std::string& section) const {
     const std::string prefix = section + ".", items = section + "[";
-    return std::any_of(keys_.begin(), keys_.end(),
-                       [&](const GivenKey& k) { return k.key.starts_with(prefix) || k.key.starts_with(items) || k.key == section; });
+    return std::any_of(keys_.begin(), keys_.end(), [&](const GivenKey& k) {
+      return k.key.starts_with(prefix) || k.key.starts_with(items) || k.key == section;
+    });
   }
   std::vector<GivenKey> take() { return std::move(keys_); }
 
@@ -135,7 +136,8 @@ int depth_of(const YamlNode& node) {
 // A file over those that its base_config names.
 void read_file(const std::string& path, Keys& keys, std::vector<std::string>& within) {
   if (std::find(within.begin(), within.end(), path) != within.end())
-    throw UserError("base_config goes in a circle", path, "a file cannot come before itself", "remove the key from one of them");
+    throw UserError("base_config goes in a circle", path, "a file cannot come before itself",
+                    "remove the key from one of them");
   within.push_back(path);
   const YamlNode::Ptr root = read_yaml(path);
   if (root->kind != YamlNode::Kind::map)
@@ -202,7 +204,8 @@ Json value_of_dotted(const std::string& text) {
 
 // Of --options: a list stands between brackets or commas.
 Json value_of_option(const std::string& text) {
-  const std::string inner = text.size() > 1 && (text.front() == '[' || text.front() == '(') ? text.substr(1, text.size() - 2) : text;
+  const std::string inner =
+      text.size() > 1 && (text.front() == '[' || text.front() == '(') ? text.substr(1, text.size() - 2) : text;
   if (inner == text && text.find(',') == std::string::npos) return value_of_dotted(text);
   Json list = Json::array();
   for (const std::string& item : split(inner, ',')) list.push_back(value_of_dotted(item));

@@ -72,7 +72,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     for (const auto& [key, option] : {std::pair{"split", "data.split"},
                                       {"seq_length", "data.sequence_length"},
                                       {"eod", "data.eod"},
-                      {"seed", "train.seed"},
+                                      {"seed", "train.seed"},
                                       {"eod_mask_loss", "data.eod_mask_loss"},
                                       {"reset_position_ids", "data.reset_position_ids"},
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
@@ -85,18 +85,20 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     t.set("data.pad", t.has(pad) && t.value(pad).is_number_integer() ? t.whole(pad) : 0, pad);
   }
   if (t.has("model.model_config.ignore_token_id") && t.whole("model.model_config.ignore_token_id") != -100)
-    t.refuse("model.model_config.ignore_token_id", fmt::format("ignore_token_id is {}", t.whole("model.model_config.ignore_token_id")),
+    t.refuse("model.model_config.ignore_token_id",
+             fmt::format("ignore_token_id is {}", t.whole("model.model_config.ignore_token_id")),
              "a label that counts nothing is -100", "write -100 into the data");
   if (t.is_on("model.model_config.input_sliced_sig"))
-    t.refuse("model.model_config.input_sliced_sig", "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
-             "give rows of seq_length + 1 tokens");
+    t.refuse("model.model_config.input_sliced_sig", "input_sliced_sig",
+             "labels stand at the places of their tokens, and are shifted here", "give rows of seq_length + 1 tokens");
   for (const char* set : {"train_dataset", "eval_dataset"}) {
     const std::string columns = std::string(set) + ".input_columns";
     if (!t.has(columns)) continue;
     const Json& names = t.value(columns);
     const bool known = std::all_of(names.begin(), names.end(), [](const Json& n) { return n == "input_ids" || n == "labels"; });
     if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
-      t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels", "name these");
+      t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels",
+               "name these");
   }
   if (!t.is_on("do_eval")) return;
   const Json valid = sources_of_set(t, "eval_dataset", runs);
@@ -140,7 +142,8 @@ void choose_weights(Translation& t, bool runs) {
     if (is_there(path + "/rank_0")) path += "/rank_0";
     path += "/" + name;
     if (runs && !is_there(path)) {
-      t.refuse("resume_training", fmt::format("no {}", path), "it is the name of a checkpoint in load_checkpoint", "correct the name");
+      t.refuse("resume_training", fmt::format("no {}", path), "it is the name of a checkpoint in load_checkpoint",
+               "correct the name");
       return;
     }
   }
@@ -167,11 +170,13 @@ void choose_checkpoints(Translation& t) {
   t.set("checkpoint.every", every, from("save_checkpoint_steps"));
   t.set("checkpoint.keep", std::max<int64_t>(0, keep), from("keep_checkpoint_max"));
   // models of parallel_core write safetensors whatever is said
-  t.set("checkpoint.format", t.is_on("use_legacy") ? t.text(key("checkpoint_format")) : "safetensors", from("checkpoint_format"));
+  t.set("checkpoint.format", t.is_on("use_legacy") ? t.text(key("checkpoint_format")) : "safetensors",
+        from("checkpoint_format"));
   Json copies = Json::array();
   if (t.is_on(key("save_network_params"))) copies.push_back("network");
   if (t.is_on(key("save_trainable_params"))) copies.push_back("trainable");
-  if (!copies.empty()) t.set("checkpoint.copies", copies, copies[0] == "network" ? key("save_network_params") : key("save_trainable_params"));
+  if (!copies.empty())
+    t.set("checkpoint.copies", copies, copies[0] == "network" ? key("save_network_params") : key("save_trainable_params"));
   const std::string directory = t.text(key("directory"));
   if (!directory.empty() && directory != t.text("output_dir"))
     t.refuse(key("directory"), fmt::format("directory is {}", directory), "checkpoints lie in output_dir", "leave it out");
@@ -188,7 +193,9 @@ void choose_logs(Translation& t) {
   const Json& sink = t.value("runner_config.sink_mode");
   const bool sinks = (sink.is_boolean() && sink.get<bool>()) || (sink.is_number() && sink.get<double>() != 0);
   const int64_t size = t.whole("runner_config.sink_size");
-  if (sinks) t.set("log.sink", std::max<int64_t>(1, size), gives(t, "runner_config.sink_mode") ? "runner_config.sink_mode" : "runner_config.sink_size");
+  if (sinks)
+    t.set("log.sink", std::max<int64_t>(1, size),
+          gives(t, "runner_config.sink_mode") ? "runner_config.sink_mode" : "runner_config.sink_size");
   const std::string monitor = callback_of(t, "MFLossMonitor");
   if (!monitor.empty() && t.whole(monitor + ".per_print_times") > 1)
     t.set("log.every", t.whole(monitor + ".per_print_times"), monitor + ".per_print_times");

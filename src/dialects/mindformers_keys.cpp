@@ -72,14 +72,17 @@ void add_general_rows(MindFormersTable& t) {
   t.add_only("profile", boolean, {false}, kTimes, "a run has no profiler of its own", "use `ravine bench train --profile`");
   t.add_only("only_save_strategy", boolean, {false}, "strategy files are not needed to read weights",
              "a run writes no strategy files: how ranks cut a tensor follows from its shape");
-  t.add({used("ignore_data_skip", boolean, "checkpoint.data_steps", false), used("data_skip_steps", whole, "checkpoint.data_steps")});
+  t.add({used("ignore_data_skip", boolean, "checkpoint.data_steps", false),
+         used("data_skip_steps", whole, "checkpoint.data_steps")});
   t.add_only("resume_by_last_timestamp_ckpt", boolean, {false}, "checkpoints are told apart by their steps",
-             "checkpoints are told apart by their steps, not by the time of their files", "name the checkpoint in resume_training");
+             "checkpoints are told apart by their steps, not by the time of their files",
+             "name the checkpoint in resume_training");
 }
 
 void add_runner_rows(MindFormersTable& t) {
   t.add({
-      used("trainer.type", text, "what is trained", nullptr, {"CausalLanguageModelingTrainer", "GeneralTaskTrainer", "general"}),
+      used("trainer.type", text, "what is trained", nullptr,
+           {"CausalLanguageModelingTrainer", "GeneralTaskTrainer", "general"}),
       inert("trainer.model_name", text, "the name of a model decides nothing"),
       used("runner_config.epochs", whole, "train.steps", 1),
       used("runner_config.batch_size", whole, "train.micro_batch", 1),
@@ -89,12 +92,32 @@ void add_runner_rows(MindFormersTable& t) {
       inert("runner_config.num_classes", whole, "it belongs to models of images"),
       used("runner_config.stop_step", whole, "train.steps", 0),
   });
-  for (const char* key : {"device_target", "device_id", "max_device_memory", "max_call_depth", "save_graphs", "save_graphs_path",
-                          "jit_level", "jit_config.jit_level", "memory_optimize_level", "enable_graph_kernel", "ascend_config",
-                          "ascend_config.precision_mode", "ascend_config.parallel_speed_up_json_path", "ascend_config.ge_options",
-                          "ascend_config.jit_compile", "affinity_cpu_list", "mempool_block_size", "op_timeout", "memory_offload",
-                          "runtime_num_threads", "graph_kernel_flags", "variable_memory_max_size", "enable_compile_cache",
-                          "compile_cache_path", "pynative_synchronize", "debug_level"})
+  for (const char* key : {"device_target",
+                          "device_id",
+                          "max_device_memory",
+                          "max_call_depth",
+                          "save_graphs",
+                          "save_graphs_path",
+                          "jit_level",
+                          "jit_config.jit_level",
+                          "memory_optimize_level",
+                          "enable_graph_kernel",
+                          "ascend_config",
+                          "ascend_config.precision_mode",
+                          "ascend_config.parallel_speed_up_json_path",
+                          "ascend_config.ge_options",
+                          "ascend_config.jit_compile",
+                          "affinity_cpu_list",
+                          "mempool_block_size",
+                          "op_timeout",
+                          "memory_offload",
+                          "runtime_num_threads",
+                          "graph_kernel_flags",
+                          "variable_memory_max_size",
+                          "enable_compile_cache",
+                          "compile_cache_path",
+                          "pynative_synchronize",
+                          "debug_level"})
     t.add({inert(std::string("context.") + key, any, kDevice)});
   t.add({inert("context.mode", whole, "there is one way of running, whose numbers do not depend on it", 0),
          inert("context.deterministic", any, "a run repeats itself bit for bit in any case")});
@@ -110,7 +133,8 @@ void add_parallel_rows(MindFormersTable& t) {
       used("parallel.enable_parallel_optimizer", boolean, "parallel.zero", false),
       inert("parallel.parallel_optimizer_config.gradient_accumulation_shard", boolean,
             "gradients are kept as parallel.zero says"),
-      inert("parallel.parallel_optimizer_config.parallel_optimizer_threshold", whole, "parallel.zero_threshold says which are whole"),
+      inert("parallel.parallel_optimizer_config.parallel_optimizer_threshold", whole,
+            "parallel.zero_threshold says which are whole"),
       inert("parallel.parallel_optimizer_config.optimizer_weight_shard_size", whole, "states are divided over all data ranks"),
       inert("parallel.enable_alltoall", boolean, "tokens always go to the ranks of their experts and back"),
       inert("parallel.search_mode", text, "layouts are not searched for; `ravine plan` compares them"),
@@ -132,14 +156,17 @@ void add_parallel_rows(MindFormersTable& t) {
       inert("parallel_config.ulysses_degree_in_cp", whole, "it counts with context_parallel alone"),
       inert("parallel_config.optimizer_shard", any, "MindFormers itself has no use for it"),
       inert("parallel_config.gradient_aggregation_group", whole, "gradients are added up in buckets of their own size"),
-      inert("parallel_config.vocab_emb_dp", boolean, "the table of the embedding is cut over tensor ranks, with the same numbers"),
+      inert("parallel_config.vocab_emb_dp", boolean,
+            "the table of the embedding is cut over tensor ranks, with the same numbers"),
       inert("parallel_config.mem_coeff", number, "layouts are not searched for; `ravine plan` compares them"),
       used("recompute_config.recompute", any, "train.recompute", false),
       used("recompute_config.select_recompute", any, "train.recompute", false),
       inert("recompute_config.select_comm_recompute", any, "what ranks exchange is kept or made again with its layer"),
-      inert("recompute_config.parallel_optimizer_comm_recompute", boolean, "what ranks exchange is kept or made again with its layer"),
+      inert("recompute_config.parallel_optimizer_comm_recompute", boolean,
+            "what ranks exchange is kept or made again with its layer"),
       inert("recompute_config.mp_comm_recompute", boolean, "what ranks exchange is kept or made again with its layer"),
-      inert("recompute_config.recompute_slice_activation", boolean, "what is kept is cut over tensor ranks under parallel.sequence"),
+      inert("recompute_config.recompute_slice_activation", boolean,
+            "what is kept is cut over tensor ranks under parallel.sequence"),
       inert("recompute_config.select_recompute_exclude", any, "train.recompute decides by kind of tensor"),
       inert("recompute_config.select_comm_recompute_exclude", any, "train.recompute decides by kind of tensor"),
       inert("swap_config.layer_swap", any, "it counts with swap alone"),
@@ -147,8 +174,8 @@ void add_parallel_rows(MindFormersTable& t) {
       inert("swap_config.default_prefetch", whole, "it counts with swap alone"),
   });
   t.add_only("parallel.auto_pipeline", boolean, {false}, "stages are those of pipeline_stage", "stages are not searched for");
-  t.add_only("parallel_config.context_parallel", whole, {1}, "a sequence lies on one rank",
-             "a sequence is not cut over ranks", "use model_parallel with use_seq_parallel");
+  t.add_only("parallel_config.context_parallel", whole, {1}, "a sequence lies on one rank", "a sequence is not cut over ranks",
+             "use model_parallel with use_seq_parallel");
   t.add_only("parallel_config.seq_split_num", whole, {1}, "a sequence goes through a stage at once",
              "a sequence is not cut over micro batches", "leave it out; micro_batch_num fills a pipeline too");
   t.add_only("swap_config.swap", boolean, {false}, "activations are kept or made again",

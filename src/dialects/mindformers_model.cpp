@@ -64,7 +64,8 @@ std::string key_of(const Translation& t, const char* field) {
   for (const ModelField& f : model_fields())
     if (std::string_view(f.field) == field)
       for (const char* name : f.names)
-        if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name))) return kModelKeys + std::string(name);
+        if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name)))
+          return kModelKeys + std::string(name);
   return "";
 }
 
@@ -81,7 +82,8 @@ int64_t whole_of(const Translation& t, const char* field, int64_t otherwise) {
 // LlamaConfig where intermediate_size is not given.
 int64_t llama_width(const Translation& t, int64_t hidden) {
   int64_t h = 4 * hidden;
-  const std::string multiplier = kModelKeys + std::string("ffn_dim_multiplier"), multiple = kModelKeys + std::string("multiple_of");
+  const std::string multiplier = kModelKeys + std::string("ffn_dim_multiplier"),
+                    multiple = kModelKeys + std::string("multiple_of");
   if (t.has(multiplier)) h = static_cast<int64_t>((t.number(multiplier) + 0.01) * static_cast<double>(h));
   h = 2 * h / 3;
   const int64_t of = std::max<int64_t>(1, t.whole(multiple));
@@ -107,12 +109,14 @@ Json rope_scaling(Translation& t, Json& config) {
     if (!parts.empty()) factor = parts;
   }
   const auto wrong = [&] {
-    t.refuse(factor_key, fmt::format("scaling_factor is {}", factor.dump()), fmt::format("extend_method {} needs another", method),
-             "give the numbers of the method");
+    t.refuse(factor_key, fmt::format("scaling_factor is {}", factor.dump()),
+             fmt::format("extend_method {} needs another", method), "give the numbers of the method");
     return Json();
   };
   const bool is_map = factor.is_object();
-  const double number = factor.is_number() ? factor.get<double>() : is_map && factor.contains("factor") ? factor["factor"].get<double>() : 1;
+  const double number = factor.is_number()                    ? factor.get<double>()
+                        : is_map && factor.contains("factor") ? factor["factor"].get<double>()
+                                                              : 1;
   if (method.empty() || method == "None") return Json();
   if (method == "PI" || method == "linear") return Json{{"rope_type", "linear"}, {"factor", number}};
   if (method == "NTK") {
@@ -126,7 +130,8 @@ Json rope_scaling(Translation& t, Json& config) {
     out["rope_type"] = "yarn";
     return out;
   }
-  t.refuse(key, fmt::format("extend_method is {}", method), "known are None, PI, NTK, YARN, LLAMA3 and linear", "use one of them");
+  t.refuse(key, fmt::format("extend_method is {}", method), "known are None, PI, NTK, YARN, LLAMA3 and linear",
+           "use one of them");
   return Json();
 }
 
@@ -183,11 +188,14 @@ void choose_experts(Translation& t, Json& config, const std::string& family) {
   };
   if (t.text("moe_config.routing_policy") != "TopkRouterV2")
     no("routing_policy", "experts are chosen and weighed as TopkRouterV2 does it: write routing_policy: TopkRouterV2");
-  if (!t.is_on("moe_config.norm_topk_prob")) no("norm_topk_prob", "weights of the chosen experts add up to 1 in Llama's layers");
-  if (t.number("moe_config.routed_scaling_factor") != 1) no("routed_scaling_factor", "weights of the chosen experts add up to 1 in Llama's layers");
+  if (!t.is_on("moe_config.norm_topk_prob"))
+    no("norm_topk_prob", "weights of the chosen experts add up to 1 in Llama's layers");
+  if (t.number("moe_config.routed_scaling_factor") != 1)
+    no("routed_scaling_factor", "weights of the chosen experts add up to 1 in Llama's layers");
   for (const char* key : {"n_group", "topk_group"})
     if (t.whole(std::string("moe_config.") + key) > 1) no(key, "experts of Llama's layers have no groups");
-  if (t.is_on("moe_config.use_shared_expert_gating")) no("use_shared_expert_gating", "layers of Llama have no shared experts here");
+  if (t.is_on("moe_config.use_shared_expert_gating"))
+    no("use_shared_expert_gating", "layers of Llama have no shared experts here");
   if (t.whole("moe_config.shared_expert_num") > 0) no("shared_expert_num", "layers of Llama have no shared experts here");
   if (t.is_on("moe_config.use_gating_sigmoid")) no("use_gating_sigmoid", "experts of Llama's layers are chosen by softmax");
   if (t.text("moe_config.topk_method") != "greedy") no("topk_method", "experts of Llama's layers are chosen one by one");
@@ -275,8 +283,9 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
                           "attention_softmax_in_fp32", "enable_fa_var_len", "moe_grouped_gemm"})
     table.add({inert(at(key), boolean, fused)});
   const char* speaking = "it counts while a text is made; `ravine generate` has flags for it";
-  for (const char* key : {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size",
-                          "num_blocks", "temperature", "max_new_tokens", "chunk_prefill", "return_hidden_states", "llm_backend"})
+  for (const char* key :
+       {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size", "num_blocks",
+        "temperature", "max_new_tokens", "chunk_prefill", "return_hidden_states", "llm_backend"})
     table.add({inert(at(key), any, speaking)});
   const char* layout = "how ranks share a layer decides no number";
   for (const char* key : {"batch_size", "parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
@@ -298,7 +307,8 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   only("num_nextn_predict_layers", {0}, "heads for further tokens are not trained");
   table.add({inert(at("mtp_loss_factor"), number, "it counts with mtp_depth alone"),
              inert(at("mtp_loss_scaling_factor"), number, "it counts with mtp_depth alone")});
-  for (const char* key : {"tp_x", "tp_y", "tp_z"}) table.add({inert(at(key), whole, "it counts with use_3d_tensor_parallel alone")});
+  for (const char* key : {"tp_x", "tp_y", "tp_z"})
+    table.add({inert(at(key), whole, "it counts with use_3d_tensor_parallel alone")});
   // of a model that has no family here, all keys are passed over beside the refusal of its name
   for (const GivenKey& g : given) {
     if (g.key != at("type") || !g.value.is_string() || *family_of_class(g.value.get<std::string>()) != 0) continue;
@@ -307,7 +317,8 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
       if (row.key == at("type"))
         row.choices = {"LlamaConfig", "Qwen2Config", "Qwen3Config", "Qwen3MoeConfig", "DeepseekV3Config"};
     for (const GivenKey& k : given)
-      if (k.key.starts_with(kModelKeys) && std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
+      if (k.key.starts_with(kModelKeys) &&
+          std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
         table.add({inert(k.key, any, "its model is not known")});
   }
 }
@@ -318,7 +329,8 @@ void add_mindformers_expert_rows(MindFormersTable& table) {
       used(at("expert_num"), whole, "model.config", 1),
       used(at("num_experts_chosen"), whole, "model.config", 1),
       used(at("capacity_factor"), number, "moe.capacity_factor", 1.1),
-      inert(at("aux_loss_factor"), number, "aux_loss_factors count; routers of version 2 and 3 have no use for it, in MindFormers too"),
+      inert(at("aux_loss_factor"), number,
+            "aux_loss_factors count; routers of version 2 and 3 have no use for it, in MindFormers too"),
       used(at("aux_loss_types"), any, "moe.load_balance"),
       used(at("aux_loss_factors"), any, "moe.aux_loss"),
       used(at("z_loss_factor"), number, "moe.z_loss", 0.0),
@@ -337,14 +349,20 @@ void add_mindformers_expert_rows(MindFormersTable& table) {
       used(at("use_shared_expert_gating"), boolean, "moe.shared_gate", false),
       used(at("use_gmm"), boolean, "moe.capacity_factor", false),
       used(at("routing_policy"), text, "model.config", "TopkRouterV1", {"TopkRouterV1", "TopkRouterV2"}),
-      inert(at("callback_moe_droprate"), boolean, "shares of what is left out are always counted; MoEDropRateCallback shows them", false),
+      inert(at("callback_moe_droprate"), boolean,
+            "shares of what is left out are always counted; MoEDropRateCallback shows them", false),
   });
   const char* exchange = "how tokens travel to their experts decides no number";
-  for (const char* key : {"expert_group_size", "group_wise_a2a", "comp_comm_parallel", "comp_comm_parallel_degree",
-                          "use_allgather_dispatcher", "moe_shared_expert_overlap", "expert_model_parallel", "ep_extend_tp",
-                          "enable_deredundency", "npu_nums_per_device", "dispatch_global_max_bs", "max_router_load",
-                          "use_fused_ops_topkrouter", "use_fused_ops_permute", "enable_gmm_safe_tokens", "update_step",
-                          "hot_expert_num", "cold_token_percent", "moe_module_name", "cur_layer"})
+  for (const char* key : {"expert_group_size",        "group_wise_a2a",
+                          "comp_comm_parallel",       "comp_comm_parallel_degree",
+                          "use_allgather_dispatcher", "moe_shared_expert_overlap",
+                          "expert_model_parallel",    "ep_extend_tp",
+                          "enable_deredundency",      "npu_nums_per_device",
+                          "dispatch_global_max_bs",   "max_router_load",
+                          "use_fused_ops_topkrouter", "use_fused_ops_permute",
+                          "enable_gmm_safe_tokens",   "update_step",
+                          "hot_expert_num",           "cold_token_percent",
+                          "moe_module_name",          "cur_layer"})
     table.add({inert(at(key), any, exchange)});
   table.add({inert(at("router_dense_type"), text, "routers compute in f32")});
   table.add_only(at("save_token_distribution"), boolean, {false}, "loads of experts are in metrics.jsonl",
@@ -364,11 +382,12 @@ void set_mindformers_model(Translation& t) {
   std::string family = from_folder ? config.value("model_type", "") : family_of_class(kind);
   if (family.empty()) {
     const std::string key = kind_key.empty() ? "model.model_config" : kind_key;
-    KeyRefusal no{.key = key,
-                  .what = kind.empty() ? std::string("the config 'model' lacks model_config.type") : fmt::format("model {}", kind),
-                  .where = kind_key.empty() ? "model" : t.source(kind_key),
-                  .rule = "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
-                  .fix = "name one of them"};
+    KeyRefusal no{
+        .key = key,
+        .what = kind.empty() ? std::string("the config 'model' lacks model_config.type") : fmt::format("model {}", kind),
+        .where = kind_key.empty() ? "model" : t.source(kind_key),
+        .rule = "families are those of LlamaConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig and DeepseekV3Config",
+        .fix = "name one of them"};
     if (kind.empty()) no.rule = "a model needs its model_config, with the type of its class", no.fix = "write the section";
     t.refuse(std::move(no));
     return;
@@ -384,7 +403,9 @@ void set_mindformers_model(Translation& t) {
     config["num_experts"] = config["n_routed_experts"];
     config.erase("n_routed_experts");
   }
-  if (!from_folder || t.has(seq)) config["max_position_embeddings"] = std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
+  if (!from_folder || t.has(seq))
+    config["max_position_embeddings"] =
+        std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
   if (!from_folder) {
     // what the class has where nothing is given
     const int64_t hidden = whole_of(t, "hidden_size", 4096), heads = whole_of(t, "num_attention_heads", 32);
@@ -427,13 +448,16 @@ void set_mindformers_model(Translation& t) {
   choose_experts(t, config, family);
   if (const Json scaling = rope_scaling(t, config); !scaling.is_null()) config["rope_scaling"] = scaling;
   t.set("model.config", config, kind_key.empty() ? "pretrained_model_dir" : kind_key);
-  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") || config.contains("num_experts") || family == "qwen3_moe";
+  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") ||
+                       config.contains("num_experts") || family == "qwen3_moe";
   if (experts) choose_expert_training(t);
   static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
   const std::string compute = kModelKeys + std::string("compute_dtype");
   if (const auto type = kTypes.find(t.text(compute)); type != kTypes.end()) t.set("precision.compute", type->second, compute);
-  for (const auto& [key, option] : {std::pair{"attention_dropout", "train.attention_dropout"}, {"hidden_dropout", "train.dropout"}})
-    if (t.number(kModelKeys + std::string(key)) > 0) t.set(option, t.number(kModelKeys + std::string(key)), kModelKeys + std::string(key));
+  for (const auto& [key, option] :
+       {std::pair{"attention_dropout", "train.attention_dropout"}, {"hidden_dropout", "train.dropout"}})
+    if (t.number(kModelKeys + std::string(key)) > 0)
+      t.set(option, t.number(kModelKeys + std::string(key)), kModelKeys + std::string(key));
 }
 
 }  // namespace ravine

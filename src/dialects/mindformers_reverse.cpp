@@ -12,8 +12,9 @@ namespace ravine {
 namespace {
 
 // What follows from the style of its lines and files, or from the data, which the words do not hold.
-const std::vector<std::string> kOwnWords = {"log.style", "checkpoint.layout", "checkpoint.resume", "model.config", "parallel.data",
-                                            "model.path", "schedule.total_steps", "log.tensorboard", "data.order"};
+const std::vector<std::string> kOwnWords = {"log.style",     "checkpoint.layout", "checkpoint.resume",    "model.config",
+                                            "parallel.data", "model.path",        "schedule.total_steps", "log.tensorboard",
+                                            "data.order"};
 
 const char* class_of(OptimizerType type) {
   switch (type) {
@@ -45,10 +46,11 @@ Json optimizer_words(const Config& c) {
   else
     j["eps"] = eps();
   if (type == OptimizerType::came || type == OptimizerType::adafactor)
-    j["clip_threshold"] = c.optimizer.clip_threshold, j["decay_rate"] = c.optimizer.decay_rate, j["scale_parameter"] = c.optimizer.scale_parameter,
-    j["beta1"] = c.optimizer.beta1;
+    j["clip_threshold"] = c.optimizer.clip_threshold, j["decay_rate"] = c.optimizer.decay_rate,
+    j["scale_parameter"] = c.optimizer.scale_parameter, j["beta1"] = c.optimizer.beta1;
   if (type == OptimizerType::came) j["beta3"] = c.optimizer.beta3;
-  if (type == OptimizerType::adafactor) j["relative_step"] = c.optimizer.relative_step, j["warmup_init"] = c.optimizer.warmup_init;
+  if (type == OptimizerType::adafactor)
+    j["relative_step"] = c.optimizer.relative_step, j["warmup_init"] = c.optimizer.warmup_init;
   if (type == OptimizerType::adagrad) j["accum"] = c.optimizer.initial_accumulator_value;
   return j;
 }
@@ -69,8 +71,12 @@ Json schedule_words(const Config& c) {
     return j;
   }
   if (k.total_steps > 0 && k.total_steps != c.train.steps) j["total_steps"] = k.total_steps;
-  for (const auto& [key, value] : {std::pair{"warmup_ratio", k.warmup_ratio}, {"lr_end", k.lr_end}, {"num_cycles", k.num_cycles},
-                                   {"decay_ratio", k.decay_ratio}, {"decay_start_ratio", k.decay_start_ratio}, {"lr_end2", k.lr_end2}})
+  for (const auto& [key, value] : {std::pair{"warmup_ratio", k.warmup_ratio},
+                                   {"lr_end", k.lr_end},
+                                   {"num_cycles", k.num_cycles},
+                                   {"decay_ratio", k.decay_ratio},
+                                   {"decay_start_ratio", k.decay_start_ratio},
+                                   {"lr_end2", k.lr_end2}})
     if (value) j[key] = *value;
   if (k.warmup_lr_init != 0) j["warmup_lr_init"] = k.warmup_lr_init;
   if (s.decay_steps != 0) j["decay_steps"] = s.decay_steps;
@@ -100,16 +106,20 @@ Json scale_words(const Config& c) {
   const PrecisionOptions& p = c.precision;
   if (p.loss_scale && *p.loss_scale > 0) return *p.loss_scale;
   if (!p.loss_scale && p.compute != DType::f16) return 1.0;
-  Json j = {{"type", "DynamicLossScaleUpdateCell"}, {"loss_scale_value", p.scale_initial}, {"scale_factor", p.scale_factor}, {"scale_window", p.scale_window}};
+  Json j = {{"type", "DynamicLossScaleUpdateCell"},
+            {"loss_scale_value", p.scale_initial},
+            {"scale_factor", p.scale_factor},
+            {"scale_window", p.scale_window}};
   if (p.scale_rule == ScaleRule::mindformers_adaptive)
-    j["type"] = "AdaptiveLossScaleUpdateCell", j["max_scale_window"] = p.scale_window_max, j["min_scale_window"] = p.scale_window_min;
+    j["type"] = "AdaptiveLossScaleUpdateCell", j["max_scale_window"] = p.scale_window_max,
+    j["min_scale_window"] = p.scale_window_min;
   return j;
 }
 
 Json model_words(const Config& c, const Json& described, std::vector<std::string>& notices) {
-  static const std::map<std::string, const char*> kClasses = {{"llama", "LlamaConfig"},   {"mixtral", "LlamaConfig"}, {"qwen2", "Qwen2Config"},
-                                                              {"qwen3", "Qwen3Config"},   {"qwen3_moe", "Qwen3MoeConfig"},
-                                                              {"deepseek_v3", "DeepseekV3Config"}};
+  static const std::map<std::string, const char*> kClasses = {
+      {"llama", "LlamaConfig"}, {"mixtral", "LlamaConfig"},      {"qwen2", "Qwen2Config"},
+      {"qwen3", "Qwen3Config"}, {"qwen3_moe", "Qwen3MoeConfig"}, {"deepseek_v3", "DeepseekV3Config"}};
   Json j = Json::object();
   const std::string family = described.is_object() ? described.value("model_type", "") : "";
   const auto known = kClasses.find(family);
@@ -121,21 +131,47 @@ Json model_words(const Config& c, const Json& described, std::vector<std::string
   const bool legacy = std::string_view(known->second) == "LlamaConfig";
   j["type"] = known->second;
   j["seq_length"] = c.data.sequence_length;
-  static const std::map<std::string, const char*> kLegacy = {{"num_hidden_layers", "num_layers"}, {"num_attention_heads", "num_heads"},
-                                                             {"num_key_value_heads", "n_kv_heads"}, {"rope_theta", "theta"},
+  static const std::map<std::string, const char*> kLegacy = {{"num_hidden_layers", "num_layers"},
+                                                             {"num_attention_heads", "num_heads"},
+                                                             {"num_key_value_heads", "n_kv_heads"},
+                                                             {"rope_theta", "theta"},
                                                              {"initializer_range", "init_method_std"}};
-  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size",
-                            "rms_norm_eps", "rope_theta", "head_dim", "initializer_range", "tie_word_embeddings", "bos_token_id", "eos_token_id",
-                            "pad_token_id", "num_experts_per_tok", "moe_intermediate_size", "n_routed_experts", "n_shared_experts", "n_group",
-                            "topk_group", "routed_scaling_factor", "norm_topk_prob", "first_k_dense_replace", "kv_lora_rank", "q_lora_rank",
-                            "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"}) {
+  for (const char* field : {"hidden_size",
+                            "num_hidden_layers",
+                            "num_attention_heads",
+                            "num_key_value_heads",
+                            "intermediate_size",
+                            "vocab_size",
+                            "rms_norm_eps",
+                            "rope_theta",
+                            "head_dim",
+                            "initializer_range",
+                            "tie_word_embeddings",
+                            "bos_token_id",
+                            "eos_token_id",
+                            "pad_token_id",
+                            "num_experts_per_tok",
+                            "moe_intermediate_size",
+                            "n_routed_experts",
+                            "n_shared_experts",
+                            "n_group",
+                            "topk_group",
+                            "routed_scaling_factor",
+                            "norm_topk_prob",
+                            "first_k_dense_replace",
+                            "kv_lora_rank",
+                            "q_lora_rank",
+                            "qk_rope_head_dim",
+                            "qk_nope_head_dim",
+                            "v_head_dim"}) {
     const auto it = described.find(field);
     if (it == described.end() || it->is_null()) continue;
     const auto renamed = kLegacy.find(field);
     j[legacy && renamed != kLegacy.end() ? renamed->second : field] = *it;
   }
   if (const auto it = described.find("max_position_embeddings"); it != described.end()) j["max_position_embedding"] = *it;
-  static const std::map<DType, const char*> kTypes = {{DType::f32, "float32"}, {DType::f16, "float16"}, {DType::bf16, "bfloat16"}};
+  static const std::map<DType, const char*> kTypes = {
+      {DType::f32, "float32"}, {DType::f16, "float16"}, {DType::bf16, "bfloat16"}};
   if (c.precision.compute && kTypes.contains(*c.precision.compute)) j["compute_dtype"] = kTypes.at(*c.precision.compute);
   if (c.train.dropout > 0) j["hidden_dropout"] = c.train.dropout;
   if (c.train.attention_dropout > 0) j["attention_dropout"] = c.train.attention_dropout;
@@ -154,13 +190,20 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
     }
     loader = {{"type", "BlendedMegatronDatasetDataLoader"},
               {"config",
-               {{"data_path", paths}, {"split", c.data.split}, {"seq_length", c.data.sequence_length}, {"eod_mask_loss", c.data.eod_mask_loss},
-                {"reset_position_ids", c.data.reset_position_ids}, {"reset_attention_mask", c.data.reset_attention_mask}}}};
+               {{"data_path", paths},
+                {"split", c.data.split},
+                {"seq_length", c.data.sequence_length},
+                {"eod_mask_loss", c.data.eod_mask_loss},
+                {"reset_position_ids", c.data.reset_position_ids},
+                {"reset_attention_mask", c.data.reset_attention_mask}}}};
     if (c.data.eod >= 0) loader["config"]["eod"] = c.data.eod;
   } else {
-    loader = {{"type", "MindDataset"}, {"dataset_dir", c.data.train.empty() ? "" : c.data.train[0].path}, {"shuffle", c.data.shuffle}};
+    loader = {{"type", "MindDataset"},
+              {"dataset_dir", c.data.train.empty() ? "" : c.data.train[0].path},
+              {"shuffle", c.data.shuffle}};
     if (c.data.samples > 0) loader["num_samples"] = c.data.samples;
-    if (c.data.order != SampleOrder::mindspore) notices.push_back("MindFormers reads MindRecord files or token files: make one of the data, and name it in dataset_dir");
+    if (c.data.order != SampleOrder::mindspore)
+      notices.push_back("MindFormers reads MindRecord files or token files: make one of the data, and name it in dataset_dir");
   }
   return {{"data_loader", loader}, {"input_columns", {"input_ids"}}, {"drop_remainder", true}};
 }
@@ -170,7 +213,8 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   const int64_t data = std::max<int64_t>(1, p.data), ranks = data * p.tensor * p.pipeline;
   const int64_t micros = std::max<int64_t>(1, c.train.global_batch / (c.train.micro_batch * data));
   const bool semi = ranks > 1 || micros > 1;
-  Json j = {{"seed", c.train.seed}, {"output_dir", c.train.output}, {"run_mode", "train"}, {"load_checkpoint", c.model.weights.empty() ? c.model.path : c.model.weights},
+  Json j = {{"seed", c.train.seed},     {"output_dir", c.train.output},
+            {"run_mode", "train"},      {"load_checkpoint", c.model.weights.empty() ? c.model.path : c.model.weights},
             {"resume_training", false}, {"use_parallel", semi}};
   if (c.train.loss_average == LossAverage::tokens) j["calculate_per_token_loss"] = true;
   if (c.health.skip_norm > 0) j["use_skip_data_by_global_norm"] = true;
@@ -180,10 +224,15 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   // the rows that data.samples leaves may be fewer than the run takes
   const int64_t per_epoch = c.data.samples > 0 ? std::max<int64_t>(1, c.data.samples / c.train.global_batch) : c.train.steps;
   const int64_t epochs = (c.train.steps + per_epoch - 1) / per_epoch;
-  j["runner_config"] = {{"epochs", epochs}, {"batch_size", c.train.micro_batch}, {"sink_mode", c.log.sink > 0}, {"sink_size", std::max<int64_t>(1, c.log.sink)}};
+  j["runner_config"] = {{"epochs", epochs},
+                        {"batch_size", c.train.micro_batch},
+                        {"sink_mode", c.log.sink > 0},
+                        {"sink_size", std::max<int64_t>(1, c.log.sink)}};
   if (p.pipeline == 1) j["runner_config"]["gradient_accumulation_steps"] = micros;
-  j["runner_wrapper"] = {{"type", p.pipeline > 1 || micros > 1 ? "MFPipelineWithLossScaleCell" : "MFTrainOneStepCell"}, {"scale_sense", scale_words(c)},
-                         {"use_clip_grad", c.optimizer.clip_norm > 0}, {"local_norm", !c.log.local_norms.empty()}};
+  j["runner_wrapper"] = {{"type", p.pipeline > 1 || micros > 1 ? "MFPipelineWithLossScaleCell" : "MFTrainOneStepCell"},
+                         {"scale_sense", scale_words(c)},
+                         {"use_clip_grad", c.optimizer.clip_norm > 0},
+                         {"local_norm", !c.log.local_norms.empty()}};
   if (c.optimizer.clip_norm > 0) j["runner_wrapper"]["max_grad_norm"] = c.optimizer.clip_norm;
   j["optimizer"] = optimizer_words(c);
   j["lr_schedule"] = schedule_words(c);
@@ -192,21 +241,31 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   j["train_dataset"] = data_words(c, notices);
   j["train_dataset_task"] = {{"type", "CausalLanguageModelDataset"}};
   j["parallel"] = {{"parallel_mode", semi ? 1 : 0}, {"full_batch", semi}, {"enable_parallel_optimizer", p.zero > 0}};
-  j["parallel_config"] = {{"data_parallel", data}, {"model_parallel", p.tensor}, {"pipeline_stage", p.pipeline}, {"expert_parallel", p.expert},
-                          {"micro_batch_num", p.pipeline > 1 ? micros : 1}, {"use_seq_parallel", p.sequence}};
-  j["recompute_config"] = {{"recompute", c.train.recompute == Recompute::full}, {"select_recompute", c.train.recompute == Recompute::cheap}};
+  j["parallel_config"] = {{"data_parallel", data},
+                          {"model_parallel", p.tensor},
+                          {"pipeline_stage", p.pipeline},
+                          {"expert_parallel", p.expert},
+                          {"micro_batch_num", p.pipeline > 1 ? micros : 1},
+                          {"use_seq_parallel", p.sequence}};
+  j["recompute_config"] = {{"recompute", c.train.recompute == Recompute::full},
+                           {"select_recompute", c.train.recompute == Recompute::cheap}};
   Json callbacks = {{{"type", "MFLossMonitor"}, {"per_print_times", c.log.every}}};
   if (cut) callbacks.push_back({{"type", "TrainCallBack"}, {"stop_step", c.train.steps}});
   if (c.checkpoint.every > 0) {
-    Json monitor = {{"type", "CheckpointMonitor"}, {"prefix", c.checkpoint.prefix}, {"save_checkpoint_steps", c.checkpoint.every},
-                    {"keep_checkpoint_max", c.checkpoint.keep}, {"checkpoint_format", std::string(name(c.checkpoint.format))}};
-    for (const std::string& copy : c.checkpoint.copies) monitor[copy == "network" ? "save_network_params" : "save_trainable_params"] = true;
+    Json monitor = {{"type", "CheckpointMonitor"},
+                    {"prefix", c.checkpoint.prefix},
+                    {"save_checkpoint_steps", c.checkpoint.every},
+                    {"keep_checkpoint_max", c.checkpoint.keep},
+                    {"checkpoint_format", std::string(name(c.checkpoint.format))}};
+    for (const std::string& copy : c.checkpoint.copies)
+      monitor[copy == "network" ? "save_network_params" : "save_trainable_params"] = true;
     if (c.health.embedding_norm > 0) monitor["embedding_local_norm_threshold"] = c.health.embedding_norm;
     callbacks.push_back(monitor);
   }
   j["callbacks"] = callbacks;
   if (c.health.skip_norm > 0 || c.health.stop_norm > 0)
-    j["monitor_config"] = {{"monitor_on", c.health.skip_count > 0 || c.health.stop_norm > 0}, {"check_for_global_norm", c.health.stop_norm > 0},
+    j["monitor_config"] = {{"monitor_on", c.health.skip_count > 0 || c.health.stop_norm > 0},
+                           {"check_for_global_norm", c.health.stop_norm > 0},
                            {"global_norm_spike_threshold", std::max(c.health.skip_norm, c.health.stop_norm)},
                            {"global_norm_spike_count_threshold", std::max<int64_t>(1, c.health.skip_count)}};
   if (!c.log.tensorboard_dir.empty()) j["tensorboard"] = {{"tensorboard_dir", c.log.tensorboard_dir}};
@@ -218,7 +277,8 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
 std::string yaml_of_words(const Json& j) {
   std::string text;
   for (const auto& [key, value] : j.items()) {
-    const bool block = value.is_object() && std::any_of(value.begin(), value.end(), [](const Json& v) { return v.is_object(); });
+    const bool block =
+        value.is_object() && std::any_of(value.begin(), value.end(), [](const Json& v) { return v.is_object(); });
     if (!block) {
       text += fmt::format("{}: {}\n", key, flow_yaml(value));
       continue;
@@ -237,10 +297,12 @@ ForeignForm mindformers_form(const Config& config, const Json& described) {
   MindFormersLine line{.config = "config", .given = {}};
   line.given = mindformers_keys(*load_yaml(form.text, "config"), "config");
   const ParallelOptions& p = config.parallel;
-  const MindFormersFacts facts{.ranks = std::max<int64_t>(1, p.data) * p.tensor * p.pipeline, .runs = false,
-                               .data = [&](const std::string&, const std::string&) {
-                                 return MindFormersFacts::Data{config.train.steps * config.train.global_batch, config.data.sequence_length + 1};
-                               }};
+  const MindFormersFacts facts{
+      .ranks = std::max<int64_t>(1, p.data) * p.tensor * p.pipeline,
+      .runs = false,
+      .data = [&](const std::string&, const std::string&) {
+        return MindFormersFacts::Data{config.train.steps * config.train.global_batch, config.data.sequence_length + 1};
+      }};
   const Translation t = translate_mindformers(line, facts);
   for (const KeyRefusal& r : t.refusals()) form.notices.push_back(fmt::format("{}: {}", r.what, r.rule));
   Config got;
@@ -251,7 +313,8 @@ ForeignForm mindformers_form(const Config& config, const Json& described) {
         if (o.name() == s.key) o.assign(*load_yaml(s.value, s.key, false), "config");
   form.unsaid = unsaid_options(config, got, kOwnWords);
   if (config.data.samples == 0)
-    form.notices.push_back(fmt::format("epochs is 1: the data are to have {} rows, train.steps times train.global_batch", config.train.steps * config.train.global_batch));
+    form.notices.push_back(fmt::format("epochs is 1: the data are to have {} rows, train.steps times train.global_batch",
+                                       config.train.steps * config.train.global_batch));
   return form;
 }
 

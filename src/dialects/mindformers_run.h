@@ -8,9 +8,9 @@ namespace ravine {
 // Sizes that several rules need. Outside of semi-automatic parallelism layouts count nothing: ranks share the data.
 struct MindFormersSizes {
   int64_t ranks = 1, data = 1, tensor = 1, pipeline = 1, expert = 1;
-  int64_t micro = 1;         // rows of a micro batch
-  int64_t micro_batches = 1;  // of a rank and step
-  int64_t global = 1;        // rows of a step
+  int64_t micro = 1;                                   // rows of a micro batch
+  int64_t micro_batches = 1;                           // of a rank and step
+  int64_t global = 1;                                  // rows of a step
   int64_t epochs = 1, steps_per_epoch = 0, steps = 0;  // 0: the data is not known
   int64_t sequence = 0;
 };

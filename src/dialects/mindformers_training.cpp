@@ -65,8 +65,8 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   t.add_only(at + ".drop_remainder", boolean, {true}, "rows that fill no batch are left out",
              "rows that fill no batch are left out at the end of an epoch", "set it to True");
   t.add_only(at + ".dynamic_batch", boolean, {false}, "rows have one length", "rows of a file have one length");
-  t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens", "tokens are not counted while training",
-             "use `ravine data show`");
+  t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens",
+             "tokens are not counted while training", "use `ravine data show`");
   t.add_only(at + ".eod_reset", boolean, {false}, "a row of a MindRecord file is one document",
              "a row of a MindRecord file is one document", "use BlendedMegatronDatasetDataLoader with reset_attention_mask");
 }
@@ -74,8 +74,9 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
 // What the data set of training alone says, or for both.
 void add_training_data(MindFormersTable& t) {
   const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
-  t.add({used(at + ".data_loader.shuffle", boolean, "data.shuffle", true), used(at + ".data_loader.sizes", wholes, "train.steps"),
-         used(at + ".repeat", whole, "train.steps", 1), inert("eval_dataset.repeat", whole, "an evaluation goes over its data once"),
+  t.add({used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
+         used(at + ".data_loader.sizes", wholes, "train.steps"), used(at + ".repeat", whole, "train.steps", 1),
+         inert("eval_dataset.repeat", whole, "an evaluation goes over its data once"),
          inert(other + "shuffle", boolean, "the order of an evaluation decides no number"),
          inert(other + "sizes", wholes, "train.valid_batches says how much is evaluated")});
   for (const auto& [key, type, option] : {std::tuple{"seed", whole, "train.seed"},
@@ -163,8 +164,8 @@ void add_mindformers_update_rows(MindFormersTable& t) {
       inert("optimizer", any, "it has no keys"),
       inert("runner_wrapper", any, "it has no keys"),
   });
-  for (const char* key : {"warmup_ratio", "warmup_lr_init", "lr_end", "lr_end1", "lr_end2", "num_cycles", "power", "decay_ratio",
-                          "decay_start_ratio", "eta_min", "lr_scale"})
+  for (const char* key : {"warmup_ratio", "warmup_lr_init", "lr_end", "lr_end1", "lr_end2", "num_cycles", "power",
+                          "decay_ratio", "decay_start_ratio", "eta_min", "lr_scale"})
     t.add({used(std::string("lr_schedule.") + key, number, std::string("schedule.") + key)});
   for (const char* key : {"decay_steps", "keep_steps", "final_steps", "decay_start_steps", "t_max", "t_0", "t_mult"})
     t.add({used(std::string("lr_schedule.") + key, whole, std::string("schedule.") + key)});
@@ -249,12 +250,13 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
         if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, why)});
     } else {
       static const std::vector<std::string> kKnown = {
-          "MFLossMonitor",  "CheckpointMonitor", "TrainCallBack", "MoEDropRateCallback", "TopkBiasBalanceCallback",
-          "OnRequestExit",  "EvalCallBack",      "SummaryMonitor", "ProfileMonitor",     "TimeMonitor",
-          "SDCMonitor",     "StressDetectCallBack", "StressTestModelMonitor", "ColdHotExpertMonitor", "LossMonitor"};
+          "MFLossMonitor", "CheckpointMonitor",    "TrainCallBack",          "MoEDropRateCallback",  "TopkBiasBalanceCallback",
+          "OnRequestExit", "EvalCallBack",         "SummaryMonitor",         "ProfileMonitor",       "TimeMonitor",
+          "SDCMonitor",    "StressDetectCallBack", "StressTestModelMonitor", "ColdHotExpertMonitor", "LossMonitor"};
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + "."))
-          t.add({k.key == at + ".type" ? used(k.key, text, "", nullptr, kKnown) : inert(k.key, any, "its callback is not known")});
+          t.add({k.key == at + ".type" ? used(k.key, text, "", nullptr, kKnown)
+                                       : inert(k.key, any, "its callback is not known")});
     }
   }
 }

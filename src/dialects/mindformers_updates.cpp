@@ -47,8 +47,9 @@ void choose_ranks(Translation& t, const MindFormersSizes& s) {
     const std::string key = "model.model_config.offset";
     const Json& offset = t.value(key);
     if (offset.is_array() && !offset.empty()) {
-      const int64_t layers = std::max<int64_t>(1, t.whole(gives(t, "model.model_config.num_layers") ? "model.model_config.num_layers"
-                                                                                                       : "model.model_config.num_hidden_layers"));
+      const int64_t layers =
+          std::max<int64_t>(1, t.whole(gives(t, "model.model_config.num_layers") ? "model.model_config.num_layers"
+                                                                                 : "model.model_config.num_hidden_layers"));
       const int64_t share = layers / (s.pipeline * virtual_stages);
       std::vector<int64_t> each;
       // there a list of lists has a row for each round of stages, as parallel.stage_layers goes
@@ -62,14 +63,15 @@ void choose_ranks(Translation& t, const MindFormersSizes& s) {
       for (const int64_t n : each) sum += n;
       if (static_cast<int64_t>(each.size()) != s.pipeline * virtual_stages || sum != layers)
         t.refuse(key, fmt::format("offset is {}", offset.dump()),
-                 fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}", s.pipeline * virtual_stages, layers,
-                             share, layers),
+                 fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}",
+                             s.pipeline * virtual_stages, layers, share, layers),
                  "correct the list");
       else
         t.set("parallel.stage_layers", each, key);
     }
   }
-  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1) t.set("parallel.zero", 1, "parallel.enable_parallel_optimizer");
+  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1)
+    t.set("parallel.zero", 1, "parallel.enable_parallel_optimizer");
   const std::string strategy = "parallel.dataset_strategy";
   if (s.data * s.tensor * s.pipeline > 1 && gives(t, "parallel.full_batch") && !t.is_on("parallel.full_batch")) {
     const Json& given = t.value(strategy);
@@ -102,8 +104,10 @@ void choose_recompute(Translation& t) {
 // The rows of optimizers.def by the names of MindFormers' classes.
 void choose_optimizer(Translation& t) {
   static const std::map<std::string, std::string> kTypes = {
-      {"AdamW", "adamw"}, {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"Adam", "adam"},     {"SGD", "sgd"},
-      {"Momentum", "sgd"}, {"Lamb", "lamb"},        {"Came", "came"},             {"Adagrad", "adagrad"}, {"AdaFactor", "adafactor"}};
+      {"AdamW", "adamw"},        {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"},
+      {"Adam", "adam"},          {"SGD", "sgd"},          {"Momentum", "sgd"},
+      {"Lamb", "lamb"},          {"Came", "came"},        {"Adagrad", "adagrad"},
+      {"AdaFactor", "adafactor"}};
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;
@@ -141,7 +145,9 @@ void choose_optimizer(Translation& t) {
       take("eps", "optimizer.eps"), take("beta1", "optimizer.beta1");
     }
   }
-  if (type == "sgd") take("dampening", "optimizer.dampening"), take("nesterov", "optimizer.nesterov"), take("use_nesterov", "optimizer.nesterov");
+  if (type == "sgd")
+    take("dampening", "optimizer.dampening"), take("nesterov", "optimizer.nesterov"),
+        take("use_nesterov", "optimizer.nesterov");
   if (type == "adagrad") take("accum", "optimizer.initial_accumulator_value");
   if (type == "came" || type == "adafactor")
     for (const auto& [key, option] : {std::pair{"clip_threshold", "optimizer.clip_threshold"},
@@ -150,11 +156,16 @@ void choose_optimizer(Translation& t) {
       take(key, option);
   if (type == "came") take("beta3", "optimizer.beta3");
   if (type == "adafactor") take("relative_step", "optimizer.relative_step"), take("warmup_init", "optimizer.warmup_init");
-  const std::map<std::string, std::vector<std::string>> belongs = {
-      {"momentum", {"sgd"}},   {"dampening", {"sgd"}},     {"nesterov", {"sgd"}},
-      {"accum", {"adagrad"}},  {"beta3", {"came"}},        {"clip_threshold", {"came", "adafactor"}},
-      {"decay_rate", {"came", "adafactor"}}, {"scale_parameter", {"came", "adafactor"}}, {"relative_step", {"adafactor", "came"}},
-      {"warmup_init", {"adafactor", "came"}}};
+  const std::map<std::string, std::vector<std::string>> belongs = {{"momentum", {"sgd"}},
+                                                                   {"dampening", {"sgd"}},
+                                                                   {"nesterov", {"sgd"}},
+                                                                   {"accum", {"adagrad"}},
+                                                                   {"beta3", {"came"}},
+                                                                   {"clip_threshold", {"came", "adafactor"}},
+                                                                   {"decay_rate", {"came", "adafactor"}},
+                                                                   {"scale_parameter", {"came", "adafactor"}},
+                                                                   {"relative_step", {"adafactor", "came"}},
+                                                                   {"warmup_init", {"adafactor", "came"}}};
   for (const auto& [key, types] : belongs)
     if (std::find(types.begin(), types.end(), type) == types.end()) none(key.c_str());
 }
@@ -177,7 +188,8 @@ void choose_rates(Translation& t, const MindFormersSizes& s) {
     if (key.empty() && t.has(name)) key = name;
   double rate = key.empty() ? 5e-5 : t.number(key);
   if (t.is_on("lr_scale")) {
-    rate = rate * static_cast<double>(s.ranks) * static_cast<double>(s.micro) / static_cast<double>(std::max<int64_t>(1, t.whole("lr_scale_factor")));
+    rate = rate * static_cast<double>(s.ranks) * static_cast<double>(s.micro) /
+           static_cast<double>(std::max<int64_t>(1, t.whole("lr_scale_factor")));
     t.set("optimizer.lr", rate, "lr_scale");
   } else {
     t.set("optimizer.lr", rate, key.empty() ? "lr_schedule.type" : key);
@@ -191,11 +203,12 @@ void choose_rates(Translation& t, const MindFormersSizes& s) {
     if (t.has(epochs))
       t.set("schedule.warmup_steps", static_cast<int64_t>(t.number(epochs) * static_cast<double>(s.steps_per_epoch)), epochs);
     else
-      t.set("schedule.warmup_steps", t.whole("lr_schedule.warmup_steps"), t.has("lr_schedule.warmup_steps") ? "lr_schedule.warmup_steps" : "lr_schedule.type");
+      t.set("schedule.warmup_steps", t.whole("lr_schedule.warmup_steps"),
+            t.has("lr_schedule.warmup_steps") ? "lr_schedule.warmup_steps" : "lr_schedule.type");
   }
-  for (const char* name : {"warmup_ratio", "warmup_lr_init", "lr_end", "lr_end1", "lr_end2", "num_cycles", "power", "decay_ratio",
-                           "decay_start_ratio", "eta_min", "lr_scale", "decay_steps", "keep_steps", "final_steps", "decay_start_steps",
-                           "t_max", "t_0", "t_mult"})
+  for (const char* name : {"warmup_ratio", "warmup_lr_init", "lr_end", "lr_end1", "lr_end2", "num_cycles", "power",
+                           "decay_ratio", "decay_start_ratio", "eta_min", "lr_scale", "decay_steps", "keep_steps",
+                           "final_steps", "decay_start_steps", "t_max", "t_0", "t_mult"})
     if (const std::string whole = std::string("lr_schedule.") + name; t.has(whole))
       t.set(std::string("schedule.") + name, t.value(whole), whole);
 }
@@ -248,15 +261,18 @@ void choose_guards(Translation& t) {
   const std::string type = t.text("runner_wrapper.type");
   const bool section = t.has("runner_wrapper.type");
   const bool pipeline_cell = type == "MFPipelineWithLossScaleCell" || type == "pipeline_wrapper";
-  const bool clips = t.has("runner_wrapper.use_clip_grad") ? t.is_on("runner_wrapper.use_clip_grad") : !section || pipeline_cell;
+  const bool clips =
+      t.has("runner_wrapper.use_clip_grad") ? t.is_on("runner_wrapper.use_clip_grad") : !section || pipeline_cell;
   const double norm = t.number("runner_wrapper.max_grad_norm");
   if (clips && norm <= 0)
     t.refuse("runner_wrapper.max_grad_norm", fmt::format("max_grad_norm is {}", norm), "it is above 0",
              "correct it, or set use_clip_grad: False");
-  t.set("optimizer.clip_norm", clips ? norm : 0.0, t.has("runner_wrapper.max_grad_norm") ? "runner_wrapper.max_grad_norm" : "runner_wrapper.type");
+  t.set("optimizer.clip_norm", clips ? norm : 0.0,
+        t.has("runner_wrapper.max_grad_norm") ? "runner_wrapper.max_grad_norm" : "runner_wrapper.type");
   const bool skips = t.is_on("use_skip_data_by_global_norm") || t.is_on("runner_wrapper.use_skip_data_by_global_norm");
   const bool stops = t.is_on("monitor_config.check_for_global_norm"), monitors = t.is_on("monitor_config.monitor_on");
-  const std::string limit = "monitor_config.global_norm_spike_threshold", count = "monitor_config.global_norm_spike_count_threshold";
+  const std::string limit = "monitor_config.global_norm_spike_threshold",
+                    count = "monitor_config.global_norm_spike_count_threshold";
   if (skips && stops)
     t.refuse("monitor_config.check_for_global_norm", "check_for_global_norm and use_skip_data_by_global_norm are both on",
              "a step whose norm is too large is skipped, or ends the run", "turn one of them off");
@@ -282,7 +298,8 @@ void choose_guards(Translation& t) {
                "a checkpoint is judged by the local norm of the embedding", "set runner_wrapper.local_norm: True");
     const std::string monitor = callback_of(t, "CheckpointMonitor");
     const std::string key = monitor + ".embedding_local_norm_threshold";
-    t.set("health.embedding_norm", monitor.empty() ? 1.0 : t.number(key), monitor.empty() || !t.has(key) ? "use_checkpoint_health_monitor" : key);
+    t.set("health.embedding_norm", monitor.empty() ? 1.0 : t.number(key),
+          monitor.empty() || !t.has(key) ? "use_checkpoint_health_monitor" : key);
   }
 }
 

@@ -9,7 +9,8 @@
 namespace ravine {
 
 const std::vector<ForeignWriter>& foreign_writers() {
-  static const std::vector<ForeignWriter> writers = {{"megatron", megatron_form}, {"deepspeed", deepspeed_form}, {"mindformers", mindformers_form}};
+  static const std::vector<ForeignWriter> writers = {
+      {"megatron", megatron_form}, {"deepspeed", deepspeed_form}, {"mindformers", mindformers_form}};
   return writers;
 }
 

@@ -149,8 +149,9 @@ std::string field_head(int number, int64_t bytes) {
 }
 
 std::string name_of(DType type, const std::string& where) {
-  static constexpr std::pair<const char*, DType> kWritten[] = {
-      {"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16}, {"Float64", DType::f64}, {"Int64", DType::i64}, {"Int32", DType::i32}};
+  static constexpr std::pair<const char*, DType> kWritten[] = {{"Float32", DType::f32},   {"Float16", DType::f16},
+                                                               {"BFloat16", DType::bf16}, {"Float64", DType::f64},
+                                                               {"Int64", DType::i64},     {"Int32", DType::i32}};
   for (const auto& [text, known] : kWritten)
     if (known == type) return text;
   fail("{}: no tensor of {} in a MindSpore checkpoint", where, ravine::name(type));

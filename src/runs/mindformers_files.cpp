@@ -38,13 +38,15 @@ std::string mindformers_resume(const Config& config) {
   if (!fs::is_directory(path, error)) {
     if (asked == kResumeNewest) return "";
     if (!fs::exists(path, error))
-      throw UserError("no such checkpoint", "checkpoint.resume=" + asked, "it is a file of MindFormers, or a folder with rank_R", "correct the path");
+      throw UserError("no such checkpoint", "checkpoint.resume=" + asked,
+                      "it is a file of MindFormers, or a folder with rank_R", "correct the path");
     return path;
   }
   std::vector<std::string> all = mindformers_checkpoints(path);
   if (all.empty()) {
     if (asked == kResumeNewest) return "";
-    throw UserError("no checkpoint", "checkpoint.resume=" + asked, "it holds no PREFIX_rank_0-EPOCH_STEP that every rank_R has", "name another folder");
+    throw UserError("no checkpoint", "checkpoint.resume=" + asked, "it holds no PREFIX_rank_0-EPOCH_STEP that every rank_R has",
+                    "name another folder");
   }
   if (config.health.embedding_norm > 0) {
     const std::map<std::string, bool> verdicts = recorded_verdicts(config);
@@ -54,7 +56,8 @@ std::string mindformers_resume(const Config& config) {
     });
     if (all.empty())
       throw UserError("the training has no healthy checkpoints yet", path,
-                      fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only", run_path(config, kHealthFile)),
+                      fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only",
+                                  run_path(config, kHealthFile)),
                       "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
   }
   return all.back();

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/version.h"
+#include "io/convert/mindformers_state.h"
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
-#include "io/convert/mindformers_state.h"
 #include "runs/healthy_only.h"
 #include "runs/mindformers_files.h"
 #include "runs/run_record.h"
@@ -71,9 +71,9 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   if (run.config.checkpoint.layout == CheckpointLayout::mindformers) {
     const std::string file = gather_texts(run.ranks.all(), run.ranks.first() ? mindformers_resume(run.config) : "")[0];
     if (file.empty()) return std::nullopt;
-    return ResumePoint{file, std::make_unique<CheckpointReader>(open_mindformers_state(
-                                 file, run.model->config(), model_place(run.config.model), run.config.train.global_batch,
-                                 run.config.checkpoint.data_steps))};
+    return ResumePoint{file, std::make_unique<CheckpointReader>(
+                                 open_mindformers_state(file, run.model->config(), model_place(run.config.model),
+                                                        run.config.train.global_batch, run.config.checkpoint.data_steps))};
   }
   const std::string folder = run.path("checkpoints");
   const bool verify = run.config.checkpoint.verify;

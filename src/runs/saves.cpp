@@ -89,13 +89,16 @@ void Saves::warn_of_health(int64_t step) {
 }
 
 std::string Saves::command_that_goes_on() const {
-  if (publish_) return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)", run_path(config_, "checkpoint"));
+  if (publish_)
+    return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)",
+                       run_path(config_, "checkpoint"));
   return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
 }
 
 std::string Saves::what_is_kept() const {
   if (publish_)
-    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, run_path(config_, "checkpoint")) : std::string("no checkpoint was saved before");
+    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, run_path(config_, "checkpoint"))
+                   : std::string("no checkpoint was saved before");
   const std::string& resume = config_.checkpoint.resume;
   try {
     if (const auto newest = first_step_to_try(checkpoints_of(config_)))

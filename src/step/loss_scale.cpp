@@ -114,8 +114,8 @@ void LossScale::restore(const Json& state, int64_t steps, const std::string& whe
   std::vector<int64_t> w;
   for (const Json& n : array_field(state, "window", where)) w.push_back(n.is_number_integer() ? n.get<int64_t>() : -9);
   const auto places = static_cast<int64_t>(windows_.size());
-  if (w.size() != 4 || w[1] < -1 || w[1] >= places || w[0] != (w[1] < 0 ? 1 : windows_[static_cast<size_t>(w[1])]) || w[2] < 0 ||
-      w[2] > 3 || w[3] < 0 || w[3] > 3)
+  if (w.size() != 4 || w[1] < -1 || w[1] >= places || w[0] != (w[1] < 0 ? 1 : windows_[static_cast<size_t>(w[1])]) ||
+      w[2] < 0 || w[2] > 3 || w[3] < 0 || w[3] > 3)
     wrong("window", Json(w).dump(), "a window of the list of this rule, its place, and growths and overflows from 0 to 3");
   window_ = w[0], place_ = w[1], growths_ = w[2], overflows_ = w[3];
 }

@@ -22,9 +22,9 @@ struct LossScaleSettings {
   ScaleRule rule = ScaleRule::deepspeed;
   double initial = 65536, factor = 2, least = 1;
   int64_t window = 1000;
-  int64_t hysteresis = 2;               // so many overflows before the scale falls
-  bool consecutive_hysteresis = false;  // each good step fills it again
-  bool fixed = false;                   // the scale stays
+  int64_t hysteresis = 2;                 // so many overflows before the scale falls
+  bool consecutive_hysteresis = false;    // each good step fills it again
+  bool fixed = false;                     // the scale stays
   int64_t longest = 1000, shortest = 20;  // windows, of mindformers_adaptive; longest is the larger
 };
 

@@ -113,7 +113,9 @@ class StepEngine {
 
   // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_unreduced), and the
   // sum of squares of one's in the last step.
-  static bool wants_unreduced(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0 || watches_norms(c.log); }
+  static bool wants_unreduced(const Config& c) {
+    return !c.log.local_norms.empty() || c.health.embedding_norm > 0 || watches_norms(c.log);
+  }
   bool has_unreduced() const { return !unreduced_squares_.empty(); }
   double unreduced_squares(const Param& p) const { return unreduced_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
 

@@ -26,14 +26,14 @@ struct StepReport {
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double wait = 0;  // seconds spent waiting for data in this step
   int ranks = 1;
-  StepTraffic traffic;                         // of several ranks
-  StepWindow window;                           // this step and those before it back to the last line
-  bool skipped = false;                        // nothing was learned
-  bool overflow = false;                       // because gradients, scaled as they were, are not finite
-  std::optional<double> loss_scale;            // of the next step, where losses are scaled
-  bool left_out = false;                       // by data.skip_steps: then nothing was computed either
-  std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
-  std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
+  StepTraffic traffic;                          // of several ranks
+  StepWindow window;                            // this step and those before it back to the last line
+  bool skipped = false;                         // nothing was learned
+  bool overflow = false;                        // because gradients, scaled as they were, are not finite
+  std::optional<double> loss_scale;             // of the next step, where losses are scaled
+  bool left_out = false;                        // by data.skip_steps: then nothing was computed either
+  std::optional<double> embedding_local_norm;   // sum of squares on the first rank, where health.embedding_norm asks for it
+  std::vector<LocalNorm> local_norms;           // of log.local_norms; the first rank has them
   std::map<std::string, double> state_squares;  // of log.monitor (train/state_norms.h)
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
@@ -50,7 +50,7 @@ class Hook {
   virtual ~Hook() = default;
   virtual void start(RunView&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
   virtual void after_step(RunView&, StepReport&) {}
-  virtual void last_words(RunView&, StepReport&) {}  // of a step that ends the run by a rule
+  virtual void last_words(RunView&, StepReport&) {}   // of a step that ends the run by a rule
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
 };
 

@@ -169,7 +169,8 @@ class MindFormersConsole : public Hook {
       const size_t slash = name.find('/');
       const std::string kind = name.substr(0, slash);
       if (kind == "weights") weights += squares;
-      if (kind == "m" || kind == "v") norms[kind == "v"].push_back({.parameter = name.substr(slash + 1), .ranks = {0}, .squares = {squares}, .counts = {0}});
+      if (kind == "m" || kind == "v")
+        norms[kind == "v"].push_back({.parameter = name.substr(slash + 1), .ranks = {0}, .squares = {squares}, .counts = {0}});
     }
     if (asks(log, "optimizer_state"))
       for (const int v : {0, 1})
@@ -200,7 +201,8 @@ class MindFormersTensorBoard : public Hook {
 
   void after_step(RunView& run, StepReport& r) override {
     if (r.step % every_ != 0 || r.left_out) return;
-    const double batch = static_cast<double>(run.config().train.global_batch), per_rank = batch / r.ranks / std::max(1e-9, r.step_time);
+    const double batch = static_cast<double>(run.config().train.global_batch),
+                 per_rank = batch / r.ranks / std::max(1e-9, r.step_time);
     const int64_t samples = r.step * run.config().train.global_batch;
     const auto both = [&](const std::string& tag, double value) {
       writer_->scalar(tag, r.step, value);
@@ -231,11 +233,12 @@ class MindFormersTensorBoard : public Hook {
 
 // Where a parameter stands among those of MindFormers: its layer, and its place in it. Norms come before the rest of a layer.
 std::pair<int64_t, int> place_in_model(const std::string& name) {
-  static const char* const kInLayer[] = {"ffn_norm", "attention_norm", "attention.wq", "attention.wk", "attention.wv",
+  static const char* const kInLayer[] = {"ffn_norm",     "attention_norm",  "attention.wq",    "attention.wk",   "attention.wv",
                                          "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
   static const std::regex layer(R"((?:model|decoder)\.layers\.(\d+)\.(.*))");
   std::smatch m;
-  if (!std::regex_match(name, m, layer)) return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
+  if (!std::regex_match(name, m, layer))
+    return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
   const std::string rest = m[2];
   int place = 0;
   for (const char* known : kInLayer) {
@@ -257,13 +260,16 @@ std::string f32_text(double x) {
 
 namespace {
 // A scale moves in f64 here, and beyond f32 its own digits are shown.
-std::string scale_text(double x) { return std::isinf(static_cast<float>(x)) && !std::isinf(x) ? fmt::format("{}", x) : f32_text(x); }
+std::string scale_text(double x) {
+  return std::isinf(static_cast<float>(x)) && !std::isinf(x) ? fmt::format("{}", x) : f32_text(x);
+}
 }  // namespace
 
 std::string step_line(const MindFormersLine& l) {
-  const std::string loss = l.mean ? fmt::format("loss:[{:5.3f}/{:5.3f}]", l.loss, *l.mean) : fmt::format("loss: {:5.3f}", l.loss);
-  return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]", place_text(l),
-                     loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
+  const std::string loss =
+      l.mean ? fmt::format("loss:[{:5.3f}/{:5.3f}]", l.loss, *l.mean) : fmt::format("loss: {:5.3f}", l.loss);
+  return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]",
+                     place_text(l), loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
                      scale_text(l.loss_scale), f32_text(l.grad_norm));
 }
 
@@ -286,7 +292,9 @@ std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const 
   for (LocalNorm& n : norms)
     if (std::string theirs = mindformers_name(n.parameter, g); !theirs.empty()) n.parameter = std::move(theirs);
   std::stable_sort(norms.begin(), norms.end(), [](const LocalNorm& a, const LocalNorm& b) {
-    const auto decays = [](const LocalNorm& n) { return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias"); };
+    const auto decays = [](const LocalNorm& n) {
+      return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias");
+    };
     if (decays(a) != decays(b)) return decays(a);
     return place_in_model(a.parameter) < place_in_model(b.parameter);
   });

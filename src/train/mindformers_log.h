@@ -17,14 +17,14 @@ std::string f32_text(double x);
 
 // What the two lines of a step tell.
 struct MindFormersLine {
-  int64_t step = 0;             // of the run, from 1
+  int64_t step = 0;  // of the run, from 1
   int64_t epochs = 1, steps_per_epoch = 1;
   double loss = 0;
-  std::optional<double> mean;   // of this epoch so far; nothing where steps are sunk
+  std::optional<double> mean;  // of this epoch so far; nothing where steps are sunk
   double seconds = 0, lr = 0;
   bool overflow = false;
   double loss_scale = 1, grad_norm = 0;
-  int64_t batch = 1;            // of a step
+  int64_t batch = 1;  // of a step
   int ranks = 1;
 };
 std::string step_line(const MindFormersLine& line);

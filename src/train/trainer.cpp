@@ -318,14 +318,18 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
   saves_->wait();
   saves_->report(progress_.done);
   for (auto& h : hooks_) h->last_words(*this, report);
-  const std::string left = fmt::format("the weights are those after {} updates, the last checkpoint is untouched", engine.optimizer().steps());
+  const std::string left =
+      fmt::format("the weights are those after {} updates, the last checkpoint is untouched", engine.optimizer().steps());
   if (health.stop_not_finite && is_overflow(r.loss, r.grad_norm))
-    fail("loss is {}, local_norm is None, global_norm is [{}], terminate training (step {}, health.stop_not_finite); {}", r.loss, r.grad_norm, step, left);
+    fail("loss is {}, local_norm is None, global_norm is [{}], terminate training (step {}, health.stop_not_finite); {}",
+         r.loss, r.grad_norm, step, left);
   if (health.stop_norm > 0 && r.grad_norm >= health.stop_norm && !abnormal_.seen(step)) {
     if (first()) abnormal_.note(step, r.grad_norm);
-    run_.log.line("Current global norm [{}] is greater equal than threshold {}, stop training...", r.grad_norm, health.stop_norm);
-    fail("TREError occurred: the gradient norm of step {} is {}, health.stop_norm {}; {}. The same command goes on, and past this step", step,
-         r.grad_norm, health.stop_norm, left);
+    run_.log.line("Current global norm [{}] is greater equal than threshold {}, stop training...", r.grad_norm,
+                  health.stop_norm);
+    fail(
+        "TREError occurred: the gradient norm of step {} is {}, health.stop_norm {}; {}. The same command goes on, and past this step",
+        step, r.grad_norm, health.stop_norm, left);
   }
   if (progress_.loss_scale && is_overflow(r.loss, r.grad_norm))
     fail(
@@ -345,10 +349,11 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
 // Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two.
 void Trainer::say_skipped(int64_t step, const StepResult& r) {
   const HealthOptions& health = run_.config.health;
-  run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(), health.skip_norm);
+  run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(),
+                health.skip_norm);
   if (r.verdict == Verdict::stop) return;
-  run_.log.line("Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}", r.grad_norm, step,
-                progress_.spikes.in_a_row(), health.skip_norm);
+  run_.log.line("Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}", r.grad_norm,
+                step, progress_.spikes.in_a_row(), health.skip_norm);
 }
 
 bool Trainer::stop_wanted() const {

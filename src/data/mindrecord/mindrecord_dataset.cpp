@@ -50,9 +50,10 @@ class MindRecordDataset final : public Dataset {
     const auto length = static_cast<size_t>(columns_);
     for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, kLabels}})
       if (values->size() != length + 1)
-        throw UserError(fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.place(row), name),
-                        fmt::format("it needs data.sequence_length + 1 = {}: the last id is predicted, and not read", length + 1),
-                        "set the length (seq_length) to that of the data, less one");
+        throw UserError(
+            fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.place(row), name),
+            fmt::format("it needs data.sequence_length + 1 = {}: the last id is predicted, and not read", length + 1),
+            "set the length (seq_length) to that of the data, less one");
     Sample s;
     s.ids.resize(length), s.labels.resize(length), s.positions.resize(length);
     std::iota(s.positions.begin(), s.positions.end(), 0);
@@ -82,7 +83,8 @@ class MindRecordDataset final : public Dataset {
       epoch_ = 0;
     }
     for (; epoch_ < epoch + 1; ++epoch_) {
-      std::default_random_engine engine(static_cast<std::default_random_engine::result_type>(seed_ + static_cast<uint64_t>(epoch_) + 1));
+      std::default_random_engine engine(
+          static_cast<std::default_random_engine::result_type>(seed_ + static_cast<uint64_t>(epoch_) + 1));
       std::shuffle(order_.begin(), order_.end(), engine);
     }
     return order_[static_cast<size_t>(place)];
@@ -98,8 +100,8 @@ class MindRecordDataset final : public Dataset {
   mutable int64_t epoch_ = 0;
 };
 
-std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o, bool shuffle,
-                                   int64_t batch, int64_t rows) {
+std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o,
+                                          bool shuffle, int64_t batch, int64_t rows) {
   if (list.size() != 1)
     throw UserError(fmt::format("{} sources", list.size()), key, "under data.order=mindspore there is one: a file or a folder",
                     "put the files into a folder");

@@ -47,7 +47,8 @@ std::vector<std::string> texts_field(const Json& object, const char* key, const 
   std::vector<std::string> out;
   if (!object.is_object() || !object.contains(key)) return out;
   for (const Json& one : array_field(object, key, where)) {
-    if (!one.is_string()) throw UserError(fmt::format("'{}' is no list of texts", key), where, "it names columns or files", kFix);
+    if (!one.is_string())
+      throw UserError(fmt::format("'{}' is no list of texts", key), where, "it names columns or files", kFix);
     out.push_back(one.get<std::string>());
   }
   return out;
@@ -98,10 +99,11 @@ void MindRecordFiles::open(const std::string& path) {
   const auto damaged = [&](const std::string& rule) { throw UserError("damaged MindRecord file", path, rule, kFix); };
   if (bytes.size() < 8) damaged("it is shorter than a header");
   const uint64_t length = little(bytes.data(), 8);
-  if (length > kHeader || length > bytes.size() - 8) damaged(fmt::format("its header of {} bytes does not fit into it", length));
+  if (length > kHeader || length > bytes.size() - 8)
+    damaged(fmt::format("its header of {} bytes does not fit into it", length));
   const std::string where = path + ": header";
-  const Json header =
-      Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8, reinterpret_cast<const char*>(bytes.data()) + 8 + length, nullptr, false);
+  const Json header = Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8,
+                                  reinterpret_cast<const char*>(bytes.data()) + 8 + length, nullptr, false);
   if (!header.is_object()) damaged("its header is no JSON");
   const auto header_size = count_field(header, "header_size", where), page_size = count_field(header, "page_size", where);
   const Json &schemas = array_field(header, "schema", where), &pages = array_field(header, "page", where);
@@ -109,7 +111,8 @@ void MindRecordFiles::open(const std::string& path) {
   const Json schema = field<Json>(schemas[0], "schema", where);
   const auto columns = texts_field(schemas[0], "blob_fields", where);
   if (columns.empty() || columns.size() > 64)
-    throw UserError("no columns of numbers", path, "a column is an array, in the blob of a row", "write input_ids with shape [-1]");
+    throw UserError("no columns of numbers", path, "a column is an array, in the blob of a row",
+                    "write input_ids with shape [-1]");
   std::vector<int> sizes;
   for (const std::string& column : columns) {
     const Json type = field<Json>(schema, column.c_str(), where);
@@ -118,8 +121,8 @@ void MindRecordFiles::open(const std::string& path) {
   }
   const bool packed = field_or(header, "compression_size", where, int64_t{0}) > 0;
   if (!files_.empty() && (columns != columns_ || sizes != sizes_ || packed != packed_))
-    throw UserError("files of different kinds", path, fmt::format("{} has columns {}", files_[0].path(), fmt::join(columns_, ", ")),
-                    "name one data set");
+    throw UserError("files of different kinds", path,
+                    fmt::format("{} has columns {}", files_[0].path(), fmt::join(columns_, ", ")), "name one data set");
   columns_ = columns, sizes_ = sizes, packed_ = packed;
   struct Page {
     int64_t first, end;
@@ -183,8 +186,7 @@ std::vector<int64_t> MindRecordFiles::values(int64_t row, const std::string& col
   const auto index = static_cast<size_t>(std::find(columns_.begin(), columns_.end(), column) - columns_.begin());
   require(index < columns_.size(), "MindRecord: no column {}", column);
   const int width = sizes_[index];
-  if (width == 0)
-    throw UserError("a column of another type", place(row) + ": " + column, "ids are int32 or int64", kFix);
+  if (width == 0) throw UserError("a column of another type", place(row) + ": " + column, "ids are int32 or int64", kFix);
   if (columns_.size() > 1) {
     for (size_t i = 0;; ++i) {
       if (left < 8) damaged("it ends behind its row");

@@ -67,7 +67,9 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
     const fs::path own(path), above = own.parent_path().parent_path();
     const std::string name = own.filename().string();
     const auto of = [&](int64_t r) {
-      return above / fmt::format("rank_{}", r) / std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", r), std::regex_constants::format_first_only);
+      return above / fmt::format("rank_{}", r) /
+             std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", r),
+                                std::regex_constants::format_first_only);
     };
     if (own.parent_path().filename() != "rank_0" || !fs::exists(of(1), error)) return {{-1, path}};
     for (int64_t r = 0; fs::exists(of(r), error); ++r) out.emplace_back(r, of(r).string());

@@ -47,7 +47,8 @@ std::vector<StateName> state_names(const std::string& folder) {
 }
 
 std::string of_rank(const std::string& name, int64_t rank) {
-  return std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", rank), std::regex_constants::format_first_only);
+  return std::regex_replace(name, std::regex("_rank_0"), fmt::format("_rank_{}", rank),
+                            std::regex_constants::format_first_only);
 }
 
 std::optional<double> number_in(const TensorFile& file, const char* name) {
@@ -87,16 +88,19 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
                     "begin with it: resume_training: False, or model.weights");
   const auto whole = [&](double value, const char* what) {
     if (!(value >= 0 && value <= kMostSteps && value == std::floor(value)))
-      throw UserError(fmt::format("{} is {}", what, value), path, fmt::format("it counts from 0 to {}", kMostSteps), "use another checkpoint");
+      throw UserError(fmt::format("{} is {}", what, value), path, fmt::format("it counts from 0 to {}", kMostSteps),
+                      "use another checkpoint");
     return static_cast<int64_t>(value);
   };
   int64_t done = whole(step.value_or(updates.value_or(0)), "step_num"), made = whole(updates.value_or(*step), "global_step");
   made = std::min(made, done);
-  const int64_t batch = whole(number_in(*file, "global_batch_size").value_or(static_cast<double>(global_batch)), "global_batch_size");
+  const int64_t batch =
+      whole(number_in(*file, "global_batch_size").value_or(static_cast<double>(global_batch)), "global_batch_size");
   const bool same = batch == global_batch || batch == 0;
   if (!same) {
     const double scale = static_cast<double>(batch) / static_cast<double>(global_batch);
-    done = static_cast<int64_t>(static_cast<double>(done) * scale), made = static_cast<int64_t>(static_cast<double>(made) * scale);
+    done = static_cast<int64_t>(static_cast<double>(done) * scale),
+    made = static_cast<int64_t>(static_cast<double>(made) * scale);
   }
   out.step = done;
   out.scalars = {{"step", done}, {"tokens", 0}, {"optimizer_steps", made}, {"global_batch", global_batch}};
@@ -106,13 +110,16 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
     const Json kept = Json::parse(own->second, nullptr, false);
     if (kept.is_object())
       for (const auto& [key, value] : kept.items())
-        if (std::find_if(std::begin(kKept), std::end(kKept), [&](const char* k) { return key == k; }) != std::end(kKept)) out.scalars[key] = value;
+        if (std::find_if(std::begin(kKept), std::end(kKept), [&](const char* k) { return key == k; }) != std::end(kKept))
+          out.scalars[key] = value;
   }
   if (data_steps >= 0)
-    out.scalars["data"] = {{"sources", Json::array()},
-                           {"segments", {{{"step", done}, {"sample", data_steps * global_batch}, {"global_batch", global_batch}}}}};
+    out.scalars["data"] = {
+        {"sources", Json::array()},
+        {"segments", {{{"step", done}, {"sample", data_steps * global_batch}, {"global_batch", global_batch}}}}};
   const Geometry g = geometry_of(model, where);
-  for (const auto& [kind, prefix] : {std::pair{StateKind::weights, "weights/"}, {StateKind::first_moment, "m/"}, {StateKind::second_moment, "v/"}}) {
+  for (const auto& [kind, prefix] :
+       {std::pair{StateKind::weights, "weights/"}, {StateKind::first_moment, "m/"}, {StateKind::second_moment, "v/"}}) {
     Weights w = read_mindformers(path, model, where, false, kind);
     check_weights(w, g, false, is_moment(kind));
     for (const Param& p : g.model->params().params()) {
@@ -192,7 +199,8 @@ void write_file_of_rank(const std::string& path, const std::vector<StateTensorOu
   SafetensorsWriter writer(path, {.metadata = metadata});
   for (const StateTensorOut& t : tensors) writer.declare(t.name, t.elements->dtype(), t.elements->shape());
   for (const Small& s : more) writer.declare(s.name, s.dtype, s.shape);
-  for (const StateTensorOut& t : tensors) stream(*t.elements, [&](std::span<const std::byte> bytes) { writer.write(t.name, bytes); });
+  for (const StateTensorOut& t : tensors)
+    stream(*t.elements, [&](std::span<const std::byte> bytes) { writer.write(t.name, bytes); });
   for (const Small& s : more) writer.write(s.name, s.bytes);
   writer.commit();
 }
@@ -203,12 +211,14 @@ void remove_older_states(const std::string& folder, const std::string& prefix, i
   for (StateName& s : state_names(folder))
     if (s.name.starts_with(prefix + "_rank_")) own.push_back(std::move(s));
   std::error_code error;
-  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i) fs::remove(fs::path(folder) / own[i].name, error);
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
+    fs::remove(fs::path(folder) / own[i].name, error);
 }
 
 }  // namespace
 
-std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where, const MindFormersState& s) {
+std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where,
+                                    const MindFormersState& s) {
   const Geometry g = geometry_of(model, where);
   const CheckpointReader reader(checkpoint, false);
   const Json& scalars = reader.scalars();
@@ -220,12 +230,13 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   const auto count = [&](const char* key, int64_t otherwise) { return field_or(scalars, key, checkpoint, otherwise); };
   double scale = 1;
   if (const auto it = scalars.find("loss_scale"); it != scalars.end() && it->is_object()) scale = it->value("scale", 1.0);
-  const std::vector<Small> more = {small("epoch_num", DType::i64, {}, s.epoch),
-                                   small("step_num", DType::i64, {}, reader.step()),
-                                   small("global_step", DType::i32, {1}, static_cast<int32_t>(count("optimizer_steps", reader.step()))),
-                                   small("loss_scale", DType::f32, {}, static_cast<float>(scale)),
-                                   small("scale_sense", DType::f32, {}, static_cast<float>(scale)),
-                                   small("global_batch_size", DType::i64, {}, count("global_batch", 1))};
+  const std::vector<Small> more = {
+      small("epoch_num", DType::i64, {}, s.epoch),
+      small("step_num", DType::i64, {}, reader.step()),
+      small("global_step", DType::i32, {1}, static_cast<int32_t>(count("optimizer_steps", reader.step()))),
+      small("loss_scale", DType::f32, {}, static_cast<float>(scale)),
+      small("scale_sense", DType::f32, {}, static_cast<float>(scale)),
+      small("global_batch_size", DType::i64, {}, count("global_batch", 1))};
   Json kept = Json::object();
   for (const char* key : kKept)
     if (const auto it = scalars.find(key); it != scalars.end()) kept[key] = *it;
@@ -255,8 +266,10 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
           const bool network = copy == "network";
           const std::string to = fmt::format("{}/checkpoint_{}/rank_{}", beside, copy, rank);
           create_folders(to);
-          write_file_of_rank(fmt::format("{}/{}_rank_{}-{}-{}_{}.{}", to, s.prefix, rank, network ? "network" : "trainable_params", s.epoch, s.place, ending),
-                             {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}}, s.ckpt);
+          write_file_of_rank(fmt::format("{}/{}_rank_{}-{}-{}_{}.{}", to, s.prefix, rank,
+                                         network ? "network" : "trainable_params", s.epoch, s.place, ending),
+                             {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}},
+                             s.ckpt);
         }
         remove_older_states(folder, s.prefix, s.keep);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};

@@ -28,9 +28,9 @@ ForeignState open_mindformers_state(const std::string& file, const Json& model, 
 
 // How the files of a step are written.
 struct MindFormersState {
-  std::string dir, prefix;  // DIR; names begin with the prefix
-  int64_t epoch = 1, place = 1;  // the two numbers of a name
-  bool ckpt = false;             // .ckpt instead of .safetensors
+  std::string dir, prefix;          // DIR; names begin with the prefix
+  int64_t epoch = 1, place = 1;     // the two numbers of a name
+  bool ckpt = false;                // .ckpt instead of .safetensors
   std::vector<std::string> copies;  // "network", "trainable": weights alone, in folders of their own beside DIR
   int64_t keep = 0;                 // files of a rank that stay, the newest; 0: all
   int64_t data = 1, tensor = 1, pipeline = 1;

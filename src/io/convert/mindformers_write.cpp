@@ -61,7 +61,9 @@ ElementsPtr cut(const std::string& name, const ElementsPtr& e, int64_t r, int64_
 
 }  // namespace
 
-ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n) { return cut(name, whole, r, n); }
+ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n) {
+  return cut(name, whole, r, n);
+}
 
 std::string mindformers_name(const std::string& name, const Geometry& g) {
   const bool core = core_names(g);

@@ -58,15 +58,23 @@ std::string file_of(const std::vector<Row>& rows, const std::vector<std::string>
       bytes += number(row.size(), 8) + row;
     }
     // the page of raw data stands between those of blobs
-    pages.push_back({{"page_id", 2 * page}, {"page_type", "BLOB_DATA"}, {"page_size", bytes.size()}, {"start_row_id", first}, {"end_row_id", end}});
+    pages.push_back({{"page_id", 2 * page},
+                     {"page_type", "BLOB_DATA"},
+                     {"page_size", bytes.size()},
+                     {"start_row_id", first},
+                     {"end_row_id", end}});
     bytes.resize(2 * kPage);
     body += bytes;
   }
   pages.push_back({{"page_id", 1}, {"page_type", "RAW_DATA"}, {"page_size", 0}, {"start_row_id", 0}, {"end_row_id", 0}});
   Json fields = Json::object();
   for (const std::string& c : columns) fields[c] = {{"type", "int32"}, {"shape", {-1}}};
-  Json header = {{"header_size", kHead}, {"page_size", kPage}, {"page", pages}, {"compression_size", pack ? 100 : 0},
-                 {"schema", {{{"blob_fields", columns}, {"schema", fields}}}}, {"shard_addresses", {"a.mindrecord"}}};
+  Json header = {{"header_size", kHead},
+                 {"page_size", kPage},
+                 {"page", pages},
+                 {"compression_size", pack ? 100 : 0},
+                 {"schema", {{{"blob_fields", columns}, {"schema", fields}}}},
+                 {"shard_addresses", {"a.mindrecord"}}};
   header.update(more);
   std::string head = number(header.dump().size(), 8) + header.dump();
   head.resize(kHead);
@@ -143,8 +151,11 @@ TEST(MindRecord, RefusesWhatIsDamaged) {
       refused += error_of(read) != "no error";
     }
   EXPECT_GT(refused, 30);
-  for (const auto& [key, value] : {std::pair<const char*, Json>{"header_size", -1}, {"page_size", uint64_t{1} << 63}, {"page", 3},
-                                   {"schema", Json::array()}, {"page", {{{"page_id", 0}}}}}) {
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"header_size", -1},
+                                   {"page_size", uint64_t{1} << 63},
+                                   {"page", 3},
+                                   {"schema", Json::array()},
+                                   {"page", {{{"page_id", 0}}}}}) {
     save(path, file_of(kRows, {"input_ids", "labels"}, true, 2, {{key, value}}));
     EXPECT_NE(error_of(read), "no error") << key;
   }
@@ -167,7 +178,8 @@ DatasetOptions options(const std::string& path, int64_t length) {
 
 TEST(MindRecord, RowsAreSamplesOfOneTokenLess) {
   const TemporaryFolder folder;
-  save(folder / "a", file_of({{{1, 0, 3}, {1, 5, -100}}, {{7, 8, 9}, {7, 8, 9}}, {{4, 4, 4}, {4, 4, 4}}}, {"input_ids", "labels"}, true, 3));
+  save(folder / "a",
+       file_of({{{1, 0, 3}, {1, 5, -100}}, {{7, 8, 9}, {7, 8, 9}}, {{4, 4, 4}, {4, 4, 4}}}, {"input_ids", "labels"}, true, 3));
   DatasetOptions o = options(folder / "a", 2);
   o.pad = 0;
   const Datasets d = open_datasets(o, nullptr);

@@ -61,7 +61,9 @@ struct Job {
   }
   Translation translated(std::vector<std::string> words, int64_t ranks = 0) const {
     words.insert(words.begin(), {"--config", folder / "run.yaml"});
-    MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::string&) { return MindFormersFacts::Data{80, 33}; }};
+    MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::string&) {
+                             return MindFormersFacts::Data{80, 33};
+                           }};
     return translate_mindformers(read_mindformers_line(placed(words)), facts);
   }
   // The last value of each option.
@@ -86,13 +88,31 @@ TEST(MindFormers, ComesToARun) {
   const Job job;
   EXPECT_EQ(job.refused({}), "");
   const std::map<std::string, std::string> s = job.settings({});
-  for (const auto& [option, value] : std::map<std::string, std::string>{
-           {"train.steps", "20"}, {"train.global_batch", "4"}, {"train.micro_batch", "4"}, {"train.loss_average", "micro"}, {"data.sequence_length", "32"},
-           {"data.order", "mindspore"}, {"data.shuffle", "false"}, {"optimizer.type", "adamw"}, {"optimizer.betas", "[0.9, 0.95]"},
-           {"optimizer.clip_norm", "1.0"}, {"schedule.type", "CosineWithWarmUpLR"}, {"schedule.total_steps", "20"}, {"schedule.warmup_ratio", "0.1"},
-           {"precision.loss_scale", "1.0"}, {"precision.compute", "f32"}, {"checkpoint.layout", "mindformers"}, {"checkpoint.prefix", "tiny"},
-           {"checkpoint.every", "10"}, {"checkpoint.keep", "3"}, {"checkpoint.format", "safetensors"}, {"checkpoint.resume", "none"},
-           {"log.style", "mindformers"}, {"train.recompute", "none"}, {"data.pad", "0"}, {"train.seed", "42"}})
+  for (const auto& [option, value] : std::map<std::string, std::string>{{"train.steps", "20"},
+                                                                        {"train.global_batch", "4"},
+                                                                        {"train.micro_batch", "4"},
+                                                                        {"train.loss_average", "micro"},
+                                                                        {"data.sequence_length", "32"},
+                                                                        {"data.order", "mindspore"},
+                                                                        {"data.shuffle", "false"},
+                                                                        {"optimizer.type", "adamw"},
+                                                                        {"optimizer.betas", "[0.9, 0.95]"},
+                                                                        {"optimizer.clip_norm", "1.0"},
+                                                                        {"schedule.type", "CosineWithWarmUpLR"},
+                                                                        {"schedule.total_steps", "20"},
+                                                                        {"schedule.warmup_ratio", "0.1"},
+                                                                        {"precision.loss_scale", "1.0"},
+                                                                        {"precision.compute", "f32"},
+                                                                        {"checkpoint.layout", "mindformers"},
+                                                                        {"checkpoint.prefix", "tiny"},
+                                                                        {"checkpoint.every", "10"},
+                                                                        {"checkpoint.keep", "3"},
+                                                                        {"checkpoint.format", "safetensors"},
+                                                                        {"checkpoint.resume", "none"},
+                                                                        {"log.style", "mindformers"},
+                                                                        {"train.recompute", "none"},
+                                                                        {"data.pad", "0"},
+                                                                        {"train.seed", "42"}})
     EXPECT_EQ(s.count(option) ? s.at(option) : "(none)", value) << option;
   const Json model = json_of(*load_yaml(s.at("model.config"), "model", false));
   EXPECT_EQ(model["model_type"], "llama");
@@ -107,95 +127,295 @@ TEST(MindFormers, EveryUsedKeyCounts) {
   const std::string weights = job.folder / "weights", data = job.folder / "data";
   const std::vector<std::string> skip = {"--use_skip_data_by_global_norm", "True", "--monitor_config.monitor_on", "True"};
   const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1"};
-  const std::vector<std::string> pipe = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.pipeline_stage", "2", "--parallel_config.micro_batch_num", "2"};
-  const std::vector<std::string> moe = {"--moe_config.expert_num", "4", "--moe_config.num_experts_chosen", "2", "--moe_config.routing_policy", "TopkRouterV2"};
+  const std::vector<std::string> pipe = {"--use_parallel",
+                                         "True",
+                                         "--parallel.parallel_mode",
+                                         "1",
+                                         "--parallel_config.pipeline_stage",
+                                         "2",
+                                         "--parallel_config.micro_batch_num",
+                                         "2"};
+  const std::vector<std::string> moe = {"--moe_config.expert_num",     "4",           "--moe_config.num_experts_chosen", "2",
+                                        "--moe_config.routing_policy", "TopkRouterV2"};
   const std::vector<std::string> deep = {"--model.model_config.type", "DeepseekV3Config"};
-  const std::vector<std::string> llama3 = {"--model.model_config.extend_method", "LLAMA3", "--model.model_config.scaling_factor", R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8})"};
-  const std::vector<std::string> yarn = {"--model.model_config.extend_method", "YARN", "--model.model_config.scaling_factor", R"({"factor": 8.0, "beta_slow": 1.0, "beta_fast": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0})"};
+  const std::vector<std::string> llama3 = {
+      "--model.model_config.extend_method", "LLAMA3", "--model.model_config.scaling_factor",
+      R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8})"};
+  const std::vector<std::string> yarn = {
+      "--model.model_config.extend_method", "YARN", "--model.model_config.scaling_factor",
+      R"({"factor": 8.0, "beta_slow": 1.0, "beta_fast": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0})"};
   const std::vector<std::string> monitor = {"--monitor_config.monitor_on", "True"};
-  const std::vector<std::string> eval = {"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data};
-  const std::vector<std::string> megatron = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.config.data_path", "[\"a\"]", "--train_dataset.data_loader.sizes", "[80,0,0]"};
-  const std::vector<std::string> moving = {"--runner_wrapper.scale_sense", R"({"type": "AdaptiveLossScaleUpdateCell", "loss_scale_value": 1024, "scale_factor": 2, "scale_window": 20})"};
-  const auto with = [](std::vector<std::string> a, const std::vector<std::string>& b) { return a.insert(a.end(), b.begin(), b.end()), a; };
+  const std::vector<std::string> eval = {
+      "--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data};
+  const std::vector<std::string> megatron = {"--train_dataset.data_loader.type",
+                                             "BlendedMegatronDatasetDataLoader",
+                                             "--train_dataset.data_loader.config.data_path",
+                                             "[\"a\"]",
+                                             "--train_dataset.data_loader.sizes",
+                                             "[80,0,0]"};
+  const std::vector<std::string> moving = {
+      "--runner_wrapper.scale_sense",
+      R"({"type": "AdaptiveLossScaleUpdateCell", "loss_scale_value": 1024, "scale_factor": 2, "scale_window": 20})"};
+  const auto with = [](std::vector<std::string> a, const std::vector<std::string>& b) {
+    return a.insert(a.end(), b.begin(), b.end()), a;
+  };
   struct Flip {
     std::string value;
     std::vector<std::string> beside = {};
   };
-  const std::string m = "model.model_config.", o = "optimizer.", l = "lr_schedule.", r = "runner_wrapper.", c = "callbacks[1].", x = "moe_config.", p = "parallel_config.";
+  const std::string m = "model.model_config.", o = "optimizer.", l = "lr_schedule.", r = "runner_wrapper.", c = "callbacks[1].",
+                    x = "moe_config.", p = "parallel_config.";
   const auto optimizer = [](const std::string& type) { return std::vector<std::string>{"--optimizer.type", type}; };
   const auto schedule = [](const std::string& type) { return std::vector<std::string>{"--lr_schedule.type", type}; };
   const std::map<std::string, Flip> flips = {
-      {"seed", {"7"}}, {"output_dir", {"other"}}, {"ignore_data_skip", {"True", {"--load_checkpoint", weights, "--resume_training", "True"}}}, {"data_skip_steps", {"3", {"--load_checkpoint", weights, "--resume_training", "True"}}}, {"run_mode", {"predict"}}, {"use_parallel", {"True", {"--parallel_config.data_parallel", "2", "--parallel.parallel_mode", "1"}}},
-      {"load_checkpoint", {weights}}, {"resume_training", {"True", {"--load_checkpoint", weights}}}, {"use_legacy", {"False", {"--callbacks[1].checkpoint_format", "ckpt"}}},
-      {"pretrained_model_dir", {"/no/such"}}, {"do_eval", {"True", {"--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data}}},
-      {"eval_step_interval", {"5", eval}}, {"eval_epoch_interval", {"2", with(eval, {"--eval_step_interval", "-1"})}}, {"micro_batch_interleave_num", {"2"}},
-      {"lr_scale", {"True"}}, {"lr_scale_factor", {"2", {"--lr_scale", "True"}}}, {"use_skip_data_by_global_norm", {"True"}},
-      {"use_checkpoint_health_monitor", {"True", {"--runner_wrapper.local_norm", "True"}}}, {"calculate_per_token_loss", {"True"}}, {"check_for_nan_in_loss_and_grad", {"True"}},
-      {"runner_config.epochs", {"3"}}, {"runner_config.batch_size", {"2"}}, {"runner_config.sink_mode", {"True"}},
-      {"runner_config.sink_size", {"2", {"--sink_mode", "True"}}}, {"runner_config.gradient_accumulation_steps", {"2", semi}}, {"runner_config.stop_step", {"7"}},
+      {"seed", {"7"}},
+      {"output_dir", {"other"}},
+      {"ignore_data_skip", {"True", {"--load_checkpoint", weights, "--resume_training", "True"}}},
+      {"data_skip_steps", {"3", {"--load_checkpoint", weights, "--resume_training", "True"}}},
+      {"run_mode", {"predict"}},
+      {"use_parallel", {"True", {"--parallel_config.data_parallel", "2", "--parallel.parallel_mode", "1"}}},
+      {"load_checkpoint", {weights}},
+      {"resume_training", {"True", {"--load_checkpoint", weights}}},
+      {"use_legacy", {"False", {"--callbacks[1].checkpoint_format", "ckpt"}}},
+      {"pretrained_model_dir", {"/no/such"}},
+      {"do_eval", {"True", {"--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset.data_loader.dataset_dir", data}}},
+      {"eval_step_interval", {"5", eval}},
+      {"eval_epoch_interval", {"2", with(eval, {"--eval_step_interval", "-1"})}},
+      {"micro_batch_interleave_num", {"2"}},
+      {"lr_scale", {"True"}},
+      {"lr_scale_factor", {"2", {"--lr_scale", "True"}}},
+      {"use_skip_data_by_global_norm", {"True"}},
+      {"use_checkpoint_health_monitor", {"True", {"--runner_wrapper.local_norm", "True"}}},
+      {"calculate_per_token_loss", {"True"}},
+      {"check_for_nan_in_loss_and_grad", {"True"}},
+      {"runner_config.epochs", {"3"}},
+      {"runner_config.batch_size", {"2"}},
+      {"runner_config.sink_mode", {"True"}},
+      {"runner_config.sink_size", {"2", {"--sink_mode", "True"}}},
+      {"runner_config.gradient_accumulation_steps", {"2", semi}},
+      {"runner_config.stop_step", {"7"}},
       {"parallel.parallel_mode", {"1", {"--use_parallel", "True", "--parallel_config.data_parallel", "2"}}},
-      {"parallel.full_batch", {"False", with(semi, {"--parallel_config.data_parallel", "2", "--parallel.dataset_strategy", "[[3,1]]", "--parallel.full_batch", "True"})}},
+      {"parallel.full_batch",
+       {"False", with(semi, {"--parallel_config.data_parallel", "2", "--parallel.dataset_strategy", "[[3,1]]",
+                             "--parallel.full_batch", "True"})}},
       {"parallel.dataset_strategy", {"[[3,1]]", with(semi, {"--parallel_config.data_parallel", "2"})}},
-      {"parallel.enable_parallel_optimizer", {"True", with(semi, {"--parallel_config.data_parallel", "2"})}}, {p + "data_parallel", {"2", semi}}, {p + "model_parallel", {"2", semi}},
-      {p + "expert_parallel", {"2", with(semi, {"--parallel_config.data_parallel", "2"})}}, {p + "pipeline_stage", {"2", with(semi, {"--parallel_config.micro_batch_num", "2"})}},
-      {p + "micro_batch_num", {"4", pipe}}, {p + "use_seq_parallel", {"True", with(semi, {"--parallel_config.model_parallel", "2"})}},
-      {"recompute_config.recompute", {"True"}}, {"recompute_config.select_recompute", {"True"}}, {"monitor_config.monitor_on", {"True", {"--monitor_config.local_norm_format", "log"}}},
-      {"monitor_config.local_loss_format", {"log", monitor}}, {"monitor_config.local_norm_format", {"log", monitor}}, {"monitor_config.device_local_loss_format", {"log", monitor}},
-      {"monitor_config.device_local_norm_format", {"log", monitor}}, {"monitor_config.optimizer_state_format", {"log", monitor}}, {"monitor_config.weight_state_format", {"log", monitor}},
-      {"monitor_config.target", {"[\"norm\"]", with(monitor, {"--monitor_config.local_norm_format", "log"})}}, {"monitor_config.throughput_baseline", {"100", monitor}},
-      {"monitor_config.step_interval", {"5", with(monitor, {"--monitor_config.local_norm_format", "log"})}}, {"monitor_config.check_for_global_norm", {"True", monitor}},
-      {"monitor_config.global_norm_spike_threshold", {"9.5", skip}}, {"monitor_config.global_norm_spike_count_threshold", {"4", skip}}, {"tensorboard.tensorboard_dir", {"tb"}},
-      {r + "type", {"MFPipelineWithLossScaleCell", {"--runner_wrapper.use_clip_grad", "null"}}}, {r + "use_clip_grad", {"False"}}, {r + "max_grad_norm", {"0.5"}}, {r + "scale_sense", {"8"}},
-      {r + "scale_sense.type", {"DynamicLossScaleUpdateCell", moving}}, {r + "scale_sense.loss_scale_value", {"4", moving}}, {r + "scale_sense.scale_factor", {"4", moving}},
-      {r + "scale_sense.scale_window", {"40", moving}}, {r + "scale_sense.max_scale_window", {"500", moving}}, {r + "scale_sense.min_scale_window", {"10", moving}},
-      {r + "local_norm", {"True"}}, {r + "calculate_per_token_loss", {"True"}}, {r + "use_skip_data_by_global_norm", {"True"}},
-      {o + "type", {"Lamb"}}, {o + "learning_rate", {"0.5", {"--lr_schedule.learning_rate", "null"}}}, {o + "betas", {"[0.8,0.9]"}}, {o + "beta1", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
-      {o + "beta2", {"0.5", {"--optimizer.betas", "null"}}}, {o + "beta3", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "eps", {"1e-5"}}, {o + "weight_decay", {"0.2"}},
-      {o + "momentum", {"0.5", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}}, {o + "dampening", {"0.5", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
-      {o + "nesterov", {"True", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}}, {o + "use_nesterov", {"True", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
-      {o + "clip_threshold", {"2.0", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "decay_rate", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
-      {o + "scale_parameter", {"True", with(optimizer("Came"), {"--optimizer.betas", "null"})}}, {o + "relative_step", {"False", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}},
-      {o + "warmup_init", {"True", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}}, {o + "accum", {"0.2", with(optimizer("Adagrad"), {"--optimizer.betas", "null"})}},
-      {l + "type", {"LinearWithWarmUpLR"}}, {l + "learning_rate", {"0.002"}}, {l + "base_lr", {"0.3", with(schedule("CosineAnnealingLR"), {"--lr_schedule.learning_rate", "null"})}},
-      {l + "warmup_epochs", {"0.5"}}, {l + "warmup_steps", {"3"}}, {l + "total_steps", {"100"}}, {l + "warmup_ratio", {"0.2"}}, {l + "warmup_lr_init", {"1e-6"}}, {l + "lr_end", {"1e-6"}},
-      {l + "lr_end1", {"1e-6"}}, {l + "lr_end2", {"1e-6"}}, {l + "num_cycles", {"2.5"}}, {l + "power", {"2.5"}}, {l + "decay_ratio", {"0.5"}}, {l + "decay_start_ratio", {"0.5"}},
-      {l + "eta_min", {"1e-6"}}, {l + "lr_scale", {"0.5"}}, {l + "decay_steps", {"5"}}, {l + "keep_steps", {"5"}}, {l + "final_steps", {"5"}}, {l + "decay_start_steps", {"5"}}, {l + "t_max", {"5"}},
-      {l + "t_0", {"5"}}, {l + "t_mult", {"2"}}, {c + "type", {"MFLossMonitor"}}, {c + "prefix", {"other"}}, {c + "directory", {"/x"}}, {c + "save_checkpoint_steps", {"5"}}, {c + "keep_checkpoint_max", {"9"}},
-      {c + "checkpoint_format", {"ckpt"}}, {c + "save_network_params", {"True"}}, {c + "save_trainable_params", {"True"}},
-      {c + "embedding_local_norm_threshold", {"0.3", {"--use_checkpoint_health_monitor", "True", "--runner_wrapper.local_norm", "True"}}}, {"callbacks[0].type", {"NoSuchMonitor"}},
-      {"callbacks[0].per_print_times", {"5"}}, {m + "type", {"Qwen2Config"}}, {m + "model_type", {"qwen2", {"--model.model_config.type", "null"}}},
-      {m + "architectures", {"[\"Qwen2ForCausalLM\"]", {"--model.model_config.type", "null"}}}, {m + "seq_length", {"16"}}, {m + "max_position_embedding", {"64"}}, {m + "max_position_embeddings", {"64"}},
-      {m + "multiple_of", {"64", {"--model.model_config.intermediate_size", "null"}}}, {m + "ffn_dim_multiplier", {"3.0", {"--model.model_config.intermediate_size", "null"}}}, {m + "qkv_has_bias", {"True"}},
-      {m + "add_qkv_bias", {"True"}}, {m + "attention_bias", {"True"}}, {m + "attn_proj_has_bias", {"True"}}, {m + "ignore_token_id", {"-1"}}, {m + "compute_dtype", {"bfloat16"}},
-      {m + "extend_method", {"PI", {"--model.model_config.scaling_factor", "4.0"}}}, {m + "scaling_factor", {"4.0", {"--model.model_config.extend_method", "PI"}}}, {m + "attention_dropout", {"0.1"}},
-      {m + "hidden_dropout", {"0.1"}}, {m + "pp_interleave_num", {"2", with(pipe, {"--model.model_config.num_layers", "4"})}}, {m + "offset", {"[1,-1]", pipe}}, {m + "input_sliced_sig", {"True"}},
-      {m + "calculate_per_token_loss", {"True"}}, {m + "checkpoint_name_or_path", {weights}}, {m + "hidden_size", {"128"}}, {m + "num_layers", {"3"}}, {m + "num_hidden_layers", {"3", {"--model.model_config.num_layers", "null"}}},
-      {m + "num_heads", {"8"}}, {m + "num_attention_heads", {"8", {"--model.model_config.num_heads", "null"}}}, {m + "n_kv_heads", {"4"}},
-      {m + "num_query_groups", {"4", {"--model.model_config.n_kv_heads", "null"}}}, {m + "num_key_value_heads", {"4", {"--model.model_config.n_kv_heads", "null"}}}, {m + "intermediate_size", {"256"}},
-      {m + "ffn_hidden_size", {"256", {"--model.model_config.intermediate_size", "null"}}}, {m + "vocab_size", {"300"}}, {m + "padded_vocab_size", {"300", {"--model.model_config.vocab_size", "null"}}},
-      {m + "rms_norm_eps", {"1e-3"}}, {m + "layernorm_epsilon", {"1e-3"}}, {m + "theta", {"5e5"}}, {m + "rotary_base", {"5e5"}}, {m + "rope_theta", {"5e5"}}, {m + "head_dim", {"8"}}, {m + "kv_channels", {"8"}},
-      {m + "tie_word_embeddings", {"True"}}, {m + "init_method_std", {"0.5"}}, {m + "initializer_range", {"0.5"}}, {m + "bos_token_id", {"3"}}, {m + "eos_token_id", {"3"}}, {m + "pad_token_id", {"3"}},
-      {x + "expert_num", {"4"}}, {x + "num_experts_chosen", {"3", moe}}, {x + "capacity_factor", {"2.5", moe}}, {x + "aux_loss_types", {"[\"device\"]", with(moe, {"--moe_config.aux_loss_factors", "[0.1]"})}},
-      {x + "aux_loss_factors", {"[0.1]", with(moe, {"--moe_config.aux_loss_types", "[\"expert\"]"})}}, {x + "z_loss_factor", {"0.1", moe}}, {x + "use_gating_sigmoid", {"True", moe}}, {x + "topk_method", {"noaux_tc", moe}},
-      {x + "balance_via_topk_bias", {"True", moe}}, {x + "topk_bias_update_rate", {"0.5", with(moe, {"--moe_config.balance_via_topk_bias", "True"})}}, {x + "enable_sdrop", {"True", moe}},
-      {x + "first_k_dense_replace", {"1", moe}}, {x + "moe_intermediate_size", {"64", moe}}, {x + "shared_expert_num", {"1", moe}}, {x + "use_gmm", {"True", moe}},
-      {"train_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader"}}, {"train_dataset.data_loader.dataset_dir", {weights}}, {"train_dataset.data_loader.shuffle", {"True"}},
-      {"train_dataset.data_loader.num_samples", {"40"}}, {"train_dataset.data_loader.config.data_path", {"[\"b\"]", megatron}}, {"train_dataset.data_loader.config.seq_length", {"16", megatron}},
-      {"train_dataset.data_loader.config.split", {"9,1", megatron}}, {"train_dataset.data_loader.config.eod", {"5", megatron}}, {"train_dataset.data_loader.config.eod_mask_loss", {"True", megatron}},
-      {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}}, {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}}, {"train_dataset.repeat", {"2"}},
+      {"parallel.enable_parallel_optimizer", {"True", with(semi, {"--parallel_config.data_parallel", "2"})}},
+      {p + "data_parallel", {"2", semi}},
+      {p + "model_parallel", {"2", semi}},
+      {p + "expert_parallel", {"2", with(semi, {"--parallel_config.data_parallel", "2"})}},
+      {p + "pipeline_stage", {"2", with(semi, {"--parallel_config.micro_batch_num", "2"})}},
+      {p + "micro_batch_num", {"4", pipe}},
+      {p + "use_seq_parallel", {"True", with(semi, {"--parallel_config.model_parallel", "2"})}},
+      {"recompute_config.recompute", {"True"}},
+      {"recompute_config.select_recompute", {"True"}},
+      {"monitor_config.monitor_on", {"True", {"--monitor_config.local_norm_format", "log"}}},
+      {"monitor_config.local_loss_format", {"log", monitor}},
+      {"monitor_config.local_norm_format", {"log", monitor}},
+      {"monitor_config.device_local_loss_format", {"log", monitor}},
+      {"monitor_config.device_local_norm_format", {"log", monitor}},
+      {"monitor_config.optimizer_state_format", {"log", monitor}},
+      {"monitor_config.weight_state_format", {"log", monitor}},
+      {"monitor_config.target", {"[\"norm\"]", with(monitor, {"--monitor_config.local_norm_format", "log"})}},
+      {"monitor_config.throughput_baseline", {"100", monitor}},
+      {"monitor_config.step_interval", {"5", with(monitor, {"--monitor_config.local_norm_format", "log"})}},
+      {"monitor_config.check_for_global_norm", {"True", monitor}},
+      {"monitor_config.global_norm_spike_threshold", {"9.5", skip}},
+      {"monitor_config.global_norm_spike_count_threshold", {"4", skip}},
+      {"tensorboard.tensorboard_dir", {"tb"}},
+      {r + "type", {"MFPipelineWithLossScaleCell", {"--runner_wrapper.use_clip_grad", "null"}}},
+      {r + "use_clip_grad", {"False"}},
+      {r + "max_grad_norm", {"0.5"}},
+      {r + "scale_sense", {"8"}},
+      {r + "scale_sense.type", {"DynamicLossScaleUpdateCell", moving}},
+      {r + "scale_sense.loss_scale_value", {"4", moving}},
+      {r + "scale_sense.scale_factor", {"4", moving}},
+      {r + "scale_sense.scale_window", {"40", moving}},
+      {r + "scale_sense.max_scale_window", {"500", moving}},
+      {r + "scale_sense.min_scale_window", {"10", moving}},
+      {r + "local_norm", {"True"}},
+      {r + "calculate_per_token_loss", {"True"}},
+      {r + "use_skip_data_by_global_norm", {"True"}},
+      {o + "type", {"Lamb"}},
+      {o + "learning_rate", {"0.5", {"--lr_schedule.learning_rate", "null"}}},
+      {o + "betas", {"[0.8,0.9]"}},
+      {o + "beta1", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "beta2", {"0.5", {"--optimizer.betas", "null"}}},
+      {o + "beta3", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "eps", {"1e-5"}},
+      {o + "weight_decay", {"0.2"}},
+      {o + "momentum", {"0.5", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "dampening", {"0.5", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "nesterov", {"True", with(optimizer("SGD"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "use_nesterov", {"True", with(optimizer("Momentum"), {"--optimizer.betas", "null", "--optimizer.eps", "null"})}},
+      {o + "clip_threshold", {"2.0", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "decay_rate", {"0.5", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "scale_parameter", {"True", with(optimizer("Came"), {"--optimizer.betas", "null"})}},
+      {o + "relative_step", {"False", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}},
+      {o + "warmup_init", {"True", with(optimizer("AdaFactor"), {"--optimizer.betas", "null"})}},
+      {o + "accum", {"0.2", with(optimizer("Adagrad"), {"--optimizer.betas", "null"})}},
+      {l + "type", {"LinearWithWarmUpLR"}},
+      {l + "learning_rate", {"0.002"}},
+      {l + "base_lr", {"0.3", with(schedule("CosineAnnealingLR"), {"--lr_schedule.learning_rate", "null"})}},
+      {l + "warmup_epochs", {"0.5"}},
+      {l + "warmup_steps", {"3"}},
+      {l + "total_steps", {"100"}},
+      {l + "warmup_ratio", {"0.2"}},
+      {l + "warmup_lr_init", {"1e-6"}},
+      {l + "lr_end", {"1e-6"}},
+      {l + "lr_end1", {"1e-6"}},
+      {l + "lr_end2", {"1e-6"}},
+      {l + "num_cycles", {"2.5"}},
+      {l + "power", {"2.5"}},
+      {l + "decay_ratio", {"0.5"}},
+      {l + "decay_start_ratio", {"0.5"}},
+      {l + "eta_min", {"1e-6"}},
+      {l + "lr_scale", {"0.5"}},
+      {l + "decay_steps", {"5"}},
+      {l + "keep_steps", {"5"}},
+      {l + "final_steps", {"5"}},
+      {l + "decay_start_steps", {"5"}},
+      {l + "t_max", {"5"}},
+      {l + "t_0", {"5"}},
+      {l + "t_mult", {"2"}},
+      {c + "type", {"MFLossMonitor"}},
+      {c + "prefix", {"other"}},
+      {c + "directory", {"/x"}},
+      {c + "save_checkpoint_steps", {"5"}},
+      {c + "keep_checkpoint_max", {"9"}},
+      {c + "checkpoint_format", {"ckpt"}},
+      {c + "save_network_params", {"True"}},
+      {c + "save_trainable_params", {"True"}},
+      {c + "embedding_local_norm_threshold",
+       {"0.3", {"--use_checkpoint_health_monitor", "True", "--runner_wrapper.local_norm", "True"}}},
+      {"callbacks[0].type", {"NoSuchMonitor"}},
+      {"callbacks[0].per_print_times", {"5"}},
+      {m + "type", {"Qwen2Config"}},
+      {m + "model_type", {"qwen2", {"--model.model_config.type", "null"}}},
+      {m + "architectures", {"[\"Qwen2ForCausalLM\"]", {"--model.model_config.type", "null"}}},
+      {m + "seq_length", {"16"}},
+      {m + "max_position_embedding", {"64"}},
+      {m + "max_position_embeddings", {"64"}},
+      {m + "multiple_of", {"64", {"--model.model_config.intermediate_size", "null"}}},
+      {m + "ffn_dim_multiplier", {"3.0", {"--model.model_config.intermediate_size", "null"}}},
+      {m + "qkv_has_bias", {"True"}},
+      {m + "add_qkv_bias", {"True"}},
+      {m + "attention_bias", {"True"}},
+      {m + "attn_proj_has_bias", {"True"}},
+      {m + "ignore_token_id", {"-1"}},
+      {m + "compute_dtype", {"bfloat16"}},
+      {m + "extend_method", {"PI", {"--model.model_config.scaling_factor", "4.0"}}},
+      {m + "scaling_factor", {"4.0", {"--model.model_config.extend_method", "PI"}}},
+      {m + "attention_dropout", {"0.1"}},
+      {m + "hidden_dropout", {"0.1"}},
+      {m + "pp_interleave_num", {"2", with(pipe, {"--model.model_config.num_layers", "4"})}},
+      {m + "offset", {"[1,-1]", pipe}},
+      {m + "input_sliced_sig", {"True"}},
+      {m + "calculate_per_token_loss", {"True"}},
+      {m + "checkpoint_name_or_path", {weights}},
+      {m + "hidden_size", {"128"}},
+      {m + "num_layers", {"3"}},
+      {m + "num_hidden_layers", {"3", {"--model.model_config.num_layers", "null"}}},
+      {m + "num_heads", {"8"}},
+      {m + "num_attention_heads", {"8", {"--model.model_config.num_heads", "null"}}},
+      {m + "n_kv_heads", {"4"}},
+      {m + "num_query_groups", {"4", {"--model.model_config.n_kv_heads", "null"}}},
+      {m + "num_key_value_heads", {"4", {"--model.model_config.n_kv_heads", "null"}}},
+      {m + "intermediate_size", {"256"}},
+      {m + "ffn_hidden_size", {"256", {"--model.model_config.intermediate_size", "null"}}},
+      {m + "vocab_size", {"300"}},
+      {m + "padded_vocab_size", {"300", {"--model.model_config.vocab_size", "null"}}},
+      {m + "rms_norm_eps", {"1e-3"}},
+      {m + "layernorm_epsilon", {"1e-3"}},
+      {m + "theta", {"5e5"}},
+      {m + "rotary_base", {"5e5"}},
+      {m + "rope_theta", {"5e5"}},
+      {m + "head_dim", {"8"}},
+      {m + "kv_channels", {"8"}},
+      {m + "tie_word_embeddings", {"True"}},
+      {m + "init_method_std", {"0.5"}},
+      {m + "initializer_range", {"0.5"}},
+      {m + "bos_token_id", {"3"}},
+      {m + "eos_token_id", {"3"}},
+      {m + "pad_token_id", {"3"}},
+      {x + "expert_num", {"4"}},
+      {x + "num_experts_chosen", {"3", moe}},
+      {x + "capacity_factor", {"2.5", moe}},
+      {x + "aux_loss_types", {"[\"device\"]", with(moe, {"--moe_config.aux_loss_factors", "[0.1]"})}},
+      {x + "aux_loss_factors", {"[0.1]", with(moe, {"--moe_config.aux_loss_types", "[\"expert\"]"})}},
+      {x + "z_loss_factor", {"0.1", moe}},
+      {x + "use_gating_sigmoid", {"True", moe}},
+      {x + "topk_method", {"noaux_tc", moe}},
+      {x + "balance_via_topk_bias", {"True", moe}},
+      {x + "topk_bias_update_rate", {"0.5", with(moe, {"--moe_config.balance_via_topk_bias", "True"})}},
+      {x + "enable_sdrop", {"True", moe}},
+      {x + "first_k_dense_replace", {"1", moe}},
+      {x + "moe_intermediate_size", {"64", moe}},
+      {x + "shared_expert_num", {"1", moe}},
+      {x + "use_gmm", {"True", moe}},
+      {"train_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader"}},
+      {"train_dataset.data_loader.dataset_dir", {weights}},
+      {"train_dataset.data_loader.shuffle", {"True"}},
+      {"train_dataset.data_loader.num_samples", {"40"}},
+      {"train_dataset.data_loader.config.data_path", {"[\"b\"]", megatron}},
+      {"train_dataset.data_loader.config.seq_length", {"16", megatron}},
+      {"train_dataset.data_loader.config.split", {"9,1", megatron}},
+      {"train_dataset.data_loader.config.eod", {"5", megatron}},
+      {"train_dataset.data_loader.config.eod_mask_loss", {"True", megatron}},
+      {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}},
+      {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}},
+      {"train_dataset.repeat", {"2"}},
 
-      {"train_dataset.data_loader.sizes", {"[40,0,0]", megatron}}, {"train_dataset.data_loader.config.seed", {"3", megatron}}, {"train_dataset.input_columns", {"[\"text\"]"}}, {"eval_dataset.input_columns", {"[\"text\"]"}},
-      {"train_dataset_task.type", {"Other"}}, {"eval_dataset_task.type", {"Other"}}, {"eval_dataset.data_loader.num_samples", {"8", eval}},
-      {"eval_dataset.data_loader.config.data_path", {"[\"b\"]", with(eval, {"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--eval_dataset.data_loader.config.data_path", "[\"a\"]"})}},
-      {m + "position_embedding_type", {"none"}}, {m + "scaling_factor.factor", {"4.0", llama3}}, {m + "scaling_factor.low_freq_factor", {"2.0", llama3}}, {m + "scaling_factor.high_freq_factor", {"5.0", llama3}},
-      {m + "scaling_factor.original_max_position_embeddings", {"16", llama3}}, {m + "scaling_factor.beta_slow", {"2.0", yarn}}, {m + "scaling_factor.beta_fast", {"16.0", yarn}}, {m + "scaling_factor.mscale", {"0.5", yarn}},
-      {m + "scaling_factor.mscale_all_dim", {"0.5", yarn}}, {m + "n_routed_experts", {"8", deep}}, {m + "num_moe_experts", {"8", deep}}, {m + "num_experts", {"8", deep}}, {m + "num_experts_per_tok", {"3", deep}},
-      {m + "moe_router_topk", {"3", deep}}, {m + "moe_intermediate_size", {"64", deep}}, {m + "moe_ffn_hidden_size", {"64", deep}}, {m + "n_shared_experts", {"1", deep}}, {m + "n_group", {"2", deep}},
-      {m + "moe_router_num_groups", {"2", deep}}, {m + "topk_group", {"1", deep}}, {m + "moe_router_group_topk", {"1", deep}}, {m + "routed_scaling_factor", {"2.5", deep}}, {m + "moe_router_topk_scaling_factor", {"2.5", deep}},
-      {m + "norm_topk_prob", {"False", deep}}, {m + "first_k_dense_replace", {"1", deep}}, {m + "router_aux_loss_coef", {"0.1", deep}}, {m + "moe_aux_loss_coeff", {"0.1", deep}}, {m + "decoder_sparse_step", {"1", {"--model.model_config.type", "Qwen3MoeConfig"}}},
-      {m + "kv_lora_rank", {"16", deep}}, {m + "q_lora_rank", {"16", deep}}, {m + "qk_rope_head_dim", {"8", deep}}, {m + "qk_nope_head_dim", {"8", deep}}, {m + "v_head_dim", {"8", deep}}, {x + "n_group", {"2", moe}},
-      {x + "topk_group", {"2", moe}}, {x + "norm_topk_prob", {"False", moe}}, {x + "routed_scaling_factor", {"2.5", moe}}, {x + "use_shared_expert_gating", {"True", moe}}, {x + "routing_policy", {"TopkRouterV1", moe}},
-      {"eval_dataset.data_loader.dataset_dir", {weights, eval}}, {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
+      {"train_dataset.data_loader.sizes", {"[40,0,0]", megatron}},
+      {"train_dataset.data_loader.config.seed", {"3", megatron}},
+      {"train_dataset.input_columns", {"[\"text\"]"}},
+      {"eval_dataset.input_columns", {"[\"text\"]"}},
+      {"train_dataset_task.type", {"Other"}},
+      {"eval_dataset_task.type", {"Other"}},
+      {"eval_dataset.data_loader.num_samples", {"8", eval}},
+      {"eval_dataset.data_loader.config.data_path",
+       {"[\"b\"]", with(eval, {"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader",
+                               "--eval_dataset.data_loader.config.data_path", "[\"a\"]"})}},
+      {m + "position_embedding_type", {"none"}},
+      {m + "scaling_factor.factor", {"4.0", llama3}},
+      {m + "scaling_factor.low_freq_factor", {"2.0", llama3}},
+      {m + "scaling_factor.high_freq_factor", {"5.0", llama3}},
+      {m + "scaling_factor.original_max_position_embeddings", {"16", llama3}},
+      {m + "scaling_factor.beta_slow", {"2.0", yarn}},
+      {m + "scaling_factor.beta_fast", {"16.0", yarn}},
+      {m + "scaling_factor.mscale", {"0.5", yarn}},
+      {m + "scaling_factor.mscale_all_dim", {"0.5", yarn}},
+      {m + "n_routed_experts", {"8", deep}},
+      {m + "num_moe_experts", {"8", deep}},
+      {m + "num_experts", {"8", deep}},
+      {m + "num_experts_per_tok", {"3", deep}},
+      {m + "moe_router_topk", {"3", deep}},
+      {m + "moe_intermediate_size", {"64", deep}},
+      {m + "moe_ffn_hidden_size", {"64", deep}},
+      {m + "n_shared_experts", {"1", deep}},
+      {m + "n_group", {"2", deep}},
+      {m + "moe_router_num_groups", {"2", deep}},
+      {m + "topk_group", {"1", deep}},
+      {m + "moe_router_group_topk", {"1", deep}},
+      {m + "routed_scaling_factor", {"2.5", deep}},
+      {m + "moe_router_topk_scaling_factor", {"2.5", deep}},
+      {m + "norm_topk_prob", {"False", deep}},
+      {m + "first_k_dense_replace", {"1", deep}},
+      {m + "router_aux_loss_coef", {"0.1", deep}},
+      {m + "moe_aux_loss_coeff", {"0.1", deep}},
+      {m + "decoder_sparse_step", {"1", {"--model.model_config.type", "Qwen3MoeConfig"}}},
+      {m + "kv_lora_rank", {"16", deep}},
+      {m + "q_lora_rank", {"16", deep}},
+      {m + "qk_rope_head_dim", {"8", deep}},
+      {m + "qk_nope_head_dim", {"8", deep}},
+      {m + "v_head_dim", {"8", deep}},
+      {x + "n_group", {"2", moe}},
+      {x + "topk_group", {"2", moe}},
+      {x + "norm_topk_prob", {"False", moe}},
+      {x + "routed_scaling_factor", {"2.5", moe}},
+      {x + "use_shared_expert_gating", {"True", moe}},
+      {x + "routing_policy", {"TopkRouterV1", moe}},
+      {"eval_dataset.data_loader.dataset_dir", {weights, eval}},
+      {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
   // What says the same as another key, or is of the classes that a key above names; and what no run shows.
   const std::vector<std::string> others = {"base_config", "input_data", "model.model_config", "metric", "trainer.type"};
   std::vector<std::string> missing;
@@ -209,7 +429,8 @@ TEST(MindFormers, EveryUsedKeyCounts) {
     }
     const std::vector<std::string> flag = {"--" + row.key, it->second.value};
     const auto plain = job.settings(it->second.beside), flipped = job.settings(with(it->second.beside, flag));
-    EXPECT_TRUE(plain != flipped || !job.refused(with(it->second.beside, flag)).empty()) << row.key << "=" << it->second.value << " changes nothing";
+    EXPECT_TRUE(plain != flipped || !job.refused(with(it->second.beside, flag)).empty())
+        << row.key << "=" << it->second.value << " changes nothing";
   }
   std::string list;
   for (const std::string& key : missing) list += key + " ";
@@ -237,12 +458,15 @@ TEST(MindFormers, RefusesByName) {
            {{"--model.model_config.type", "ChatGLM2Config"}, {"ChatGLM2Config", "LlamaConfig"}},
            {{"--use_checkpoint_health_monitor", "True"}, {"local_norm"}},
            {{"--use_skip_data_by_global_norm", "True", "--runner_wrapper.use_clip_grad", "False"}, {"use_clip_grad"}},
-           {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"}, {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
+           {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"},
+            {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
     const std::string error = job.refused(words);
     for (const std::string& w : said) EXPECT_TRUE(says(error, w)) << w << " in: " << error;
   }
   EXPECT_TRUE(says(job.refused({}, 2), "use_parallel"));
-  EXPECT_TRUE(says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4), "number of ranks"));
+  EXPECT_TRUE(
+      says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4),
+           "number of ranks"));
   const std::string both = job.refused({"--no_such_key", "1", "--runner_config.epochs", "two"});
   EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
 }
@@ -259,21 +483,33 @@ std::string line_error(const Job& job, std::vector<std::string> words) {
 
 TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
   const Job job;
-  EXPECT_EQ(job.settings({"--train_data", job.folder / "weights"}).at("data.train"), job.settings({"--train_dataset_dir", job.folder / "weights"}).at("data.train"));
+  EXPECT_EQ(job.settings({"--train_data", job.folder / "weights"}).at("data.train"),
+            job.settings({"--train_dataset_dir", job.folder / "weights"}).at("data.train"));
   EXPECT_EQ(job.settings({"--epochs", "3", "--runner_config.epochs", "2"}).at("train.steps"), "40") << "dotted words come last";
   EXPECT_EQ(job.settings({"--runner_config.epochs", "2", "--epochs", "3"}).at("train.steps"), "40");
-  EXPECT_EQ(job.settings({"--options", "runner_config.epochs=3", "optimizer.betas=[0.8,0.99]"}).at("optimizer.betas"), "[0.8, 0.99]");
+  EXPECT_EQ(job.settings({"--options", "runner_config.epochs=3", "optimizer.betas=[0.8,0.99]"}).at("optimizer.betas"),
+            "[0.8, 0.99]");
   EXPECT_EQ(job.settings({"--runner_config.epochs=2.0"}).at("train.steps"), "40");
-  EXPECT_EQ(job.settings({"--runner_wrapper.scale_sense", "{\"type\": \"FixedLossScaleUpdateCell\", \"loss_scale_value\": 1024}"}).at("precision.loss_scale"), "1024.0") << "a map takes the place of a number";
-  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, const char*>>{{{"--use_parallel", "yes"}, "yes"}, {{"--epochs", "two"}, "two"},
-                                                                                                   {{"--runner_config.epochs"}, "epochs"}, {{"--no_such_section.x", "3"}, "no_such_section"},
-                                                                                                   {{"--o", "3"}, "several flags"}, {{"epochs", "3"}, "belongs to no flag"}, {{"--options", "epochs"}, "KEY=VALUE"}})
+  EXPECT_EQ(
+      job.settings({"--runner_wrapper.scale_sense", "{\"type\": \"FixedLossScaleUpdateCell\", \"loss_scale_value\": 1024}"})
+          .at("precision.loss_scale"),
+      "1024.0")
+      << "a map takes the place of a number";
+  for (const auto& [words, said] :
+       std::vector<std::pair<std::vector<std::string>, const char*>>{{{"--use_parallel", "yes"}, "yes"},
+                                                                     {{"--epochs", "two"}, "two"},
+                                                                     {{"--runner_config.epochs"}, "epochs"},
+                                                                     {{"--no_such_section.x", "3"}, "no_such_section"},
+                                                                     {{"--o", "3"}, "several flags"},
+                                                                     {{"epochs", "3"}, "belongs to no flag"},
+                                                                     {{"--options", "epochs"}, "KEY=VALUE"}})
     EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
 }
 
 TEST(MindFormers, ReadsFilesOverOthers) {
   const Job job;
-  std::ofstream(job.folder / "child.yaml") << "base_config: run.yaml\nrunner_config: {epochs: 5}\nmodel: {model_config: {theta: 500000}}\n";
+  std::ofstream(job.folder / "child.yaml")
+      << "base_config: run.yaml\nrunner_config: {epochs: 5}\nmodel: {model_config: {theta: 500000}}\n";
   MindFormersLine line = read_mindformers_line(placed({"--config", job.folder / "child.yaml"}));
   const auto value = [&](const std::string& key) {
     for (const GivenKey& g : line.given)
@@ -291,7 +527,8 @@ TEST(MindFormers, ReadsFilesOverOthers) {
 
 TEST(MindFormers, ReadsLaunchScripts) {
   const Job job;
-  std::ofstream(job.folder / "a.sh") << "W=8\nbash scripts/msrun_launcher.sh \"run_mindformer.py \\\n --config run.yaml \\\n --run_mode train\" $W\n";
+  std::ofstream(job.folder / "a.sh")
+      << "W=8\nbash scripts/msrun_launcher.sh \"run_mindformer.py \\\n --config run.yaml \\\n --run_mode train\" $W\n";
   const MindFormersLaunch a = read_mindformers_script(job.folder / "a.sh");
   EXPECT_EQ(a.ranks, 8);
   std::string words;
@@ -301,7 +538,9 @@ TEST(MindFormers, ReadsLaunchScripts) {
   EXPECT_EQ(read_mindformers_script(job.folder / "b.sh").words.size(), 2U);
   std::ofstream(job.folder / "c.sh") << "bash scripts/msrun_launcher.sh \"run_mindformer.py --config $(ls)\" 8\n";
   EXPECT_THROW(read_mindformers_script(job.folder / "c.sh"), UserError);
-  for (const std::vector<std::string>& bad : {std::vector<std::string>{"run_mindformer.py", "x"}, {"a.py", "8", "9"}, {"nothing", "8"}}) EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"run_mindformer.py", "x"}, {"a.py", "8", "9"}, {"nothing", "8"}})
+    EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
 }
 
 // A config that MindFormers has words for comes back as it was.
@@ -331,17 +570,22 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
     c.train.global_batch = c.train.micro_batch * c.parallel.data * pick(2, 4);
     c.optimizer.type = pick(OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb);
     c.optimizer.betas = {pick(0.9, 0.8), pick(0.95, 0.999)}, c.optimizer.eps = {pick(1e-8, 1e-6)};
-    c.optimizer.weight_decay = pick(0.0, 0.1, 0.05), c.optimizer.lr = pick(1e-3, 3e-5, 2.2e-4), c.optimizer.clip_norm = pick(0.0, 1.0, 0.5);
+    c.optimizer.weight_decay = pick(0.0, 0.1, 0.05), c.optimizer.lr = pick(1e-3, 3e-5, 2.2e-4),
+    c.optimizer.clip_norm = pick(0.0, 1.0, 0.5);
     c.schedule.type = pick(ScheduleType::ConstantWarmUpLR, ScheduleType::LinearWithWarmUpLR, ScheduleType::CosineWithWarmUpLR,
-                           ScheduleType::CosineWithRestartsAndWarmUpLR, ScheduleType::PolynomialWithWarmUpLR, ScheduleType::WarmUpStableDecayLR,
-                           ScheduleType::ConstantWithCoolDownLR);
+                           ScheduleType::CosineWithRestartsAndWarmUpLR, ScheduleType::PolynomialWithWarmUpLR,
+                           ScheduleType::WarmUpStableDecayLR, ScheduleType::ConstantWithCoolDownLR);
     c.schedule.warmup_steps = pick(0, 3);
     if (chance()) c.schedule.classes.warmup_ratio = 0.25;
     if (chance()) c.schedule.classes.warmup_lr_init = 1e-7;
-    if (c.schedule.type == ScheduleType::CosineWithWarmUpLR && chance()) c.schedule.classes.lr_end = 1e-6, c.schedule.classes.num_cycles = 1.5, c.schedule.decay_steps = 9;
-    if (c.schedule.type == ScheduleType::PolynomialWithWarmUpLR) c.schedule.power = pick(1.0, 2.5), c.schedule.classes.decay_ratio = 0.5;
+    if (c.schedule.type == ScheduleType::CosineWithWarmUpLR && chance())
+      c.schedule.classes.lr_end = 1e-6, c.schedule.classes.num_cycles = 1.5, c.schedule.decay_steps = 9;
+    if (c.schedule.type == ScheduleType::PolynomialWithWarmUpLR)
+      c.schedule.power = pick(1.0, 2.5), c.schedule.classes.decay_ratio = 0.5;
     if (c.schedule.type == ScheduleType::WarmUpStableDecayLR) c.schedule.classes.decay_start_ratio = 0.75;
-    if (c.schedule.type == ScheduleType::ConstantWithCoolDownLR) c.schedule.classes.keep_steps = 2, c.schedule.classes.final_steps = 3, c.schedule.classes.lr_end1 = 1e-7, c.schedule.classes.lr_end2 = 1e-8;
+    if (c.schedule.type == ScheduleType::ConstantWithCoolDownLR)
+      c.schedule.classes.keep_steps = 2, c.schedule.classes.final_steps = 3, c.schedule.classes.lr_end1 = 1e-7,
+      c.schedule.classes.lr_end2 = 1e-8;
     c.precision.compute = pick(DType::f32, DType::bf16, DType::f16);
     c.precision.scale_rule = ScaleRule::mindformers;
     switch (draw() % 3) {
@@ -349,10 +593,12 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
         c.precision.loss_scale = 1024, c.precision.scale_rule = ScaleRule::deepspeed;
         break;
       case 1:
-        c.precision.loss_scale = 0, c.precision.scale_initial = 16384, c.precision.scale_factor = 4, c.precision.scale_window = 500;
+        c.precision.loss_scale = 0, c.precision.scale_initial = 16384, c.precision.scale_factor = 4,
+        c.precision.scale_window = 500;
         break;
       default:
-        c.precision.loss_scale = 0, c.precision.scale_rule = ScaleRule::mindformers_adaptive, c.precision.scale_window = 50, c.precision.scale_window_max = 500;
+        c.precision.loss_scale = 0, c.precision.scale_rule = ScaleRule::mindformers_adaptive, c.precision.scale_window = 50,
+        c.precision.scale_window_max = 500;
     }
     if (chance()) c.log.local_norms = "*";
     if (chance()) c.log.sink = pick(1, 4);
@@ -362,15 +608,21 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
     c.health.stop_not_finite = chance();
     if (!c.log.local_norms.empty() && chance()) c.health.embedding_norm = 270;
     c.checkpoint.layout = CheckpointLayout::mindformers, c.log.style = LogStyle::mindformers, c.checkpoint.resume = "none";
-    c.checkpoint.every = 7, c.checkpoint.keep = pick(1, 3), c.checkpoint.prefix = pick("tiny", "a_b"), c.checkpoint.format = pick(CheckpointFormat::safetensors, CheckpointFormat::ckpt);
+    c.checkpoint.every = 7, c.checkpoint.keep = pick(1, 3), c.checkpoint.prefix = pick("tiny", "a_b"),
+    c.checkpoint.format = pick(CheckpointFormat::safetensors, CheckpointFormat::ckpt);
     if (chance()) c.checkpoint.copies = {"network"};
     if (chance()) c.log.tensorboard_dir = "tb";
     if (chance()) c.model.weights = "weights.ckpt";
-    const Json model = {{"model_type", "llama"}, {"hidden_size", 64}, {"num_hidden_layers", 4}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 256}, {"intermediate_size", 128},
-                        {"rms_norm_eps", 1e-5}, {"rope_theta", 5e5}, {"max_position_embeddings", c.data.sequence_length}};
+    const Json model = {{"model_type", "llama"},    {"hidden_size", 64},
+                        {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+                        {"num_key_value_heads", 2}, {"vocab_size", 256},
+                        {"intermediate_size", 128}, {"rms_norm_eps", 1e-5},
+                        {"rope_theta", 5e5},        {"max_position_embeddings", c.data.sequence_length}};
     const ForeignForm form = mindformers_form(c, model);
-    for (const UnsaidOption& u : form.unsaid) ADD_FAILURE() << n << ": " << u.option << " is " << u.value << ", and comes back as " << u.theirs << "\n" << form.text;
-    for (const std::string& notice : form.notices) refused += notice.find("epochs is 1") == std::string::npos && !says(notice, "load_checkpoint");
+    for (const UnsaidOption& u : form.unsaid)
+      ADD_FAILURE() << n << ": " << u.option << " is " << u.value << ", and comes back as " << u.theirs << "\n" << form.text;
+    for (const std::string& notice : form.notices)
+      refused += notice.find("epochs is 1") == std::string::npos && !says(notice, "load_checkpoint");
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_EQ(refused, 0) << "what the words come to is refused";

@@ -60,9 +60,10 @@ TEST(LossScale, MovesItsWindow) {
   LossScaleSettings s{.rule = Rule::mindformers_adaptive, .initial = 1024, .window = 3, .longest = 10, .shortest = 2};
   std::vector<int> script(21, 0);
   for (const int o : {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 1}) script.push_back(o);
-  const std::vector<double> want = {1024,  1024,  2048,  2048,  2048,  4096,  4096,  4096,   8192,   8192,   8192,   8192,   16384,
-                                    16384, 16384, 16384, 32768, 32768, 32768, 32768, 65536,  32768,  16384,  8192,   16384,  32768,
-                                    65536, 65536, 131072, 131072, 262144, 262144, 131072, 131072, 65536, 65536, 32768, 16384, 8192};
+  const std::vector<double> want = {1024,   1024,   2048,   2048,   2048,  4096,  4096,  4096,  8192,   8192,
+                                    8192,   8192,   16384,  16384,  16384, 16384, 32768, 32768, 32768,  32768,
+                                    65536,  32768,  16384,  8192,   16384, 32768, 65536, 65536, 131072, 131072,
+                                    262144, 262144, 131072, 131072, 65536, 65536, 32768, 16384, 8192};
   EXPECT_EQ(scales(s, script), want);
   for (const size_t stop : {5U, 12U, 23U, 27U, 37U}) {
     LossScale first(s), second(s);

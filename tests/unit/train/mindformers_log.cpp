@@ -17,24 +17,43 @@ namespace test_mindformers_log {
 bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 TEST(MindFormersLog, WritesNumbersAsNumpyDoes) {
-  for (const auto& [x, text] : {std::pair{0.0, "0.0"}, {1.0, "1.0"}, {5e-4, "0.0005"}, {9.924799e-4, "0.0009924799"}, {2.5641025e-8, "2.5641025e-08"},
-                                {1e-5, "1e-05"}, {65536.0, "65536.0"}, {16777216.0, "16777216.0"}, {2e38, "2e+38"}, {2.5359538, "2.5359538"}})
+  for (const auto& [x, text] : {std::pair{0.0, "0.0"},
+                                {1.0, "1.0"},
+                                {5e-4, "0.0005"},
+                                {9.924799e-4, "0.0009924799"},
+                                {2.5641025e-8, "2.5641025e-08"},
+                                {1e-5, "1e-05"},
+                                {65536.0, "65536.0"},
+                                {16777216.0, "16777216.0"},
+                                {2e38, "2e+38"},
+                                {2.5359538, "2.5359538"}})
     EXPECT_EQ(f32_text(x), text);
   EXPECT_EQ(f32_text(std::nan("")), "nan");
   EXPECT_EQ(f32_text(std::numeric_limits<double>::infinity()), "inf");
 }
 
 TEST(MindFormersLog, WritesTheLinesOfAStep) {
-  MindFormersLine l{.step = 2, .epochs = 1, .steps_per_epoch = 20, .loss = 5.8899, .mean = 5.8459, .seconds = 4 / 92.00456, .lr = 5e-4, .grad_norm = 2.5359538, .batch = 4};
-  EXPECT_EQ(step_line(l),
-            "{ Epoch:[  1/  1], step:[    2/   20], loss:[5.890/5.846], per_step_time: 43ms, lr: 0.0005, overflow cond: False, loss_scale: 1.0, "
-            "global_norm: [2.5359538]");
+  MindFormersLine l{.step = 2,
+                    .epochs = 1,
+                    .steps_per_epoch = 20,
+                    .loss = 5.8899,
+                    .mean = 5.8459,
+                    .seconds = 4 / 92.00456,
+                    .lr = 5e-4,
+                    .grad_norm = 2.5359538,
+                    .batch = 4};
+  EXPECT_EQ(
+      step_line(l),
+      "{ Epoch:[  1/  1], step:[    2/   20], loss:[5.890/5.846], per_step_time: 43ms, lr: 0.0005, overflow cond: False, loss_scale: 1.0, "
+      "global_norm: [2.5359538]");
   EXPECT_EQ(bar_line(l), "  10.0% |█████                                             | 92.00456 samples/s/p  0:00:00 }");
   l.mean.reset(), l.overflow = true, l.loss_scale = 65536, l.grad_norm = std::nan("");
-  EXPECT_TRUE(says(step_line(l), "loss: 5.890, ") && says(step_line(l), "overflow cond: True, loss_scale: 65536.0, global_norm: [nan]"));
+  EXPECT_TRUE(says(step_line(l), "loss: 5.890, ") &&
+              says(step_line(l), "overflow cond: True, loss_scale: 65536.0, global_norm: [nan]"));
   // the sample of the documents: 6500 steps in each of 2 epochs, 166.756 s for the first
   l = {.step = 1, .epochs = 2, .steps_per_epoch = 6500, .seconds = 166.756, .batch = 8, .ranks = 8};
-  EXPECT_EQ(bar_line(l), "   0.0% |                                                  | 0.00600 samples/s/p  25 days, 2:07:41 }");
+  EXPECT_EQ(bar_line(l),
+            "   0.0% |                                                  | 0.00600 samples/s/p  25 days, 2:07:41 }");
   l.step = 6501, l.seconds = 13.3;
   EXPECT_TRUE(says(step_line(l), "Epoch:[  2/  2], step:[    1/ 6500]"));
   EXPECT_TRUE(says(bar_line(l), "1 day, 0:00:36")) << bar_line(l);
@@ -68,22 +87,28 @@ TEST(MindFormersLog, TakesTheMeanOfAnEpoch) {
   EXPECT_TRUE(says(run.said(), "set train process early stop at 3 steps in yaml"));
 }
 
-const Json kLlama = {{"model_type", "llama"}, {"hidden_size", 8}, {"intermediate_size", 16}, {"num_hidden_layers", 2}, {"num_attention_heads", 2},
-                     {"num_key_value_heads", 2}, {"vocab_size", 16}, {"max_position_embeddings", 8}, {"rms_norm_eps", 1e-5}};
+const Json kLlama = {
+    {"model_type", "llama"},    {"hidden_size", 8},         {"intermediate_size", 16}, {"num_hidden_layers", 2},
+    {"num_attention_heads", 2}, {"num_key_value_heads", 2}, {"vocab_size", 16},        {"max_position_embeddings", 8},
+    {"rms_norm_eps", 1e-5}};
 
 TEST(MindFormersLog, OrdersParametersAsMindFormers) {
   std::vector<LocalNorm> norms;
-  for (const char* name : {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight",
-                           "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight", "model.layers.0.self_attn.o_proj.weight",
-                           "model.layers.0.post_attention_layernorm.weight", "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
-                           "model.layers.0.mlp.down_proj.weight", "model.layers.1.input_layernorm.weight", "model.norm.weight", "lm_head.weight"})
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight",
+        "model.layers.0.self_attn.o_proj.weight", "model.layers.0.post_attention_layernorm.weight",
+        "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight",
+        "model.layers.1.input_layernorm.weight", "model.norm.weight", "lm_head.weight"})
     norms.push_back({.parameter = name, .ranks = {0}, .squares = {1}, .counts = {1}});
   std::vector<std::string> names;
   for (const LocalNorm& n : in_mindformers_order(norms, kLlama)) names.push_back(n.parameter);
-  EXPECT_EQ(names, (std::vector<std::string>{"model.tok_embeddings.embedding_weight", "model.layers.0.attention.wq.weight", "model.layers.0.attention.wk.weight",
-                                             "model.layers.0.attention.wv.weight", "model.layers.0.attention.wo.weight", "model.layers.0.feed_forward.w1.weight",
-                                             "model.layers.0.feed_forward.w2.weight", "model.layers.0.feed_forward.w3.weight", "lm_head.weight",
-                                             "model.layers.0.ffn_norm.weight", "model.layers.0.attention_norm.weight", "model.layers.1.attention_norm.weight",
+  EXPECT_EQ(names, (std::vector<std::string>{"model.tok_embeddings.embedding_weight", "model.layers.0.attention.wq.weight",
+                                             "model.layers.0.attention.wk.weight", "model.layers.0.attention.wv.weight",
+                                             "model.layers.0.attention.wo.weight", "model.layers.0.feed_forward.w1.weight",
+                                             "model.layers.0.feed_forward.w2.weight", "model.layers.0.feed_forward.w3.weight",
+                                             "lm_head.weight", "model.layers.0.ffn_norm.weight",
+                                             "model.layers.0.attention_norm.weight", "model.layers.1.attention_norm.weight",
                                              "model.norm_out.weight"}));
 }
 
@@ -100,13 +125,15 @@ TEST(MindFormersLog, ShowsNormsAndStates) {
   StepReport r = report(1, 3);
   r.local_norms = {{.parameter = "model.norm.weight", .ranks = {0}, .squares = {9}, .counts = {8}},
                    {.parameter = "model.layers.0.self_attn.q_proj.weight", .ranks = {0}, .squares = {16}, .counts = {64}}};
-  r.state_squares = {{"weights/model.norm.weight", 25}, {"m/model.layers.0.self_attn.q_proj.weight", 4}, {"v/model.norm.weight", 1}};
+  r.state_squares = {
+      {"weights/model.norm.weight", 25}, {"m/model.layers.0.self_attn.q_proj.weight", 4}, {"v/model.norm.weight", 1}};
   r.embedding_local_norm = 1.5;
   hook->after_step(run, r);
   const std::string said = run.said();
-  for (const char* words : {" norm_size: (64, 8)\nlocal_norm:\n(16.0, 9.0)", "step:[    1/   20] local_norm/model.layers.0.attention.wq.weight: 4.0000",
-                            "device_local_norm: 5.0000", "adam_m_norm/model.layers.0.attention.wq.weight: 2.0000", "weight_norm: 5.0000",
-                            "embedding_local_norm: 1.5"})
+  for (const char* words :
+       {" norm_size: (64, 8)\nlocal_norm:\n(16.0, 9.0)",
+        "step:[    1/   20] local_norm/model.layers.0.attention.wq.weight: 4.0000", "device_local_norm: 5.0000",
+        "adam_m_norm/model.layers.0.attention.wq.weight: 2.0000", "weight_norm: 5.0000", "embedding_local_norm: 1.5"})
     EXPECT_TRUE(says(said, words)) << words << " in " << said;
   for (const char* words : {"local_norm/model.norm_out", "adam_v_norm"}) EXPECT_FALSE(says(said, words)) << words;
 }
@@ -122,7 +149,8 @@ TEST(MindFormersLog, WritesItsScalars) {
   hook->after_step(run, r);
   ASSERT_EQ(event_files(run.folder / "tb/rank_0").size(), 1U);
   std::string bytes = slurp(event_files(run.folder / "tb/rank_0")[0]);
-  for (const char* tag : {"learning-rate", "batch-size", "loss", "loss-scale", "grad-norm", "iteration-time", "throughput", "B-samples-per-day", "loss_vs_samples"})
+  for (const char* tag : {"learning-rate", "batch-size", "loss", "loss-scale", "grad-norm", "iteration-time", "throughput",
+                          "B-samples-per-day", "loss_vs_samples"})
     EXPECT_TRUE(says(bytes, tag)) << tag;
 }
 
