@@ -30,7 +30,7 @@ Command info_command();
 Command check_command();
 Command stop_command();
 Command plot_command();
-Command mindformers_command();
+Command mindformers_command(const std::vector<Command>& others);
 Command megatron_command(const std::vector<Command>& others);    // programs of its scripts lead to those
 Command init_command(const std::vector<Command>& others);        // its demo text is the manual of those
 Command man_command(const std::vector<Command>& others);         // pages of those and itself

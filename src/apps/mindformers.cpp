@@ -33,14 +33,14 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
 
 }  // namespace
 
-Command mindformers_command() {
+Command mindformers_command(const std::vector<Command>& others) {
   return dialect_command({.name = "mindformers",
                           .summary = "training by the YAML and the flags of MindSpore Transformers",
                           .example = "ravine mindformers --config finetune.yaml --run_mode finetune --train_dataset_dir "
                                      "data.mindrecord --load_checkpoint llama.safetensors",
                           .lasting = true,
                           .stoppable = true},
-                         "Other programs", mindformers_words);
+                         "Other programs", mindformers_words, others);
 }
 
 }  // namespace ravine

@@ -16,7 +16,7 @@ int program(int argc, char** argv) {
       replay_command(),     bench_command(), check_command(),     config_command(),     info_command(),
   };
   commands.push_back(megatron_command(commands));
-  commands.push_back(mindformers_command());
+  commands.push_back(mindformers_command(commands));
   commands.push_back(trainer_command());
   commands.push_back(init_command(commands));
   // Pages and completion are made of the whole table, themselves included.

@@ -169,9 +169,14 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
              "write one of them");
     return t;
   }
-  if (mode == "predict" || mode == "eval") {
-    t.refuse("run_mode", fmt::format("run_mode is {}", mode), "this command trains",
-             mode == "predict" ? "use `ravine generate --model FOLDER`" : "use `ravine eval`, or do_eval while training");
+  t.ranks = facts.ranks;
+  if (mode == "predict") {
+    set_mindformers_prediction(t);
+    return t;
+  }
+  if (mode == "eval") {
+    t.refuse("run_mode", "run_mode is eval", "an evaluation is part of a training here",
+             "set do_eval: True in run_mode train, or use `ravine eval` for tasks of benchmarks");
     return t;
   }
   require_keys(t, line);

@@ -25,6 +25,9 @@ void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
 // runs: files that are named have to be there.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
 
+// run_mode predict.
+void set_mindformers_prediction(Translation& t);
+
 // The first callback of this class, "callbacks[1]"; "": none.
 std::string callback_of(const Translation& t, const std::string& type);
 // Whether the line has this key.
