@@ -14,7 +14,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = {"config": "load.cpp", "data": "dataset.cpp", "train": "trainer.cpp", "kernels": "cpu/adamw.cpp"}  # one file of each is changed
+ROOMS = {"config": "load.cpp", "data": "open_datasets.cpp", "train": "trainer.cpp", "kernels": "cpu/adamw.cpp"}  # one file of each is changed
 HEADER = "src/base/error.h"
 
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"

@@ -7,26 +7,14 @@
 // What holds a list of maps has keys like callbacks[1].prefix.
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/yaml.h"
 #include "dialects/dialect.h"
+#include "dialects/mindformers_facts.h"
 
 namespace ravine {
-
-// What is known of the job besides its line.
-struct MindFormersFacts {
-  int64_t ranks = 0;  // of the job; 0: not known
-  bool runs = true;   // false: it is explained or printed only
-  struct Data {
-    int64_t rows = 0, columns = 0;
-  };
-  // Of a data set by its path, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
-  std::function<std::optional<Data>(const std::string& type, const std::string& path)> data;
-};
 
 // The keys of the file and of the flags over it, flat: "runner_config.epochs", each once, with where it was given.
 struct MindFormersLine {

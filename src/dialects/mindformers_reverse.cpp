@@ -5,6 +5,7 @@
 #include <map>
 
 #include "config/yaml_json.h"
+#include "dialects/mindformers.h"
 #include "dialects/mindformers_run.h"
 #include "dialects/reverse.h"
 

@@ -1,6 +1,7 @@
 // What a job of MindFormers comes to: its sizes, its model, its run.
 #pragma once
-#include "dialects/mindformers.h"
+#include "dialects/dialect.h"
+#include "dialects/mindformers_facts.h"
 #include "dialects/mindformers_tables.h"
 
 namespace ravine {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "data/open_datasets.h"
 #include "files/convert.h"
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"

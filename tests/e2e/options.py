@@ -193,7 +193,7 @@ OPTIONS = {
     "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")), "train.objective": Text(choices=("causal", "dpo")),
     "dpo.loss": Text(choices=("sigmoid", "hinge", "ipo")), "dpo.beta": real(1e-6, 1e6), "dpo.label_smoothing": real(0, 0.5, below=True), "dpo.ftx": real(0, 1e6), "dpo.reference": FREE,
     "optimizer.type": Text(choices=("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came", "cadam", "onebit_adam", "zeroone_adam", "onebit_lamb")),
-    "optimizer.lr": real(1e-12, 10, zero=True),
+    "optimizer.lr": real(1e-12, 1e30, zero=True),
     "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": ListOf(real(1e-20, 1), 1),
     "optimizer.weight_decay": real(1e-12, 1e4, "optimizer.lr=1e-5", zero=True), "optimizer.clip_norm": real(1e-8, 1e12, zero=True),
     "optimizer.momentum": real(0, 0.999999), "optimizer.nesterov": Bool(), "optimizer.dampening": real(0, 1), "optimizer.groups": Records(),
@@ -315,7 +315,7 @@ def one(kind):
     return ListOf(kind, 1)
 
 
-DIALECTS = ("megatron", "trainer")  # what stands beside their own flags is another program's, refused in one message (tests/unit/train/dialects.cpp)
+DIALECTS = ("megatron", "mindformers", "trainer")  # what stands beside their own flags is another program's, refused in one message (tests/unit/train/dialects.cpp)
 SAMPLING = {"max-new-tokens": one(Number(1, TOKENS)), "stop": ListOf(NAME), "stop-ids": ListOf(Number(0, 2**31 - 1)), "sample": Bool(), "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)),
             "top-p": one(real(0, 1)), "min-p": one(real(0, 1)), "typical-p": one(real(0, 1)), "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)),
             "frequency-penalty": real(-100, 100), "presence-penalty": real(-100, 100), "logit-bias": MapOf(real(-1e6, 1e6)), "seed": Number(0, 2**63 - 1)}

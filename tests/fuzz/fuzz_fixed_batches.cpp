@@ -1,5 +1,5 @@
 // Any bytes as a fixed batch file: a UserError, or batches whose ids lie in the vocabulary.
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 
 #include "base/error.h"
 #include "scratch.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/parallel.h"
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/preference.h"

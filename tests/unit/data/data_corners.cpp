@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 #include "data/handlers/all_handlers.h"
 #include "data/preprocess.h"
 #include "data/source.h"

@@ -1,4 +1,4 @@
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 
 #include <cmath>
 #include <map>

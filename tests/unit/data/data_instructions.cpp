@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 #include "data/indexed/indexed_writer.h"
 #include "data/megatron/instruction_order.h"
 #include "data/source.h"

@@ -3,6 +3,7 @@
 
 #include "data/megatron/gpt_dataset.h"
 #include "data/megatron/megatron_dataset.h"
+#include "data/open_datasets.h"
 #include "tests/unit/megatron_golden.h"
 
 namespace ravine {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "data/dataset.h"
+#include "data/open_datasets.h"
 #include "tests/unit/data_help.h"
 #include "text/tokenizers/open_tokenizer.h"
 
