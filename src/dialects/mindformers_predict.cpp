@@ -34,8 +34,10 @@ void set_mindformers_prediction(Translation& t) {
   }
   std::error_code error;
   const auto prompt = first.get<std::string>();
-  t.command.insert(t.command.end(), {prompt.ends_with(".txt") && std::filesystem::exists(prompt, error) ? "--prompts" : "--prompt", prompt});
-  if (data.is_array() && data.size() > 1) t.notice(fmt::format("of {} prompts the first is read; a file FILE.txt has one in each line", data.size()));
+  t.command.insert(t.command.end(),
+                   {prompt.ends_with(".txt") && std::filesystem::exists(prompt, error) ? "--prompts" : "--prompt", prompt});
+  if (data.is_array() && data.size() > 1)
+    t.notice(fmt::format("of {} prompts the first is read; a file FILE.txt has one in each line", data.size()));
   const auto flag = [&](const char* name, const char* to) {
     const std::string from = model + name;
     if (!gives(t, from) || !t.has(from)) return;
@@ -46,7 +48,8 @@ void set_mindformers_prediction(Translation& t) {
   if (gives(t, model + "do_sample") && t.is_on(model + "do_sample")) {
     t.becomes(model + "do_sample", KeyStatus::used, "--sample");
     t.command.push_back("--sample");
-    for (const auto& [name, to] : {std::pair{"temperature", "--temperature"}, {"top_k", "--top-k"}, {"top_p", "--top-p"}}) flag(name, to);
+    for (const auto& [name, to] : {std::pair{"temperature", "--temperature"}, {"top_k", "--top-k"}, {"top_p", "--top-p"}})
+      flag(name, to);
     if (t.has("seed")) t.command.insert(t.command.end(), {"--seed", std::to_string(t.whole("seed"))});
   }
   flag("repetition_penalty", "--repetition-penalty");

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "base/parallel.h"
-#include "data/open_datasets.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/preference.h"
 #include "data/loader.h"
+#include "data/open_datasets.h"
 #include "tests/unit/data_help.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
-#include "data/open_datasets.h"
 #include "data/handlers/all_handlers.h"
+#include "data/open_datasets.h"
 #include "data/preprocess.h"
 #include "data/source.h"
 #include "tests/unit/data_help.h"

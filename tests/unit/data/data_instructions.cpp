@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/open_datasets.h"
 #include "data/indexed/indexed_writer.h"
 #include "data/megatron/instruction_order.h"
+#include "data/open_datasets.h"
 #include "data/source.h"
 #include "tests/unit/data_help.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/open_datasets.h"
 #include "data/mindrecord/mindrecord_files.h"
+#include "data/open_datasets.h"
 #include "files/npy.h"
 #include "tests/unit/files_temporary.h"
 

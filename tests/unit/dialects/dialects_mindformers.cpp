@@ -486,11 +486,13 @@ TEST(MindFormers, PredictsByGenerate) {
   const Job job;
   std::filesystem::create_directory(job.folder / "hf");
   std::ofstream(job.folder / "hf/config.json") << "{}";
-  const Translation t = job.translated({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf", "--predict_data", "hello", "there", "--do_sample", "True", "--model.model_config.top_k", "3",
+  const Translation t = job.translated({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf", "--predict_data",
+                                        "hello", "there", "--do_sample", "True", "--model.model_config.top_k", "3",
                                         "--model.model_config.max_decode_length", "64"});
   std::string words;
   for (const std::string& w : t.command) words += w + " ";
-  EXPECT_EQ(words, "generate --model " + std::string(job.folder / "hf") + " --prompt hello --max-new-tokens 64 --sample --top-k 3 --seed 42 ");
+  EXPECT_EQ(words, "generate --model " + std::string(job.folder / "hf") +
+                       " --prompt hello --max-new-tokens 64 --sample --top-k 3 --seed 42 ");
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--predict_data", "hello"}), "no model to speak"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf"}), "no prompt"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "do_eval"));
