@@ -261,4 +261,14 @@ TensorFigures figures_of(const TensorView& view, bool statistics) {
   return f;
 }
 
+// Moves bytes.
+std::vector<std::byte> packed(const TensorView& v) {
+  std::vector<std::byte> out(static_cast<size_t>(v.bytes()));
+  const auto row = static_cast<size_t>(v.cols() * size_of(v.dtype));
+  for (int64_t r = 0; r < v.rows(); ++r)
+    std::memcpy(out.data() + static_cast<size_t>(r) * row,
+                static_cast<const std::byte*>(v.data) + r * v.stride * size_of(v.dtype), row);
+  return out;
+}
+
 }  // namespace ravine
