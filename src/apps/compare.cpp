@@ -17,6 +17,7 @@
 #include "probe/compare_page.h"
 #include "probe/dump_kinds.h"
 #include "probe/named_tensors.h"
+#include "probe/spread.h"
 #include "probe/whole_run.h"
 #include "train/trainer.h"
 
@@ -160,9 +161,18 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
                         fmt::format("mpirun -n {} ravine compare .., with a checkpoint of a run of as many", ranks));
     Substituted found;
     Substitution substitution(a, b, found);
-    Trainer trainer(config, flags.common.backend, log, world);
-    trainer.watch(substitution);
-    trainer.replay(last);
+    Spread spread(a, b, found);
+    auto replay = [&](std::initializer_list<StepWatch*> watches) {
+      Trainer trainer(config, flags.common.backend, log, world);
+      for (StepWatch* watch : watches) trainer.watch(*watch);
+      trainer.replay(last);
+    };
+    replay({&substitution, &spread});
+    if (world ? any(world->all(), spread.wants_more()) : spread.wants_more()) {
+      log.line("again    with every parameter moved by a rounding, for bounds that no kernel tells");
+      spread.perturb();
+      replay({&spread});
+    }
     const std::vector<std::string> all = world ? gather_texts(world->all(), ascii(found.json())) : std::vector<std::string>{};
     if (world && world->rank() > 0) return;
     for (const std::string& one : all) found.add(Json::parse(one));

@@ -13,6 +13,7 @@
 #include "probe/compare_bounds.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
+#include "probe/spread.h"
 #include "probe/stored_dump.h"
 #include "probe/torch_trace.h"
 #include "probe/unmatched.h"
@@ -196,8 +197,8 @@ class RankComparison {
         p.judged = true;
         const ErrorBound bounds = bounds_of(call, p);
         p.own = bounds.own + rounding_of_figures(p);
-        p.inherited = reads ? bounds.inherited : kInherited * largest_;
-        if (reads && (out_.own_names || common_.partly.contains(p.a.call()))) p.inherited += kInherited * largest_;
+        p.inherited = reads ? bounds.inherited : inherited_at_most(p);
+        if (reads && (out_.own_names || common_.partly.contains(p.a.call()))) p.inherited += inherited_at_most(p);
       }
     }
     judge_settings(call);
@@ -268,6 +269,16 @@ class RankComparison {
     }
   }
 
+  // Where no bound of a kernel tells.
+  double inherited_at_most(const ComparedPair& p) {
+    if (substituted_ && found.empty())
+      if (const auto it = substituted_->spread.find(Substituted::key_on(a_.rank, p.a)); it != substituted_->spread.end()) {
+        ++out_.by_spread;
+        return kOfSpread * it->second;
+      }
+    return kInherited * largest_;
+  }
+
   // What our kernel makes of the inputs of A and of B decides, but where numbers of the formula differ, which are named anyway.
   void judge_by_substitution(std::vector<ComparedPair>& call) {
     const bool set = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.by_setting; });
@@ -317,7 +328,7 @@ class RankComparison {
     const bool alone_a = by_a && !common_.all.contains(by_a->call()), alone_b = by_b && !common_.all.contains(by_b->call());
     if (alone_a || alone_b) {
       p.judged = true;
-      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = inherited_at_most(p);
       p.made_by = *(alone_b ? by_b : by_a);
       p.made_in_b = alone_b;
       return;
@@ -325,7 +336,7 @@ class RankComparison {
     const auto zeros = [](const DumpRecord& r) { return r.figures.has_statistics && r.figures.zero == r.figures.count; };
     if (by_a && by_b && !zeros(p.a) && !zeros(p.b) && (by_a->call() != by_b->call() || by_a->tensor != by_b->tensor)) {
       p.judged = true;
-      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = inherited_at_most(p);
       p.rewired = true;
       p.note = fmt::format("A reads '{}' of {} at {} there, B '{}' of {} at {}", by_a->tensor, by_a->op, by_a->path,
                            by_b->tensor, by_b->op, by_b->path);

@@ -15,6 +15,7 @@
 //
 // Where a run was made again for it (substitution.h), a call is a culprit where A's or B's output is not what our kernel makes of
 // that side's inputs, and no bound on what is inherited counts: what both sides compute as ours does is struck off.
+// Where it cannot be known, and no bound of a kernel tells, what a rounding of the parameters moves counts (spread.h).
 //
 // Of another program's trace (torch_trace.h) a call has what its modules show: its partner may read more, whose errors are then
 // the largest so far; settings of updates are compared by parameter.
@@ -43,7 +44,7 @@ Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted = nullpt
 Comparison compare_traces(const std::string& a, const std::string& b);
 
 // Fields: equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ,
-// substituted, inherits (calls that were struck off).
+// substituted, by_spread, inherits (calls that were struck off).
 Json comparison_json(const Comparison& c);
 std::string pairs_csv(const Comparison& c);  // a header, then a line for each pair
 

@@ -40,7 +40,7 @@ Json comparison_json(const Comparison& c) {
          {"damaged_lines", {{"a", c.damaged_a}, {"b", c.damaged_b}}}};
   j["bitwise_equal"] = c.equal_bits;
   j["layouts_differ"] = c.layouts_differ;
-  j["substituted"] = c.substituted, j["inherits"] = c.inherits;
+  j["substituted"] = c.substituted, j["by_spread"] = c.by_spread, j["inherits"] = c.inherits;
   return j;
 }
 

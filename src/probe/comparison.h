@@ -88,6 +88,7 @@ struct Comparison {
   std::vector<std::string> uncovered;
   std::vector<Culprit> culprits;      // in the order of the run; one for all calls of an op with the same fault
   std::string inherited_from;         // no culprit, and yet beyond: the first input that differs and that no call has made
+  int64_t by_spread = 0;              // pairs that were given what perturbation shows (spread.h)
   int64_t substituted = 0;            // pairs that substitution has decided
   std::vector<std::string> inherits;  // in words: calls beyond their bounds that generate nothing
   std::string verdict;                // three sentences, and one of damaged lines

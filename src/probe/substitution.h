@@ -29,7 +29,7 @@ namespace ravine {
 // What was found, by key_on() of what is written.
 struct Substituted {
   std::map<std::string, GeneratedError> a, b;
-  std::map<std::string, double> spread;  // probe/spread.h; of what is read too
+  std::map<std::string, double> spread;  // as parts of the run's (spread.h); of what is read too
   static std::string key_on(int rank, const DumpRecord& r) { return fmt::format("{}/{}", rank, r.key()); }
   // To other ranks and back.
   Json json() const;

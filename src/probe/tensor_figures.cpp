@@ -261,7 +261,7 @@ TensorFigures figures_of(const TensorView& view, bool statistics) {
   return f;
 }
 
-// Moves bytes.
+// Host work: moves bytes.
 std::vector<std::byte> packed(const TensorView& v) {
   std::vector<std::byte> out(static_cast<size_t>(v.bytes()));
   const auto row = static_cast<size_t>(v.cols() * size_of(v.dtype));

@@ -1,10 +1,13 @@
 // Our kernels on what the calls of two dumps have read: whose output is not what they make of it.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/ctx.h"
 #include "kernels/backend.h"
 #include "parallel/stash.h"
 #include "probe/compare_dumps.h"
+#include "probe/spread.h"
 #include "tests/unit/engine_help.h"
 
 namespace ravine {
@@ -74,6 +77,59 @@ TEST(Substitution, LeavesOpenWhatIsNotKnown) {
   a = dump(1, 1), a.ranks[0].records[1].shape = {2, 1};
   EXPECT_TRUE(found_in(a, b).a.empty()) << "of another shape";
   EXPECT_TRUE(found_in(dump(5, 0), dump(5, 0)).a.empty()) << "where the dumps are the same nothing is asked";
+}
+
+struct OneParam : LoggingStore {
+  explicit OneParam(const Param& p, DType type, std::vector<int64_t> begin, Shape part) : box{&p, std::move(begin), {}} {
+    memory.resize(static_cast<size_t>(part.count() * size_of(type)));
+    box.view = view_of(memory.data(), type, part);
+    visit_float(type, [&](auto zero) {
+      using T = decltype(zero);
+      for (int64_t i = 0; i < part.count(); ++i) box.view.as<T>()[i] = T(1.5F);
+    });
+  }
+  std::vector<ParamBox> boxes() const override { return {box}; }
+  std::vector<double> moved(DType unit) {
+    move_parameters(*this, unit);
+    std::vector<double> out;
+    visit_float(box.view.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (int64_t i = 0; i < box.view.count(); ++i) out.push_back(static_cast<float>(box.view.as<T>()[i]) / 1.5 - 1);
+    });
+    return out;
+  }
+  std::vector<std::byte> memory;
+  ParamBox box;
+};
+
+TEST(Spread, MovesEveryElementByAUnitUpOrDown) {
+  const Param p{.name = "u.weight", .shape = {32, 32}};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::vector<double> all = OneParam(p, type, {0, 0}, {32, 32}).moved(type);
+    const double unit = epsilon(type);
+    int up = 0;
+    for (const double x : all) {
+      EXPECT_GE(std::abs(x), unit / 2);
+      EXPECT_LE(std::abs(x), unit * 1.34);  // of 1.5 steps are 2/3 units wide
+      up += x > 0;
+    }
+    EXPECT_GT(up, 448) << "half of 1024, within 4 deviations";
+    EXPECT_LT(up, 576);
+    const std::vector<double> part = OneParam(p, type, {8, 16}, {8, 16}).moved(type);
+    for (size_t i = 0; i < part.size(); ++i)
+      EXPECT_EQ(part[i], all[(8 + i / 16) * 32 + 16 + i % 16]) << "a rank's part moves as the whole does";
+  }
+}
+
+TEST(Spread, ASketchKnowsDistances) {
+  std::vector<double> x(5000), y(5000);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::sin(static_cast<double>(i)) + 2;
+    y[i] = x[i] * (1 + (i * 7919 % 13 < 6 ? 1e-9 : -1e-9));
+  }
+  const auto of = [](std::vector<double>& v) { return sketch_of(view_of(v.data(), DType::f64, {50, 100})); };
+  EXPECT_NEAR(distance(of(x), of(y)), 1e-9, 4e-10);
+  EXPECT_EQ(distance(of(x), of(x)), 0);
 }
 
 TEST(Substitution, ComesBackFromOtherRanks) {
