@@ -173,7 +173,7 @@ void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
   p.f.abs_max = std::max(std::abs(p.f.min), std::abs(p.f.max));
 }
 
-// Elements [from, from + n), n <= kFigureBlock: where they lie, or side by side in `block` where they lie in several rows or at
+// Host work: elements [from, from + n), n <= kFigureBlock: where they lie, or side by side in `block` where they lie in several rows or at
 // an address that is none of T's.
 template <class T>
 const T* block_of(const TensorView& view, int64_t from, int64_t n, T* block) {
