@@ -2,9 +2,14 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "apps/commands.h"
+#include "apps/rank_job.h"
+#include "apps/replayed_run.h"
+#include "base/counted.h"
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/missing_path.h"
 #include "base/text.h"
 #include "files/atomic.h"
@@ -12,6 +17,9 @@
 #include "probe/compare_page.h"
 #include "probe/dump_kinds.h"
 #include "probe/named_tensors.h"
+#include "probe/spread.h"
+#include "probe/whole_run.h"
+#include "train/trainer.h"
 
 namespace fs = std::filesystem;
 
@@ -21,7 +29,8 @@ namespace {
 constexpr size_t kShownRows = 12, kShownUnmatched = 10;
 
 struct CompareFlags {
-  std::string a, b, report;
+  CommonFlags common;
+  std::string a, b, from, run, report;
   bool overwrite = false, json = false;
   template <class V>
   void each(V&& v) {
@@ -29,10 +38,15 @@ struct CompareFlags {
       "dump of `probe.dump` or `ravine dump`, trace of tools/trace_torch.py, dump of msprobe, MindSpore or PTDBG, folder of .npy files, or file of `ravine trace`",
       positional() & required() & reads() & metavar("A"));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
+    v("from", from,
+      "RUN/checkpoints/step_N, or RUN: its steps are made again, and our kernels run on what both dumps have read, which tells generated errors from inherited ones",
+      filled() & metavar("CHECKPOINT") & reads_folder());
+    v("run", run, kReplayRun, metavar("RUN") & reads_folder());
     v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
       filled() & writes() & metavar("DIR"));
     v("overwrite", overwrite, "replace the files that have their names");
     v("json", json, "one JSON object");
+    common.each(v);
   }
 };
 
@@ -106,17 +120,68 @@ struct Report {
   bool overwrite;
 };
 
-Comparison compare_pair(const std::string& a, const std::string& b) {
-  if (is_trace(a)) return compare_traces(a, b);
-  auto [dump_a, dump_b] = read_dumps(a, b);
-  return compare_dumps(std::move(dump_a), std::move(dump_b));
+// The last step of which both have calls.
+int64_t last_common_step(const Dump& a, const Dump& b) {
+  std::set<int64_t> steps;
+  int64_t last = 0;
+  auto each = [](const Dump& dump, auto f) {
+    for (const RankDump& rank : dump.ranks)
+      for (const DumpRecord& r : rank.records)
+        if (r.op != kStateOp && r.op != kGradientOp) f(r.step);
+  };
+  each(a, [&](int64_t step) { steps.insert(step); });
+  each(b, [&](int64_t step) { last = steps.contains(step) ? std::max(last, step) : last; });
+  return last;
 }
 
-int run_compare(CompareFlags& flags, Config&) {
-  refuse_other_kinds(flags);
-  std::optional<Report> report;
-  if (!flags.report.empty()) report.emplace(flags);
-  const Comparison c = compare_pair(flags.a, flags.b);
+int ranks_of(const Dump& dump) {
+  return dump.ranks.empty() ? 1 : dump.ranks.front().session.value("ranks", static_cast<int>(dump.ranks.size()));
+}
+
+// What a run that makes the steps of both again shows; on a rank but the first, nothing. status: of the job.
+std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump& a, const Dump& b, int& status) {
+  Config config = config_of_replay(flags.from, flags.run, flags.common.threads);
+  config.probe.dump.clear();
+  validate(config);
+  if (!same_layout(a, b))
+    throw UserError("other ranks or micro batches in A than in B", flags.a + ", " + flags.b,
+                    "kernels run on the inputs of calls that both have as they are", "leave out --from");
+  const int64_t last = last_common_step(a, b), done = step_before_replay(flags.from);
+  if (last <= done)
+    throw UserError(fmt::format("the dumps have no calls behind step {}", done), flags.from, "their steps are run again",
+                    "name an earlier checkpoint, or the run");
+  std::optional<Substituted> out;
+  RankJob job(config.parallel, config.train.threads);
+  Log log;
+  status = job.run([&](World* world) {
+    for (const auto& [dump, name] : {std::pair{&a, &flags.a}, {&b, &flags.b}})
+      if (const int ranks = ranks_of(*dump); ranks != (world ? world->size() : 1))
+        throw UserError(fmt::format("a dump of {} and a job of {}", counted(ranks, "rank"), world ? world->size() : 1), *name,
+                        "each rank runs what its namesake has recorded",
+                        fmt::format("mpirun -n {} ravine compare .., with a checkpoint of a run of as many", ranks));
+    Substituted found;
+    Substitution substitution(a, b, found);
+    Spread spread(a, b, found);
+    auto replay = [&](std::initializer_list<StepWatch*> watches) {
+      Trainer trainer(config, flags.common.backend, log, world);
+      for (StepWatch* watch : watches) trainer.watch(*watch);
+      trainer.replay(last);
+    };
+    replay({&substitution, &spread});
+    if (world ? any(world->all(), spread.wants_more()) : spread.wants_more()) {
+      log.line("again    with every parameter moved by a rounding, for bounds that no kernel tells");
+      spread.perturb();
+      replay({&spread});
+    }
+    const std::vector<std::string> all = world ? gather_texts(world->all(), ascii(found.json())) : std::vector<std::string>{};
+    if (world && world->rank() > 0) return;
+    for (const std::string& one : all) found.add(Json::parse(one));
+    out = std::move(found);
+  });
+  return out;
+}
+
+int say_comparison(const CompareFlags& flags, const std::optional<Report>& report, const Comparison& c) {
   const Json said = comparison_json(c);
   if (report) report->write(c, said);
   if (flags.json)
@@ -126,14 +191,30 @@ int run_compare(CompareFlags& flags, Config&) {
   return c.agrees() ? 0 : 1;
 }
 
+int run_compare(CompareFlags& flags, Config&) {
+  refuse_other_kinds(flags);
+  if (flags.from.empty() && launched_as_several())
+    throw UserError("compare on several ranks", "mpirun", "without --from it does the same on each", "run it without mpirun");
+  if (!flags.from.empty() && is_trace(flags.a))
+    throw UserError("two traces, and --from", flags.from, "the steps of dumps are run again", "leave out --from");
+  std::optional<Report> report;
+  if (!flags.report.empty() && launched_rank() <= 0) report.emplace(flags);
+  if (is_trace(flags.a)) return say_comparison(flags, report, compare_traces(flags.a, flags.b));
+  auto [a, b] = read_dumps(flags.a, flags.b);
+  if (flags.from.empty()) return say_comparison(flags, report, compare_dumps(std::move(a), std::move(b)));
+  int status = 0;
+  const std::optional<Substituted> substituted = substituted_in(flags, a, b, status);
+  if (status != 0 || !substituted) return status;
+  return say_comparison(flags, report, compare_dumps(std::move(a), std::move(b), &*substituted));
+}
+
 }  // namespace
 
 Command compare_command() {
   return command<CompareFlags>(
       {.name = "compare",
        .summary = "find the first call at which two dumps, or traces, part for no reason in its inputs",
-       .example = "ravine compare dumps/a dumps/b --report differences",
-       .alone = true},
+       .example = "ravine compare dumps/a dumps/b --report differences"},
       "Precision", run_compare);
 }
 

@@ -1,18 +1,9 @@
-#include <filesystem>
-
 #include "apps/commands.h"
 #include "apps/rank_job.h"
-#include "base/missing_path.h"
-#include "base/narrow_option.h"
-#include "base/parallel.h"
+#include "apps/replayed_run.h"
 #include "base/shell_word.h"
-#include "config/load.h"
-#include "io/checkpoint.h"
 #include "probe/capture.h"
-#include "runs/run_folder.h"
 #include "train/trainer.h"
-
-namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
@@ -24,11 +15,11 @@ struct DumpFlags {
   DumpOption dump;
   template <class V>
   void each(V&& v) {
-    v("from", from, "checkpoint of a run, RUN/checkpoints/step_N", required() & metavar("CHECKPOINT") & reads_folder());
+    v("from", from, kReplayFrom, required() & metavar("CHECKPOINT") & reads_folder());
     v("step", step, "the step that is run again, with all between it and the checkpoint; 0: the one behind the checkpoint",
       between(0, kMostSteps));
     v("out", dump.dir, "folder of the dump", required() & filled() & metavar("DIR") & writes());
-    v("run", run, "run whose options count; empty: the one in which the checkpoint lies", metavar("RUN") & reads_folder());
+    v("run", run, kReplayRun, metavar("RUN") & reads_folder());
     v("steps", dump.steps, "which of the steps up to --step are kept; empty: that step alone", metavar("RANGES"));
     v("ranks", dump.ranks, "which ranks of the job; empty: all", between(0, kMostRanks));
     v("paths", dump.paths, "glob patterns of dotted paths of calls, and of names of parameters", filled());
@@ -40,26 +31,9 @@ struct DumpFlags {
   }
 };
 
-// RUN of RUN/checkpoints/step_N.
-std::string run_of(const std::string& checkpoint) {
-  const fs::path folder = fs::absolute(checkpoint).lexically_normal();
-  const fs::path run = (folder.has_filename() ? folder : folder.parent_path()).parent_path().parent_path();
-  std::error_code error;
-  if (fs::exists(run / "config.yaml", error)) return run.string();
-  throw UserError("the run of this checkpoint is not known", checkpoint, "RUN/config.yaml says how its steps are made",
-                  "name the run by --run RUN");
-}
-
 int run_dump(DumpFlags& flags, Config&) {
-  if (!is_checkpoint(flags.from))
-    throw UserError("no checkpoint", flags.from, "a replay goes on from a checkpoint of a run",
-                    fs::exists(flags.from) ? "name RUN/checkpoints/step_N" : missing_path_advice(flags.from));
-  const std::string run = flags.run.empty() ? run_of(flags.from) : flags.run;
-  Config config = load_config(run + "/config.yaml", {{.key = "checkpoint.resume", .value = flags.from, .literal = true},
-                                                     {.key = "train.output", .value = run, .literal = true}});
-  if (flags.common.threads > 0) config.train.threads = flags.common.threads;
-  if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));
-  const int64_t last = flags.step > 0 ? flags.step : CheckpointReader(flags.from, false).step() + 1;
+  Config config = config_of_replay(flags.from, flags.run, flags.common.threads);
+  const int64_t last = flags.step > 0 ? flags.step : step_before_replay(flags.from) + 1;
   if (flags.dump.steps.empty()) flags.dump.steps = fmt::format("{}", last);
   config.probe.dump = {flags.dump};
   validate(config);

@@ -41,16 +41,6 @@ std::string file_name_of(const DumpRecord& r) {
 
 std::vector<int64_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-// Rows side by side. Moves bytes.
-std::vector<std::byte> packed(const TensorView& v) {
-  std::vector<std::byte> out(static_cast<size_t>(v.bytes()));
-  const auto row = static_cast<size_t>(v.cols() * size_of(v.dtype));
-  for (int64_t r = 0; r < v.rows(); ++r)
-    std::memcpy(out.data() + static_cast<size_t>(r) * row,
-                static_cast<const std::byte*>(v.data) + r * v.stride * size_of(v.dtype), row);
-  return out;
-}
-
 std::vector<double> values_of(const TensorView& v) {
   const std::vector<std::byte> bytes = packed(v);
   std::vector<double> out(static_cast<size_t>(v.count()));

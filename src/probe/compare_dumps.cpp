@@ -1,8 +1,5 @@
 #include "probe/compare_dumps.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -11,99 +8,23 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/counted.h"
 #include "base/error.h"
-#include "files/fd.h"
+#include "probe/common_calls.h"
 #include "probe/compare_bounds.h"
-#include "probe/foreign_tensor.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
+#include "probe/spread.h"
+#include "probe/stored_dump.h"
 #include "probe/torch_trace.h"
+#include "probe/unmatched.h"
 #include "probe/whole_run.h"
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that a kernel reads ahead on one request, whatever the disk
-
-// Tensors of a dump's files.
-class StoredDump {
- public:
-  explicit StoredDump(std::string folder) : folder_(folder), tensors_(std::move(folder)) {}
-  std::span<const std::byte> bytes(const DumpRecord& r) {
-    if (!r.parts.empty()) {
-      joined_ = joined_parts(r, [&](const StoredPart& p) { return part(p, r); });
-      return joined_;
-    }
-    const auto bytes = part({r.file, r.stored}, r);
-    if (static_cast<int64_t>(bytes.size()) != r.shape.count() * size_of(r.dtype))
-      throw UserError(fmt::format("{} is of {} bytes", r.stored, bytes.size()), folder_ + "/" + r.file,
-                      fmt::format("the dump's log says {} {}", name(r.dtype), r.shape.text()), "dump again");
-    return bytes;
-  }
-  // The system begins to read the files of a tensor that is soon asked for. A hint: what cannot be opened is said by bytes().
-  void will_read(const DumpRecord& r) {
-    if (!r.file.empty()) will_read(r.file);
-    for (const StoredPart& p : r.parts) will_read(p.file);
-  }
-
- private:
-  void will_read(const std::string& file) {
-    if (file == asked_) return;
-    asked_ = file;
-    const Fd fd(::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
-    const int64_t size = fd ? ::lseek(*fd, 0, SEEK_END) : 0;
-    for (int64_t at = 0; at < size; at += kAskedAtOnce) ::posix_fadvise(*fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED);
-  }
-
-  std::span<const std::byte> part(const StoredPart& p, const DumpRecord& r) {
-    DType dtype = DType::f32;
-    const auto bytes = tensors_.bytes(p, &dtype);
-    if (dtype != r.dtype)
-      throw UserError(fmt::format("{} is {}", p.stored, name(dtype)), folder_ + "/" + p.file,
-                      fmt::format("the dump's log says {}", name(r.dtype)), "dump again");
-    return bytes;
-  }
-
-  std::string folder_, asked_;
-  StoredTensors tensors_;
-  std::vector<std::byte> joined_;
-};
-
 constexpr const char* kScalars = "scalars";  // of an update: rate, bias corrections, clipping
 // What the host hands to calls.
 constexpr const char* kHostMade[] = {"ids", "labels", "positions", "sequences", "table", "rope", "slopes"};
-
-// What of two dumps has no partner, a step or phase at a time where all of it has none.
-class Unmatched {
- public:
-  void add(const char* side, int rank, const DumpRecord& r) {
-    const std::string group = fmt::format("rank {}, step {}, {}", rank, r.step, name(r.phase));
-    names_[{side, group}].push_back(fmt::format("{}, micro batch {}, {} {}{}: {} ({})", group, r.micro, r.path, r.op,
-                                                r.n > 0 ? fmt::format("[{}]", r.n) : "", r.tensor,
-                                                r.output ? "written" : "read"));
-  }
-  // `paired`: the groups in which something has a partner.
-  // uncovered: gets those of the others, which nothing that follows can stand for.
-  std::vector<std::string> words(const std::set<std::string>& paired, std::vector<std::string>& uncovered) const {
-    std::vector<std::string> out;
-    for (const auto& [key, names] : names_) {
-      const auto& [side, group] = key;
-      if (!paired.contains(group) && !group.ends_with(name(Phase::recompute)))
-        out.push_back(uncovered.emplace_back(
-            fmt::format("{}: {}, only in {}", group, counted(static_cast<int64_t>(names.size()), "tensor"), side)));
-      else
-        for (const std::string& one : names) out.push_back(fmt::format("{}, only in {}", one, side));
-    }
-    return out;
-  }
-  static std::string group(int rank, const DumpRecord& r) {
-    return fmt::format("rank {}, step {}, {}", rank, r.step, name(r.phase));
-  }
-
- private:
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> names_;
-};
 
 constexpr const char* kInputOp = "input";
 constexpr double kReordered = 2;  // |b - a| / |a| at most of the same numbers in another order
@@ -135,8 +56,17 @@ void drop_modules_around(std::vector<Culprit>& culprits) {
 // One rank's calls, in the order of the run, held against the other dump's.
 class RankComparison {
  public:
-  RankComparison(const RankDump& a, const RankDump& b, StoredDump& stored_a, StoredDump& stored_b, Comparison& out)
-      : a_(a), b_(b), made_a_(a.records), made_b_(b.records), stored_a_(stored_a), stored_b_(stored_b), out_(out) {}
+  RankComparison(const RankDump& a, const RankDump& b, StoredDump& stored_a, StoredDump& stored_b, Comparison& out,
+                 const Substituted* substituted)
+      : a_(a),
+        b_(b),
+        made_a_(a.records),
+        made_b_(b.records),
+        stored_a_(stored_a),
+        stored_b_(stored_b),
+        out_(out),
+        substituted_(substituted),
+        common_(common_calls(a, b, out.of_modules)) {}
 
   std::vector<Culprit> found;  // in the order of the run
   std::string inherited_from;
@@ -145,11 +75,10 @@ class RankComparison {
     std::unordered_map<std::string, const DumpRecord*> others;
     for (const DumpRecord& r : b_.records) others.emplace(r.key(), &r);
     std::unordered_set<std::string> met;
-    find_common_calls();
     same_arithmetic_ =
         a_.session.contains("compute") && b_.session.contains("compute") && a_.session["compute"] == b_.session["compute"];
     for (const DumpRecord& r : a_.records) {
-      if (!common_.contains(r.call())) continue;
+      if (!common_.all.contains(r.call())) continue;
       if (r.op == kGradientOp) largest_gradient_[r.step] = std::max(largest_gradient_[r.step], r.figures.l2);
       if (r.op != kStateOp && r.op != kGradientOp && r.phase == Phase::update) updates_.insert(r.step);
       if (first_step_ < 0 || r.step < first_step_) first_step_ = r.step;
@@ -157,7 +86,7 @@ class RankComparison {
     std::vector<Records> pairs;
     for (const DumpRecord& r : a_.records) {
       const auto other = others.find(r.key());
-      if (other == others.end() || !common_.contains(r.call())) {
+      if (other == others.end() || !common_.all.contains(r.call())) {
         unmatched.add("A", a_.rank, r);
         continue;
       }
@@ -188,26 +117,6 @@ class RankComparison {
   struct Records {
     const DumpRecord *a, *b;
   };
-  // Calls that both dumps have and that read the same tensors. One that reads others (a norm that adds the branch and one
-  // that does not) computes another thing under the same name.
-  void find_common_calls() {
-    std::unordered_map<std::string, std::set<std::string>> tensors_a, tensors_b;
-    for (const auto& [records, tensors] : {std::pair{&a_.records, &tensors_a}, {&b_.records, &tensors_b}})
-      for (const DumpRecord& r : *records) {
-        std::set<std::string>& read = (*tensors)[r.call()];
-        if (!r.output) read.insert(r.tensor);
-      }
-    for (const auto& [call, tensors] : tensors_a) {
-      const auto b = tensors_b.find(call);
-      if (b == tensors_b.end()) continue;
-      if (b->second == tensors)
-        common_.insert(call);
-      else if (out_.of_modules && (std::includes(b->second.begin(), b->second.end(), tensors.begin(), tensors.end()) ||
-                                   std::includes(tensors.begin(), tensors.end(), b->second.begin(), b->second.end())))
-        common_.insert(call), partly_.insert(call);
-    }
-  }
-
   // Another program has a table of the positions of the batch, we of all. False: the longer one is not stored.
   bool cut_to_fewer_rows(DumpRecord& a, DumpRecord& b) {
     if (!out_.of_modules || a.shape.rank() != 2 || b.shape.rank() != 2 || a.shape[1] != b.shape[1]) return false;
@@ -288,14 +197,15 @@ class RankComparison {
         p.judged = true;
         const ErrorBound bounds = bounds_of(call, p);
         p.own = bounds.own + rounding_of_figures(p);
-        p.inherited = reads ? bounds.inherited : kInherited * largest_;
-        if (reads && (out_.own_names || partly_.contains(p.a.call()))) p.inherited += kInherited * largest_;
+        p.inherited = reads ? bounds.inherited : inherited_at_most(p);
+        if (reads && (out_.own_names || common_.partly.contains(p.a.call()))) p.inherited += inherited_at_most(p);
       }
     }
     judge_settings(call);
     if (explained_by_an_input(call))
       for (ComparedPair& p : call)
         if (p.a.output) p.judged = false;
+    if (substituted_) judge_by_substitution(call);
     for (ComparedPair& p : call) note(p);
     for (ComparedPair& p : call) out_.pairs.push_back(std::move(p));
     call.clear();
@@ -359,6 +269,46 @@ class RankComparison {
     }
   }
 
+  // Where no bound of a kernel tells.
+  double inherited_at_most(const ComparedPair& p) {
+    if (substituted_ && found.empty())
+      if (const auto it = substituted_->spread.find(Substituted::key_on(a_.rank, p.a)); it != substituted_->spread.end()) {
+        ++out_.by_spread;
+        return kOfSpread * it->second;
+      }
+    return kInherited * largest_;
+  }
+
+  // What our kernel makes of the inputs of A and of B decides, but where numbers of the formula differ, which are named anyway.
+  void judge_by_substitution(std::vector<ComparedPair>& call) {
+    const bool set = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.by_setting; });
+    ComparedPair *named = nullptr, *generating = nullptr;
+    for (ComparedPair& p : call) {
+      if (!p.a.output) continue;
+      const bool candidate = p.beyond();
+      if (p.by_setting) named = &p;
+      const std::string key = Substituted::key_on(a_.rank, p.a);
+      for (const auto& [of, to] : {std::pair{&substituted_->a, &p.generated_a}, {&substituted_->b, &p.generated_b}})
+        if (const auto it = of->find(key); it != of->end()) *to = it->second;
+      out_.substituted += p.substituted();
+      if (!generating && p.generates()) generating = &p;
+      if (!p.substituted() || set) continue;
+      p.judged = true;
+      if (candidate && !p.generates())
+        out_.inherits.push_back(fmt::format("{} at {} ({}, step {})", p.a.op, p.a.path, name(p.a.phase), p.a.step));
+    }
+    if (named && generating && !named->generates()) {  // the number is told of what it has changed
+      generating->judged = generating->by_setting = true, generating->note = std::move(named->note);
+      named->judged = named->by_setting = false, named->note.clear();
+    }
+  }
+
+  // "A", "B", "A and B": whose output is not what our kernel makes of its inputs.
+  static std::string generates(const ComparedPair& p) {
+    const bool a = p.generated_a && p.generated_a->beyond(), b = p.generated_b && p.generated_b->beyond();
+    return a && b ? "A and B" : a ? "A" : b ? "B" : "";
+  }
+
   // How far a parameter may be apart behind an update whose gradients were: rounding alone may turn a whole step of Adam, which
   // norms do not show.
   double reach_of_update(const ComparedPair& p) const {
@@ -375,10 +325,10 @@ class RankComparison {
   void judge_input(ComparedPair& p, const Records& of) {
     if (p.same()) return;
     const DumpRecord *by_a = made_a_.of(*of.a), *by_b = made_b_.of(*of.b);
-    const bool alone_a = by_a && !common_.contains(by_a->call()), alone_b = by_b && !common_.contains(by_b->call());
+    const bool alone_a = by_a && !common_.all.contains(by_a->call()), alone_b = by_b && !common_.all.contains(by_b->call());
     if (alone_a || alone_b) {
       p.judged = true;
-      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = inherited_at_most(p);
       p.made_by = *(alone_b ? by_b : by_a);
       p.made_in_b = alone_b;
       return;
@@ -386,7 +336,7 @@ class RankComparison {
     const auto zeros = [](const DumpRecord& r) { return r.figures.has_statistics && r.figures.zero == r.figures.count; };
     if (by_a && by_b && !zeros(p.a) && !zeros(p.b) && (by_a->call() != by_b->call() || by_a->tensor != by_b->tensor)) {
       p.judged = true;
-      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = kInherited * largest_;
+      p.own = kUnknownCall * std::max(rounding_of(p.a.dtype), rounding_of(p.b.dtype)), p.inherited = inherited_at_most(p);
       p.rewired = true;
       p.note = fmt::format("A reads '{}' of {} at {} there, B '{}' of {} at {}", by_a->tensor, by_a->op, by_a->path,
                            by_b->tensor, by_b->op, by_b->path);
@@ -481,6 +431,15 @@ class RankComparison {
               .error = p.error,
               .bound = p.own + p.inherited,
               .by_setting = p.by_setting};
+    if (c.generates = generates(p); !c.generates.empty()) {
+      const GeneratedError& worse = p.generated_a && (!p.generated_b || p.generated_a->ratio() >= p.generated_b->ratio())
+                                        ? *p.generated_a
+                                        : *p.generated_b;
+      c.error = worse.error, c.bound = worse.bound;
+      c.hypothesis = fmt::format("{} not compute it: of its own inputs our kernel makes what is {:.2g} away{}{}",
+                                 c.generates == "A and B" ? "A and B do" : c.generates + " does", worse.error,
+                                 c.hypothesis.empty() ? "" : "; ", c.hypothesis);
+    }
     const bool loss = p.a.op.find("loss") != std::string::npos || p.a.op == "cross_entropy";
     c.kind = is_weight                             ? CulpritKind::weights
              : !p.a.output && !is_float(p.a.dtype) ? CulpritKind::data
@@ -549,12 +508,12 @@ class RankComparison {
   StoredDump &stored_a_, &stored_b_;
   std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t, uint64_t, DType, int64_t>, PairErrors> known_errors_;
   Comparison& out_;
-  std::unordered_set<std::string> common_;
-  std::unordered_set<std::string> partly_;  // of these, where another program's trace has not all that is read
-  std::vector<Records> origins_;            // of the pairs of the call under way
-  std::set<int64_t> updates_;               // steps of which both have update calls
-  int64_t first_step_ = -1;  // of which both have something: what is read there and differs has nothing compared before it
-  double largest_ = 0;       // error so far
+  const Substituted* substituted_;  // null: nothing
+  const CommonCalls common_;
+  std::vector<Records> origins_;  // of the pairs of the call under way
+  std::set<int64_t> updates_;     // steps of which both have update calls
+  int64_t first_step_ = -1;       // of which both have something: what is read there and differs has nothing compared before it
+  double largest_ = 0;            // error so far
   std::unordered_set<std::string> same_weights_;  // parameters whose values were the same bits behind the last step
   int64_t noted_ = 0;                             // pairs so far
   bool scalars_named_ = false;
@@ -565,7 +524,7 @@ class RankComparison {
 
 }  // namespace
 
-Comparison compare_dumps(Dump a, Dump b) {
+Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   Comparison out;
   if (a.of_modules || b.of_modules)
     for (Dump* dump : {&a, &b})
@@ -574,7 +533,7 @@ Comparison compare_dumps(Dump a, Dump b) {
   Unmatched unmatched;
   std::set<std::string> paired;
   auto hold = [&](const RankDump& rank, const RankDump& other) {
-    RankComparison c(rank, other, stored_a, stored_b, out);
+    RankComparison c(rank, other, stored_a, stored_b, out, substituted);
     c.run(unmatched, paired);
     for (Culprit& one : c.found) add_culprit(out.culprits, std::move(one));
     if (out.inherited_from.empty()) out.inherited_from = c.inherited_from;

@@ -13,6 +13,10 @@
 // inputs is a culprit, or where another choice (of experts, of tokens) was made before it. Numbers of its formula that differ
 // (DumpRecord::settings), or types under the same arithmetic, make it one whatever the bounds.
 //
+// Where a run was made again for it (substitution.h), a call is a culprit where A's or B's output is not what our kernel makes of
+// that side's inputs, and no bound on what is inherited counts: what both sides compute as ours does is struck off.
+// Where it cannot be known, and no bound of a kernel tells, what a rounding of the parameters moves counts (spread.h).
+//
 // Of another program's trace (torch_trace.h) a call has what its modules show: its partner may read more, whose errors are then
 // the largest so far; settings of updates are compared by parameter.
 //
@@ -28,16 +32,19 @@
 
 #include "base/json.h"
 #include "probe/comparison.h"
+#include "probe/substitution.h"
 
 namespace ravine {
 
-// A UserError where no tensor of one is in the other.
-Comparison compare_dumps(Dump a, Dump b);
+// A UserError where no tensor of one is in the other. substituted: what a run of their steps has shown; decides before any bound
+// on what is inherited does. Null: nothing.
+Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted = nullptr);
 // Files of `ravine trace`, any safetensors files, or folders of .npy files (named_tensors.h), whose tensors are paired by name: no call is known, so the first in the
 // order of the pass that differs by more than 256 u of its type is the culprit.
 Comparison compare_traces(const std::string& a, const std::string& b);
 
-// Fields: equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ.
+// Fields: equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ,
+// substituted, by_spread, inherits (calls that were struck off).
 Json comparison_json(const Comparison& c);
 std::string pairs_csv(const Comparison& c);  // a header, then a line for each pair
 

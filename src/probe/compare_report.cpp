@@ -26,6 +26,7 @@ Json comparison_json(const Comparison& c) {
                 {"rank", k.rank},
                 {"error", number_or_null(k.error)},
                 {"bound", number_or_null(k.bound)},
+                {"generates", k.generates.empty() ? Json() : Json(k.generates)},
                 {"alike", k.alike}};
   };
   Json culprits = Json::array();
@@ -39,12 +40,13 @@ Json comparison_json(const Comparison& c) {
          {"damaged_lines", {{"a", c.damaged_a}, {"b", c.damaged_b}}}};
   j["bitwise_equal"] = c.equal_bits;
   j["layouts_differ"] = c.layouts_differ;
+  j["substituted"] = c.substituted, j["by_spread"] = c.by_spread, j["inherits"] = c.inherits;
   return j;
 }
 
 std::string pairs_csv(const Comparison& c) {
   std::string out =
-      "rank,step,micro_batch,phase,path,op,call,tensor,side,dtype_a,dtype_b,shape,compared_by,error,bound_own,bound_inherited,error_over_bound,judged,beyond,cosine,max_abs,at,a_at,b_at,bias,max_ulp";
+      "rank,step,micro_batch,phase,path,op,call,tensor,side,dtype_a,dtype_b,shape,compared_by,error,bound_own,bound_inherited,error_over_bound,judged,beyond,generated_a,generated_bound_a,generated_b,generated_bound_b,cosine,max_abs,at,a_at,b_at,bias,max_ulp";
   for (const int64_t bin : kUlpBins) out += fmt::format(",ulp_to_{}", bin);
   out += ",ulp_more\n";
   for (const ComparedPair& p : c.pairs) {
@@ -52,6 +54,8 @@ std::string pairs_csv(const Comparison& c) {
                        name(p.a.phase), csv_text(p.a.path), csv_text(p.a.op), p.a.n, csv_text(p.a.tensor),
                        p.a.output ? "output" : "input", name(p.a.dtype), name(p.b.dtype), csv_text(p.a.shape.text()),
                        name(p.by), p.error, p.own, p.inherited, p.ratio(), p.judged ? 1 : 0, p.beyond() ? 1 : 0);
+    for (const std::optional<GeneratedError>& g : {p.generated_a, p.generated_b})
+      out += g ? fmt::format(",{:.9g},{:.9g}", g->error, g->bound) : ",,";
     if (p.exact) {
       const PairErrors& e = *p.exact;
       out += fmt::format(",{:.12g},{:.9g},{},{},{},{:.9g},{}", e.cosine, e.max_abs, e.at, element_text(p.a.dtype, e.a_at, 17),

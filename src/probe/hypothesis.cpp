@@ -86,6 +86,13 @@ std::string verdict_of(const Comparison& c) {
   for (const auto& [side, damaged] : {std::pair{"A", c.damaged_a}, {"B", c.damaged_b}})
     if (damaged > 0)
       out += fmt::format("{} of {} cannot be read, and what it held is not compared. ", counted(damaged, "line"), side);
+  if (c.substituted > 0) {
+    const auto off = static_cast<int64_t>(c.inherits.size());
+    out += fmt::format("Our kernels, run on the inputs of A and of B, decide over {}{}. ", counted(c.substituted, "pair"),
+                       off == 0 ? ""
+                                : fmt::format(", and {} beyond other bounds only inherit{}, {} first", counted(off, "output"),
+                                              off == 1 ? "s" : "", c.inherits.front()));
+  }
   if (c.culprits.empty()) {
     if (!c.inherited_from.empty())
       return out +

@@ -173,7 +173,7 @@ void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
   p.f.abs_max = std::max(std::abs(p.f.min), std::abs(p.f.max));
 }
 
-// Host work: elements [from, from + n), n <= kFigureBlock, where they lie, or side by side in `block` where they lie in several rows or at
+// Host work: elements [from, from + n), n <= kFigureBlock: where they lie, or side by side in `block` where they lie in several rows or at
 // an address that is none of T's.
 template <class T>
 const T* block_of(const TensorView& view, int64_t from, int64_t n, T* block) {
@@ -259,6 +259,16 @@ TensorFigures figures_of(const TensorView& view, bool statistics) {
     f.l2 = std::sqrt(all.squares) / scale;
   }
   return f;
+}
+
+// Host work: moves bytes.
+std::vector<std::byte> packed(const TensorView& v) {
+  std::vector<std::byte> out(static_cast<size_t>(v.bytes()));
+  const auto row = static_cast<size_t>(v.cols() * size_of(v.dtype));
+  for (int64_t r = 0; r < v.rows(); ++r)
+    std::memcpy(out.data() + static_cast<size_t>(r) * row,
+                static_cast<const std::byte*>(v.data) + r * v.stride * size_of(v.dtype), row);
+  return out;
 }
 
 }  // namespace ravine

@@ -5,7 +5,9 @@
 // knows where in memory rows lie. c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15; mix multiplies twice by 0xd6e8feb86659fd93,
 // and before, between and after x becomes x ^ (x >> 32).
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/view.h"
 
@@ -31,5 +33,7 @@ struct TensorFigures {
 
 // Reads memory once, in parallel_for; the result does not depend on threads. Bytes of packed weights count as numbers.
 TensorFigures figures_of(const TensorView& view, bool statistics);
+
+std::vector<std::byte> packed(const TensorView& view);  // rows side by side
 
 }  // namespace ravine

@@ -93,19 +93,20 @@ void Trainer::replay(int64_t last) {
   const Config& c = run_.config;
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   const int64_t done = progress_.done;
-  if (!from || last <= done || last > c.train.steps)
-    throw UserError(fmt::format("step {} does not follow step {}", last, done), c.checkpoint.resume,
-                    fmt::format("a replay goes on from a checkpoint, to a step of its run, which has {}", c.train.steps),
-                    "choose a later step, or an earlier checkpoint");
+  if (last <= done || last > c.train.steps)
+    throw UserError(
+        fmt::format("step {} does not follow step {}", last, done), from ? c.checkpoint.resume : c.train.output,
+        fmt::format("a replay goes on from a checkpoint, or begins, to a step of its run, which has {}", c.train.steps),
+        "choose a later step, or an earlier checkpoint");
   if (follows_validation(c.schedule) && c.train.valid_every > 0 &&
       done / c.train.valid_every != (last - 1) / c.train.valid_every)
     throw UserError(fmt::format("between steps {} and {} is a validation, which the rate follows", done, last),
                     c.checkpoint.resume, "a replay has none", "take the last checkpoint before the step");
   run_.engine->allocate();
   if (injection_) run_.engine->ctx().add_observer(injection_.get());
-  place_data(run_, &*from, progress_);
+  place_data(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
-  begin_run(run_, &*from, "", progress_);
+  begin_run(run_, from ? &*from : nullptr, "", progress_);
   for (StepWatch* w : watches_) w->begin(run_, done);
   open_loader();
   while (progress_.done < last) {

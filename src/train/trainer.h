@@ -36,7 +36,7 @@ class Trainer : public RunView {
   void run(StopToken& stop);
   void run() { run(never_); }
 
-  // Goes on from checkpoint.resume to the end of step `last` with the bits of the run that this is of, and writes nothing: no
+  // Goes on from checkpoint.resume (none: from the beginning) to the end of step `last` with the bits of the run that this is of, and writes nothing: no
   // folder is taken, nothing is saved or exported, no hook is called. Instead of run(). A UserError where that step does not
   // follow the checkpoint, or needs a validation between.
   void replay(int64_t last);

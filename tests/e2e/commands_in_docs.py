@@ -39,7 +39,7 @@ STAND_INS = [
 ]
 
 # Lines that begin so end with another status than 0, as their page says.
-STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1}
+STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
@@ -214,7 +214,10 @@ def _evaluate(base, out):
 
 
 def _difference(base, out):
-    """Two runs of one course, repeats of one of them, and the log of another program."""
+    """Two runs of one course, repeats of one of them, and the log of another program; a dump of msprobe, and the trace of the same step in place of our dump."""
+    golden = ROOT / "tests" / "golden"
+    shutil.copytree(golden / "msprobe" / "statistics", out / "dumps" / "msprobe")
+    shutil.copytree(golden / "torch_trace" / "trace", out / "dumps" / "ravine")
     losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)

@@ -1,5 +1,6 @@
 """Dumps of what calls read and write: they change no bit of a run, hold what they say, survive a kill, keep their bounds, are made again from a checkpoint; and
 `compare` names the call at which two of them part."""
+import csv
 import fnmatch
 import json
 import math
@@ -7,6 +8,7 @@ import os
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -334,6 +336,10 @@ def test_against_pytorch(folder):
         options, fields, named = AGAINST_TORCH[fault]
         dump = train_as_recorded(folder, fault, options, fields)
         out = compare(golden / "trace", dump, 0 if named is None else 1)
+        if fault in ("nothing", "rms eps", "window"):
+            again = compare(golden / "trace", dump, 0 if named is None else 1, "--from", folder / fault / "run")
+            r.check(again["substituted"] > 50 and (again["culprit"] or {}).get("generates") == (named and "A"), f"{fault}, where all that is read is known: {again['verdict']}")
+            r.check(fault != "nothing" or again["by_spread"] > 10, f"of a trace not all is known: {again['by_spread']} tolerances by perturbation")
         c = out["culprit"]
         r.check(c == named if named is None else c["op"] == named[0] and fnmatch.fnmatch(c["path"], named[1]), f"{fault}: {c}, {out['verdict']}")
 
@@ -367,6 +373,76 @@ def test_against_msprobe(folder):
     file.write_text(json.dumps({**both, "level": "mix"}))
     out = compare(mixed, clean)
     r.check(any("of the API" in one for one in out["unmatched"]), f"{out['unmatched'][:3]}")
+
+
+# Of A, held against B, whose steps are made again: what is else asked of A, changes of its config.json, whether it begins with another weight, and what is named: op, path, whose error.
+SUBSTITUTED = {
+    "other roundings": ({}, {}, False, None),
+    "rms eps": ({}, {"rms_norm_eps": 1e-4}, False, ("rms_norm", "model.layers.0.input_layernorm", "A")),
+    "a weight": ({}, {}, True, ("input", "model.layers.0.self_attn.v_proj.weight", None)),
+    "another mask of dropout": ({"train__seed": 7}, {}, True, ("attention", "model.layers.0.self_attn", "A")),
+    "in place": ({"optimizer__weight_decay": 0.5}, {}, True, ("adamw", "model.embed_tokens", "A")),
+}
+
+
+def scaled(path, name, factor):
+    """A model file with one parameter times a factor."""
+    header, body = r.load_raw(path)
+    low, high = header[name]["data_offsets"]
+    values = struct.unpack(f"<{(high - low) // 4}f", body[low:high])
+    r.save_raw(path, header, body[:low] + struct.pack(f"<{len(values)}f", *(factor * v for v in values)) + body[high:])
+
+
+def test_generated_is_told_from_inherited(folder):
+    """`compare --from`: our kernels run on the inputs of A and of B. What only inherits is not named, and a small fault behind a large difference is."""
+    train(folder, "maker", train__steps=1)
+    model = folder / "maker" / "model"
+    given = {"model__config": None, "train__steps": 1, "train__attention_dropout": 0.002, "data__shuffle": False}
+    tensors = {"what": "tensors", "steps": "1"}
+    train(folder, "b", {"dir": str(folder / "b.dump"), **tensors}, model__path=model, **given)
+    before = state(folder / "b")
+    for name, (options, fields, changed, named) in SUBSTITUTED.items():
+        other, place = folder / f"{name}.model", folder / f"{name}.dump"
+        shutil.copytree(model, other)
+        if changed:
+            scaled(other / "model.safetensors", "model.layers.0.self_attn.v_proj.weight", 1.25)
+        (other / "config.json").write_text(json.dumps({**json.loads((other / "config.json").read_text()), **fields}))
+        shutil.rmtree(other / ".ravine", ignore_errors=True)
+        r.run(*arguments(folder, name, {"dir": str(place), **tensors}, model__path=other, **{**given, **options}), *(["--backend", "ref"] if name == "other roundings" else []))
+        out = compare(place, folder / "b.dump", 0 if named is None else 1, "--from", folder / "b", "--report", folder / "report" / name)
+        said = [(c["op"], c["path"], c["generates"]) for c in out["culprits"]]
+        r.check(named in said if named else not said, f"{name}: {said}, {out['verdict']}")
+        r.check({c[2] for c in said if c[0] != "input"} <= {named and named[2]}, f"{name}: what only inherits is named: {said}")
+        with open(folder / "report" / name / "pairs.csv", newline="") as file:
+            written = [row for row in csv.DictReader(file) if row["side"] == "output" and row["compared_by"] == "tensors" and row["op"] not in ("state", "gradient")]
+        r.check(len(written) > 100 and all(row["generated_a"] and row["generated_b"] for row in written), f"{name}: not of every call is told what it generates")
+        r.check(all(float(row["generated_b"]) == 0 for row in written), f"{name}: B is the run itself, so its calls make what they made")
+        if name == "another mask of dropout":
+            hidden = compare(place, folder / "b.dump", 1)["culprits"]
+            r.check({c["op"] for c in hidden} == {"input"}, f"bounds on what is inherited are loose behind another weight: {hidden}")
+    r.check(state(folder / "b") == before, "the run's folder has changed")
+    train(folder, "sums", {"dir": str(folder / "sums.dump"), "what": "checksum", "steps": "1"}, model__path=model, **given)
+    out = compare(folder / "rms eps.dump", folder / "sums.dump", 1, "--from", folder / "b")
+    r.check(out["culprit"]["generates"] == "A" and out["culprit"]["op"] == "rms_norm", f"a dump of the run itself needs no tensors: {out['culprit']}")
+    for words, more in (("no calls behind step 1", ["--from", folder / "b" / "checkpoints" / "step_000001"]), ("no checkpoint", ["--from", folder / "b.dump"])):
+        said = r.run("compare", folder / "b.dump", folder / "sums.dump", *more, status=2).stderr
+        r.check(words in said, said)
+
+
+def test_generated_on_ranks(folder):
+    """Each rank runs what its namesake has recorded; a job of another number of ranks is refused."""
+    pairs = seeded_faults.Pairs(r.PROGRAM, folder, "tensors")
+    dumps = [pairs.train(name, "llama", {"parallel__tensor": 2, **more}, ranks=2) for name, more in (("one", {}), ("two", {"optimizer__weight_decay": 0.5}))]
+    start = folder / "two"
+    done = subprocess.run([*seeded_faults.LAUNCH, "-n", "2", r.PROGRAM, "compare", *dumps, "--from", start, "--json"], capture_output=True, text=True)
+    out = json.loads(done.stdout)
+    r.check(done.returncode == 1 and (out["culprit"]["op"], out["culprit"]["generates"]) == ("adamw", "A"), f"{done.returncode}: {out['verdict']} {done.stderr[-300:]}")
+    r.check(out["substituted"] > 200, f"{out['substituted']} pairs of both ranks")
+    one = pairs.train("alone", "llama", {})
+    for words, job, sides, more in (("a dump of 2 ranks and a job of 1", 1, dumps, [start]), ("other ranks or micro batches", 1, [one, dumps[0]], [start]), ("a dump of 1 rank and a job of 2", 2, [one, one], [start])):
+        launch = [*seeded_faults.LAUNCH, "-n", str(job)] if job > 1 else []
+        done = subprocess.run([*launch, r.PROGRAM, "compare", *sides, "--from", *more], capture_output=True, text=True)
+        r.check(done.returncode == 2 and words in done.stderr, f"{done.returncode}: {done.stderr}")
 
 
 def test_a_layout_needs_all_its_ranks(folder):
