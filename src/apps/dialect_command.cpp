@@ -44,8 +44,8 @@ Json rates_of(const Config& c) {
 
 class DialectCall : public Call {
  public:
-  DialectCall(CommandSpec spec, TranslateWords translate, std::vector<Command> others)
-      : spec_(std::move(spec)), translate_(translate), others_(std::move(others)) {}
+  DialectCall(CommandSpec spec, TranslateWords translate, std::vector<Command> others, std::string list)
+      : spec_(std::move(spec)), translate_(translate), others_(std::move(others)), list_(std::move(list)) {}
 
   std::vector<Option> flags() override { return options_of(flags_); }
 
@@ -55,7 +55,10 @@ class DialectCall : public Call {
     for (size_t at = 0; at < words.size(); ++at) {
       const std::string name = words[at].substr(0, words[at].find('='));
       const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Option& f) { return "--" + f.key == name; });
-      if (is_setting(words[at])) {
+      if (!list_.empty() && words[at] == list_) {
+        other.push_back(words[at]);
+        while (at + 1 < words.size() && !words[at + 1].starts_with("--")) other.push_back(words[++at]);
+      } else if (is_setting(words[at])) {
         over_.push_back(parse_setting(words[at]));
       } else if (flag == flags.end()) {
         other.push_back(words[at]);
@@ -114,6 +117,7 @@ class DialectCall : public Call {
   CommandSpec spec_;
   TranslateWords translate_;
   std::vector<Command> others_;
+  std::string list_;
   DialectFlags flags_;
   std::vector<Setting> over_;
   std::optional<Translation> translation_;
@@ -121,10 +125,11 @@ class DialectCall : public Call {
 
 }  // namespace
 
-Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others) {
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others,
+                        std::string list) {
   Command made{std::move(spec), std::move(group), nullptr, {}, {}};
-  made.call = [spec = made.spec, translate, others = std::move(others)]() -> std::unique_ptr<Call> {
-    return std::make_unique<DialectCall>(spec, translate, others);
+  made.call = [spec = made.spec, translate, others = std::move(others), list = std::move(list)]() -> std::unique_ptr<Call> {
+    return std::make_unique<DialectCall>(spec, translate, others, list);
   };
   return made;
 }

@@ -30,7 +30,9 @@ struct DialectFlags {
 // number of ranks that counts, 0 if nothing says so.
 using TranslateWords = Translation (*)(const std::vector<PlacedWord>& words, const DialectFlags& flags);
 
-// `others`: the commands that programs which do not train lead to (Translation::command).
-Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others = {});
+// `others`: the commands that programs which do not train lead to (Translation::command). `list`: a flag of the other program
+// whose values, up to the next flag, look like options of ours and are none.
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others = {},
+                        std::string list = "");
 
 }  // namespace ravine

@@ -253,7 +253,8 @@ Translation translate(DialectTable table, const std::vector<GivenKey>& given, co
       t.refusals_.push_back({g.key, g.key, g.source, row.reason, row.fix});
     } else if (!fits(row.type, g.value)) {
       it->value = nullptr;
-      t.refusals_.push_back({g.key, fmt::format("{} is {}", g.key, shown_value(g.value)), g.source,
+      const std::string text = shown_value(g.value);  // in quotes where they are the mistake
+      t.refusals_.push_back({g.key, fmt::format("{} is {}", g.key, g.value.is_string() ? "'" + text + "'" : text), g.source,
                              fmt::format("it takes {}", words_of(row.type)), "correct the value"});
     } else if (!row.choices.empty() && g.value.is_string() &&
                std::find(row.choices.begin(), row.choices.end(), g.value.get<std::string>()) == row.choices.end()) {

@@ -383,7 +383,8 @@ LaunchedProgram launched_program(const LaunchScript& script) {
       const auto local =
           launcher_number(script, words, i, {"__nproc_per_node", "__num_gpus", "__num_processes", "_n", "_np", "__ntasks"});
       const auto nodes = launcher_number(script, words, i, {"__nnodes", "__num_nodes", "__num_machines"});
-      out.ranks = local.value_or(1) * nodes.value_or(1);
+      const auto all = launcher_number(script, words, i, {"__worker_num"});  // msrun counts those of all nodes
+      out.ranks = all.value_or(local.value_or(1) * nodes.value_or(1));
       return out;
     }
   }

@@ -90,6 +90,7 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   if (s.micro < 1)
     t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
   const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
+  s.semi = semi;
   int64_t accumulation = 1;
   const std::string key = "runner_config.gradient_accumulation_steps";
   if (const Json& given = t.value(key); !given.is_null()) {
@@ -119,6 +120,10 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
     t.becomes(key, KeyStatus::inert, "stages have micro_batch_num in its place");
     t.notice("gradient_accumulation_steps counts nothing with pipeline stages, where micro_batch_num does");
     accumulation = 1;
+  }
+  if (const int64_t count = t.whole("parallel_config.micro_batch_num"); count > 1 && s.pipeline == 1) {
+    t.becomes("parallel_config.micro_batch_num", KeyStatus::inert, "without stages it is 1, in MindFormers too");
+    t.notice(fmt::format("micro_batch_num is {}: it counts with pipeline_stage alone, and is taken as 1", count));
   }
   const int64_t copies = std::max<int64_t>(1, t.whole("micro_batch_interleave_num"));
   s.micro_batches = (s.pipeline > 1 ? std::max<int64_t>(1, t.whole("parallel_config.micro_batch_num")) : accumulation) * copies;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
 #include "dialects/mindformers_run.h"
 
@@ -154,6 +155,15 @@ void choose_weights(Translation& t, bool runs) {
     t.set("checkpoint.data_steps", t.whole("data_skip_steps"), "data_skip_steps");
 }
 
+// Of these a run has one each.
+void refuse_second_callbacks(Translation& t) {
+  for (const char* type : {"CheckpointMonitor", "MFLossMonitor", "TrainCallBack", "MoEDropRateCallback"})
+    for (const std::string& key : t.given())
+      if (key.starts_with("callbacks[") && key.ends_with("].type") && t.text(key) == type &&
+          key.substr(0, key.find(']') + 1) != callback_of(t, type))
+        t.refuse(key, fmt::format("two callbacks are {}", type), "a run has one of them", "leave one out");
+}
+
 void choose_checkpoints(Translation& t) {
   t.set("checkpoint.layout", "mindformers", "output_dir");
   const std::string at = callback_of(t, "CheckpointMonitor");
@@ -178,6 +188,12 @@ void choose_checkpoints(Translation& t) {
   if (!copies.empty())
     t.set("checkpoint.copies", copies, copies[0] == "network" ? key("save_network_params") : key("save_trainable_params"));
   const std::string directory = t.text(key("directory"));
+  if (t.is_on(key("remove_redundancy")) && t.is_on("use_legacy") && t.text(key("checkpoint_format")) == "ckpt")
+    t.refuse(key("remove_redundancy"), "remove_redundancy is on, and checkpoint_format ckpt",
+             "files of this format hold all tensors, in MindFormers too", "write checkpoint_format: safetensors");
+  if (t.text(key("prefix")).find('/') != std::string::npos)
+    t.refuse(key("prefix"), fmt::format("prefix is {}", t.text(key("prefix"))), "files begin with it, so it has no slash",
+             "name a folder by output_dir");
   if (!directory.empty() && directory != t.text("output_dir"))
     t.refuse(key("directory"), fmt::format("directory is {}", directory), "checkpoints lie in output_dir", "leave it out");
 }
@@ -228,7 +244,15 @@ void choose_logs(Translation& t) {
       const Json& target = t.value("monitor_config.target");
       if (target.is_array() && !target.empty()) {
         std::string any;
-        for (const Json& one : target) any += (any.empty() ? "" : "|") + one.get<std::string>();
+        for (const Json& one : target) {
+          any += (any.empty() ? "" : "|") + one.get<std::string>();
+          try {
+            const std::regex tried(one.get<std::string>());
+          } catch (const std::regex_error& e) {
+            t.refuse("monitor_config.target", fmt::format("target has {}: {}", one.dump(), e.what()),
+                     "it names parameters by regular expressions", "correct it");
+          }
+        }
         t.set("log.monitor_target", any, "monitor_config.target");
       }
     }
@@ -241,8 +265,10 @@ void choose_logs(Translation& t) {
 void set_mindformers_files(Translation& t, const MindFormersSizes& s, bool runs) {
   choose_data(t, s, runs);
   choose_weights(t, runs);
+  refuse_second_callbacks(t);
   choose_checkpoints(t);
   choose_logs(t);
+  mark_idle_keys(t);
 }
 
 }  // namespace ravine

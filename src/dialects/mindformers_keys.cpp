@@ -15,9 +15,12 @@ constexpr const char* kTimes = "`ravine bench train --profile` tells where time 
 void add_general_rows(MindFormersTable& t) {
   t.add({
       used("base_config", any, "all keys of the files that it names"),
-      copied("seed", whole, "train.seed", 1),
-      copied("output_dir", text, "train.output", "./output"),
+      used("seed", whole, "train.seed", 1),
+      used("output_dir", text, "train.output", "./output"),
       used("run_mode", text, "what is done"),
+      inert("callbacks", any, "it has no items"),
+      inert("eval_callbacks", any, "it has no items"),
+      inert("model", any, "it has no keys"),
       used("use_parallel", boolean, "ranks", false),
       used("load_checkpoint", text, "model.weights", ""),
       used("resume_training", any, "checkpoint.resume", false),

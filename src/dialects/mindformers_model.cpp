@@ -36,7 +36,6 @@ const std::vector<ModelField>& model_fields() {
       {"initializer_range", number, {"init_method_std", "initializer_range"}},
       {"bos_token_id", any, {"bos_token_id"}},
       {"eos_token_id", any, {"eos_token_id"}},
-      {"pad_token_id", any, {"pad_token_id"}},
       // experts, of mcore
       {"n_routed_experts", whole, {"n_routed_experts", "num_moe_experts", "num_experts"}},
       {"num_experts_per_tok", whole, {"num_experts_per_tok", "moe_router_topk"}},
@@ -67,6 +66,17 @@ std::string key_of(const Translation& t, const char* field) {
         if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name)))
           return kModelKeys + std::string(name);
   return "";
+}
+
+// A field given under two names has one value.
+void refuse_second_value(Translation& t, const ModelField& f, const std::string& first) {
+  for (const char* name : f.names) {
+    const std::string key = kModelKeys + std::string(name);
+    if (key == first || !gives(t, key) || !t.has(key) || t.value(key) == t.value(first)) continue;
+    t.refuse(key, fmt::format("{} is {}, and {} {}", name, t.value(key).dump(), first.substr(first.rfind('.') + 1),
+                              t.value(first).dump()),
+             "they are two names of one value", "leave one of them out");
+  }
 }
 
 std::string key_or(const Translation& t, const char* field, const char* otherwise) {
@@ -187,7 +197,12 @@ void choose_experts(Translation& t, Json& config, const std::string& family) {
     t.refuse(whole_key, whole_key, rule, "leave it out");
   };
   if (t.text("moe_config.routing_policy") != "TopkRouterV2")
-    no("routing_policy", "experts are chosen and weighed as TopkRouterV2 does it: write routing_policy: TopkRouterV2");
+    t.refuse("moe_config.routing_policy", fmt::format("routing_policy is {}", t.text("moe_config.routing_policy")),
+             "experts are chosen and weighed as TopkRouterV2 does it", "write routing_policy: TopkRouterV2");
+  if (t.whole("moe_config.num_experts_chosen") > experts)
+    t.refuse("moe_config.num_experts_chosen",
+             fmt::format("num_experts_chosen is {}, and expert_num {}", t.whole("moe_config.num_experts_chosen"), experts),
+             "a token goes to some of the experts", "correct one of them");
   if (!t.is_on("moe_config.norm_topk_prob"))
     no("norm_topk_prob", "weights of the chosen experts add up to 1 in Llama's layers");
   if (t.number("moe_config.routed_scaling_factor") != 1)
@@ -252,6 +267,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
       used(at("attention_bias"), boolean, "model.config", false),
       used(at("attn_proj_has_bias"), boolean, "model.config", false),
       used(at("ignore_token_id"), whole, "data", -100),
+      used(at("pad_token_id"), whole, "data.pad"),
       used(at("compute_dtype"), text, "precision.compute", "float16", {"float32", "float16", "bfloat16"}),
       used(at("extend_method"), text, "model.config", "None"),
       used(at("position_embedding_type"), text, "model.config", "rope", {"rope"}),
@@ -298,6 +314,12 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
     table.add_only(at(key), any, std::move(values), "it is as models here are", rule);
   };
   only("freeze_include", {nullptr}, "parameters are chosen by train.freeze, under the names of Hugging Face");
+  only("hidden_act", {"silu", nullptr}, "feed-forward layers are gated by silu");
+  only("use_sliding_window", {false}, "attention of these models sees all that comes before");
+  only("scoring_func", {"sigmoid", nullptr}, "experts of this model are scored by the sigmoid");
+  only("topk_method", {"noaux_tc", nullptr}, "experts of this model are chosen in groups, with a bias");
+  only("moe_layer_freq", {1, nullptr}, "all layers behind the first dense ones have experts");
+  only("output_router_logits", {false}, "the loss of the load is that of moe_config");
   only("quant_config", {nullptr}, "weights are trained, not quantised");
   only("use_eod_attn_mask_compression", {false}, "documents of a row are told apart by data.document_attention");
   only("post_layer_norm", {false}, "this model has no such layer");
@@ -305,6 +327,16 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   only("mtp_depth", {0}, "heads for further tokens are not trained");
   only("mtp_num_layers", {0, nullptr}, "heads for further tokens are not trained");
   only("num_nextn_predict_layers", {0}, "heads for further tokens are not trained");
+  const char* window = "it counts with use_sliding_window alone";
+  table.add({inert(at("sliding_window"), whole, window), inert(at("max_window_layers"), whole, window),
+             inert(at("use_cache"), boolean, "keys and values are kept while a text is made, and only then"),
+             inert(at("ep_size"), whole, "how ranks share experts decides no number")});
+  for (const GivenKey& g : given) {
+    if (g.key.starts_with(at("pet_config.")))
+      table.add({refused(g.key, any, "adapters have options of their own here",
+                         "train them by `ravine train` with lora.rank and lora.targets")});
+    if (g.key.starts_with(at("rl_config."))) table.add({inert(g.key, any, "MindFormers itself passes it over")});
+  }
   table.add({inert(at("mtp_loss_factor"), number, "it counts with mtp_depth alone"),
              inert(at("mtp_loss_scaling_factor"), number, "it counts with mtp_depth alone")});
   for (const char* key : {"tp_x", "tp_y", "tp_z"})
@@ -393,8 +425,12 @@ void set_mindformers_model(Translation& t) {
     return;
   }
   if (!from_folder) config = {{"model_type", family}};
+  config["pad_token_id"] = nullptr;  // its embedding learns like any other; what it masks is data.pad
   for (const ModelField& f : model_fields())
-    if (const std::string key = key_of(t, f.field); !key.empty()) config[f.field] = t.value(key);
+    if (const std::string key = key_of(t, f.field); !key.empty()) {
+      config[f.field] = t.value(key);
+      refuse_second_value(t, f, key);
+    }
   const std::string seq = kModelKeys + std::string("seq_length");
   int64_t positions = t.whole(seq);
   for (const char* name : {"max_position_embedding", "max_position_embeddings"})

@@ -9,6 +9,7 @@ namespace ravine {
 // Sizes that several rules need. Outside of semi-automatic parallelism layouts count nothing: ranks share the data.
 struct MindFormersSizes {
   int64_t ranks = 1, data = 1, tensor = 1, pipeline = 1, expert = 1;
+  bool semi = false;                                   // semi-automatic parallelism: one program over all ranks
   int64_t micro = 1;                                   // rows of a micro batch
   int64_t micro_batches = 1;                           // of a rank and step
   int64_t global = 1;                                  // rows of a step
@@ -25,6 +26,9 @@ std::string mindformers_prefix(const Translation& t);  // "model.model_config."
 void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
 // runs: files that are named have to be there.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
+
+// Keys that have no effect as long as others are as they are: their lines say so.
+void mark_idle_keys(Translation& t);
 
 // run_mode predict.
 void set_mindformers_prediction(Translation& t);

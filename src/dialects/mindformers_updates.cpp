@@ -12,6 +12,8 @@ namespace {
 
 void choose_steps(Translation& t, const MindFormersSizes& s) {
   const std::string epochs = "runner_config.epochs", batch = "runner_config.batch_size";
+  t.set("train.seed", t.whole("seed"), "seed");
+  t.set("train.output", t.text("output_dir"), "output_dir");
   int64_t steps = s.steps;
   if (steps > 0) {
     std::string from = epochs;
@@ -25,6 +27,8 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   if (t.is_on("calculate_per_token_loss") || t.is_on("runner_wrapper.calculate_per_token_loss") ||
       t.is_on("model.model_config.calculate_per_token_loss"))
     t.set("train.loss_average", "tokens", "calculate_per_token_loss");
+  else if (s.semi && s.micro_batches == 1)  // one program over all ranks: the mean over the tokens of all of them
+    t.set("train.loss_average", "tokens", "parallel.parallel_mode");
   else
     t.set("train.loss_average", "micro", "runner_config.batch_size");
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
@@ -76,7 +80,11 @@ void choose_ranks(Translation& t, const MindFormersSizes& s) {
   if (s.data * s.tensor * s.pipeline > 1 && gives(t, "parallel.full_batch") && !t.is_on("parallel.full_batch")) {
     const Json& given = t.value(strategy);
     const Json* first = given.is_array() && !given.empty() && given[0].is_array() && !given[0].empty() ? &given[0][0] : nullptr;
-    if (first && *first != s.data)
+    if (!first)
+      t.refuse(strategy, given.is_null() ? std::string("no dataset_strategy") : fmt::format("dataset_strategy is {}", given.dump()),
+               "full_batch: False needs a list for each column, whose first number is data_parallel",
+               fmt::format("write dataset_strategy: [[{}, 1]]", s.data));
+    else if (*first != s.data)
       t.refuse(strategy, fmt::format("dataset_strategy is {}", given.dump()),
                fmt::format("with full_batch: False its first number is data_parallel, {}", s.data), "correct it");
   }
@@ -139,6 +147,12 @@ void choose_optimizer(Translation& t) {
     none("betas"), none("beta2");
     if (type == "sgd") {
       none("eps"), none("beta1");
+      if (t.text("optimizer.type") == "Momentum" && !t.has("optimizer.momentum"))
+        t.refuse({.key = "optimizer.momentum",
+                  .what = "no momentum",
+                  .where = t.source("optimizer.type"),
+                  .rule = "the class Momentum has no default for it",
+                  .fix = "write optimizer.momentum"});
       t.set("optimizer.momentum", t.has("optimizer.momentum") ? t.number("optimizer.momentum") : 0.0,
             t.has("optimizer.momentum") ? "optimizer.momentum" : "optimizer.type");
     } else {
@@ -186,6 +200,12 @@ void choose_rates(Translation& t, const MindFormersSizes& s) {
   std::string key;
   for (const char* name : {"lr_schedule.learning_rate", "lr_schedule.base_lr", "optimizer.learning_rate"})
     if (key.empty() && t.has(name)) key = name;
+  if (key.empty() && t.has("lr_schedule.type"))
+    t.refuse({.key = "lr_schedule.learning_rate",
+              .what = "no learning_rate",
+              .where = t.source("lr_schedule.type"),
+              .rule = "a schedule that is given has no default rate",
+              .fix = "write lr_schedule.learning_rate"});
   double rate = key.empty() ? 5e-5 : t.number(key);
   if (t.is_on("lr_scale")) {
     rate = rate * static_cast<double>(s.ranks) * static_cast<double>(s.micro) /
@@ -231,6 +251,12 @@ void choose_loss_scale(Translation& t) {
   }
   const std::string type = t.text(at + ".type");
   if (type.empty()) {
+    for (const char* part : {"loss_scale_value", "scale_factor", "scale_window", "max_scale_window", "min_scale_window"})
+      if (gives(t, at + "." + part)) {
+        t.refuse(at + "." + part, "scale_sense has no type", "a map names the class of its loss scale",
+                 "write scale_sense.type: DynamicLossScaleUpdateCell, or scale_sense: NUMBER");
+        return;
+      }
     t.set("precision.loss_scale", 1.0, "runner_wrapper.type");
     return;
   }
@@ -257,10 +283,13 @@ void choose_loss_scale(Translation& t) {
   }
 }
 
-void choose_guards(Translation& t) {
+void choose_guards(Translation& t, bool semi) {
   const std::string type = t.text("runner_wrapper.type");
   const bool section = t.has("runner_wrapper.type");
   const bool pipeline_cell = type == "MFPipelineWithLossScaleCell" || type == "pipeline_wrapper";
+  if (section && pipeline_cell && !semi)
+    t.refuse("runner_wrapper.type", fmt::format("runner_wrapper.type is {}", type),
+             "this wrapper is for semi-automatic parallelism alone", "write MFTrainOneStepCell");
   const bool clips =
       t.has("runner_wrapper.use_clip_grad") ? t.is_on("runner_wrapper.use_clip_grad") : !section || pipeline_cell;
   const double norm = t.number("runner_wrapper.max_grad_norm");
@@ -312,7 +341,7 @@ void set_mindformers_updates(Translation& t, const MindFormersSizes& s) {
   choose_optimizer(t);
   choose_rates(t, s);
   choose_loss_scale(t);
-  choose_guards(t);
+  choose_guards(t, s.semi);
 }
 
 }  // namespace ravine

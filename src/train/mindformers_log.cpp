@@ -6,6 +6,7 @@
 #include <ctime>
 #include <regex>
 
+#include "base/error.h"
 #include "files/atomic.h"
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
@@ -79,7 +80,12 @@ class MindFormersConsole : public Hook {
 
   void start(RunView& run, int64_t) override {
     epochs_.look(run);
-    if (const std::string& target = run.config().log.monitor_target; !target.empty()) target_ = std::regex(target);
+    if (const std::string& target = run.config().log.monitor_target; !target.empty()) try {
+        target_ = std::regex(target);
+      } catch (const std::regex_error& e) {
+        throw UserError(fmt::format("'{}' is no regular expression: {}", target, e.what()), "log.monitor_target",
+                        "it names parameters by a regular expression", "correct it");
+      }
   }
 
   void after_step(RunView& run, StepReport& r) override {

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kOwn = "ravine";
 constexpr int64_t kPieceOfState = int64_t{4} << 20;
 // What goes along of the scalars of a run.
-constexpr const char* kKept[] = {"tokens", "data", "loss_scale", "schedule", "spikes_in_a_row", "window", "seed"};
+constexpr const char* kKept[] = {"tokens", "data", "loss_scale", "schedule", "spikes_in_a_row", "window", "seed", "sum_leaves"};
 
 struct StateName {
   int64_t epoch, place;
@@ -51,6 +51,16 @@ std::string of_rank(const std::string& name, int64_t rank) {
                             std::regex_constants::format_first_only);
 }
 
+// Epoch and step that meta.json of a rank names; nothing: it says nothing.
+std::optional<std::pair<int64_t, int64_t>> last_saved(const std::string& meta) {
+  std::error_code error;
+  if (!fs::is_regular_file(meta, error)) return {};
+  const Json j = read_json(meta);
+  const auto whole = [&](const char* key) { return j.is_object() && j.contains(key) && j[key].is_number_integer(); };
+  if (!whole("last_epoch") || !whole("last_step")) return {};
+  return std::pair(j["last_epoch"].get<int64_t>(), j["last_step"].get<int64_t>());
+}
+
 std::optional<double> number_in(const TensorFile& file, const char* name) {
   const TensorInfo* t = file.find(name);
   if (!t || t->shape.count() != 1) return {};
@@ -67,9 +77,14 @@ std::vector<std::string> mindformers_checkpoints(const std::string& dir) {
   std::error_code error;
   const bool ranks = fs::is_directory(dir + "/rank_0", error);
   const std::string folder = ranks ? dir + "/rank_0" : dir;
+  // What lies there may go on beyond the last save that all ranks have finished, or be of a run before.
+  std::optional<std::pair<int64_t, int64_t>> last;
+  for (int64_t r = 0; ranks && fs::is_directory(fmt::format("{}/rank_{}", dir, r), error); ++r)
+    if (const auto saved = last_saved(fmt::format("{}/rank_{}/meta.json", dir, r)); saved && (!last || *saved < *last))
+      last = saved;
   std::vector<std::string> out;
   for (const StateName& s : state_names(folder)) {
-    bool all = true;
+    bool all = !last || std::pair(s.epoch, s.place) <= *last;
     for (int64_t r = 1; ranks && fs::is_directory(fmt::format("{}/rank_{}", dir, r), error); ++r)
       all = all && fs::exists(fmt::format("{}/rank_{}/{}", dir, r, of_rank(s.name, r)), error);
     if (all) out.push_back(folder + "/" + s.name);

@@ -458,6 +458,19 @@ TEST(MindFormers, RefusesByName) {
            {{"--runner_config.epochs", "two"}, {"epochs", "two"}},
            {{"--model.model_config.type", "ChatGLM2Config"}, {"ChatGLM2Config", "LlamaConfig"}},
            {{"--use_checkpoint_health_monitor", "True"}, {"local_norm"}},
+           {{"--model.model_config.num_hidden_layers", "1"}, {"num_hidden_layers is 1, and num_layers 2", "two names"}},
+           {{"--model.model_config.rope_theta", "5", "--model.model_config.theta", "6"}, {"rope_theta", "theta 6"}},
+           {{"--model.model_config.pet_config.pet_type", "lora"}, {"pet_type", "lora.rank"}},
+           {{"--model.model_config.hidden_act", "gelu"}, {"hidden_act", "silu"}},
+           {{"--runner_wrapper.scale_sense", "{\"loss_scale_value\": 4}"}, {"scale_sense has no type"}},
+           {{"--runner_wrapper.type", "MFPipelineWithLossScaleCell"}, {"MFPipelineWithLossScaleCell", "semi-automatic"}},
+           {{"--callbacks[2].type", "CheckpointMonitor"}, {"two callbacks are CheckpointMonitor"}},
+           {{"--callbacks[1].prefix", "a/b"}, {"prefix is a/b", "slash"}},
+           {{"--callbacks[1].remove_redundancy", "True", "--callbacks[1].checkpoint_format", "ckpt"}, {"remove_redundancy"}},
+           {{"--lr_schedule", "{\"type\": \"ConstantWarmUpLR\"}"}, {"no learning_rate"}},
+           {{"--optimizer", "{\"type\": \"Momentum\"}"}, {"no momentum"}},
+           {{"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format", "log", "--monitor_config.target", "[\"(\"]"},
+            {"monitor_config.target", "regular expression"}},
            {{"--use_skip_data_by_global_norm", "True", "--runner_wrapper.use_clip_grad", "False"}, {"use_clip_grad"}},
            {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"},
             {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
@@ -468,8 +481,44 @@ TEST(MindFormers, RefusesByName) {
   EXPECT_TRUE(
       says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4),
            "number of ranks"));
+  const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
+  std::vector<std::string> own_slices = semi;
+  own_slices.insert(own_slices.end(), {"--parallel.full_batch", "False"});
+  EXPECT_TRUE(says(job.refused(own_slices, 2), "dataset_strategy: [[2, 1]]"));
   const std::string both = job.refused({"--no_such_key", "1", "--runner_config.epochs", "two"});
   EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
+}
+
+// Of one program over all ranks the loss is the mean over the tokens of all of them; of data ranks of their own, of their means.
+TEST(MindFormers, LossesOfRanks) {
+  const Job job;
+  const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
+  EXPECT_EQ(job.settings(semi, 2)["train.loss_average"], "tokens");
+  EXPECT_EQ(job.settings({"--use_parallel", "True"}, 2)["train.loss_average"], "micro");
+  EXPECT_EQ(job.settings({})["train.loss_average"], "micro");
+  EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
+}
+
+// A key that counts only with another has no effect without it, and its line says so.
+TEST(MindFormers, KeysThatCountWithOthers) {
+  const Job job;
+  const auto status = [&](const std::vector<std::string>& words, const std::string& key) {
+    for (const ExplainedKey& line : job.translated(words).lines())
+      if (line.key == key) return line.status;
+    ADD_FAILURE() << key;
+    return KeyStatus::refused;
+  };
+  for (const auto& [key, value, other, on] : std::vector<std::array<std::string, 4>>{
+           {"eval_step_interval", "5", "do_eval", "True"},
+           {"lr_scale_factor", "2", "lr_scale", "True"},
+           {"data_skip_steps", "2", "resume_training", "True"},
+           {"monitor_config.step_interval", "2", "monitor_config.monitor_on", "True"},
+           {"model.model_config.scaling_factor", "2", "model.model_config.extend_method", "PI"}}) {
+    EXPECT_EQ(status({"--" + key, value}, key), KeyStatus::inert) << key;
+    EXPECT_EQ(status({"--" + key, value, "--" + other, on}, key), KeyStatus::used) << key;
+  }
+  EXPECT_EQ(status({"--runner_wrapper.max_grad_norm", "2", "--runner_wrapper.use_clip_grad", "False"}, "runner_wrapper.max_grad_norm"),
+            KeyStatus::inert);
 }
 
 std::string line_error(const Job& job, std::vector<std::string> words) {
@@ -553,6 +602,8 @@ TEST(MindFormers, ReadsLaunchScripts) {
   EXPECT_EQ(words, "--config run.yaml --run_mode train ");
   std::ofstream(job.folder / "b.sh") << "python run_mindformer.py --config run.yaml\n";
   EXPECT_EQ(read_mindformers_script(job.folder / "b.sh").words.size(), 2U);
+  std::ofstream(job.folder / "d.sh") << "msrun --worker_num=4 --local_worker_num=2 run_mindformer.py --config run.yaml\n";
+  EXPECT_EQ(read_mindformers_script(job.folder / "d.sh").ranks, 4);
   std::ofstream(job.folder / "c.sh") << "bash scripts/msrun_launcher.sh \"run_mindformer.py --config $(ls)\" 8\n";
   EXPECT_THROW(read_mindformers_script(job.folder / "c.sh"), UserError);
   for (const std::vector<std::string>& bad :
