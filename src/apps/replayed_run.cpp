@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-bool is_run(const fs::path& folder) {
+bool has_config(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / "config.yaml", error);
 }
@@ -22,7 +22,7 @@ bool is_run(const fs::path& folder) {
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint).lexically_normal();
   const fs::path run = (folder.has_filename() ? folder : folder.parent_path()).parent_path().parent_path();
-  if (is_run(run)) return run.string();
+  if (has_config(run)) return run.string();
   throw UserError("the run of this checkpoint is not known", checkpoint, "RUN/config.yaml says how its steps are made",
                   "name the run by --run RUN");
 }
@@ -31,7 +31,7 @@ std::string run_of(const std::string& checkpoint) {
 
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads) {
   const bool checkpoint = is_checkpoint(from);
-  if (!checkpoint && !is_run(from))
+  if (!checkpoint && !has_config(from))
     throw UserError("no checkpoint", from, "a replay goes on from a checkpoint of a run, or from its beginning",
                     fs::exists(from) ? "name RUN/checkpoints/step_N or RUN" : missing_path_advice(from));
   const std::string folder = !run.empty() ? run : checkpoint ? run_of(from) : from;

@@ -28,11 +28,14 @@ constexpr auto names_of(TooLong) {
   return std::to_array<ValueName<TooLong>>({{cut, "cut"}, {drop, "drop"}});
 }
 
-enum class SampleOrder : uint8_t { philox, megatron, megatron_2023, mindspore };
+enum class SampleOrder : uint8_t { philox, megatron, megatron_2023, mindspore, mindspore_whole };
 constexpr auto names_of(SampleOrder) {
   using enum SampleOrder;
-  return std::to_array<ValueName<SampleOrder>>(
-      {{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}, {mindspore, "mindspore"}});
+  return std::to_array<ValueName<SampleOrder>>({{philox, "philox"},
+                                                {megatron, "megatron"},
+                                                {megatron_2023, "megatron-2023"},
+                                                {mindspore, "mindspore"},
+                                                {mindspore_whole, "mindspore-whole"}});
 }
 
 // ---- train ----
@@ -55,10 +58,10 @@ constexpr auto names_of(PreferenceLossType) {
   return std::to_array<ValueName<PreferenceLossType>>({{sigmoid, "sigmoid"}, {hinge, "hinge"}, {ipo, "ipo"}});
 }
 
-enum class LossAverage : uint8_t { tokens, micro };
+enum class LossAverage : uint8_t { tokens, micro, global_micro };
 constexpr auto names_of(LossAverage) {
   using enum LossAverage;
-  return std::to_array<ValueName<LossAverage>>({{tokens, "tokens"}, {micro, "micro"}});
+  return std::to_array<ValueName<LossAverage>>({{tokens, "tokens"}, {micro, "micro"}, {global_micro, "global-micro"}});
 }
 
 // ---- optimizer and schedule ----

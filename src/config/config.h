@@ -123,7 +123,7 @@ struct TrainOptions {
       may_change());
     v("memory_mb", memory_mb, "memory of a rank in MB that train.recompute=auto keeps within", between(0, 1e9) & may_change());
     v("loss_average", loss_average,
-      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches, 0 for one without labels",
+      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches, 0 for one without labels; global-micro: a micro batch is that of all data ranks",
       fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());

@@ -45,6 +45,7 @@ struct DataOptions : MegatronOptions {
   bool cache = true;
   SampleOrder order = SampleOrder::philox;
   int64_t pad = -1, samples = 0;
+  bool labels = true;
   template <class V>
   void each(V&& v) {
     v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
@@ -77,11 +78,14 @@ struct DataOptions : MegatronOptions {
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
     v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
     v("order", order,
-      "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes; mindspore that of MindSpore, from MindRecord files",
+      "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes; mindspore that of MindSpore, from MindRecord files, and mindspore-whole that of MindSpore without shards (num_shards)",
       fixed());
     v("pad", pad, "of MindRecord files: the id of padding, behind which nothing is predicted; -1: none",
       between(-1, INT32_MAX) & fixed());
-    v("samples", samples, "of MindRecord files: how many rows are read, the first; 0: all", between(0, 1e12) & fixed());
+    v("samples", samples, "of MindRecord files: how many rows an epoch has, the first in its order; 0: all",
+      between(0, 1e12) & fixed());
+    v("labels", labels, "of MindRecord files: whether a column labels counts; false: the ids themselves are predicted",
+      fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
     v("index_cache", index_cache,
       "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());

@@ -149,13 +149,11 @@ void check_mindformers(const Config& c) {
       conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies",
                "it is network or trainable", "use one of them");
   const OptimizerType type = c.optimizer.type;
-  const bool adam = type == OptimizerType::adamw || type == OptimizerType::adam || type == OptimizerType::lamb;
-  if (c.checkpoint.layout == CheckpointLayout::mindformers && !adam &&
-      !(type == OptimizerType::sgd && c.optimizer.momentum == 0))
+  if (c.checkpoint.layout == CheckpointLayout::mindformers && type != OptimizerType::adamw)
     conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)),
              given_of(c, {"checkpoint.layout", "optimizer.type"}),
-             "its files keep the two moments of AdamW, Adam and Lamb, and of SGD without momentum nothing",
-             "use one of them, or checkpoint.layout=ravine");
+             "its files keep the two moments of AdamW, under MindFormers' names",
+             "use adamw, or set checkpoint.layout=ravine, whose files MindFormers does not read");
   if (c.precision.scale_window_max <= c.precision.scale_window_min)
     conflict(c,
              fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max,

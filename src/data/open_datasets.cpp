@@ -419,7 +419,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
   if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
-  if (o.order == SampleOrder::mindspore) return open_mindrecord_datasets(o);
+  if (o.order == SampleOrder::mindspore || o.order == SampleOrder::mindspore_whole) return open_mindrecord_datasets(o);
   if (o.order != SampleOrder::philox) return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
   Datasets d;

@@ -79,7 +79,9 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
       if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
   } else {
-    t.set("data.order", "mindspore", loader + "type");
+    // num_shards is given but where one program is fed with whole batches
+    const bool whole = s.semi && (!gives(t, "parallel.full_batch") || t.is_on("parallel.full_batch"));
+    t.set("data.order", whole ? "mindspore-whole" : "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
     if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
     const std::string pad = "model.model_config.pad_token_id";
@@ -100,6 +102,8 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
       t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels",
                "name these");
+    else if (!megatron && std::string_view(set) == "train_dataset")
+      t.set("data.labels", std::find(names.begin(), names.end(), "labels") != names.end(), columns);
   }
   if (!t.is_on("do_eval")) return;
   const Json valid = sources_of_set(t, "eval_dataset", runs);

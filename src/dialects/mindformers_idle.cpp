@@ -11,7 +11,8 @@ void mark_idle_keys(Translation& t) {
     if (!is) return;
     for (const std::string& given : t.given())
       for (const std::string key : keys)
-        if (t.has(given) && (key.ends_with('.') ? given.starts_with(key) : given == key)) t.becomes(given, KeyStatus::inert, why);
+        if (t.has(given) && (key.ends_with('.') ? given.starts_with(key) : given == key))
+          t.becomes(given, KeyStatus::inert, why);
   };
   const auto with = [](const char* key) { return fmt::format("it counts with {} alone", key); };
   const auto clips = t.has("runner_wrapper.use_clip_grad") && !t.is_on("runner_wrapper.use_clip_grad");
@@ -28,14 +29,14 @@ void mark_idle_keys(Translation& t) {
   const bool skips = t.is_on("use_skip_data_by_global_norm") || t.is_on("runner_wrapper.use_skip_data_by_global_norm");
   idle(!monitors,
        {"monitor_config.local_loss_format", "monitor_config.device_local_loss_format", "monitor_config.local_norm_format",
-        "monitor_config.device_local_norm_format", "monitor_config.optimizer_state_format", "monitor_config.weight_state_format",
-        "monitor_config.throughput_baseline", "monitor_config.step_interval", "monitor_config.target",
-        "monitor_config.global_norm_spike_count_threshold"},
+        "monitor_config.device_local_norm_format", "monitor_config.optimizer_state_format",
+        "monitor_config.weight_state_format", "monitor_config.throughput_baseline", "monitor_config.step_interval",
+        "monitor_config.target", "monitor_config.global_norm_spike_count_threshold"},
        with("monitor_on"));
   idle(!skips && !(monitors && t.is_on("monitor_config.check_for_global_norm")), {"monitor_config.global_norm_spike_threshold"},
        with("check_for_global_norm or use_skip_data_by_global_norm"));
-  idle(t.has("model.model_config.intermediate_size"), {"model.model_config.multiple_of", "model.model_config.ffn_dim_multiplier"},
-       "intermediate_size counts");
+  idle(t.has("model.model_config.intermediate_size"),
+       {"model.model_config.multiple_of", "model.model_config.ffn_dim_multiplier"}, "intermediate_size counts");
   const std::string method = t.text("model.model_config.extend_method");
   idle(method.empty() || method == "None", {"model.model_config.scaling_factor", "model.model_config.scaling_factor."},
        with("extend_method"));

@@ -73,8 +73,9 @@ void refuse_second_value(Translation& t, const ModelField& f, const std::string&
   for (const char* name : f.names) {
     const std::string key = kModelKeys + std::string(name);
     if (key == first || !gives(t, key) || !t.has(key) || t.value(key) == t.value(first)) continue;
-    t.refuse(key, fmt::format("{} is {}, and {} {}", name, t.value(key).dump(), first.substr(first.rfind('.') + 1),
-                              t.value(first).dump()),
+    t.refuse(key,
+             fmt::format("{} is {}, and {} {}", name, t.value(key).dump(), first.substr(first.rfind('.') + 1),
+                         t.value(first).dump()),
              "they are two names of one value", "leave one of them out");
   }
 }

@@ -203,10 +203,12 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
               {"dataset_dir", c.data.train.empty() ? "" : c.data.train[0].path},
               {"shuffle", c.data.shuffle}};
     if (c.data.samples > 0) loader["num_samples"] = c.data.samples;
-    if (c.data.order != SampleOrder::mindspore)
+    if (c.data.order != SampleOrder::mindspore && c.data.order != SampleOrder::mindspore_whole)
       notices.push_back("MindFormers reads MindRecord files or token files: make one of the data, and name it in dataset_dir");
   }
-  return {{"data_loader", loader}, {"input_columns", {"input_ids"}}, {"drop_remainder", true}};
+  return {{"data_loader", loader},
+          {"input_columns", c.data.labels ? Json{"input_ids", "labels"} : Json{"input_ids"}},
+          {"drop_remainder", true}};
 }
 
 Json words_of_config(const Config& c, const Json& described, std::vector<std::string>& notices) {
@@ -218,6 +220,8 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
             {"run_mode", "train"},      {"load_checkpoint", c.model.weights.empty() ? c.model.path : c.model.weights},
             {"resume_training", false}, {"use_parallel", semi}};
   if (c.train.loss_average == LossAverage::tokens) j["calculate_per_token_loss"] = true;
+  if (c.train.loss_average == LossAverage::micro && data > 1)
+    notices.push_back("train.loss_average=micro: in MindFormers a micro batch is that of all data ranks (global-micro)");
   if (c.health.skip_norm > 0) j["use_skip_data_by_global_norm"] = true;
   if (c.health.embedding_norm > 0) j["use_checkpoint_health_monitor"] = true;
   if (c.health.stop_not_finite) j["check_for_nan_in_loss_and_grad"] = true;

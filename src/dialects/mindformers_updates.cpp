@@ -27,8 +27,8 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   if (t.is_on("calculate_per_token_loss") || t.is_on("runner_wrapper.calculate_per_token_loss") ||
       t.is_on("model.model_config.calculate_per_token_loss"))
     t.set("train.loss_average", "tokens", "calculate_per_token_loss");
-  else if (s.semi && s.micro_batches == 1)  // one program over all ranks: the mean over the tokens of all of them
-    t.set("train.loss_average", "tokens", "parallel.parallel_mode");
+  else if (s.semi && s.data > 1)  // one program over all ranks: the mean over the tokens of all of them
+    t.set("train.loss_average", "global-micro", "parallel.parallel_mode");
   else
     t.set("train.loss_average", "micro", "runner_config.batch_size");
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
@@ -81,7 +81,8 @@ void choose_ranks(Translation& t, const MindFormersSizes& s) {
     const Json& given = t.value(strategy);
     const Json* first = given.is_array() && !given.empty() && given[0].is_array() && !given[0].empty() ? &given[0][0] : nullptr;
     if (!first)
-      t.refuse(strategy, given.is_null() ? std::string("no dataset_strategy") : fmt::format("dataset_strategy is {}", given.dump()),
+      t.refuse(strategy,
+               given.is_null() ? std::string("no dataset_strategy") : fmt::format("dataset_strategy is {}", given.dump()),
                "full_batch: False needs a list for each column, whose first number is data_parallel",
                fmt::format("write dataset_strategy: [[{}, 1]]", s.data));
     else if (*first != s.data)
@@ -119,6 +120,10 @@ void choose_optimizer(Translation& t) {
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;
+  if (t.text("optimizer.type") == "AdamWeightDecay")
+    t.refuse("optimizer.type", "optimizer.type is AdamWeightDecay",
+             "it does not correct for moments that begin at zero, and AdamW here does",
+             "write AdamW: its first steps are smaller");
   t.set("optimizer.type", type, "optimizer.type");
   t.set("optimizer.weight_decay", t.number("optimizer.weight_decay"), "optimizer.weight_decay");
   const auto take = [&](const char* key, const char* option) {

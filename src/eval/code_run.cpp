@@ -4,6 +4,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -184,7 +185,6 @@ bool set_limits(const SandboxLimits& l) {
 // program: becomes stdin; said: descriptor 3 of the program. Returns only if a step fails.
 int enter(const Cage& c, int program, int said) {
   int step = 0;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!write_to("/proc/self/setgroups", "deny") || !write_to("/proc/self/uid_map", c.uid_map) ||
       !write_to("/proc/self/gid_map", c.gid_map))
     return step;
@@ -366,6 +366,10 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
     ::syscall(kCloseRange, 4U, ~0U, kCloseOnExec);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(*trouble_heard);  // a parent that was killed before this was set left the other end of the pipe closed
+    pollfd heard_by_parent{*trouble, 0, 0};
+    if (::poll(&heard_by_parent, 1, 0) > 0 && (heard_by_parent.revents & POLLERR) != 0) ::_exit(127);
     Trouble t{enter(cage, *text, *said), errno};
     if (::write(*trouble, &t, sizeof t) < 0) ::_exit(127);
     ::_exit(127);

@@ -270,12 +270,17 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   // What the sum of losses of a micro batch counts in the loss of the step.
   const double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
   std::vector<double> scales(micros.size(), scale);
-  const bool by_micro = config_.train.loss_average == LossAverage::micro;
-  if (by_micro)
-    for (size_t m = 0; m < micros.size(); ++m)
-      scales[m] = micros[m].valid_tokens > 0
-                      ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size())
-                      : 0.0;
+  const bool by_micro = config_.train.loss_average != LossAverage::tokens;
+  const bool global = config_.train.loss_average == LossAverage::global_micro && data.size() > 1;
+  for (size_t m = 0; by_micro && m < micros.size(); ++m) {
+    int64_t valid = micros[m].valid_tokens;
+    if (global) {
+      const std::vector<int64_t> all = gather_integers(data, valid);
+      valid = std::accumulate(all.begin(), all.end(), int64_t{0});
+    }
+    const double means = static_cast<double>(micros.size()) * (global ? 1 : data.size());
+    scales[m] = valid > 0 ? 1.0 / (static_cast<double>(valid) * means) : 0.0;
+  }
   c.begin_step(step);
   for (ExactSum& s : unreduced_squares_) s = {};
   p.store.keep_unreduced(p.optimizer.wants_unreduced());

@@ -464,7 +464,9 @@ std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
       {c.checkpoint.layout == CheckpointLayout::mindformers,
        "checkpoint.layout=mindformers",
        {"checkpoint.prefix", "checkpoint.format", "checkpoint.copies", "checkpoint.data_steps"}},
-      {c.data.order == SampleOrder::mindspore, "data.order=mindspore", {"data.pad", "data.samples"}}};
+      {c.data.order == SampleOrder::mindspore || c.data.order == SampleOrder::mindspore_whole,
+       "data.order=mindspore",
+       {"data.pad", "data.samples", "data.labels"}}};
   for (const auto& b : kBelong)
     for (const std::string& option : asked_options(c))
       if (!b.on && std::find(b.options.begin(), b.options.end(), option) != b.options.end())

@@ -326,8 +326,8 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
          r.loss, r.grad_norm, step, left);
   if (health.stop_norm > 0 && r.grad_norm >= health.stop_norm && !abnormal_.seen(step)) {
     if (first()) abnormal_.note(step, r.grad_norm);
-    run_.log.line("Current global norm [{}] is greater equal than threshold {}, stop training...", static_cast<float>(r.grad_norm),
-                  health.stop_norm);
+    run_.log.line("Current global norm [{}] is greater equal than threshold {}, stop training...",
+                  static_cast<float>(r.grad_norm), health.stop_norm);
     fail(
         "TREError occurred: the gradient norm of step {} is {}, health.stop_norm {}; {}. The same command goes on, and past this step",
         step, r.grad_norm, health.stop_norm, left);
@@ -353,8 +353,8 @@ void Trainer::say_skipped(int64_t step, const StepResult& r) {
   run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(),
                 health.skip_norm);
   if (r.verdict == Verdict::stop) return;
-  run_.log.line("Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}", static_cast<float>(r.grad_norm),
-                step, progress_.spikes.in_a_row(), health.skip_norm);
+  run_.log.line("Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}",
+                static_cast<float>(r.grad_norm), step, progress_.spikes.in_a_row(), health.skip_norm);
 }
 
 bool Trainer::stop_wanted() const {

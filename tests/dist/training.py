@@ -83,6 +83,12 @@ def same(a, b, what):
     check(not (difference := r.same_run(a, b)), f"{what}: {difference}")
 
 
+def near(a, b, what):
+    """The first step, with sums in another order: 8 roundings of f32 of its loss and norm."""
+    x, y = r.metrics(a)[1], r.metrics(b)[1]
+    check(all(abs(x[k] - y[k]) <= 8 * 2**-24 * abs(y[k]) for k in ("loss", "grad_norm")), f"{what}: {x} {y}")
+
+
 def layouts(folder, cases, *short, **fields):
     """Runs the first case and compares every other with it; in the short tier those named `short`."""
     cases = few(cases, cases[0][0], *short)
@@ -242,7 +248,8 @@ def test_a_nan_is_said_once(folder):
 
 
 def test_means_of_means(folder):
-    """train.loss_average=micro: every micro batch counts alike, whichever rank has it and however many of its labels count."""
+    """train.loss_average=micro: every micro batch counts alike, whichever rank has it and however many of its labels count. global-micro: those of all data ranks
+    together are one, so that of two ranks with four rows each it is the mean over the labels of all eight."""
     rows, columns, draw = 16, 12, random.Random(3)
     ids = [[draw.randrange(257) for _ in range(columns)] for _ in range(rows)]
     labels = [[-100 if c <= k * 7 % 10 else t for c, t in enumerate(row)] for k, row in enumerate(ids)]
@@ -252,6 +259,10 @@ def test_means_of_means(folder):
     check(r.metrics(tokens)[1]["loss"] != r.metrics(one)[1]["loss"], "these rows tell the two apart")
     for name, ranks, settings in few((("data", 2, {}), ("zero", 4, {"parallel.zero": 2}), ("pipe", 2, {"parallel.pipeline": 2})), "data"):
         same(one, train({**base, **settings}, folder / name, ranks, train__loss_average="micro"), name)
+    same(one, train(base, folder / "alone", train__loss_average="global-micro"), "on one rank it is micro")
+    wide = {**base, "train.micro_batch": 4, "parallel.sum_leaves": 2}
+    whole, both = train(wide, folder / "whole", train__loss_average="tokens"), train(wide, folder / "both", 2, train__loss_average="global-micro")
+    near(both, whole, "micro batches of all ranks")
 
 
 @r.full("test_together begins with one")

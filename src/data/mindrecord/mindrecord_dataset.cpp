@@ -20,10 +20,16 @@ constexpr const char* kLabels = "labels";
 
 class MindRecordDataset final : public Dataset {
  public:
-  // batch: rows of a step, of which an epoch has whole ones.
-  // rows: so many, the first; 0: all.
+  // batch: rows of a step, of which an epoch has whole ones. rows: of an epoch; 0: all.
   MindRecordDataset(const std::string& path, const DatasetOptions& o, bool shuffle, int64_t batch, int64_t rows)
-      : files_(path), columns_(o.sequence_length), vocabulary_(o.vocabulary), pad_(o.pad), seed_(o.seed), shuffle_(shuffle) {
+      : files_(path),
+        columns_(o.sequence_length),
+        vocabulary_(o.vocabulary),
+        pad_(o.pad),
+        seed_(o.seed),
+        shuffle_(shuffle),
+        chained_(o.order == SampleOrder::mindspore_whole),
+        labelled_(o.labels && files_.has(kLabels)) {
     if (!files_.has(kIds))
       throw UserError("no column input_ids", path, fmt::format("it has {}", fmt::join(files_.columns(), ", ")),
                       "name a data set that MindFormers' tools have made for language models");
@@ -32,7 +38,12 @@ class MindRecordDataset final : public Dataset {
     if (used_ == 0)
       throw UserError("too little data", path, fmt::format("{} rows fill no batch of {}", rows_, batch),
                       "lower train.global_batch");
-    order_.resize(static_cast<size_t>(rows_));
+    if (shuffle && chained_ && rows > 0)
+      throw UserError(
+          "data.samples and data.shuffle", path,
+          "without num_shards MindSpore draws rows anew for each epoch, some of them twice: that order is not there",
+          "leave out data.samples (num_samples)");
+    order_.resize(static_cast<size_t>(files_.rows()));
     std::iota(order_.begin(), order_.end(), 0);
     (void)read(0);
   }
@@ -45,8 +56,7 @@ class MindRecordDataset final : public Dataset {
  private:
   Sample read(int64_t row) const {
     const std::vector<int64_t> ids = files_.values(row, kIds);
-    const bool labelled = files_.has(kLabels);
-    const std::vector<int64_t> labels = labelled ? files_.values(row, kLabels) : ids;
+    const std::vector<int64_t> labels = labelled_ ? files_.values(row, kLabels) : ids;
     const auto length = static_cast<size_t>(columns_);
     for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, kLabels}})
       if (values->size() != length + 1)
@@ -61,7 +71,7 @@ class MindRecordDataset final : public Dataset {
     for (size_t i = 0; i < length; ++i) {
       s.ids[i] = id(ids[i], row, kIds, i);
       const bool counts = ids[i] != pad_ && labels[i + 1] != kIgnored;
-      s.labels[i] = counts ? id(labels[i + 1], row, labelled ? kLabels : kIds, i + 1) : kIgnored;
+      s.labels[i] = counts ? id(labels[i + 1], row, labelled_ ? kLabels : kIds, i + 1) : kIgnored;
     }
     return s;
   }
@@ -78,11 +88,10 @@ class MindRecordDataset final : public Dataset {
     const int64_t epoch = index / used_, place = index % used_;
     if (!shuffle_) return place;
     const std::scoped_lock hold(mutex_);
-    if (epoch + 1 < epoch_) {
-      std::iota(order_.begin(), order_.end(), 0);
-      epoch_ = 0;
-    }
+    if (epoch + 1 < epoch_) epoch_ = 0;
+    if (epoch + 1 > epoch_ && !chained_) epoch_ = epoch;
     for (; epoch_ < epoch + 1; ++epoch_) {
+      if (epoch_ == 0 || !chained_) std::iota(order_.begin(), order_.end(), 0);
       std::default_random_engine engine(
           static_cast<std::default_random_engine::result_type>(seed_ + static_cast<uint64_t>(epoch_) + 1));
       std::shuffle(order_.begin(), order_.end(), engine);
@@ -93,7 +102,7 @@ class MindRecordDataset final : public Dataset {
   MindRecordFiles files_;
   int64_t columns_, vocabulary_, pad_;
   uint64_t seed_;
-  bool shuffle_;
+  bool shuffle_, chained_, labelled_;
   int64_t rows_ = 0, used_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<int64_t> order_;  // of the epoch `epoch_`, from 1; 0: as stored

@@ -85,12 +85,15 @@ bool is_mindrecord_path(const std::string& path) {
 MindRecordFiles::MindRecordFiles(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    for (const std::string& file : mindrecord_files_in(path)) open(file);
+    for (const std::string& file : mindrecord_files_in(path))
+      if (std::none_of(files_.begin(), files_.end(),
+                       [&](const MappedFile& f) { return fs::path(f.path()).filename() == fs::path(file).filename(); }))
+        for (const std::string& part : parts_of(file)) open(part);
     if (files_.empty())
       throw UserError("no MindRecord file", path, "the folder holds none", "name a folder that holds files of MindSpore");
     return;
   }
-  open(path);
+  for (const std::string& file : parts_of(path)) open(file);
 }
 
 void MindRecordFiles::open(const std::string& path) {
@@ -106,7 +109,9 @@ void MindRecordFiles::open(const std::string& path) {
                                   reinterpret_cast<const char*>(bytes.data()) + 8 + length, nullptr, false);
   if (!header.is_object()) damaged("its header is no JSON");
   const auto header_size = count_field(header, "header_size", where), page_size = count_field(header, "page_size", where);
-  const Json &schemas = array_field(header, "schema", where), &pages = array_field(header, "page", where);
+  const bool empty = header.contains("page") && header["page"].is_null();  // a file that got no row
+  const Json none = Json::array();
+  const Json &schemas = array_field(header, "schema", where), &pages = empty ? none : array_field(header, "page", where);
   if (schemas.size() != 1) damaged("its header needs one schema");
   const Json schema = field<Json>(schemas[0], "schema", where);
   const auto columns = texts_field(schemas[0], "blob_fields", where);
@@ -153,20 +158,33 @@ void MindRecordFiles::open(const std::string& path) {
       at += size;
     }
   }
-  const std::vector<std::string> shards = texts_field(header, "shard_addresses", where);
-  const bool first = files_.empty();
   files_.push_back(std::move(file));
-  std::error_code error;
-  if (!first || shards.size() < 2) return;
-  const std::string folder = fs::path(path).parent_path().string(), own = fs::path(path).filename().string();
-  if (std::find(shards.begin(), shards.end(), own) != shards.begin()) return;  // it was named alone
-  for (size_t i = 1; i < shards.size(); ++i) {
-    const std::string beside = (fs::path(folder) / fs::path(shards[i]).filename()).string();
-    if (!fs::exists(beside, error))
-      throw UserError("a file of the data set is missing", beside, fmt::format("{} names it as its part {}", path, i),
-                      "copy it beside the others");
-    open(beside);
+}
+
+// The files of a data set lie beside each other, and each names all, in their order.
+std::vector<std::string> MindRecordFiles::parts_of(const std::string& path) {
+  const MappedFile file(path, MappedFile::Use::any);
+  const std::span<const std::byte> bytes = file.bytes();
+  const uint64_t length = bytes.size() < 8 ? 0 : little(bytes.data(), 8);
+  if (length == 0 || length > kHeader || length > bytes.size() - 8) return {path};  // open() says it
+  const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  const Json header = Json::parse(text, text + length, nullptr, false);
+  const std::vector<std::string> shards = texts_field(header, "shard_addresses", path + ": header");
+  const fs::path folder = fs::path(path).parent_path(), own = fs::path(path).filename();
+  std::vector<std::string> out;
+  bool named = false;
+  for (const std::string& shard : shards) {
+    const fs::path name = fs::path(shard).filename();
+    named = named || name == own;
+    out.push_back(name == own ? path : (folder / name).string());
   }
+  if (!named) return {path};  // it was renamed
+  std::error_code error;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!fs::exists(out[i], error))
+      throw UserError("a file of the data set is missing", out[i], fmt::format("{} names it as its part {}", path, i),
+                      "copy it beside the others");
+  return out;
 }
 
 bool MindRecordFiles::has(const std::string& column) const {

@@ -25,7 +25,8 @@ bool is_mindrecord_file(const std::string& path);
 bool is_mindrecord_path(const std::string& path);
 std::vector<std::string> mindrecord_files_in(const std::string& folder);  // sorted
 
-// The rows of a file and of those that its header names beside it (shard_addresses), or of all files of a folder, sorted by name.
+// The rows of the data set that a file belongs to, all files that its header names (shard_addresses) in their order; or of all
+// data sets of a folder, sorted by name.
 // Opening reads the length of every row. What is damaged, and columns of other types, are UserErrors that name the file and the
 // row. Const members may be called by several threads.
 class MindRecordFiles {
@@ -44,6 +45,7 @@ class MindRecordFiles {
     uint64_t size = 0;
     int64_t number = 0;  // in its file
   };
+  static std::vector<std::string> parts_of(const std::string& path);
   void open(const std::string& path);
   std::vector<MappedFile> files_;
   std::vector<std::string> columns_;  // blob_fields

@@ -162,11 +162,26 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
   Json j = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
   std::set<std::string> keys;
   for (const auto& [key, value] : j["options"].items()) keys.insert(key);
-  EXPECT_EQ(keys, (std::set<std::string>{"data.valid_fraction", "data.sequence_length", "data.text_key", "data.format",
-                                         "data.chat_template", "data.loss_on", "data.too_long", "data.pack",
-                                         "data.document_attention", "data.append_eos", "data.shuffle", "data.order",
-                                         "data.split", "data.reset_position_ids", "data.reset_attention_mask",
-                                         "data.eod_mask_loss", "data.eod", "data.pad", "data.samples"}));
+  EXPECT_EQ(keys, (std::set<std::string>{"data.valid_fraction",
+                                         "data.sequence_length",
+                                         "data.text_key",
+                                         "data.format",
+                                         "data.chat_template",
+                                         "data.loss_on",
+                                         "data.too_long",
+                                         "data.pack",
+                                         "data.document_attention",
+                                         "data.append_eos",
+                                         "data.shuffle",
+                                         "data.order",
+                                         "data.split",
+                                         "data.reset_position_ids",
+                                         "data.reset_attention_mask",
+                                         "data.eod_mask_loss",
+                                         "data.eod",
+                                         "data.labels",
+                                         "data.pad",
+                                         "data.samples"}));
   EXPECT_FALSE(j["blend"].get<bool>());
   EXPECT_TRUE(fingerprint_of(sources({{a, 1}, {b, 2}}), &tokenizer).json()["blend"].get<bool>());
   const DataFingerprint one = fingerprint_of(sources({{a, 1}}), &tokenizer);

@@ -127,7 +127,10 @@ TEST(MindRecord, TakesThePartsThatItsHeaderNames) {
   ASSERT_EQ(files.rows(), 3);
   EXPECT_EQ(files.values(2, "input_ids"), std::vector<int64_t>{3});
   EXPECT_NE(files.place(2).find("w.mindrecord1 row 0"), std::string::npos);
-  EXPECT_EQ(MindRecordFiles(folder / "w.mindrecord1").rows(), 1) << "a later part by itself";
+  const MindRecordFiles later(folder / "w.mindrecord1"), both(folder / ".");
+  ASSERT_EQ(later.rows(), 3) << "a later part stands for all";
+  EXPECT_EQ(later.values(0, "input_ids"), std::vector<int64_t>{1}) << "in their order";
+  EXPECT_EQ(both.rows(), 3) << "each once";
 }
 
 // Whatever byte is changed or missing, it is read or refused.
@@ -201,7 +204,8 @@ TEST(MindRecord, RowsAreSamplesOfOneTokenLess) {
   EXPECT_NE(error_of([&] { open_datasets(o, nullptr); }).find("data.order=mindspore"), std::string::npos);
 }
 
-// MindSpore 2.7, MindDataset(shuffle=True) of 80 rows after set_seed(42): the first rows of two epochs.
+// MindSpore 2.7, MindDataset(shuffle=True) of 80 rows after set_seed(42), with and without num_shards=1, and with num_samples=40
+// besides: the first rows of epochs.
 TEST(MindRecord, ShufflesAsMindSpore) {
   const TemporaryFolder folder;
   std::vector<Row> rows;
@@ -209,16 +213,32 @@ TEST(MindRecord, ShufflesAsMindSpore) {
   save(folder / "a", file_of(rows, {"input_ids"}, true, 50));
   DatasetOptions o = options(folder / "a", 1);
   o.shuffle = true, o.seed = 42, o.batch = 4;
-  const Datasets d = open_datasets(o, nullptr);
+  Datasets d = open_datasets(o, nullptr);
   const auto first = [&](int64_t from) {
     std::vector<int32_t> out;
     for (int64_t i = from; i < from + 8; ++i) out.push_back(d.train->sample(i).ids[0]);
     return out;
   };
-  const std::vector<int32_t> one = {46, 41, 66, 39, 79, 6, 54, 71}, two = {10, 77, 56, 58, 39, 52, 76, 16};
-  EXPECT_EQ(first(80), two);
-  EXPECT_EQ(first(0), one) << "back to an earlier epoch";
-  EXPECT_EQ(first(80), two);
+  const std::vector<int32_t> one = {46, 41, 66, 39, 79, 6, 54, 71}, two = {15, 25, 73, 60, 3, 78, 47, 45},
+                             three = {38, 18, 74, 48, 35, 20, 32, 67};
+  EXPECT_EQ(first(160), three);
+  EXPECT_EQ(first(80), two) << "back to an earlier epoch";
+  EXPECT_EQ(first(0), one);
+  EXPECT_EQ(first(160), three);
+  o.samples = 40;
+  d = open_datasets(o, nullptr);
+  EXPECT_EQ(d.train->sample_count(), 40);
+  EXPECT_EQ(first(0), one);
+  EXPECT_EQ(first(40), two);
+  o.order = SampleOrder::mindspore_whole;
+  EXPECT_NE(error_of([&] { open_datasets(o, nullptr); }).find("data.samples"), std::string::npos);
+  o.samples = 0;
+  d = open_datasets(o, nullptr);
+  const std::vector<int32_t> second = {10, 77, 56, 58, 39, 52, 76, 16}, third = {71, 29, 66, 38, 48, 0, 65, 75};
+  EXPECT_EQ(first(160), third);
+  EXPECT_EQ(first(80), second) << "back to an earlier epoch";
+  EXPECT_EQ(first(0), one);
+  EXPECT_EQ(first(80), second);
 }
 
 TEST(MindRecord, ReadsWhatMindSporeWrote) {

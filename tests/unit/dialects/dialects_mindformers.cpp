@@ -469,8 +469,9 @@ TEST(MindFormers, RefusesByName) {
            {{"--callbacks[1].remove_redundancy", "True", "--callbacks[1].checkpoint_format", "ckpt"}, {"remove_redundancy"}},
            {{"--lr_schedule", "{\"type\": \"ConstantWarmUpLR\"}"}, {"no learning_rate"}},
            {{"--optimizer", "{\"type\": \"Momentum\"}"}, {"no momentum"}},
-           {{"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format", "log", "--monitor_config.target", "[\"(\"]"},
-            {"monitor_config.target", "regular expression"}},
+           {{"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format", "log", "--monitor_config.target",
+             "[\"(\"]"},
+            {"monitor_config.target", "regular expressions"}},
            {{"--use_skip_data_by_global_norm", "True", "--runner_wrapper.use_clip_grad", "False"}, {"use_clip_grad"}},
            {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"},
             {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
@@ -481,7 +482,8 @@ TEST(MindFormers, RefusesByName) {
   EXPECT_TRUE(
       says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4),
            "number of ranks"));
-  const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
+  const std::vector<std::string> semi = {
+      "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
   std::vector<std::string> own_slices = semi;
   own_slices.insert(own_slices.end(), {"--parallel.full_batch", "False"});
   EXPECT_TRUE(says(job.refused(own_slices, 2), "dataset_strategy: [[2, 1]]"));
@@ -492,8 +494,14 @@ TEST(MindFormers, RefusesByName) {
 // Of one program over all ranks the loss is the mean over the tokens of all of them; of data ranks of their own, of their means.
 TEST(MindFormers, LossesOfRanks) {
   const Job job;
-  const std::vector<std::string> semi = {"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
-  EXPECT_EQ(job.settings(semi, 2)["train.loss_average"], "tokens");
+  const std::vector<std::string> semi = {
+      "--use_parallel",        "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2",
+      "--parallel.full_batch", "True"};
+  EXPECT_EQ(job.settings(semi, 2)["train.loss_average"], "global-micro");
+  EXPECT_EQ(job.settings(semi, 2)["data.order"], "mindspore-whole");
+  EXPECT_EQ(job.settings({})["data.order"], "mindspore");
+  EXPECT_EQ(job.settings({})["data.labels"], "false");
+  EXPECT_EQ(job.settings({"--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"})["data.labels"], "true");
   EXPECT_EQ(job.settings({"--use_parallel", "True"}, 2)["train.loss_average"], "micro");
   EXPECT_EQ(job.settings({})["train.loss_average"], "micro");
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
@@ -517,7 +525,8 @@ TEST(MindFormers, KeysThatCountWithOthers) {
     EXPECT_EQ(status({"--" + key, value}, key), KeyStatus::inert) << key;
     EXPECT_EQ(status({"--" + key, value, "--" + other, on}, key), KeyStatus::used) << key;
   }
-  EXPECT_EQ(status({"--runner_wrapper.max_grad_norm", "2", "--runner_wrapper.use_clip_grad", "False"}, "runner_wrapper.max_grad_norm"),
+  EXPECT_EQ(status({"--runner_wrapper.max_grad_norm", "2", "--runner_wrapper.use_clip_grad", "False"},
+                   "runner_wrapper.max_grad_norm"),
             KeyStatus::inert);
 }
 
@@ -634,6 +643,7 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
     if (chance()) c.train.attention_dropout = 0.2;
     c.parallel.data = pick(1, 2, 4), c.parallel.tensor = pick(1, 2), c.parallel.pipeline = pick(1, 2);
     c.parallel.sequence = c.parallel.tensor > 1 && chance();
+    if (c.parallel.data > 1 && c.train.loss_average == LossAverage::micro) c.train.loss_average = LossAverage::global_micro;
     c.parallel.zero = c.parallel.data > 1 && chance() ? 1 : 0;
     c.train.global_batch = c.train.micro_batch * c.parallel.data * pick(2, 4);
     c.optimizer.type = pick(OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb);
