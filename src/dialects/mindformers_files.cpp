@@ -253,7 +253,7 @@ void choose_logs(Translation& t) {
           try {
             const std::regex tried(one.get<std::string>());
           } catch (const std::regex_error& e) {
-            t.refuse("monitor_config.target", fmt::format("target has {}: {}", one.dump(), e.what()),
+            t.refuse("monitor_config.target", fmt::format("monitor_config.target has {}: {}", one.dump(), e.what()),
                      "it names parameters by regular expressions", "correct it");
           }
         }

@@ -81,10 +81,7 @@ void choose_ranks(Translation& t, const MindFormersSizes& s) {
     const Json& given = t.value(strategy);
     const Json* first = given.is_array() && !given.empty() && given[0].is_array() && !given[0].empty() ? &given[0][0] : nullptr;
     if (!first)
-      t.refuse(strategy,
-               given.is_null() ? std::string("no dataset_strategy") : fmt::format("dataset_strategy is {}", given.dump()),
-               "full_batch: False needs a list for each column, whose first number is data_parallel",
-               fmt::format("write dataset_strategy: [[{}, 1]]", s.data));
+      t.notice(fmt::format("MindFormers needs parallel.dataset_strategy beside full_batch: False, here [[{}, 1]]", s.data));
     else if (*first != s.data)
       t.refuse(strategy, fmt::format("dataset_strategy is {}", given.dump()),
                fmt::format("with full_batch: False its first number is data_parallel, {}", s.data), "correct it");

@@ -215,7 +215,7 @@ OPTIONS = {
     "schedule.raise_cooldown": Number(0, STEPS), "schedule.lowest_lr": real(-1, 10), "schedule.highest_lr": real(1e-12, 10),
     "schedule.smooth_window": Number(0, 100000), "schedule.reset_after": Number(1, STEPS),
     "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
-    "precision.gradients": Text(choices=("f32", "compute")), "precision.loss_scale": Maybe(real(1e-30, 3e38, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers", "mindformers-adaptive")), "precision.scale_window_max": Number(2, STEPS, "precision.scale_window_min=1"), "precision.scale_window_min": Number(1, STEPS),
+    "precision.gradients": Text(choices=("f32", "compute")), "precision.loss_scale": Maybe(real(1e-30, 3e38, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers", "mindformers-adaptive")), "precision.scale_window_max": Number(2, STEPS, "precision.scale_window_min=1"), "precision.scale_window_min": Number(1, STEPS - 1),
     "precision.scale_initial": real(1e-30, 3e38), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
     "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 3e38, "precision.scale_initial=3e38"), "precision.scale_consecutive_hysteresis": Bool(),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
@@ -276,6 +276,7 @@ for key, others in BESIDE.items():
 BESIDE["schedule.end_lr"].append("optimizer.lr=10")
 BESIDE["schedule.min_lr"].append("optimizer.lr=10")
 BESIDE["train.recompute"] = ["train.memory_mb=4000"]
+BESIDE["precision.scale_window_min"] = [f"precision.scale_window_max={STEPS}"]
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
@@ -360,7 +361,7 @@ FLAGS = {
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON}, "compare": {"report": FREE, "overwrite": Bool(), "from": FREE, "run": FREE, **JSON, **COMPUTE},
-    "curves": {"limit": real(1e-9, 1e6), "compute": Text(choices=("", "f32", "bf16", "f16", "f64")), "suggest-threshold": Bool(), "svg": FREE, "overwrite": Bool(), **JSON},
+    "curves": {"limit": real(1e-9, 1e6), "compute": Text(choices=("", "f32", "bf16", "f16", "f64")), "suggest-threshold": Bool(), "svg": NAME, "overwrite": Bool(), **JSON},
     "dump": {"from": FREE, "step": Number(0, STEPS), "out": NAME, "run": FREE, "steps": FREE, "ranks": ListOf(Number(0, RANKS)), "paths": ListOf(NAME),
              "phases": ListOf(Text(choices=("forward", "backward", "update"))), "what": Text(choices=("checksum", "statistics", "tensors")),
              "io": Text(choices=("both", "input", "output")), "limit-mb": Number(0, 10**9), **COMPUTE},

@@ -486,7 +486,8 @@ TEST(MindFormers, RefusesByName) {
       "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
   std::vector<std::string> own_slices = semi;
   own_slices.insert(own_slices.end(), {"--parallel.full_batch", "False"});
-  EXPECT_TRUE(says(job.refused(own_slices, 2), "dataset_strategy: [[2, 1]]"));
+  const Translation t = job.translated(own_slices, 2);
+  EXPECT_TRUE(t.notices().size() == 1 && says(t.notices()[0], "dataset_strategy beside full_batch: False, here [[2, 1]]"));
   const std::string both = job.refused({"--no_such_key", "1", "--runner_config.epochs", "two"});
   EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
 }
