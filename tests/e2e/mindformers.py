@@ -72,6 +72,9 @@ def test_another_batch_counts_steps_anew(folder):
     line(folder, "--epochs", "1")
     done = line(folder, "--epochs", "1", "--output_dir", "runs/on", "--batch_size", "1", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "llama_small_rank_0-1_4")
     check([s for s, _, _ in losses(folder, "runs/on")] == list(range(9, 17)), f"{losses(folder, 'runs/on')} {done.stderr[-500:]}")
+    newest = json.loads((folder / "runs/on/checkpoint/rank_0/meta.json").read_text())
+    updates = state(folder, "runs/on", newest["last_step"], epoch=newest["last_epoch"])["global_step"][2]
+    check(int.from_bytes(updates, "little") == 16, f"4 updates of twice the batch are 8, and 8 more: {updates} in {newest}")
     skipped = line(folder, "--output_dir", "runs/data", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "True", "--ignore_data_skip", "True")
     check("step:[    1/    8]" in skipped.stderr, skipped.stderr[-500:])
 
