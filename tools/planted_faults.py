@@ -115,13 +115,18 @@ class Test:
         return {"passed": "", "skipped": "SKIPPED"}.get(verdict, "the test fails without a fault:\n" + said[-3000:])
 
 
+# What a fault leaves unused is no mistake of the fault.
+LOOSE = "".join(f'#pragma GCC diagnostic ignored "-Wunused-{what}"\n' for what in ("parameter", "variable", "but-set-variable", "but-set-parameter", "function"))
+
+
 def attempt(tree, fault, test):
     """What is wrong with the fault's test; empty: it failed as it has to."""
     good = (tree.root / fault["file"]).read_text()
     if good.count(fault["old"]) != 1:
         return f"'{fault['old']}' is {good.count(fault['old'])} times in {fault['file']}"
     try:
-        tree.plant(fault["file"], good.replace(fault["old"], fault["new"]))
+        loose = LOOSE if fault["file"].endswith((".cpp", ".h")) else ""
+        tree.plant(fault["file"], loose + good.replace(fault["old"], fault["new"]))
         built = tree.make(test.targets)
         if built.returncode:
             return "does not compile:\n" + built.stdout[-3000:]
