@@ -70,6 +70,7 @@ SavedCheckpoint mindformers_publisher(const OpenedRun& run) {
                      .ckpt = c.checkpoint.format == CheckpointFormat::ckpt,
                      .copies = c.checkpoint.copies,
                      .keep = c.checkpoint.keep,
+                     .before = files_of_states(run.path("checkpoint")),
                      .data = run.layout.mesh.data,
                      .tensor = run.layout.mesh.tensor,
                      .pipeline = run.layout.mesh.pipeline,

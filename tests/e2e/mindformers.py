@@ -67,6 +67,18 @@ def write_config(folder):
     return path
 
 
+def test_files_that_were_there_stay(folder):
+    """Of MindFormers itself, or of a run before: neither `keep` nor a step of the same name takes them."""
+    prepare(folder)
+    there = folder / "runs/mf/checkpoint/rank_0"
+    there.mkdir(parents=True)
+    for step in (1, 2, 4):
+        (there / f"llama_small_rank_0-1_{step}.safetensors").write_text(f"mine {step}")
+    line(folder, "--epochs", "1", "--callbacks[1].keep_checkpoint_max", "1")
+    check(all((there / f"llama_small_rank_0-1_{step}.safetensors").read_text() == f"mine {step}" for step in (1, 2, 4)), os.listdir(there))
+    check(json.loads((there / "meta.json").read_text())["last_ckpt_file"] == "llama_small_rank_0-1_8.safetensors" and len(os.listdir(there)) == 5, os.listdir(there))
+
+
 def test_another_batch_counts_steps_anew(folder):
     prepare(folder)
     line(folder, "--epochs", "1")

@@ -220,17 +220,31 @@ void write_file_of_rank(const std::string& path, const std::vector<StateTensorOu
   writer.commit();
 }
 
-// Those of this prefix that are older than the newest `keep`.
-void remove_older_states(const std::string& folder, const std::string& prefix, int64_t keep) {
+// Those of this prefix and run that are older than the newest `keep`.
+void remove_older_states(const std::string& folder, const MindFormersState& state) {
+  const int64_t keep = state.keep;
   std::vector<StateName> own;
   for (StateName& s : state_names(folder))
-    if (s.name.starts_with(prefix + "_rank_")) own.push_back(std::move(s));
+    if (s.name.starts_with(state.prefix + "_rank_") && !state.before.contains(folder + "/" + s.name))
+      own.push_back(std::move(s));
   std::error_code error;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
     fs::remove(fs::path(folder) / own[i].name, error);
 }
 
 }  // namespace
+
+std::set<std::string> files_of_states(const std::string& dir) {
+  std::set<std::string> out;
+  const std::string beside = fs::path(dir).parent_path().string();
+  for (const std::string& root : {dir, beside + "/checkpoint_network", beside + "/checkpoint_trainable"}) {
+    std::error_code error;
+    for (auto at = fs::recursive_directory_iterator(root, error); !error && at != fs::recursive_directory_iterator();
+         at.increment(error))
+      out.insert(at->path().string());
+  }
+  return out;
+}
 
 std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where,
                                     const MindFormersState& s) {
@@ -273,7 +287,15 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
       for (int64_t d = 0; d < s.data; ++d) {
         const int64_t rank = (stage * s.data + d) * s.tensor + t;
         const std::string folder = fmt::format("{}/rank_{}", s.dir, rank);
-        const std::string name = fmt::format("{}_rank_{}-{}_{}.{}", s.prefix, rank, s.epoch, s.place, ending);
+        // What was there stays: MindFormers' counter in the name goes around it.
+        const auto free_name = [&](const std::string& to, const std::string& kind) {
+          for (int64_t n = 0;; ++n) {
+            const std::string counter = n == 0 ? "" : fmt::format("_{}", n);
+            std::string made = fmt::format("{}_rank_{}{}-{}{}_{}.{}", s.prefix, rank, counter, kind, s.epoch, s.place, ending);
+            if (!s.before.contains(to + "/" + made)) return made;
+          }
+        };
+        const std::string name = free_name(folder, "");
         create_folders(folder);
         write_file_of_rank(folder + "/" + name, tensors, more, metadata, s.ckpt);
         const std::string beside = fs::path(s.dir).parent_path().string();
@@ -281,12 +303,11 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
           const bool network = copy == "network";
           const std::string to = fmt::format("{}/checkpoint_{}/rank_{}", beside, copy, rank);
           create_folders(to);
-          write_file_of_rank(fmt::format("{}/{}_rank_{}-{}-{}_{}.{}", to, s.prefix, rank,
-                                         network ? "network" : "trainable_params", s.epoch, s.place, ending),
+          write_file_of_rank(to + "/" + free_name(to, network ? "network-" : "trainable_params-"),
                              {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}},
                              s.ckpt);
         }
-        remove_older_states(folder, s.prefix, s.keep);
+        remove_older_states(folder, s);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
         if (rank == 0) first_name = name;

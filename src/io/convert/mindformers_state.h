@@ -8,6 +8,7 @@
 // (its place in blended data, the state of a schedule) lies in the metadata of the safetensors file, under "ravine".
 #pragma once
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,12 @@ struct MindFormersState {
   bool ckpt = false;                // .ckpt instead of .safetensors
   std::vector<std::string> copies;  // "network", "trainable": weights alone, in folders of their own beside DIR
   int64_t keep = 0;                 // files of a rank that stay, the newest; 0: all
+  std::set<std::string> before;     // files_of_states(dir) when the run began: they stay, and new names go around them
   int64_t data = 1, tensor = 1, pipeline = 1;
   std::vector<int64_t> stage_layers;  // of each part of the pipeline, in order; parts go around the stages
 };
+// Paths of all files in DIR and in the folders of weights alone beside it.
+std::set<std::string> files_of_states(const std::string& dir);
 // From a checkpoint of ours: its folder. Returns the name of the first rank's file. All ranks' files are written here.
 std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where,
                                     const MindFormersState& state);
