@@ -19,6 +19,7 @@
 #include "probe/named_tensors.h"
 #include "probe/spread.h"
 #include "probe/whole_run.h"
+#include "styles/styles.h"
 #include "train/trainer.h"
 
 namespace fs = std::filesystem;
@@ -163,7 +164,7 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
     Substitution substitution(a, b, found);
     Spread spread(a, b, found);
     auto replay = [&](std::initializer_list<StepWatch*> watches) {
-      Trainer trainer(config, flags.common.backend, log, world);
+      Trainer trainer(config, flags.common.backend, log, world, style_of(config));
       for (StepWatch* watch : watches) trainer.watch(*watch);
       trainer.replay(last);
     };

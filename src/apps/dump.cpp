@@ -3,6 +3,7 @@
 #include "apps/replayed_run.h"
 #include "base/shell_word.h"
 #include "probe/capture.h"
+#include "styles/styles.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -43,7 +44,7 @@ int run_dump(DumpFlags& flags, Config&) {
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     capture = std::make_unique<Capture>(flags.dump);
-    trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world);
+    trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world, style_of(config));
     trainer->watch(*capture);
     trainer->replay(last);
     log.line("dump     {} records in {}: ravine info {}", capture->records(), flags.dump.dir, shell_word(flags.dump.dir));

@@ -3,21 +3,22 @@
 #include "apps/commands.h"
 #include "apps/plan_layouts.h"
 #include "apps/plan_picture.h"
+#include "apps/plan_procedure.h"
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "dialects/deepspeed_procedure.h"
 #include "files/atomic.h"
 #include "kernels/backend.h"
 #include "parallel/schedule_picture.h"
-#include "plan/choose_recompute.h"
 #include "plan/decide.h"
 #include "plan/machine.h"
 #include "plan/variants.h"
 #include "runs/open.h"
 #include "runs/run_places.h"
-#include "step/arithmetic.h"
+#include "train/resolve.h"
 
 namespace ravine {
 namespace {
@@ -25,10 +26,11 @@ namespace {
 struct PlanFlags {
   ModelFlag model;
   CommonFlags common;
-  bool json = false, layouts = false, decide = false, overwrite = false;
+  bool json = false, layouts = false, decide = false, procedure = false, overwrite = false;
   int64_t ranks = 0, local = 0;
   double memory = 0;
-  std::string schedule, svg;
+  int64_t memory_mb = 0;
+  std::string schedule, svg, deepspeed, ds_config;
   template <class V>
   void each(V&& v) {
     model.each(v);
@@ -36,6 +38,13 @@ struct PlanFlags {
     v("layouts", layouts, "list the layouts of these ranks, best first");
     v("decide", decide,
       "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");
+    v("procedure", procedure,
+      "the nine steps of the DeepSpeed guide, from micro batches of 1 and gradient checkpointing to NVMe, with planned bytes, "
+      "and the ds_config.json of the first that fits");
+    v("deepspeed", deepspeed, "the ds_config.json that --procedure begins from (beside it --config FILE.json means this)",
+      filled() & reads() & metavar("FILE.json"));
+    v("ds-config", ds_config, "the file that --procedure comes to is written here", filled() & writes() & metavar("FILE.json"));
+    v("memory-mb", memory_mb, "MiB of memory of each rank, in place of --memory", between(0, 1e9));
     v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it",
       between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
@@ -50,47 +59,69 @@ struct PlanFlags {
   }
 };
 
-int run_plan(PlanFlags& flags, Config& config) {
-  if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
-  std::string where = model_place(config.model);
+int run_plan(PlanFlags& flags, Config& asked) {
+  if (!asked.lora.path.empty()) asked.lora.path = adapter_meant_by(asked.lora.path, "lora.path");
+  std::string where = model_place(asked.model);
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg"))
     throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
     throw UserError("--svg with --layouts, --decide or --schedule", "--svg",
                     "it draws the one plan that is printed without them", "leave one of them out");
-  for (const std::string& file : {flags.svg, flags.schedule})  // before the work
+  if (flags.procedure && (flags.layouts || flags.decide || !flags.schedule.empty() || !flags.svg.empty()))
+    throw UserError("--procedure with --layouts, --decide, --schedule or --svg", "--procedure", "it is a plan of its own",
+                    "leave one of them out");
+  if (!flags.procedure && (!flags.deepspeed.empty() || !flags.ds_config.empty()))
+    throw UserError("--deepspeed or --ds-config without --procedure", "--deepspeed", "it is where the procedure begins",
+                    "add --procedure; a run takes the file by `ravine trainer --deepspeed FILE`");
+  if (flags.memory > 0 && flags.memory_mb > 0)
+    throw UserError("--memory and --memory-mb", "--memory-mb", "they say the same in GiB and MiB", "leave one of them out");
+  for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // before the work
     if (!file.empty() && file != "-") refuse_existing_file(file, flags.overwrite);
   if (where.empty())
     throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
-  std::unique_ptr<Model> model = open_run_model(config);
-  refuse_long_sequences(config, model->facts());
+  const DeepSpeedStart start = flags.deepspeed.empty() ? DeepSpeedStart{} : read_deepspeed_start(flags.deepspeed, asked);
+  std::unique_ptr<Model> model = open_run_model(asked);
+  refuse_long_sequences(asked, model->facts());
   MachinePeaks peaks = machine_peaks();
-  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
-  const DType compute = arithmetic.compute;
-  const Types types = Types::of(compute, config.precision.gradients);  // as training has them (runs/opened_run.cpp)
-  Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   int ranks = narrow_option<int>(
       flags.ranks > 0 ? flags.ranks
-                      : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline,
+                      : std::max<int64_t>(1, asked.parallel.data) * asked.parallel.tensor * asked.parallel.pipeline,
       "parallel.data");
   int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
-  int64_t have = flags.memory > 0 ? static_cast<int64_t>(flags.memory * (1 << 30)) : memory_for_run() / local;
+  int64_t have = flags.memory_mb > 0 ? flags.memory_mb << 20
+                 : flags.memory > 0  ? static_cast<int64_t>(flags.memory * (1 << 30))
+                                     : memory_for_run() / local;
+  if (flags.procedure)
+    return print_procedure(*model, asked, start,
+                           {.json = flags.ds_config,
+                            .as_json = flags.json,
+                            .overwrite = flags.overwrite,
+                            .ranks = ranks,
+                            .memory = have,
+                            .backend = flags.common.backend});
+  const RunFacts facts{.backend = flags.common.backend,
+                       .ranks = ranks,
+                       .cpu = cpu_arithmetic(cpu_id()),
+                       .model = model.get(),
+                       .columns = asked.data.sequence_length};
+  const bool search = flags.layouts || flags.decide;
+  RunSpec spec = search ? resolve_types(asked, facts) : resolve(asked, facts);
+  const Types& types = spec.types;
+  const Kernels& kernels = spec.kernels;
   PlanFor plan{.model = *model,
-               .config = config,
+               .config = search ? asked : spec.options,
                .backend = flags.common.backend,
                .types = types,
                .kernels = kernels,
                .ranks = ranks,
-               .columns = config.data.sequence_length,
+               .columns = asked.data.sequence_length,
                .memory = have,
                .rates = known_rates(local),
                .json = flags.json};
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
-  RunLayout layout = run_layout(config, ranks, *model);
-  choose_recompute(config, [&](const Config& way) {
-    return plan_ranks(*model, way, layout, types, kernels, config.data.sequence_length).bytes;
-  });
+  Config config = spec.options;  // with the mesh as it came out
+  const RunLayout& layout = spec.layout;
   StepEstimate estimate = estimate_of(plan, config, layout);
   if (!flags.schedule.empty()) {
     if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
@@ -120,7 +151,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   }
   double flops =
       model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
-  double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  double peak = types.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   std::vector<Variant> others = Variants(config, flags.common.backend, types, engine, true).neighbours();
   auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
   if (flags.json) {
@@ -159,7 +190,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   };
   fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
              human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
-             counted(shape.micro_batches, "micro batch"), name(compute), name(config.train.recompute));
+             counted(shape.micro_batches, "micro batch"), name(types.compute), name(config.train.recompute));
   if (const std::string text = experts_text(*model); !text.empty())
     fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns, layout.mesh.expert));
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
@@ -201,13 +232,15 @@ int run_plan(PlanFlags& flags, Config& config) {
 }  // namespace
 
 Command plan_command() {
-  return command<PlanFlags>(
+  Command made = command<PlanFlags>(
       {.name = "plan",
        .summary = "memory and time of a run, without running it",
        .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
        .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
                     "checkpoint", "log", "health", "probe"}},
       "Train", run_plan);
+  made.rewrite = procedure_words;
+  return made;
 }
 
 }  // namespace ravine

@@ -4,6 +4,7 @@
 #include "apps/training.h"
 #include "probe/capture.h"
 #include "runs/run_places.h"
+#include "styles/styles.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -32,7 +33,7 @@ int run_training(Config& config, Backend backend) {
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
-    trainer = std::make_unique<Trainer>(config, backend, log, world);
+    trainer = std::make_unique<Trainer>(config, backend, log, world, style_of(config));
     for (const auto& dump : dumps) trainer->watch(*dump);
     StopSignals signals;
     trainer->run(signals);

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "config/optimizer_types.h"
-#include "config/schedule_takes.h"
+#include "config/takes.h"
 
 namespace ravine {
 namespace {
@@ -73,6 +74,26 @@ std::set<std::string> asked_options(const Config& config) {
       if (given[file_of(source->second)] < kListing || option.yaml() != plain[s].options[i].yaml()) asked.insert(option.name());
     }
   return asked;
+}
+
+std::vector<std::string> asked_in_vain(const Config& config, bool harmless) {
+  const std::set<std::string> asked = asked_options(config);
+  Config copy = config;
+  std::map<std::string, std::string> chosen;  // values of what has choices
+  std::vector<std::string> names, out;
+  for (const Section& section : sections_of(copy))
+    for (const Option& o : section.options) {
+      if (o.is_choice()) chosen[o.name()] = o.text();
+      if (asked.contains(o.name())) names.push_back(o.name());
+    }
+  for (const std::string& option : names) {
+    const Taken* t = taken_by(option);
+    if (!t || t->harmless != harmless) continue;
+    if (std::find(t->values.begin(), t->values.end(), chosen.at(t->selector)) != t->values.end()) continue;
+    if (t->selector == "schedule.type" && may_say(config.schedule, option.substr(option.find('.') + 1))) continue;
+    out.push_back(option);
+  }
+  return out;
 }
 
 }  // namespace ravine

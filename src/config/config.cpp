@@ -1,8 +1,8 @@
 #include "config/config.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace ravine {
 
@@ -24,14 +24,6 @@ bool follows_validation(const ScheduleOptions& s) {
 
 double lowest_lr(const ScheduleOptions& s) {
   return s.lowest_lr >= 0 ? s.lowest_lr : s.type == ScheduleType::greedy ? 1e-3 : 0;
-}
-
-std::vector<Section> sections_of(Config& config) {
-  std::vector<Section> sections;
-  config.each_section([&](const char* name, auto& options, const char* help) {
-    sections.push_back({name, help, options_of(options, name)});
-  });
-  return sections;
 }
 
 std::string to_yaml(const Config& config) {

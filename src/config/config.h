@@ -148,7 +148,7 @@ struct DpoOptions {
       "sigmoid (Rafailov et al. 2023); hinge (Zhao et al. 2023); ipo (Azar et al. 2023), of log-probabilities per token",
       fixed());
     v("beta", beta, "how strongly the model is held to the reference; with ipo its tau", between(1e-6, 1e6) & fixed());
-    v("label_smoothing", label_smoothing, "share of the pairs whose order is taken to be wrong (sigmoid)",
+    v("label_smoothing", label_smoothing, "share of the pairs whose order is taken to be wrong (dpo.loss=sigmoid)",
       at_least(0) & below(0.5) & fixed());
     v("ftx", ftx, "how much of the cross-entropy of the chosen answer, mean over its tokens, is added to the loss of a pair",
       between(0, 1e6) & fixed());
@@ -175,32 +175,26 @@ struct ScheduleOptions {
   template <class V>
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps", fixed());
-    v("warmup_steps", warmup_steps,
-      "steps in which the rate rises, from 0 at the first one (reduce_lr_on_plateau and greedy have no warm-up)",
-      between(0, kMostSteps) & fixed());
-    v("min_lr_ratio", min_lr_ratio,
-      "lowest rate as a share of optimizer.lr (cosine, cosine_warmup_with_min_lr, warmup_stable_decay)",
-      between(0, 1) & fixed());
-    v("cycles", cycles, "waves (cosine, cosine_warmup_with_min_lr) or restarts (cosine_with_restarts); 0: 0.5 waves, 1 restart",
+    v("warmup_steps", warmup_steps, "steps in which the rate rises, from 0 at the first one", between(0, kMostSteps) & fixed());
+    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr", between(0, 1) & fixed());
+    v("cycles", cycles, "waves, or restarts of cosine_with_restarts; 0: 0.5 waves, 1 restart",
       between(1e-3, 1e6) & or_zero() & fixed());
-    v("power", power, "exponent (polynomial, PolynomialWithWarmUpLR)", between(0.01, 100) & fixed());
-    v("end_lr", end_lr, "last rate (polynomial); below optimizer.lr", between(0, kMostRate) & fixed());
-    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up",
-      between(0, kMostSteps) & fixed());
-    v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
+    v("power", power, "exponent", between(0.01, 100) & fixed());
+    v("end_lr", end_lr, "last rate; below optimizer.lr", between(0, kMostRate) & fixed());
+    v("timescale", timescale, "time scale; 0: warmup_steps, or 10000 without warm-up", between(0, kMostSteps) & fixed());
+    v("stable_steps", stable_steps, "steps at the full rate; -1: what warm-up and decay leave",
       between(-1, kMostSteps) & may_change());
-    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay; MindFormers' classes: 0: to the end)",
+    v("decay_steps", decay_steps, "steps of the decay; 0, of the classes of other programs: to the end",
       between(0, kMostSteps) & may_change());
     v("warmup_type", warmup_type,
-      "shape of the warm-up (warmup_stable_decay; WarmupLR, WarmupDecayLR and WarmupCosineLR: log or linear); auto: linear, and log of these three",
+      "shape of the warm-up; WarmupLR, WarmupDecayLR and WarmupCosineLR: log or linear; auto: linear, and log of these three",
       no_value(kAuto) & fixed());
-    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)",
+    v("decay_type", decay_type, "shape of the decay",
       one_of<RateShape>({RateShape::cosine, RateShape::linear, RateShape::one_minus_sqrt}) & fixed());
-    v("warmup_lr_ratio", warmup_lr_ratio,
-      "first rate as a share of optimizer.lr (cosine_warmup_with_min_lr); 0: 1/warmup_steps",
+    v("warmup_lr_ratio", warmup_lr_ratio, "first rate as a share of optimizer.lr; 0: 1/warmup_steps",
       between(1e-12, 1) & or_zero() & fixed());
     v("factor", factor,
-      "the rate is multiplied by it when the validation loss no longer falls (reduce_lr_on_plateau, greedy), and divided by it when it keeps falling (greedy); 0: 0.1, greedy 0.95",
+      "the rate is multiplied by it when the validation loss no longer falls, and with greedy divided by it when it keeps falling; 0: 0.1, greedy 0.95",
       between(1e-6, 0.999999) & or_zero() & fixed());
     v("patience", patience,
       "validations without a better loss (greedy: or with one) that are waited for; one more changes the rate",
@@ -210,15 +204,13 @@ struct ScheduleOptions {
     v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs",
       no_value(kAuto) & fixed());
     v("cooldown", cooldown, "validations after the rate was lowered that do not count", between(0, kMostSteps) & fixed());
-    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count (greedy)",
+    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count",
       between(0, kMostSteps) & fixed());
-    v("lowest_lr", lowest_lr, "the rate is not lowered further (reduce_lr_on_plateau, greedy); -1: 0, greedy 0.001",
-      between(-1, kMostRate) & fixed());
-    v("highest_lr", highest_lr, "the rate is not raised further (greedy)", between(1e-12, kMostRate) & fixed());
-    v("smooth_window", smooth_window, "the mean of so many validation losses is followed (greedy); 0: each by itself",
+    v("lowest_lr", lowest_lr, "the rate is not lowered further; -1: 0, greedy 0.001", between(-1, kMostRate) & fixed());
+    v("highest_lr", highest_lr, "the rate is not raised further", between(1e-12, kMostRate) & fixed());
+    v("smooth_window", smooth_window, "the mean of so many validation losses is followed; 0: each by itself",
       between(0, 100000) & fixed());
-    v("reset_after", reset_after,
-      "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)",
+    v("reset_after", reset_after, "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr",
       between(1, kMostSteps) & fixed());
     v("steps", steps, "length of the schedule; behind it the rate stays at its last value; 0: train.steps",
       between(0, kMostSteps) & may_change());
@@ -281,17 +273,14 @@ struct PrecisionOptions {
     v("scale_initial", scale_initial, "first loss scale that moves", between(1e-30, kMostScale) & other_bits());
     v("scale_window", scale_window, "steps without an overflow after which the loss scale grows",
       between(1, kMostSteps) & other_bits());
-    v("scale_window_max", scale_window_max, "longest window (mindformers-adaptive, whose window moves)",
-      between(2, kMostSteps) & other_bits());
-    v("scale_window_min", scale_window_min, "shortest window on its list (mindformers-adaptive)",
-      between(1, kMostSteps) & other_bits());
-    v("scale_hysteresis", scale_hysteresis, "overflows before the loss scale falls (deepspeed)",
-      between(1, kMostSteps) & other_bits());
+    v("scale_window_max", scale_window_max, "longest window, where it moves", between(2, kMostSteps) & other_bits());
+    v("scale_window_min", scale_window_min, "shortest window on its list", between(1, kMostSteps) & other_bits());
+    v("scale_hysteresis", scale_hysteresis, "overflows before the loss scale falls", between(1, kMostSteps) & other_bits());
     v("scale_factor", scale_factor, "the loss scale falls and grows by it", above(1) & at_most(1e6) & other_bits());
     v("scale_min", scale_min, "smallest loss scale; an overflow there ends the run (mindformers: it stays)",
       between(1e-30, kMostScale) & other_bits());
     v("scale_consecutive_hysteresis", scale_consecutive_hysteresis,
-      "each step without an overflow allows scale_hysteresis of them again (deepspeed)", other_bits());
+      "each step without an overflow allows scale_hysteresis of them again", other_bits());
   }
 };
 
@@ -369,14 +358,12 @@ struct CheckpointOptions {
     v("layout", layout,
       "files of a checkpoint: Ravine's own, or those of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, which it goes on from and which take the place of train.output/model",
       fixed());
-    v("prefix", prefix, "first part of their names (checkpoint.layout=mindformers)", filled() & may_change());
-    v("format", format, "kind of these files (checkpoint.layout=mindformers)", may_change());
-    v("data_steps", data_steps,
-      "steps of data that a run which goes on leaves out; -1: as many as it has made (checkpoint.layout=mindformers)",
+    v("prefix", prefix, "first part of their names", filled() & may_change());
+    v("format", format, "kind of these files", may_change());
+    v("data_steps", data_steps, "steps of data that a run which goes on leaves out; -1: as many as it has made",
       between(-1, kMostSteps) & may_change());
-    v("copies", copies,
-      "what is written beside them: network, the weights alone; trainable, those that are trained (checkpoint.layout=mindformers)",
-      filled() & may_change());
+    v("copies", copies, "what is written beside them: network, the weights alone; trainable, those that are trained",
+      one_of({"network", "trainable"}) & may_change());
   }
 };
 
@@ -403,19 +390,20 @@ struct LogOptions {
       "form of the lines of steps and names of TensorBoard scalars: Ravine's own, or those of MindFormers or Megatron",
       may_change());
     v("sink", sink,
-      "under log.style=mindformers: steps that MindFormers sends to a device at once, which decide the form of its lines and names of checkpoints; 0: it sends none",
+      "steps that go to a device at once in that program, which decide the form of its lines and names of checkpoints; 0: none do",
       between(0, kMostSteps) & may_change());
-    v("monitor", monitor,
-      "under log.style=mindformers: what of each step has lines of its own: local_loss, device_local_loss, local_norm, device_local_norm, optimizer_state, weight_state, throughput",
-      filled() & may_change());
+    v("monitor", monitor, "what of each step has lines of its own",
+      one_of({"local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state",
+              "throughput", "drop_rate"}) &
+          may_change());
     v("monitor_every", monitor_every, "steps between these lines", between(1, kMostSteps) & may_change());
     v("monitor_target", monitor_target,
-      "regular expression of the names, as MindFormers has them, of parameters with lines of their own; empty: all",
+      "regular expression of the names, as that program has them, of parameters with lines of their own; empty: all",
       metavar("REGEX") & may_change());
     v("baseline", baseline, "samples per second and rank that throughput is measured by (log.monitor); 0: none",
       between(1e-9, 1e12) & or_zero() & may_change());
     v("tensorboard_dir", tensorboard_dir,
-      "folder of event files, a folder rank_R in it for each rank that writes (log.style=mindformers); empty: train.output/tensorboard",
+      "folder of event files, a folder rank_R in it for each rank that writes; empty: train.output/tensorboard",
       writes() & metavar("DIR") & may_change());
   }
 };

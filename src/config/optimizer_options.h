@@ -49,8 +49,7 @@ struct OptimizerOptions {
   void each(V&& v) {
     v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own", fixed());
     v("lr", lr, "peak learning rate", between(1e-12, 1e30) & or_zero() & fixed());
-    v("betas", betas, "decay rates of the first and second moment (adamw, adam, lamb, lion, muon, 1-bit types)",
-      between(0, kMostMomentum) & length(2) & fixed());
+    v("betas", betas, "decay rates of the first and second moment", between(0, kMostMomentum) & length(2) & fixed());
     v("eps", eps,
       "added to the denominator; adafactor: [to squares of gradients, least size of a parameter], came: the same and [to squares of the instability]",
       between(0, 1) & lone() & fixed());
@@ -59,49 +58,42 @@ struct OptimizerOptions {
       "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", fixed());
     v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping",
       between(1e-8, 1e12) & or_zero() & fixed());
-    v("momentum", momentum, "momentum (sgd, muon)", between(0, kMostMomentum) & fixed());
-    v("nesterov", nesterov, "look ahead along the momentum (sgd, muon)", fixed());
-    v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1) & fixed());
-    v("lr_decay", lr_decay, "step t takes lr / (1 + (t - 1) lr_decay) (adagrad)", between(1e-12, 1e6) & or_zero() & fixed());
-    v("initial_accumulator_value", initial_accumulator_value, "what sums of squares begin with (adagrad)",
+    v("momentum", momentum, "momentum", between(0, kMostMomentum) & fixed());
+    v("nesterov", nesterov, "look ahead along the momentum", fixed());
+    v("dampening", dampening, "dampening of the momentum", between(0, 1) & fixed());
+    v("lr_decay", lr_decay, "step t takes lr / (1 + (t - 1) lr_decay)", between(1e-12, 1e6) & or_zero() & fixed());
+    v("initial_accumulator_value", initial_accumulator_value, "what sums of squares begin with",
       between(1e-30, 1e12) & or_zero() & fixed());
-    v("beta1", beta1, "decay rate of the first moment (cadam, came, adafactor; 0: none)", between(0, kMostMomentum) & fixed());
-    v("beta3", beta3, "decay rate of the instability (came)", between(0, kMostMomentum) & fixed());
-    v("clip_threshold", clip_threshold, "largest root mean square of an update before the rate (adafactor, came)",
-      between(1e-6, 1e6) & fixed());
-    v("decay_rate", decay_rate, "squares of gradients decay at step t by 1 - t^-|decay_rate| (adafactor, came)",
-      between(-1, 1) & fixed());
-    v("scale_parameter", scale_parameter, "the rate is multiplied by the root mean square of the parameter (adafactor, came)",
-      fixed());
+    v("beta1", beta1, "decay rate of the first moment; adafactor: 0: none", between(0, kMostMomentum) & fixed());
+    v("beta3", beta3, "decay rate of the instability", between(0, kMostMomentum) & fixed());
+    v("clip_threshold", clip_threshold, "largest root mean square of an update before the rate", between(1e-6, 1e6) & fixed());
+    v("decay_rate", decay_rate, "squares of gradients decay at step t by 1 - t^-|decay_rate|", between(-1, 1) & fixed());
+    v("scale_parameter", scale_parameter, "the rate is multiplied by the root mean square of the parameter", fixed());
     v("relative_step", relative_step,
-      "the rate of step t is min(0.01, 1 / sqrt(t)), whatever optimizer.lr and the schedule say (adafactor)", fixed());
-    v("warmup_init", warmup_init, "with relative_step: 1e-6 t in place of 0.01 (adafactor)", fixed());
-    v("bias_correction", bias_correction, "corrects for moments that begin at zero (lamb)", fixed());
-    v("max_coeff", max_coeff, "largest trust ratio (lamb, onebit_lamb)", between(1e-12, 1e12) & fixed());
-    v("min_coeff", min_coeff, "least trust ratio (lamb, onebit_lamb)", between(1e-12, 1e12) & or_zero() & fixed());
-    v("ns_coefficients", ns_coefficients, "of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T (muon)",
+      "the rate of step t is min(0.01, 1 / sqrt(t)), whatever optimizer.lr and the schedule say", fixed());
+    v("warmup_init", warmup_init, "with relative_step: 1e-6 t in place of 0.01", fixed());
+    v("bias_correction", bias_correction, "corrects for moments that begin at zero", fixed());
+    v("max_coeff", max_coeff, "largest trust ratio", between(1e-12, 1e12) & fixed());
+    v("min_coeff", min_coeff, "least trust ratio", between(1e-12, 1e12) & or_zero() & fixed());
+    v("ns_coefficients", ns_coefficients, "of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T",
       between(-100, 100) & length(3) & fixed());
-    v("ns_steps", ns_steps, "Newton-Schulz iterations (muon)", between(1, 99) & fixed());
+    v("ns_steps", ns_steps, "Newton-Schulz iterations", between(1, 99) & fixed());
     v("adjust_lr_fn", adjust_lr_fn,
-      "factor on the rate of a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), which suits rates of adamw (muon)",
+      "factor on the rate of a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), which suits rates of adamw",
       fixed());
-    v("freeze_step", freeze_step, "last step with whole gradients and a moving second moment (onebit_adam, onebit_lamb)",
+    v("freeze_step", freeze_step, "last step with whole gradients and a moving second moment",
       between(2, kMostSteps) & fixed());
-    v("var_freeze_step", var_freeze_step, "the second moment moves up to the step behind this one (zeroone_adam)",
+    v("var_freeze_step", var_freeze_step, "the second moment moves up to the step behind this one",
       between(2, kMostSteps) & fixed());
-    v("var_update_scaler", var_update_scaler,
-      "updates of the second moment until the interval between them doubles (zeroone_adam)", between(1, kMostSteps) & fixed());
-    v("local_step_scaler", local_step_scaler,
-      "steps after var_freeze_step until the interval between exchanges doubles (zeroone_adam)",
+    v("var_update_scaler", var_update_scaler, "updates of the second moment until the interval between them doubles",
       between(1, kMostSteps) & fixed());
-    v("local_step_clipper", local_step_clipper, "longest interval between exchanges (zeroone_adam)",
+    v("local_step_scaler", local_step_scaler, "steps after var_freeze_step until the interval between exchanges doubles",
       between(1, kMostSteps) & fixed());
-    v("coeff_beta", coeff_beta, "decay rate of the mean trust ratio that is frozen (onebit_lamb)",
-      between(0, kMostMomentum) & fixed());
-    v("factor_max", factor_max, "largest factor on the frozen trust ratio (onebit_lamb)", between(1e-6, 1e6) & fixed());
-    v("factor_min", factor_min, "least factor on the frozen trust ratio (onebit_lamb)", between(1e-6, 1e6) & fixed());
-    v("factor_threshold", factor_threshold, "how much of itself that factor may change in a step (onebit_lamb)",
-      between(1e-6, 1) & fixed());
+    v("local_step_clipper", local_step_clipper, "longest interval between exchanges", between(1, kMostSteps) & fixed());
+    v("coeff_beta", coeff_beta, "decay rate of the mean trust ratio that is frozen", between(0, kMostMomentum) & fixed());
+    v("factor_max", factor_max, "largest factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
+    v("factor_min", factor_min, "least factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
+    v("factor_threshold", factor_threshold, "how much of itself that factor may change in a step", between(1e-6, 1) & fixed());
     v("groups", groups,
       "what counts for the parameters that match a pattern, the first that does: {match: GLOB, lr_mult: 1, wd_mult: 1, from_step: 1}, factors on rate and decay, and the update that is their first (docs/howto/finetune.md)",
       fixed());

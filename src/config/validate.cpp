@@ -5,22 +5,44 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "config/asked.h"
 #include "config/config.h"
 #include "config/optimizer_types.h"
-#include "config/schedule_takes.h"
 #include "config/step_ranges.h"
+#include "config/takes.h"
 
 namespace ravine {
 namespace {
 
-[[noreturn]] void conflict(const Config& config, const std::string& what, const std::string& key, const std::string& rule,
-                           const std::string& fix) {
-  auto found = config.sources.find(key);
-  throw UserError(what, found == config.sources.end() ? "default" : found->second, rule, fix);
-}
+// What was found, all of it, with the place where a key was given.
+class Conflicts {
+ public:
+  void operator()(const Config& config, const std::string& what, const std::string& key, const std::string& rule,
+                  const std::string& fix) {
+    const auto found = config.sources.find(key);
+    found_.push_back({what, found == config.sources.end() ? "default" : found->second, rule, fix});
+  }
+  void refuse() const {
+    if (found_.empty()) return;
+    if (found_.size() == 1) throw UserError(found_[0].what, found_[0].where, found_[0].rule, found_[0].fix);
+    std::vector<std::string> places, texts;
+    for (const Conflict& f : found_) {
+      if (std::find(places.begin(), places.end(), f.where) == places.end()) places.push_back(f.where);
+      texts.push_back(fmt::format("{}: {}, {}", f.what, f.rule, f.fix));
+    }
+    throw UserError(fmt::format("{} conflicts", found_.size()), fmt::format("{}", fmt::join(places, ", ")),
+                    fmt::format("{}", fmt::join(texts, "; ")), "correct them all");
+  }
+
+ private:
+  struct Conflict {
+    std::string what, where, rule, fix;
+  };
+  std::vector<Conflict> found_;
+};
 
 // Where the first of these keys was given; the first, if none was.
 std::string given_of(const Config& config, std::initializer_list<const char*> keys) {
@@ -30,7 +52,7 @@ std::string given_of(const Config& config, std::initializer_list<const char*> ke
 }
 
 // What a step keeps in memory and the plan walks through.
-void check_sizes(const Config& c) {
+void check_sizes(const Config& c, Conflicts& conflict) {
   const int64_t micros = c.train.global_batch / c.train.micro_batch;
   if (c.train.global_batch % c.train.micro_batch != 0)
     conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch),
@@ -58,7 +80,7 @@ void check_sizes(const Config& c) {
 
 using Asked = std::set<std::string>;
 
-void check_experts(const Config& c, const Asked& asked) {
+void check_experts(const Config& c, Conflicts& conflict) {
   const MoeOptions& m = c.moe;
   if (m.drop == Drop::none && m.capacity_factor > 0)
     conflict(c, fmt::format("moe.capacity_factor is {}, moe.drop none", m.capacity_factor),
@@ -71,17 +93,13 @@ void check_experts(const Config& c, const Asked& asked) {
   if (m.pad_to_capacity && m.drop == Drop::none)
     conflict(c, "moe.pad_to_capacity is true, moe.drop none", "moe.pad_to_capacity", "there is no capacity to pad to",
              "set moe.capacity_factor and moe.drop, or remove it");
-  if (asked.contains("moe.bias_update_rate") && m.load_balance != LoadBalance::bias)
-    conflict(c, fmt::format("moe.bias_update_rate is {}, moe.load_balance {}", m.bias_update_rate, name(m.load_balance)),
-             given_of(c, {"moe.bias_update_rate", "moe.load_balance"}), "corrections move under moe.load_balance=bias",
-             "set moe.load_balance=bias, or remove it");
   if (m.load_balance == LoadBalance::bias && c.lora.rank > 0)
     conflict(c, fmt::format("moe.load_balance is bias, lora.rank {}", c.lora.rank),
              given_of(c, {"moe.load_balance", "lora.rank"}), "files of an adapter have no place for corrections of routers",
              "set moe.load_balance=none, or train the model itself");
 }
 
-void check_dumps(const Config& c) {
+void check_dumps(const Config& c, Conflicts& conflict) {
   std::set<std::string> folders;
   for (const DumpOption& d : c.probe.dump) {
     if (!StepRanges::parse(d.steps))
@@ -93,31 +111,41 @@ void check_dumps(const Config& c) {
   }
 }
 
-// Refuses what was asked for of a section and its type does not take. `takes`(type, key); `fix`(key) where another setting does
-// it, else "".
-template <class S, class Type, class Takes, class Fix>
-void refuse_not_taken(const Config& c, const Asked& asked, S section, const char* of, Type type, const Takes& takes,
-                      const Fix& fix) {
-  for (const Option& o : options_of(section, of)) {
-    if (!asked.contains(o.name()) || takes(type, o.key)) continue;
-    std::vector<std::string> others;
-    for (const auto& row : names_of(Type{}))
-      if (takes(row.value, o.key)) others.emplace_back(row.name);
-    const std::string other = fix(o.key);
-    conflict(
-        c, fmt::format("{} is {}, {}.type {}", o.name(), o.yaml(), of, name(type)), o.name(),
-        fmt::format("{} has no such setting, {} ha{}", name(type), fmt::join(others, ", "), others.size() == 1 ? "s" : "ve"),
-        other.empty() ? fmt::format("remove it, or set {}.type={}", of, others.front()) : other);
+// The setting by which this type does what `key` does elsewhere.
+std::string schedule_instead(ScheduleType type, const std::string& key) {
+  auto first = [&](std::initializer_list<const char*> keys) {
+    for (const char* k : keys)
+      if (takes_setting(type, k)) return fmt::format("write schedule.{}", k);
+    return std::string();
+  };
+  if (key == "warmup_ratio") {
+    const std::string steps = first({"warmup_steps", "warmup_num_steps"});
+    return steps.empty() ? "" : steps + ", a number of steps";
   }
+  if (key == "warmup_steps") return first({"warmup_num_steps"});
+  if (key == "warmup_num_steps") return first({"warmup_steps"});
+  if (key == "total_steps" || key == "total_num_steps") return first({"total_num_steps", "total_steps", "steps"});
+  if (key == "end_lr" || key == "lr_end" || key == "eta_min") return first({"end_lr", "lr_end", "eta_min", "min_lr_ratio"});
+  if (key == "min_lr_ratio") return first({"cos_min_ratio", "end_lr", "lr_end", "eta_min"});
+  return "";
 }
 
-void check_preferences(const Config& c, const Asked& asked) {
+// What was asked for and belongs to another value of its selector (config/takes.h).
+void refuse_in_vain(const Config& c, const std::string& option, Conflicts& conflict) {
+  const Taken& t = *taken_by(option);
   Config copy = c;
-  if (c.train.objective != TrainObjective::dpo)
-    for (const Option& o : options_of(copy.dpo, "dpo"))
-      if (asked.contains(o.name()))
-        conflict(c, fmt::format("{} is {}, train.objective {}", o.name(), o.yaml(), name(c.train.objective)), o.name(),
-                 "it says how preferences are learned", "set train.objective=dpo, or remove it");
+  std::map<std::string, std::string> values;
+  for (const Section& section : sections_of(copy))
+    for (const Option& o : section.options)
+      if (o.name() == option || o.name() == t.selector) values[o.name()] = o.yaml();
+  const std::string& chosen = values[t.selector];
+  const std::string other = t.selector == "schedule.type" ? schedule_instead(c.schedule.type, option.substr(9)) : "";
+  conflict(c, fmt::format("{} is {}, {} {}", option, values[option], t.selector, chosen), option,
+           fmt::format("{} has no such setting, {} ha{}", chosen, fmt::join(t.values, ", "), t.values.size() == 1 ? "s" : "ve"),
+           other.empty() ? fmt::format("remove it, or set {}={}", t.selector, t.values.front()) : other);
+}
+
+void check_preferences(const Config& c, Conflicts& conflict) {
   if (c.train.objective != TrainObjective::dpo) return;
   if (c.dpo.loss != PreferenceLossType::sigmoid && c.dpo.label_smoothing != 0)
     conflict(c, fmt::format("dpo.label_smoothing is {}, dpo.loss {}", c.dpo.label_smoothing, name(c.dpo.loss)),
@@ -136,24 +164,7 @@ void check_preferences(const Config& c, const Asked& asked) {
              "remove data.format");
 }
 
-// What belongs to the lines and files of MindFormers.
-void check_mindformers(const Config& c) {
-  static const std::vector<std::string> kMonitors = {"local_loss",      "device_local_loss", "local_norm", "device_local_norm",
-                                                     "optimizer_state", "weight_state",      "throughput", "drop_rate"};
-  for (const std::string& what : c.log.monitor)
-    if (std::find(kMonitors.begin(), kMonitors.end(), what) == kMonitors.end())
-      conflict(c, fmt::format("log.monitor has '{}'", what.substr(0, 80)), "log.monitor",
-               fmt::format("it is one of {}", fmt::join(kMonitors, ", ")), did_you_mean(what, kMonitors, "use one of them"));
-  for (const std::string& what : c.checkpoint.copies)
-    if (what != "network" && what != "trainable")
-      conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies",
-               "it is network or trainable", "use one of them");
-  const OptimizerType type = c.optimizer.type;
-  if (c.checkpoint.layout == CheckpointLayout::mindformers && type != OptimizerType::adamw)
-    conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)),
-             given_of(c, {"checkpoint.layout", "optimizer.type"}),
-             "its files keep the two moments of AdamW, under MindFormers' names",
-             "use adamw, or set checkpoint.layout=ravine, whose files MindFormers does not read");
+void check_guards(const Config& c, Conflicts& conflict) {
   if (c.precision.scale_window_max <= c.precision.scale_window_min)
     conflict(c,
              fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max,
@@ -170,13 +181,10 @@ void check_mindformers(const Config& c) {
 }
 
 // What optimizer.type takes, and rules between its settings.
-void check_type(const Config& c, const Asked& asked) {
+void check_type(const Config& c, const Asked& asked, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
   const OptimizerTraits& type = traits_of(o.type);
   const std::string_view name_of_type = name(o.type);
-  refuse_not_taken(
-      c, asked, o, "optimizer", o.type, [](OptimizerType t, const std::string& key) { return traits_of(t).is_taken(key); },
-      [](const std::string&) { return std::string(); });
   if (o.nesterov && type.is_taken("nesterov") && (o.momentum == 0 || o.dampening != 0))
     conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
              "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
@@ -236,27 +244,8 @@ void check_type(const Config& c, const Asked& asked) {
              "set optimizer.beta1=0.9");
 }
 
-// The setting by which this type does what `key` does elsewhere.
-std::string schedule_instead(ScheduleType type, const std::string& key) {
-  auto first = [&](std::initializer_list<const char*> keys) {
-    for (const char* k : keys)
-      if (takes_setting(type, k)) return fmt::format("write schedule.{}", k);
-    return std::string();
-  };
-  if (key == "warmup_ratio") {
-    const std::string steps = first({"warmup_steps", "warmup_num_steps"});
-    return steps.empty() ? "" : steps + ", a number of steps";
-  }
-  if (key == "warmup_steps") return first({"warmup_num_steps"});
-  if (key == "warmup_num_steps") return first({"warmup_steps"});
-  if (key == "total_steps" || key == "total_num_steps") return first({"total_num_steps", "total_steps", "steps"});
-  if (key == "end_lr" || key == "lr_end" || key == "eta_min") return first({"end_lr", "lr_end", "eta_min", "min_lr_ratio"});
-  if (key == "min_lr_ratio") return first({"cos_min_ratio", "end_lr", "lr_end", "eta_min"});
-  return "";
-}
-
 // What the classes of other programs need, and where they refuse.
-void check_class_schedule(const Config& c) {
+void check_class_schedule(const Config& c, Conflicts& conflict) {
   using enum ScheduleType;
   const ScheduleOptions& s = c.schedule;
   const ScheduleClasses& x = s.classes;
@@ -280,7 +269,7 @@ void check_class_schedule(const Config& c) {
         fmt::format("schedule.cycle_min_lr={} schedule.cycle_max_lr={}", c.optimizer.lr / 10, c.optimizer.lr);
     need(x.cycle_min_lr.has_value(), "schedule.cycle_min_lr", "the cycle begins and ends at it", cycle);
     need(x.cycle_max_lr.has_value(), "schedule.cycle_max_lr", "the cycle rises to it", cycle);
-    if (*x.cycle_min_lr > *x.cycle_max_lr)
+    if (x.cycle_min_lr && x.cycle_max_lr && *x.cycle_min_lr > *x.cycle_max_lr)
       refuse(fmt::format("schedule.cycle_min_lr is {}, schedule.cycle_max_lr {}", *x.cycle_min_lr, *x.cycle_max_lr),
              "schedule.cycle_min_lr", "the cycle rises from one to the other", "lower schedule.cycle_min_lr");
   }
@@ -319,16 +308,10 @@ void check_class_schedule(const Config& c) {
   }
 }
 
-void check_update(const Config& c, const Asked& asked) {
+void check_update(const Config& c, const Asked& asked, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
-  check_type(c, asked);
-  refuse_not_taken(
-      c, asked, c.schedule, "schedule", c.schedule.type,
-      [&](ScheduleType type, const std::string& key) {
-        return takes_setting(type, key) || (type == c.schedule.type && may_say(c.schedule, key));
-      },
-      [&](const std::string& key) { return schedule_instead(c.schedule.type, key); });
-  check_class_schedule(c);
+  check_type(c, asked, conflict);
+  check_class_schedule(c, conflict);
   // One element for what no group names.
   std::vector<ParamGroup> groups = o.groups;
   groups.push_back({});
@@ -384,10 +367,11 @@ bool is_split(const std::string& text) {
 
 void validate(const Config& c) {
   const Asked asked = asked_options(c);
+  Conflicts conflict;
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
-  check_experts(c, asked);
-  check_dumps(c);
+  check_experts(c, conflict);
+  check_dumps(c, conflict);
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");
@@ -407,7 +391,7 @@ void validate(const Config& c) {
         fmt::format("precision.scale_min is {}, precision.scale_initial {}", c.precision.scale_min, c.precision.scale_initial),
         "precision.scale_min", "the loss scale falls from one to the other",
         fmt::format("set precision.scale_min to {} or less", c.precision.scale_initial));
-  check_mindformers(c);
+  check_guards(c, conflict);
   if (c.train.recompute == Recompute::automatic && c.train.memory_mb == 0)
     conflict(c, "train.recompute is auto, train.memory_mb 0", "train.recompute", "auto keeps within a memory",
              "set train.memory_mb=MB too");
@@ -417,9 +401,11 @@ void validate(const Config& c) {
   if (c.health.skip_count > 0 && c.health.skip_norm == 0)
     conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count",
              "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
-  check_sizes(c);
-  check_preferences(c, asked);
-  check_update(c, asked);
+  check_sizes(c, conflict);
+  check_preferences(c, conflict);
+  for (const std::string& option : asked_in_vain(c, false)) refuse_in_vain(c, option, conflict);
+  check_update(c, asked, conflict);
+  conflict.refuse();
 }
 
 }  // namespace ravine

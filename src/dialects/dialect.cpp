@@ -269,8 +269,9 @@ Translation translate(DialectTable table, const std::vector<GivenKey>& given, co
   return t;
 }
 
-void refuse_all(const Translation& translation) {
-  const std::vector<KeyRefusal>& all = translation.refusals();
+void refuse_all(const Translation& translation) { refuse_keys(translation.refusals()); }
+
+void refuse_keys(const std::vector<KeyRefusal>& all) {
   if (all.empty()) return;
   if (all.size() == 1) throw UserError(all[0].what, all[0].where, all[0].rule, all[0].fix);
   std::vector<std::string> places, texts;

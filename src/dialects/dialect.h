@@ -126,7 +126,8 @@ Translation translate(DialectTable table, const std::vector<GivenKey>& given, co
 
 // The config that the settings lead to, then `over` (of the command line). What was refused is one UserError that names all.
 Config config_of(const Translation& translation, const std::vector<Setting>& over = {});
-void refuse_all(const Translation& translation);  // throws that UserError; returns if nothing was refused
+void refuse_keys(const std::vector<KeyRefusal>& refusals);  // all of them in one UserError; returns if there are none
+void refuse_all(const Translation& translation);            // throws that UserError; returns if nothing was refused
 
 // One JSON line per key: {"key", "value", "status", "option", "reason"}.
 std::string explanation(const Translation& translation);

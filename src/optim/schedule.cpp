@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "config/schedule_takes.h"
+#include "config/takes.h"
 #include "optim/class_schedules.h"
 
 namespace ravine {

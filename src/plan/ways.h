@@ -9,6 +9,7 @@
 
 #include "comm/mesh.h"
 #include "config/config.h"
+#include "kernels/backend.h"
 #include "plan/work.h"
 #include "step/layout.h"
 #include "step/step.h"

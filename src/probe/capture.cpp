@@ -71,28 +71,28 @@ bool Capture::wants_phase(Phase phase) const {
 void Capture::begin(OpenedRun& run, int64_t done) {
   run_ = &run;
   rank_ = run.ranks.rank();
-  const OffloadOptions& offload = run.config.offload;
+  const OffloadOptions& offload = run.config().offload;
   keeps_figures_ = run.ranks.size() == 1 && offload.params == OffloadTo::none && offload.optimizer == OffloadTo::none;
   if (!option_.ranks.empty() && std::find(option_.ranks.begin(), option_.ranks.end(), rank_) == option_.ranks.end()) return;
-  log_ = std::make_unique<DumpLog>(option_.dir, rank_, Json{{"seed", run.config.train.seed}, {"model", run.model->config()}});
+  log_ = std::make_unique<DumpLog>(option_.dir, rank_, Json{{"seed", run.config().train.seed}, {"model", run.model->config()}});
   const Mesh& mesh = run.ranks.mesh();
   log_->begin({{"rank", rank_},
                {"ranks", run.ranks.size()},
                {"data", mesh.data},
                {"tensor", mesh.tensor},
                {"pipeline", mesh.pipeline},
-               {"zero", run.config.parallel.zero},
-               {"compute", name(run.chosen.types.compute)},
-               {"backend", run.chosen.kernels.backend},
-               {"instructions", run.chosen.kernels.instructions},
-               {"recompute", name(run.config.train.recompute)},
-               {"seed", run.config.train.seed},
-               {"optimizer", name(run.config.optimizer.type)},
+               {"zero", run.config().parallel.zero},
+               {"compute", name(run.spec->types.compute)},
+               {"backend", run.spec->kernels.backend},
+               {"instructions", run.spec->kernels.instructions},
+               {"recompute", name(run.config().train.recompute)},
+               {"seed", run.config().train.seed},
+               {"optimizer", name(run.config().optimizer.type)},
                {"what", name(option_.what)},
                {"steps", option_.steps},
                {"done", done},
                {"model", run.model->config()},
-               {"options", run.chosen.options}});
+               {"options", run.spec->record}});
   if (done == 0 && option_.on == DumpOn::always && steps_.holds(0)) note_state(0);
 }
 

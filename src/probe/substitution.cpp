@@ -88,7 +88,7 @@ Substitution::Substitution(const Dump& a, const Dump& b, Substituted& found) : a
 
 void Substitution::begin(OpenedRun& run, int64_t) {
   ctx_ = &run.engine->ctx();
-  begin(run.chosen.kernels, run.ranks.rank());
+  begin(run.spec->kernels, run.ranks.rank());
 }
 
 void Substitution::begin(const Kernels& kernels, int rank) {

@@ -5,11 +5,10 @@
 
 #include "base/clock.h"
 #include "base/version.h"
-#include "io/convert/mindformers_state.h"
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
+#include "runs/checkpoint_files.h"
 #include "runs/healthy_only.h"
-#include "runs/mindformers_files.h"
 #include "runs/run_record.h"
 #include "runs/run_state.h"
 
@@ -21,21 +20,21 @@ std::string scalars_of(const ResumePoint& from) { return from.folder + "/manifes
 }  // namespace
 
 Progress::Progress(const OpenedRun& run)
-    : spikes(run.config.health),
-      loss_scale(loss_scale_of(run.config.precision, run.chosen.types.compute)),
-      plateau(run.config.schedule, run.config.optimizer.lr),
+    : spikes(run.config().health),
+      loss_scale(loss_scale_of(run.config().precision, run.spec->types.compute)),
+      plateau(run.config().schedule, run.config().optimizer.lr),
       began_with(run.weights) {}
 
 TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
-  const Config& config = run.config;
-  const RunLayout& layout = run.layout;
+  const Config& config = run.config();
+  const RunLayout& layout = run.spec->layout;
   TrainState s = state_of(*run.engine, p.frozen_elsewhere ? StateFor::writing_trained : StateFor::writing);
   s.scalars["step"] = p.done;
   s.scalars["tokens"] = p.tokens;
   s.scalars["optimizer"] = name(config.optimizer.type);
   s.scalars["seed"] = config.train.seed;
   s.scalars["global_batch"] = config.train.global_batch;
-  s.scalars["compute"] = std::string(name(run.chosen.types.compute));
+  s.scalars["compute"] = std::string(name(run.spec->types.compute));
   s.scalars["sum_leaves"] = layout.sum_leaves;
   s.scalars["layout"] = {{"data", layout.mesh.data},
                          {"tensor", layout.mesh.tensor},
@@ -48,7 +47,7 @@ TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
                          {"micro_batches", layout.micro_batches}};
   s.scalars["data"] = p.history.json();
   s.scalars["fingerprint"] = run.data.fingerprint.json();
-  s.scalars["options"] = run.chosen.options;
+  s.scalars["options"] = run.spec->record;
   s.scalars["model"] = run.model->config();
   s.scalars["weights"] = p.began_with;
   if (p.frozen_elsewhere)
@@ -60,28 +59,26 @@ TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
   if (p.loss_scale) s.scalars["loss_scale"] = p.loss_scale->state();
   if (p.spikes.in_a_row() > 0) s.scalars["spikes_in_a_row"] = p.spikes.in_a_row();
   s.program = program_version();
-  s.instructions = run.chosen.kernels.instructions;
+  s.instructions = run.spec->kernels.instructions;
   return s;
 }
 
 namespace {
 
 std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
-  const std::string& resume = run.config.checkpoint.resume;
-  if (run.config.checkpoint.layout == CheckpointLayout::mindformers) {
-    const std::string file = gather_texts(run.ranks.all(), run.ranks.first() ? mindformers_resume(run.config) : "")[0];
+  const std::string& resume = run.config().checkpoint.resume;
+  if (run.files) {
+    const std::string file = gather_texts(run.ranks.all(), run.ranks.first() ? run.files->to_resume(run.config()) : "")[0];
     if (file.empty()) return std::nullopt;
-    return ResumePoint{file, std::make_unique<CheckpointReader>(
-                                 open_mindformers_state(file, run.model->config(), model_place(run.config.model),
-                                                        run.config.train.global_batch, run.config.checkpoint.data_steps))};
+    return ResumePoint{file, std::make_unique<CheckpointReader>(run.files->open(run, file))};
   }
   const std::string folder = run.path("checkpoints");
-  const bool verify = run.config.checkpoint.verify;
+  const bool verify = run.config().checkpoint.verify;
   std::string from;
   auto warn = [&](const std::string& text) { run.log.warn("{}", text); };
   if (resume == kResumeNone) return std::nullopt;
   if (resume == kResumeNewest) {
-    if (run.ranks.first()) from = newest_checkpoint(folder, warn, healthy_only(run.config), verify).value_or("");
+    if (run.ranks.first()) from = newest_checkpoint(folder, warn, healthy_only(run.config()), verify).value_or("");
     from = gather_texts(run.ranks.all(), from)[0];
     if (from.empty()) return std::nullopt;
   } else {
@@ -102,7 +99,7 @@ bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const s
   if (lacks.empty()) return false;
   const bool there = !run.weights.empty();
   throw UserError(
-      there ? fmt::format("{} holds other weights than when this run began", run.config.model.path)
+      there ? fmt::format("{} holds other weights than when this run began", run.config().model.path)
             : "the weights that this run began with are not there",
       from->folder,
       fmt::format(
@@ -151,7 +148,7 @@ void set_option(Config& config, const std::string& name, const std::string& valu
 
 // Of the last update before the checkpoint and of the next one, where the options of `before` give the next one another rate.
 void say_other_rate(const OpenedRun& run, const Config& before, int64_t updates, int64_t done) {
-  const Config& now = run.config;
+  const Config& now = run.config();
   if (follows_validation(now.schedule) || make_update_rule(now.optimizer)->own_rate(updates + 1)) return;
   auto rate = [](const Config& c, int64_t update) { return learning_rate(c.schedule, c.optimizer.lr, c.train.steps, update); };
   const double next = rate(now, updates), would_be = rate(before, updates);
@@ -163,7 +160,7 @@ void say_other_rate(const OpenedRun& run, const Config& before, int64_t updates,
 }  // namespace
 
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
-  const Config& config = run.config;
+  const Config& config = run.config();
   std::optional<ResumePoint> from = open_checkpoint(run);
   if (!from) return std::nullopt;
   const CheckpointReader& reader = *from->reader;
@@ -173,7 +170,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   // Once more: it may be another than the one that was glanced at.
   const RunRecord was = run_record(checkpoint_name(p.done), p.done, reader.scalars(), reader.instructions(), scalars_of(*from));
   refuse_other_model(was, *run.model, config);
-  const std::vector<OptionChange> changes = option_changes(was, run.chosen.options, run.weights);
+  const std::vector<OptionChange> changes = option_changes(was, run.spec->record, run.weights);
   refuse_other_options(was, changes, config);
   refuse_other_states(reader, *run.model, config, from->folder);
   if (!was.weights.empty()) p.began_with = was.weights;
@@ -200,7 +197,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
 
 // Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
 void place_data(const OpenedRun& run, const ResumePoint* point, Progress& p) {
-  const int64_t batch = run.config.train.global_batch;
+  const int64_t batch = run.config().train.global_batch;
   const CheckpointReader* from = point ? point->reader.get() : nullptr;
   if (from) {
     const Json& s = from->scalars();
@@ -224,7 +221,7 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const CheckpointReader& reader = *from.reader;
   const Json& s = reader.scalars();
   const auto began = seconds_now();
-  const bool whole = restore(*run.engine, reader, run.config.model.path);
+  const bool whole = restore(*run.engine, reader, run.config().model.path);
   const int64_t had = ranks_with_buffers(reader), has = run.engine->optimizer().ranks_with_buffers();
   if (any(run.ranks.all(), !whole))
     run.log.warn(
@@ -232,22 +229,22 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
         checkpoint_name(p.done), had, had == 1 ? "" : "s", has, has == 1 ? "" : "s");
   const double seconds = seconds_now() - began;
   p.line = CheckpointLine::from_scalars(s).gone_on(process, p.done);
-  const std::string instructions = run.chosen.kernels.instructions;
+  const std::string instructions = run.spec->kernels.instructions;
   if (!reader.instructions().empty() && reader.instructions() != instructions)  // empty: converted
     run.log.warn(
         "the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
         reader.instructions(), instructions);
   const std::string where = scalars_of(from);
-  if (int64_t was = field_or(s, "sum_leaves", where, int64_t{1}); was != run.layout.sum_leaves)
+  if (int64_t was = field_or(s, "sum_leaves", where, int64_t{1}); was != run.spec->layout.sum_leaves)
     run.log.warn(
         "the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit",
-        was, run.layout.sum_leaves);
+        was, run.spec->layout.sum_leaves);
   for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), run.data.fingerprint))
     run.log.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
   p.spikes.go_on_from(field_or(s, "spikes_in_a_row", where, int64_t{0}));
   if (p.loss_scale && (s.contains("loss_scale") || scaled_losses(s)))
     p.loss_scale->restore(field<Json>(s, "loss_scale", where), p.done, where + ": loss_scale");
-  if (follows_validation(run.config.schedule) && s.contains("schedule"))
+  if (follows_validation(run.config().schedule) && s.contains("schedule"))
     p.plateau.restore(field<Json>(s, "schedule", where), where + ": schedule");
   if (s.contains("window")) p.window = StepWindow::from_json(s["window"], where + ": window");
   run.log.line("resume   from {} after step {}, read in {:.2f} s", from.folder, p.done, seconds);
@@ -260,9 +257,9 @@ void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string&
   p.line.process = process;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, nullptr, "");
   const auto began = seconds_now();
-  begin_weights(*run.engine, run.config);
-  if (!run.config.model.path.empty())
-    run.log.line("weights  from {}, read in {:.2f} s", run.config.model.path, seconds_now() - began);
+  begin_weights(*run.engine, run.config());
+  if (!run.config().model.path.empty())
+    run.log.line("weights  from {}, read in {:.2f} s", run.config().model.path, seconds_now() - began);
 }
 
 }  // namespace ravine

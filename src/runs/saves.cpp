@@ -89,15 +89,13 @@ void Saves::warn_of_health(int64_t step) {
 }
 
 std::string Saves::command_that_goes_on() const {
-  if (publish_)
-    return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)",
-                       run_path(config_, "checkpoint"));
+  if (publish_) return files_->how_to_go_on(config_);
   return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
 }
 
 std::string Saves::what_is_kept() const {
   if (publish_)
-    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, run_path(config_, "checkpoint"))
+    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, files_->folder(config_))
                    : std::string("no checkpoint was saved before");
   const std::string& resume = config_.checkpoint.resume;
   try {

@@ -10,14 +10,11 @@
 #include "comm/ranks.h"
 #include "config/config.h"
 #include "io/checkpoint.h"
+#include "runs/checkpoint_files.h"
 #include "runs/disk_needs.h"
 #include "runs/run_folder.h"
 
 namespace ravine {
-
-// What becomes of a checkpoint that is complete where its files are to be those of another program: written from the folder of
-// ours, with the scalars of its state. Returns the place that a resume names. The first rank calls it.
-using SavedCheckpoint = std::function<std::string(const std::string& folder, int64_t step, const Json& scalars)>;
 
 // Where checkpoints of a run are written: train.output/checkpoints, or, where they are to be those of another program, a folder
 // that they leave again.
@@ -34,7 +31,7 @@ class Saves {
         int64_t from);
 
   // Before the first save.
-  void publish_with(SavedCheckpoint publish) { publish_ = std::move(publish); }
+  void publish_as(const CheckpointFiles& files, Publisher publish) { files_ = &files, publish_ = std::move(publish); }
 
   // Starts to write a checkpoint and returns; waits for the one before. With health.embedding_norm it gets the verdict that
   // `embedding_squares` (local_norms.h) of the ranks of the first stage come to. An Error once the folder has gone, or a file
@@ -72,9 +69,10 @@ class Saves {
   SavedBytes bytes_;
   CheckpointWriter writer_;
   void publish(int64_t step);
-  SavedCheckpoint publish_;            // null: they stay as they are
-  std::map<int64_t, Json> published_;  // scalars of checkpoints under way, with a publisher
-  std::map<int64_t, bool> unhealthy_;  // of checkpoints under way: the verdict of health.embedding_norm
+  Publisher publish_;                       // null: they stay as they are
+  const CheckpointFiles* files_ = nullptr;  // what it makes of them
+  std::map<int64_t, Json> published_;       // scalars of checkpoints under way, with a publisher
+  std::map<int64_t, bool> unhealthy_;       // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<int64_t> newest_;
   std::string not_saved_;  // why the save after it failed
 };

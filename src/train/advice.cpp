@@ -13,7 +13,7 @@
 #include "base/shell_word.h"
 #include "config/asked.h"
 #include "config/optimizer_types.h"
-#include "config/schedule_takes.h"
+#include "config/takes.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
@@ -445,32 +445,10 @@ std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
       lines.push_back(fmt::format("{} has no effect: {}", option,
                                   p.loss_scale && *p.loss_scale > 0 ? "precision.loss_scale is fixed"
                                                                     : "only gradients of precision.compute=f16 are scaled"));
-    else if ((p.scale_rule == ScaleRule::mindformers || p.scale_rule == ScaleRule::mindformers_adaptive) &&
-             option.find("hysteresis") != std::string::npos)
-      lines.push_back(fmt::format("{} has no effect: precision.scale_rule={} has no hysteresis", option, name(p.scale_rule)));
-    else if (option.starts_with("precision.scale_window_") && p.scale_rule != ScaleRule::mindformers_adaptive)
-      lines.push_back(
-          fmt::format("{} has no effect: the window of precision.scale_rule={} does not move", option, name(p.scale_rule)));
   }
-  // Options of MindFormers' lines, files and data, each with what it belongs to.
-  const struct {
-    bool on;
-    const char* with;
-    std::vector<std::string> options;
-  } kBelong[] = {
-      {c.log.style == LogStyle::mindformers,
-       "log.style=mindformers",
-       {"log.sink", "log.monitor", "log.monitor_every", "log.monitor_target", "log.baseline", "log.tensorboard_dir"}},
-      {c.checkpoint.layout == CheckpointLayout::mindformers,
-       "checkpoint.layout=mindformers",
-       {"checkpoint.prefix", "checkpoint.format", "checkpoint.copies", "checkpoint.data_steps"}},
-      {c.data.order == SampleOrder::mindspore || c.data.order == SampleOrder::mindspore_whole,
-       "data.order=mindspore",
-       {"data.pad", "data.samples", "data.labels"}}};
-  for (const auto& b : kBelong)
-    for (const std::string& option : asked_options(c))
-      if (!b.on && std::find(b.options.begin(), b.options.end(), option) != b.options.end())
-        lines.push_back(fmt::format("{} has no effect: it belongs to {}", option, b.with));
+  for (const std::string& option : asked_in_vain(c, true))
+    if (!option.starts_with("precision.scale_") || moves || !p.compute)
+      lines.push_back(fmt::format("{} has no effect: it belongs to {}", option, selected_text(*taken_by(option))));
   const bool one_bit = traits_of(c.optimizer.type).is_taken("freeze_step"),
              zero_one = traits_of(c.optimizer.type).is_taken("var_freeze_step");
   if (const int64_t from = zero_one ? c.optimizer.var_freeze_step : c.optimizer.freeze_step; one_bit || zero_one) {

@@ -52,7 +52,7 @@ void warn_of_cores(const OpenedRun& run) {
 
 // Which rank holds and sends what.
 void announce_ranks(const OpenedRun& run) {
-  const RunLayout& layout = run.layout;
+  const RunLayout& layout = run.spec->layout;
   const Group& all = run.ranks.all();
   const RunMemory& m = run.engine->memory();
   std::vector<std::string> hosts = gather_texts(all, run.world->host());
@@ -70,11 +70,11 @@ void announce_ranks(const OpenedRun& run) {
   std::vector<std::string> sends = gather_texts(all, mine);
   run.log.line("ranks    {} on {}: {}{}, {} each, {}; {} each", run.ranks.size(),
                counted(std::set(hosts.begin(), hosts.end()).size(), "host"), layout.text(),
-               run.config.parallel.zero > 0 ? fmt::format(", ZeRO {}", run.config.parallel.zero) : "",
+               run.config().parallel.zero > 0 ? fmt::format(", ZeRO {}", run.config().parallel.zero) : "",
                counted(layout.micro_batches, "micro batch"),
                layout.sum_leaves == 1 ? "1 leaf" : fmt::format("{} leaves", layout.sum_leaves),
                counted(thread_count(), "thread"));
-  for (const std::string& line : mesh_lines(run.config, layout, *run.model, hosts)) run.log.line("         {}", line);
+  for (const std::string& line : mesh_lines(run.config(), layout, *run.model, hosts)) run.log.line("         {}", line);
   say_of_ranks(run.log, "memory", memory);
   say_of_ranks(run.log, "sends", sends);
   warn_of_cores(run);
@@ -83,17 +83,17 @@ void announce_ranks(const OpenedRun& run) {
 // Seconds of a step, as `ravine plan` reckons them; of what was not measured here, a usual machine's.
 double estimated_step(const OpenedRun& run) {
   const int local = run.world ? run.world->local_size() : 1;
-  const Types& types = run.chosen.types;
+  const Types& types = run.spec->types;
   const int64_t columns = run.data.train->columns();
   Rates rates = known_rates(local);
   if (const auto products = known_machine_peaks(Peaks::arithmetic); products && !rates.measured)
     rates.flops_f32 = products->f32_product / local, rates.flops_bf16 = products->bf16_product / local;
-  Config c = run.config;
-  const Mesh& mesh = run.layout.mesh;
+  Config c = run.config();
+  const Mesh& mesh = run.spec->layout.mesh;
   c.parallel.data = mesh.data, c.parallel.tensor = mesh.tensor, c.parallel.pipeline = mesh.pipeline;
   c.parallel.expert = mesh.expert;
-  const BlockCosts costs = block_costs(*run.model, c, types, run.chosen.kernels, columns, rates);
-  return estimate_step(*run.model, c, run.layout, types, columns, rates, costs).seconds;
+  const BlockCosts costs = block_costs(*run.model, c, types, run.spec->kernels, columns, rates);
+  return estimate_step(*run.model, c, run.spec->layout, types, columns, rates, costs).seconds;
 }
 
 void announce_memory(const OpenedRun& run) {
@@ -108,8 +108,8 @@ void announce_memory(const OpenedRun& run) {
 
 // A rule of precision for calls that no step makes. Of a pipeline each stage has its own calls, so nothing is said there.
 void warn_of_idle_rules(const OpenedRun& run) {
-  if (run.layout.mesh.pipeline > 1) return;
-  const std::vector<RecipeOption>& rules = run.config.precision.recipes;
+  if (run.spec->layout.mesh.pipeline > 1) return;
+  const std::vector<RecipeOption>& rules = run.config().precision.recipes;
   for (size_t i : run.engine->recipe().unmatched())
     run.log.warn(
         "precision.recipes[{}] changes nothing: no call of a step has op '{}' at a path '{}'{}; paths are like model.layers.0.self_attn",
@@ -119,12 +119,12 @@ void warn_of_idle_rules(const OpenedRun& run) {
 }  // namespace
 
 double announce(const OpenedRun& run, int64_t done, double peak_flops) {
-  const Config& config = run.config;
+  const Config& config = run.config();
   const RunData& data = run.data;
   Log& log = run.log;
   if (run.ranks.first()) {
     for (const std::string& line : likely_mistakes(config, data.tokenizer.get())) log.warn("{}", line);
-    for (const std::string& line : idle_options(config, run.layout.mesh)) log.warn("{}", line);
+    for (const std::string& line : idle_options(config, run.spec->layout.mesh)) log.warn("{}", line);
     for (const std::string& line : scarce_data(config, *data.train)) log.warn("{}", line);
     warn_of_idle_rules(run);
   }
@@ -136,10 +136,10 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
   if (const std::string text = vocabulary_text(*run.model); !text.empty()) log.line("         {}", text);
   if (run.lora) log.line("adapter  {}", adapter_text(*run.lora, *run.model));
   if (const std::string text = base_text(*run.model); !text.empty()) log.line("         {}", text);
-  const Kernels& kernels = run.chosen.kernels;
-  log.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(run.chosen.types.compute), kernels.backend,
+  const Kernels& kernels = run.spec->kernels;
+  log.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(run.spec->types.compute), kernels.backend,
            kernels.instructions, counted(thread_count(), "thread"), peak_flops * 1e-9);
-  if (!run.chosen.why.empty()) log.line("         {}", run.chosen.why);
+  if (!run.spec->why.empty()) log.line("         {}", run.spec->why);
   if (run.ranks.size() > 1) announce_ranks(run);
   announce_memory(run);
   log.line("data     {} of {}{}", counted(data.train->sample_count(), "sequence"), counted(data.train->columns(), "token"),

@@ -82,7 +82,7 @@ std::string export_text(const Config& config) {
 // generation_config.json: that of model.path, with the end token that is trained before the end tokens that the model had.
 Json generation_of(const OpenedRun& run) {
   Json generation = Json::object();
-  const std::string& path = run.config.model.path;
+  const std::string& path = run.config().model.path;
   const std::optional<int32_t> end_token = run.data.end_token ? run.data.end_token : run.data.document_end;
   if (std::string given = (fs::path(path) / "generation_config.json").string(); !path.empty() && fs::exists(given))
     generation = read_json(given);
@@ -97,9 +97,9 @@ Json generation_of(const OpenedRun& run) {
 }
 
 SaveFolder save_folder_of(const OpenedRun& run) {
-  const Config& c = run.config;
+  const Config& c = run.config();
   SaveFolder folder;
-  folder.dir = run.path(exported_name(run.config));
+  folder.dir = run.path(exported_name(run.config()));
   folder.dtype = c.checkpoint.model_dtype.value();
   folder.shard_bytes = c.checkpoint.shard_mb * 1000000;
   folder.tokenizer = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
@@ -118,8 +118,8 @@ SaveFolder save_folder_of(const OpenedRun& run) {
 // Where frozen weights can be read again as they were, on the first rank; "": nowhere, or there is no need to. All ranks call
 // it.
 std::string exact_weights(const OpenedRun& run, const Progress& progress) {
-  const std::string& path = run.config.model.path;
-  if (run.lora && !run.config.lora.merge) return "";
+  const std::string& path = run.config().model.path;
+  if (run.lora && !run.config().lora.merge) return "";
   if (!any(run.ranks.all(), rounds_frozen(run.engine->store())) || !run.ranks.first()) return "";
   if (!path.empty()) try {
       if (weights_checksum(path) == progress.began_with) return path;
@@ -134,7 +134,7 @@ std::string exact_weights(const OpenedRun& run, const Progress& progress) {
   if (progress.frozen_elsewhere)
     run.log.warn(
         "{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}", path,
-        name(run.chosen.types.compute));
+        name(run.spec->types.compute));
   return "";
 }
 
@@ -143,9 +143,10 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
   const std::string exact_from = exact_weights(run, progress);
   auto save = [&](WeightSource& store) {
     try {
-      ExactFrozen exact(store, *run.model, run.chosen.types, exact_from);
+      ExactFrozen exact(store, *run.model, run.spec->types, exact_from);
       WeightSource& source = exact_from.empty() ? store : exact;
-      if (run.lora && !run.config.lora.merge) return save_adapter(folder, run.config.model.path, *run.lora, *run.model, store);
+      if (run.lora && !run.config().lora.merge)
+        return save_adapter(folder, run.config().model.path, *run.lora, *run.model, store);
       if (!run.lora) return save_model_folder(folder, *run.model, source);
       MergedWeights merged(source, *run.model, *run.lora);
       save_model_folder(folder, *run.model, merged);
@@ -172,20 +173,20 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
 }  // namespace
 
 bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
-  const Config& config = run.config;
+  const Config& config = run.config();
   const int64_t steps = config.train.steps;
   const auto [of, as] = read_exported(config.train.output);
   const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done, steps);
   std::error_code error;
   std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
   if (run.ranks.first() && config.checkpoint.resume == kResumeNewest && exported_step > to &&
-      fs::exists(run.path(exported_name(run.config)), error))
+      fs::exists(run.path(exported_name(run.config())), error))
     shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
                           from, of, counted(to, "step"));
   if (shorter = gather_texts(run.ranks.all(), shorter)[0]; !shorter.empty())
     throw UserError(
         fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")),
-        run.path(exported_name(run.config)), shorter,
+        run.path(exported_name(run.config())), shorter,
         fmt::format("put {} back, train its steps again by train.steps={}, or move the model away", of, exported_step));
   if (done < steps) return false;
   const bool named = of == checkpoint_name(done);
@@ -193,7 +194,7 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   const std::string trouble = run.ranks.first() && exported ? run.folder->export_trouble() : "";
   const bool all = any(run.ranks.all(), run.ranks.first() && exported && trouble.empty());
   std::string more =
-      all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path(exported_name(run.config)))
+      all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path(exported_name(run.config())))
           : "";
   if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
   run.log.line("complete: {}, saved in {}{}",
@@ -211,18 +212,18 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
   const SaveFolder folder = save_folder_of(run);
   write_model(run, progress, saves, folder);
   run.log.line("saved    {}{}", folder.dir,
-               folder.dtype == DType::f32 || (run.lora && !run.config.lora.merge)
+               folder.dtype == DType::f32 || (run.lora && !run.config().lora.merge)
                    ? ""
                    : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const std::string talk = first && !run.data.fingerprint.chat_template.empty() &&
                                    (!folder.chat_template.empty() || load_chat_template(folder.dir) ||
-                                    (!run.config.model.path.empty() && load_chat_template(run.config.model.path)))
+                                    (!run.config().model.path.empty() && load_chat_template(run.config().model.path)))
                                ? "--chat "
                                : "";
-  if (run.lora && !run.config.lora.merge) {
+  if (run.lora && !run.config().lora.merge) {
     run.log.line(
         "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
-        program_word(), shell_word(run.config.model.path), shell_word(folder.dir), talk);
+        program_word(), shell_word(run.config().model.path), shell_word(folder.dir), talk);
   } else {
     run.log.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample",
                                                                         program_word(), shell_word(folder.dir), talk)
@@ -231,7 +232,7 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
   const std::string checkpoint = checkpoint_name(progress.done);
   try {  // without it the next start exports again
     if (first && fs::exists(run.path("checkpoints/" + checkpoint)))
-      write_file_atomic(run.path("exported"), fmt::format("{} {}\n", checkpoint, export_text(run.config)));
+      write_file_atomic(run.path("exported"), fmt::format("{} {}\n", checkpoint, export_text(run.config())));
   } catch (const DiskFull& e) {
     run.log.warn("{}", e.what());
   }

@@ -10,9 +10,6 @@
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
-#include "plan/choose_recompute.h"
-#include "plan/decide.h"
-#include "plan/estimate.h"
 #include "plan/variants.h"
 #include "runs/adapter.h"
 #include "runs/healthy_only.h"
@@ -20,6 +17,7 @@
 #include "runs/run_record.h"
 #include "step/arithmetic.h"
 #include "train/check_reference.h"
+#include "train/resolve.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -36,7 +34,7 @@ void refuse_disk(const Config& c) {
 
 // The checkpoint that the run may go on from, at a glance; it is opened by find_checkpoint, once the folder is held.
 std::optional<RunRecord> look_at_folder(OpenedRun& run) {
-  const Config& c = run.config;
+  const Config& c = run.config();
   const World* world = run.world;
   if (world) check_same(world->all(), "program", program_version());
   if (world) check_same(world->all(), "config", to_yaml(c));
@@ -48,8 +46,19 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   return was;
 }
 
-void open_model(OpenedRun& run, const std::optional<RunRecord>& was) {
-  const Config& c = run.config;
+// Of all weights of model.path; nothing where they differ, or are not there.
+std::optional<DType> type_of_weights(const Config& c) {
+  if (c.model.path.empty() || c.checkpoint.model_dtype) return std::nullopt;
+  try {
+    return weights_type(c.model.path);
+  } catch (const UserError&) {  // a run of a version that did not record the type goes on without the weights it began from
+    return std::nullopt;
+  }
+}
+
+// What there is to know once the model is open; the ranks have met, and refuse a checkpoint that is no checkpoint of this run.
+RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend backend) {
+  const Config& c = run.config();
   World* world = run.world;
   const int ranks = world ? world->size() : 1;
   std::string unknown;
@@ -61,87 +70,55 @@ void open_model(OpenedRun& run, const std::optional<RunRecord>& was) {
     }
   run.model = open_run_model(c);
   run.lora = lora_of(c, *run.model);
-  if (run.lora && !c.lora.path.empty()) keep_in_config(*run.lora, run.config);
   if (was) refuse_other_model(*was, *run.model, c);
   if (world) check_same(world->all(), "model", run.model->config().dump(1));
   if (world && !was)
     check_same(world->all(), "weights", run.weights);  // a copy of the folder on another machine may be an older one
-  run.layout = run_layout(c, ranks, *run.model, was ? was->sum_leaves : std::nullopt);
-  if (world && ranks > 1) run.ranks = Ranks(*world, run.layout.mesh);
+  const RunLayout layout = run_layout(c, ranks, *run.model, was ? was->sum_leaves : std::nullopt);
+  if (world && ranks > 1) run.ranks = Ranks(*world, layout.mesh);
   if (!run.ranks.first()) run.log.quiet(true);
   if (!unknown.empty()) run.log.warn("what {} holds is not known, and the run goes on without: {}", c.model.path, unknown);
-}
-
-// A 16-bit type if all weights of model.path have it, else f32, as the masters.
-DType export_type(const std::string& model_path) {
-  if (model_path.empty()) return DType::f32;
-  try {
-    const auto type = weights_type(model_path);
-    return type && (*type == DType::bf16 || *type == DType::f16) ? *type : DType::f32;
-  } catch (const UserError&) {  // a run of a version that did not record the type goes on without the weights it began from
-    return DType::f32;
-  }
-}
-
-// Works out precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had
-// them, else by the CPUs of all ranks. From here on the config holds what was chosen.
-RunChoices make_choices(OpenedRun& run, const std::optional<RunRecord>& was, Backend backend) {
-  Config& config = run.config;
-  PrecisionOptions& p = config.precision;
-  const PrecisionOptions given = p;
-  const CpuArithmetic cpu = common_arithmetic(run.ranks.all());
-  if (was) keep_choices(config, *was, backend, cpu);
-  const bool kept = p.compute != given.compute || p.bf16_products != given.bf16_products;
-  const Arithmetic chosen = choose_arithmetic(p, backend, cpu);
-  p.compute = chosen.compute;
-  if (chosen.compute == DType::bf16 && backend == Backend::cpu) p.bf16_products = chosen.products;
-  RunChoices out;
-  out.backend = backend;
-  out.types = Types::of(chosen.compute, p.gradients);
-  if (kept || !chosen.why.empty())
-    out.why = fmt::format("{}{}: {}", name(chosen.compute),
-                          chosen.compute == DType::bf16 ? fmt::format(", products by {}", name_or(p.bf16_products, kAuto)) : "",
-                          kept ? "as in " + was->checkpoint : chosen.why);
-  if (!config.checkpoint.model_dtype) config.checkpoint.model_dtype = export_type(config.model.path);
-  out.config_text = to_yaml(config);
-  out.options = recorded_options(config, run.layout.mesh.data, run.layout.sum_leaves);
-  if (was) refuse_other_options(*was, option_changes(*was, out.options, run.weights), config);
-  out.kernels = backend_kernels(backend, chosen.products);
-  return out;
+  return {.backend = backend,
+          .ranks = ranks,
+          .cpu = common_arithmetic(run.ranks.all()),
+          .model = run.model.get(),
+          .lora = run.lora,
+          .weights_type = type_of_weights(c),
+          .was = was ? &*was : nullptr,
+          .of_ranks = [&run](int64_t bytes) { return largest(run.ranks.all(), bytes); }};
 }
 
 // Before anything is written. Whoever resumes does not need the weights that the run began with.
 void check_what_it_begins_from(const OpenedRun& run) {
-  const Config& c = run.config;
+  const Config& c = run.config();
   const std::string& resume = c.checkpoint.resume;
   if (!c.model.path.empty() &&
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);
   check_reference(c, *run.model);
-  if (resume != kResumeNone && resume != kResumeNewest && c.checkpoint.layout == CheckpointLayout::ravine)
+  if (resume != kResumeNone && resume != kResumeNewest && !run.files)
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 }
 
-void plan_step(OpenedRun& run) {
-  Config& c = run.config;
+// Sequence parallelism cuts a micro batch into equal parts.
+void refuse_broken_sequences(const OpenedRun& run) {
+  const Config& c = run.config();
   const int64_t columns = run.data.train->columns();
-  const Mesh& mesh = run.layout.mesh;
+  const Mesh& mesh = run.spec->layout.mesh;
   if (int64_t tokens = c.train.micro_batch * columns; c.parallel.sequence && tokens % mesh.tensor != 0)
     throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, mesh.tensor), "parallel.sequence",
                     "with it the tokens of a micro batch must be a multiple of the tensor ranks",
                     "change data.sequence_length, or set parallel.sequence=false");
+}
+
+void plan_step(OpenedRun& run) {
+  const Config& c = run.config();
   const StepShape shape{.rows = c.train.micro_batch,
-                        .columns = columns,
-                        .micro_batches = run.layout.micro_batches,
+                        .columns = run.data.train->columns(),
+                        .micro_batches = run.spec->layout.micro_batches,
                         .validation = run.data.valid != nullptr || c.train.objective == TrainObjective::dpo,
-                        .leaves = run.layout.leaves};
-  if (c.parallel.split == StageSplit::cost && mesh.pipeline > 1)
-    c.parallel.stage_layers = layers_by_cost(*run.model, c, run.chosen.types, run.chosen.kernels, columns);
-  choose_recompute(c, [&](const Config& way) {
-    return largest(run.ranks.all(),
-                   plan_ranks(*run.model, way, run.layout, run.chosen.types, run.chosen.kernels, columns).bytes);
-  });
-  run.engine = std::make_unique<StepEngine>(*run.model, c, run.chosen.types, run.chosen.kernels, shape, nullptr, &run.ranks);
+                        .leaves = run.spec->layout.leaves};
+  run.engine = std::make_unique<StepEngine>(*run.model, c, run.spec->types, run.spec->kernels, shape, nullptr, &run.ranks);
 }
 
 // What is offered leaves this much free: the program's own memory is not the same byte for byte in the next process.
@@ -157,7 +134,7 @@ void refuse_without_memory(const OpenedRun& run) {
     what = fmt::format("the run needs {} of memory{}", text(m.total()),
                        run.ranks.size() > 1 ? fmt::format(" on rank {}", run.ranks.rank()) : "");
     bool fixed = !run.data.tokenizer;  // the length of fixed batches is not ours to choose
-    Variants variants(run.config, run.chosen.backend, run.chosen.types, *run.engine, !fixed);
+    Variants variants(run.config(), run.spec->backend, run.spec->types, *run.engine, !fixed);
     for (const Variant& v : variants.that_fit(have - kSpare, 3))
       fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
     if (fix.empty()) {
@@ -179,16 +156,21 @@ void refuse_without_memory(const OpenedRun& run) {
 }  // namespace
 
 const OpenedRun& open_run(OpenedRun& run, Backend backend) {
-  const Config& config = run.config;
-  refuse_disk(config);
+  refuse_disk(run.asked);
+  if (run.files) run.files->check(run.asked);
   const std::optional<RunRecord> was = look_at_folder(run);
-  open_model(run, was);
-  run.chosen = make_choices(run, was, backend);
+  RunFacts facts = open_model(run, was, backend);
+  run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
+  if (was) refuse_other_options(*was, option_changes(*was, run.spec->record, run.weights), run.config());
   check_what_it_begins_from(run);
-  run.data = open_run_data(config, run.model->facts(), run.ranks, *run.folder, run.log);
+  run.data = open_run_data(run.config(), run.model->facts(), run.ranks, *run.folder, run.log);
+  refuse_broken_sequences(run);
+  facts.columns = run.data.train->columns();
+  run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
+  const Config& config = run.config();
   plan_step(run);
   refuse_without_memory(run);
-  run.bytes = saved_bytes(config, *run.model, run.chosen.types, run.weights.empty(), run.layout.mesh.data);
+  run.bytes = saved_bytes(config, *run.model, run.spec->types, run.weights.empty(), run.spec->layout.mesh.data);
   // Where nothing lies yet that a run might clear away, before anything is written.
   std::error_code ignored;
   const bool fresh = run.ranks.first() && !fs::exists(run.path("checkpoints"), ignored);

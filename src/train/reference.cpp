@@ -46,7 +46,7 @@ constexpr const char* kReferenceFormat = "ravine-reference-1";
 
 // Which weights the reference has: those of a folder, or those that the run began with.
 std::string reference_weights(const OpenedRun& run, const Progress& p) {
-  const Config& c = run.config;
+  const Config& c = run.config();
   if (!c.dpo.reference.empty()) return weights_checksum(c.dpo.reference);
   if (!c.model.path.empty()) return p.began_with;
   return fmt::format("seed {}", c.train.seed);
@@ -57,7 +57,7 @@ std::string reference_key(const OpenedRun& run, const Progress& p) {
   const PairSet train = run.data.train->pairs(), valid = run.data.valid ? run.data.valid->pairs() : PairSet();
   const std::string text =
       fmt::format("{} {} {} {} {} {} {} {}", kReferenceFormat, reference_weights(run, p), run.model->config().dump(),
-                  name(run.chosen.types.compute), train.count, train.fingerprint, valid.count, valid.fingerprint);
+                  name(run.spec->types.compute), train.count, train.fingerprint, valid.count, valid.fingerprint);
   return checksum_text(checksum_of(std::as_bytes(std::span(text))));
 }
 
@@ -114,7 +114,7 @@ void add_unknown(const Dataset& data, ReferenceLogProbs& known, int64_t from, in
 }
 
 std::vector<ReferenceRows> unknown_rows(const OpenedRun& run, const Progress& p, References& known) {
-  const TrainOptions& t = run.config.train;
+  const TrainOptions& t = run.config().train;
   std::vector<ReferenceRows> out;
   if (p.done < t.steps)
     add_unknown(*run.data.train, known.train, p.history.first_sample(p.done),
@@ -128,7 +128,7 @@ std::vector<ReferenceRows> unknown_rows(const OpenedRun& run, const Progress& p,
 }
 
 void load_reference(const OpenedRun& run, const Progress& p) {
-  const Config& c = run.config;
+  const Config& c = run.config();
   StepEngine& engine = *run.engine;
   const std::string folder = c.dpo.reference.empty() ? c.model.path : c.dpo.reference;
   if (c.dpo.reference.empty() && p.began_with != run.weights)
@@ -159,7 +159,7 @@ void share(const Group& all, std::vector<double>& values) {
 
 References reference_log_probs(const OpenedRun& run, const Progress& p, const StopToken& stop) {
   References known;
-  if (run.config.train.objective != TrainObjective::dpo) return known;
+  if (run.config().train.objective != TrainObjective::dpo) return known;
   const Ranks& ranks = run.ranks;
   known.train = ReferenceLogProbs(run.data.train->pairs().count);
   if (run.data.valid) known.valid = ReferenceLogProbs(run.data.valid->pairs().count);
@@ -172,9 +172,9 @@ References reference_log_probs(const OpenedRun& run, const Progress& p, const St
   load_reference(run, p);
   run.log.line("reference {} of {}: log-probabilities of the answers, once",
                counted(static_cast<int64_t>(todo.size()), "micro batch"),
-               !run.config.dpo.reference.empty() ? run.config.dpo.reference
-               : run.lora                        ? "the base without adapters"
-                                                 : "the model as it begins");
+               !run.config().dpo.reference.empty() ? run.config().dpo.reference
+               : run.lora                          ? "the base without adapters"
+                                                   : "the model as it begins");
   // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
   const Group& turns = ranks.along(Axis::data);
   const auto n = static_cast<int64_t>(todo.size());

@@ -7,23 +7,24 @@
 #include "files/temporary.h"
 #include "optim/schedule.h"
 #include "plan/machine.h"
-#include "runs/mindformers_files.h"
 #include "runs/shared_folder.h"
 #include "runs/stop_request.h"
 #include "step/forensics.h"
 #include "train/advice.h"
 #include "train/announce.h"
 #include "train/export.h"
-#include "train/log_style.h"
 #include "train/open_run.h"
 #include "train/state_norms.h"
 #include "train/validation.h"
 
 namespace ravine {
 
-Trainer::Trainer(Config config, Backend backend, Log& log, World* world)
-    : run_(std::move(config), log, world), progress_(open_run(run_, backend)), abnormal_(path(kAbnormalFile)) {
-  if (!run_.config.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config.probe.inject);
+Trainer::Trainer(Config config, Backend backend, Log& log, World* world, RunStyle style)
+    : style_(std::move(style)),
+      run_(std::move(config), log, world, style_.files),
+      progress_(open_run(run_, backend)),
+      abnormal_(path(kAbnormalFile)) {
+  if (!run_.config().probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config().probe.inject);
 }
 
 void Trainer::run(StopToken& stop) {
@@ -43,8 +44,8 @@ void Trainer::take_folder() {
   if (!first()) return;
   run_.folder->hold();
   run_.log.open(path("log.txt"));
-  clean_leftovers(checkpoints_of(run_.config));
-  if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config, run_.log);
+  clean_leftovers(checkpoints_of(run_.config()));
+  if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config(), run_.log);
 }
 
 // Up to the first step: memory, weights and what else the run goes on from, and what it writes of itself. False: nothing is
@@ -53,36 +54,36 @@ bool Trainer::prepare() {
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   if (from && is_complete(run_, progress_.done, from->folder)) return false;
   const Ranks& ranks = run_.ranks;
-  peak_flops_ = peak_of_ranks(ranks, run_.world ? run_.world->local_size() : 1, run_.chosen.types.compute);
+  peak_flops_ = peak_of_ranks(ranks, run_.world ? run_.world->local_size() : 1, run_.spec->types.compute);
   step_seconds_ = announce(run_, progress_.done, peak_flops_);
   run_.engine->allocate();
   if (injection_) run_.engine->ctx().add_observer(injection_.get());
   const uint64_t number = first() ? std::stoull(random_digits(), nullptr, 16) : 0;
   const auto shared = static_cast<uint64_t>(gather_integers(ranks.all(), static_cast<int64_t>(number))[0]);
   const std::string process = checksum_text(shared);
-  check_shared(ranks, run_.world, run_.config.train.output, process);
-  if (run_.config.health.stop_norm > 0) abnormal_.read();
-  saves_ = std::make_unique<Saves>(run_.config, run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
-  if (run_.config.checkpoint.layout == CheckpointLayout::mindformers) saves_->publish_with(mindformers_publisher(run_));
+  check_shared(ranks, run_.world, run_.config().train.output, process);
+  if (run_.config().health.stop_norm > 0) abnormal_.read();
+  saves_ = std::make_unique<Saves>(run_.config(), run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
+  if (run_.files) saves_->publish_as(*run_.files, run_.files->publisher(run_));
   place_data(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
   for (StepWatch* w : watches_) w->begin(run_, progress_.done);
-  refuse_without_room(run_.config, ranks, run_.bytes, progress_.done);
+  refuse_without_room(run_.config(), ranks, run_.bytes, progress_.done);
   if (first()) {
-    warn_of_little_room(run_.config, run_.log, run_.bytes, progress_.done);
-    run_.folder->write_config(run_.chosen.config_text);
+    warn_of_little_room(run_.config(), run_.log, run_.bytes, progress_.done);
+    run_.folder->write_config(run_.spec->config_text);
   }
   return true;
 }
 
 void Trainer::start_hooks() {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   hooks_.push_back(validation_hook(c.train.valid_every));
   if (first()) {
     hooks_.push_back(metrics_hook(c.log.every));
-    if (c.log.tensorboard) hooks_.push_back(tensorboard_of_style(c.log));
-    hooks_.push_back(console_of_style(c.log));
+    if (c.log.tensorboard) hooks_.push_back(style_.tensorboard(c.log.every));
+    hooks_.push_back(style_.console(c.log.every));
   }
   hooks_.push_back(window_hook(c.log.every));
   hooks_.push_back(checkpoint_hook(c.checkpoint.every));
@@ -90,7 +91,7 @@ void Trainer::start_hooks() {
 }
 
 void Trainer::replay(int64_t last) {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   const int64_t done = progress_.done;
   if (last <= done || last > c.train.steps)
@@ -125,7 +126,7 @@ void Trainer::replay(int64_t last) {
 }
 
 void Trainer::open_loader() {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   LoaderOptions loading{.global_batch = c.train.global_batch,
                         .micro_batch = c.train.micro_batch,
                         .first_step = progress_.done,
@@ -133,14 +134,14 @@ void Trainer::open_loader() {
                         .skip_steps = c.data.skip_steps,
                         .rank = run_.ranks.at().data,
                         .ranks = run_.ranks.mesh().data,
-                        .round_robin = run_.layout.round_robin,
+                        .round_robin = run_.spec->layout.round_robin,
                         .history = progress_.history};
   loader_ = std::make_unique<Loader>(*run_.data.train, loading);
 }
 
 // True: it was stopped before the last step.
 bool Trainer::run_steps() {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   open_loader();
   bool stopped = stop_wanted();
   while (progress_.done < c.train.steps && !stopped) {
@@ -159,14 +160,12 @@ void Trainer::finish(bool stopped) {
   for (auto& h : hooks_) h->finish(*this, stopped);
   saves_->wait();
   saves_->report(progress_.done);
-  if (first()) clear_stop_request(run_.config.train.output);
+  if (first()) clear_stop_request(run_.config().train.output);
   if (stopped) saves_->end_stopped(progress_.done);
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
-  if (run_.config.checkpoint.layout == CheckpointLayout::ravine)
-    export_model(run_, progress_, *saves_);
-  else if (std::error_code error; first())
-    std::filesystem::remove_all(checkpoints_of(run_.config), error);
+  if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
+  if (std::error_code error; run_.files && first()) std::filesystem::remove_all(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
   if (stopped || progress_.done == 0 || run_.engine->optimizer().steps() > 0) return;
   run_.log.warn(
@@ -212,7 +211,7 @@ void Trainer::step(int64_t step) {
 }
 
 StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRates& rates) {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   StepEngine& engine = *run_.engine;
   StepReport report;
   report.step = step;
@@ -251,7 +250,7 @@ void Trainer::leave_out(int64_t step) {
 
 // Of train.loss_average=micro, once: what such a micro batch counts.
 void Trainer::say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& r) {
-  if (told_of_empty_micro_ || r.valid == 0 || run_.config.train.loss_average != LossAverage::micro) return;
+  if (told_of_empty_micro_ || r.valid == 0 || run_.config().train.loss_average != LossAverage::micro) return;
   const auto empty =
       std::count_if(batches.micro.begin(), batches.micro.end(), [](const MicroBatch& m) { return m.valid_tokens == 0; });
   if (empty == 0) return;
@@ -269,7 +268,7 @@ void Trainer::end_step(StepReport& report) {
 
 // Of the next update.
 UpdateRates Trainer::rates() const {
-  const Config& c = run_.config;
+  const Config& c = run_.config();
   const Optimizer& optimizer = run_.engine->optimizer();
   UpdateRates rates = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, optimizer.steps());
   if (follows_validation(c.schedule)) rates.lr = progress_.plateau.rate();
@@ -300,7 +299,7 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
 
 // An overflow is the loss scale's to answer; what is finite with it is judged like any step.
 Verdict Trainer::decide(int64_t step, double loss, double norm) {
-  const HealthOptions& health = run_.config.health;
+  const HealthOptions& health = run_.config().health;
   if (health.stop_not_finite && is_overflow(loss, norm)) return Verdict::stop;
   if (health.stop_norm > 0 && norm >= health.stop_norm && !abnormal_.seen(step)) return Verdict::stop;
   if (!progress_.loss_scale) return progress_.spikes.judge(loss, norm);
@@ -312,10 +311,10 @@ Verdict Trainer::decide(int64_t step, double loss, double norm) {
   return progress_.spikes.judge(loss, norm);
 }
 
-// A step whose verdict ends the run. The words of health.* are MindFormers', so that what reads its logs reads ours.
+// A step whose verdict ends the run. The words of health.* are those of the program that they come from, so that what reads its logs reads ours.
 void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepResult& r, StepReport& report) {
   StepEngine& engine = *run_.engine;
-  const HealthOptions& health = run_.config.health;
+  const HealthOptions& health = run_.config().health;
   saves_->wait();
   saves_->report(progress_.done);
   for (auto& h : hooks_) h->last_words(*this, report);
@@ -335,10 +334,10 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
   if (progress_.loss_scale && is_overflow(r.loss, r.grad_norm))
     fail(
         "step {}: gradients overflow at the smallest loss scale (precision.scale_min={}): the weights are those after {} updates, the last checkpoint is untouched; lower optimizer.lr, or take precision.compute=bf16, whose range is that of f32",
-        step, run_.config.precision.scale_min, engine.optimizer().steps());
+        step, run_.config().precision.scale_min, engine.optimizer().steps());
   if (health.skip_norm == 0) {
-    const std::string origin = run_.config.train.find_nan ? origin_of_nan(engine, batches.micro, step, injection_.get())
-                                                          : "; set train.find_nan=true to have the first op named";
+    const std::string origin = run_.config().train.find_nan ? origin_of_nan(engine, batches.micro, step, injection_.get())
+                                                            : "; set train.find_nan=true to have the first op named";
     end_not_finite(engine, step, r, origin);
   }
   say_skipped(step, r);
@@ -349,7 +348,7 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
 
 // Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two.
 void Trainer::say_skipped(int64_t step, const StepResult& r) {
-  const HealthOptions& health = run_.config.health;
+  const HealthOptions& health = run_.config().health;
   run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(),
                 health.skip_norm);
   if (r.verdict == Verdict::stop) return;
@@ -358,7 +357,7 @@ void Trainer::say_skipped(int64_t step, const StepResult& r) {
 }
 
 bool Trainer::stop_wanted() const {
-  return any(run_.ranks.all(), stop_->requested() || (first() && stop_requested(run_.config.train.output)));
+  return any(run_.ranks.all(), stop_->requested() || (first() && stop_requested(run_.config().train.output)));
 }
 
 // What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.
@@ -377,11 +376,11 @@ void Trainer::say_what_stops() const {
 }
 
 std::optional<ValidationResult> Trainer::validate() {
-  return validation_result(*run_.engine, run_.data.valid.get(), run_.config.train, references_.valid);
+  return validation_result(*run_.engine, run_.data.valid.get(), run_.config().train, references_.valid);
 }
 
 void Trainer::follow(double validation_loss) {
-  const ScheduleOptions& schedule = run_.config.schedule;
+  const ScheduleOptions& schedule = run_.config().schedule;
   if (!follows_validation(schedule)) return;
   PlateauRate& plateau = progress_.plateau;
   const double was = plateau.rate();

@@ -16,6 +16,7 @@
 #include "step/traffic.h"
 #include "train/hooks.h"
 #include "train/reference.h"
+#include "train/run_style.h"
 #include "train/run_view.h"
 #include "train/step_watch.h"
 
@@ -25,7 +26,7 @@ class Trainer : public RunView {
  public:
   // Opens what the run is made of (runs/opened_run.h says what is found wrong here). What is wrong with the bytes of a
   // checkpoint is found by run(), which takes the folder first.
-  Trainer(Config config, Backend backend, Log& log, World* world = nullptr);
+  Trainer(Config config, Backend backend, Log& log, World* world = nullptr, RunStyle style = {});
 
   // Tells it of all that this run does; before run(), which it must outlive.
   void watch(StepWatch& watch) { watches_.push_back(&watch); }
@@ -41,7 +42,7 @@ class Trainer : public RunView {
   // follow the checkpoint, or needs a validation between.
   void replay(int64_t last);
 
-  const Config& config() const override { return run_.config; }
+  const Config& config() const override { return run_.config(); }
   Log& log() override { return run_.log; }
   std::string path(const std::string& name) const override { return run_.path(name); }
   std::optional<ValidationResult> validate() override;
@@ -80,6 +81,7 @@ class Trainer : public RunView {
   void say_what_stops() const;
 
   StopToken never_, *stop_ = &never_;
+  RunStyle style_;
   OpenedRun run_;                              // what it is made of
   Progress progress_;                          // where it stands
   References references_;                      // of train.objective=dpo

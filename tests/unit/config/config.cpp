@@ -178,6 +178,11 @@ TEST(Config, OptimizersHaveTheirOwnSettings) {
   EXPECT_NE(to_yaml(from("")).find("  eps: 1.0e-08\n"), std::string::npos) << "one number has no brackets";
 
   EXPECT_EQ(
+      error_of("optimizer: {type: lion, max_coeff: 5}\ntrain: {global_batch: 3, micro_batch: 2}"),
+      "2 conflicts (run.yaml:2, run.yaml:1): train.global_batch is 3: must be a multiple of train.micro_batch, 2, use 4 or "
+      "another multiple; optimizer.max_coeff is 5.0, optimizer.type lion: lion has no such setting, lamb, onebit_lamb have, "
+      "remove it, or set optimizer.type=lamb; correct them all");
+  EXPECT_EQ(
       error_of("optimizer: {type: lion, max_coeff: 5}"),
       "optimizer.max_coeff is 5.0, optimizer.type lion (run.yaml:1): lion has no such setting, lamb, onebit_lamb have; remove it, "
       "or set optimizer.type=lamb");

@@ -7,7 +7,6 @@
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
 #include "tests/unit/fake_run.h"
-#include "train/megatron_log.h"
 
 namespace ravine {
 namespace test_train_hooks {
@@ -214,45 +213,6 @@ TEST(Shown, IsOfTheWindow) {
   EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("train/loss").size(), 1u) << "no line, no point";
 }
 
-// The scalars that megatron/training.py writes, each by iterations and by samples.
-TEST(Shown, MegatronsScalarsHaveItsNames) {
-  FakeRun run(100);
-  run.options.train.global_batch = 8;
-  auto board = megatron_tensorboard_hook(2);
-  board->start(run, 0);
-  StepReport r = report_of(2);
-  r.ranks = 4, r.loss_scale = 1024;
-  r.more.emplace_back("valid_loss", 0.5);
-  board->after_step(run, r);
-  const EventData data = read_events(event_files(run.path("tensorboard")));
-  std::map<std::string, double> want;
-  for (const auto& [tag, value] :
-       std::map<std::string, double>{{"learning-rate", 2.5},
-                                     {"batch-size", 8},
-                                     {"lm loss", 1.5},
-                                     {"loss-scale", 1024},
-                                     {"world-size", 4},
-                                     {"grad-norm", 3.5},
-                                     {"lm loss validation", 0.5},
-                                     {"lm loss validation ppl", static_cast<float>(std::exp(0.5))}}) {
-    ASSERT_TRUE(data.scalars.contains(tag)) << tag;
-    EXPECT_EQ(data.scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{2, value}})) << tag;
-    ASSERT_TRUE(data.scalars.contains(tag + " vs samples")) << tag;
-    EXPECT_EQ(data.scalars.at(tag + " vs samples"), (std::vector<std::pair<int64_t, double>>{{16, value}})) << tag;
-  }
-  EXPECT_EQ(data.scalars.at("iteration-time").at(0).second, 7.5);
-  EXPECT_EQ(data.scalars.at("mem-allocated-bytes").at(0).second, 8.5 * (1 << 20));
-  EXPECT_EQ(data.scalars.size(), 2U * 8 + 2);
-  r.step = 3, r.more.clear();
-  board->after_step(run, r);
-  EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("lm loss").size(), 1U) << "no line, no point";
-  r.step = 4, r.skipped = r.overflow = true;
-  board->after_step(run, r);
-  const EventData skipped = read_events(event_files(run.path("tensorboard")));
-  EXPECT_EQ(skipped.scalars.at("lm loss").size(), 1U) << "of a step that was not applied";
-  EXPECT_EQ(skipped.scalars.at("loss-scale").size(), 2U);
-}
-
 TEST(Console, LinesHaveTheirFigures) {
   FakeRun run(101);
   auto has = [&](const std::string& words) {
@@ -310,17 +270,14 @@ TEST(Console, LinesHaveTheirFigures) {
 
 // Such a step is no point of a curve and counts in no mean; a validation without labels is said once.
 TEST(Hooks, StepsWithoutALabelHaveNoLoss) {
-  FakeRun run(4), other(4);
-  auto metrics = metrics_hook(1), console = console_hook(1), board = tensorboard_hook(1), megatron = megatron_console_hook(4),
-       megatron_board = megatron_tensorboard_hook(1);
+  FakeRun run(4);
+  auto metrics = metrics_hook(1), console = console_hook(1), board = tensorboard_hook(1);
   for (auto* hook : {&metrics, &console, &board}) (*hook)->start(run, 0);
-  for (auto* hook : {&megatron, &megatron_board}) (*hook)->start(other, 0);
   for (int64_t step = 1; step <= 4; ++step) {
     StepReport r = report_of(step);
     if (step == 2 || step == 3) r.valid = 0, r.loss = 0, r.window.add(0, 0, 40, 1);
     if (step == 3) r.window.add(0, 0, 40, 1);
     for (auto* hook : {&metrics, &console, &board}) (*hook)->after_step(run, r);
-    for (auto* hook : {&megatron, &megatron_board}) (*hook)->after_step(other, r);
     if (step == 4) console->finish(run, false);
   }
   const auto rows = run.metrics();
@@ -330,10 +287,7 @@ TEST(Hooks, StepsWithoutALabelHaveNoLoss) {
   const std::string said = run.said();
   EXPECT_NE(said.find("step 2/4  loss -  lr"), std::string::npos) << said;
   EXPECT_NE(said.find("done     4 steps, loss 1.5000 on average over the last 2\n"), std::string::npos) << said;
-  const std::string like_megatron = other.said();
-  EXPECT_NE(like_megatron.find("lm loss: 1.500000E+00"), std::string::npos) << like_megatron;
   EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("train/loss").size(), 2U);
-  EXPECT_EQ(read_events(event_files(other.path("tensorboard"))).scalars.at("lm loss").size(), 2U);
 
   FakeRun silent(4);
   silent.loss = 0, silent.labels = 0;

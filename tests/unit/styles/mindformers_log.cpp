@@ -1,5 +1,5 @@
 // Lines of log.style=mindformers against lines that MindFormers 1.6 has printed.
-#include "train/mindformers_log.h"
+#include "styles/mindformers_log.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "files/tensorboard_reader.h"
+#include "styles/styles.h"
 #include "tests/unit/fake_run.h"
-#include "train/log_style.h"
 
 namespace ravine {
 namespace test_mindformers_log {
@@ -69,7 +69,7 @@ TEST(MindFormersLog, TakesTheMeanOfAnEpoch) {
   FakeRun run(4);
   run.options.log.style = LogStyle::mindformers;
   run.options.train.global_batch = 4, run.rows = 8;  // two steps in an epoch
-  const auto hook = console_of_style(run.options.log);
+  const auto hook = style_of(run.options).console(run.options.log.every);
   hook->start(run, 0);
   std::vector<std::string> said;
   for (const double loss : {4.0, 2.0, 7.0}) {
@@ -120,7 +120,7 @@ TEST(MindFormersLog, ShowsNormsAndStates) {
   run.options.log.monitor = {"local_norm", "device_local_norm", "optimizer_state", "weight_state"};
   run.options.log.monitor_target = "attention";
   run.model = kLlama;
-  const auto hook = console_of_style(run.options.log);
+  const auto hook = style_of(run.options).console(run.options.log.every);
   hook->start(run, 0);
   StepReport r = report(1, 3);
   r.local_norms = {{.parameter = "model.norm.weight", .ranks = {0}, .squares = {9}, .counts = {8}},
@@ -143,7 +143,7 @@ TEST(MindFormersLog, WritesItsScalars) {
   run.options.log.style = LogStyle::mindformers;
   run.options.train.global_batch = 4;
   run.options.log.tensorboard_dir = run.folder / "tb";
-  const auto hook = tensorboard_of_style(run.options.log);
+  const auto hook = style_of(run.options).tensorboard(run.options.log.every);
   hook->start(run, 0);
   StepReport r = report(1, 3);
   hook->after_step(run, r);

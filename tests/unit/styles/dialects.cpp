@@ -7,7 +7,7 @@
 #include "dialects/launch_script.h"
 #include "dialects/megatron.h"
 #include "dialects/megatron_tables.h"
-#include "train/megatron_log.h"
+#include "styles/megatron_log.h"
 
 using namespace ravine;
 

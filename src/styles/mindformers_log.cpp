@@ -1,4 +1,4 @@
-#include "train/mindformers_log.h"
+#include "styles/mindformers_log.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,11 +7,9 @@
 #include <regex>
 
 #include "base/error.h"
-#include "files/atomic.h"
-#include "files/tensorboard.h"
-#include "files/tensorboard_reader.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/weights.h"
+#include "styles/event_files.h"
 
 namespace ravine {
 namespace {
@@ -199,10 +197,7 @@ class MindFormersTensorBoard : public Hook {
 
   void start(RunView& run, int64_t done) override {
     const std::string& given = run.config().log.tensorboard_dir;
-    const std::string folder = given.empty() ? run.path("tensorboard") : given + "/rank_0";
-    create_folders(folder);
-    const bool before = done > 0 || !event_files(folder).empty();
-    writer_ = std::make_unique<EventWriter>(folder, before ? done + 1 : 0);
+    writer_ = event_writer(given.empty() ? run.path("tensorboard") : given + "/rank_0", done);
   }
 
   void after_step(RunView& run, StepReport& r) override {

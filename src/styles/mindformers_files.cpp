@@ -1,4 +1,4 @@
-#include "runs/mindformers_files.h"
+#include "styles/mindformers_files.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -28,9 +28,27 @@ std::map<std::string, bool> recorded_verdicts(const Config& config) {
   return out;
 }
 
-}  // namespace
+class MindFormersFiles : public CheckpointFiles {
+ public:
+  void check(const Config& config) const override;
+  std::string to_resume(const Config& config) const override;
+  ForeignState open(const OpenedRun& run, const std::string& path) const override;
+  Publisher publisher(const OpenedRun& run) const override;
+  std::string folder(const Config& config) const override { return run_path(config, "checkpoint"); }
+  std::string how_to_go_on(const Config& config) const override {
+    return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)", folder(config));
+  }
+  bool beside_model() const override { return false; }
+};
 
-std::string mindformers_resume(const Config& config) {
+void MindFormersFiles::check(const Config& c) const {
+  if (c.optimizer.type == OptimizerType::adamw) return;
+  throw UserError(fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(c.optimizer.type)),
+                  "checkpoint.layout", "its files keep the two moments of AdamW, under MindFormers' names",
+                  "use adamw, or set checkpoint.layout=ravine, whose files MindFormers does not read");
+}
+
+std::string MindFormersFiles::to_resume(const Config& config) const {
   const std::string& asked = config.checkpoint.resume;
   if (asked == kResumeNone) return "";
   const std::string path = asked == kResumeNewest ? run_path(config, "checkpoint") : asked;
@@ -63,17 +81,22 @@ std::string mindformers_resume(const Config& config) {
   return all.back();
 }
 
-SavedCheckpoint mindformers_publisher(const OpenedRun& run) {
-  const Config& c = run.config;
+ForeignState MindFormersFiles::open(const OpenedRun& run, const std::string& path) const {
+  const Config& c = run.config();
+  return open_mindformers_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+}
+
+Publisher MindFormersFiles::publisher(const OpenedRun& run) const {
+  const Config& c = run.config();
   MindFormersState s{.dir = run.path("checkpoint"),
                      .prefix = c.checkpoint.prefix,
                      .ckpt = c.checkpoint.format == CheckpointFormat::ckpt,
                      .copies = c.checkpoint.copies,
                      .keep = c.checkpoint.keep,
                      .before = files_of_states(run.path("checkpoint")),
-                     .data = run.layout.mesh.data,
-                     .tensor = run.layout.mesh.tensor,
-                     .pipeline = run.layout.mesh.pipeline,
+                     .data = run.spec->layout.mesh.data,
+                     .tensor = run.spec->layout.mesh.tensor,
+                     .pipeline = run.spec->layout.mesh.pipeline,
                      .stage_layers = layers_of_parts(*run.model, c)};
   const int64_t epoch_steps = std::max<int64_t>(1, run.data.train->sample_count() / c.train.global_batch), sink = c.log.sink;
   return [s, epoch_steps, sink, model = run.model->config(), where = model_place(c.model), beside = run.path("checkpoint")](
@@ -85,5 +108,9 @@ SavedCheckpoint mindformers_publisher(const OpenedRun& run) {
     return s.dir + "/rank_0/" + name;
   };
 }
+
+}  // namespace
+
+std::shared_ptr<const CheckpointFiles> mindformers_files() { return std::make_shared<MindFormersFiles>(); }
 
 }  // namespace ravine

@@ -1,12 +1,10 @@
-#include "train/megatron_log.h"
+#include "styles/megatron_log.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "files/atomic.h"
-#include "files/tensorboard.h"
-#include "files/tensorboard_reader.h"
+#include "styles/event_files.h"
 
 namespace ravine {
 namespace {
@@ -69,11 +67,7 @@ class MegatronTensorBoard : public Hook {
  public:
   explicit MegatronTensorBoard(int64_t every) : every_(every) {}
 
-  void start(RunView& run, int64_t done) override {
-    create_folders(run.path("tensorboard"));
-    const bool before = done > 0 || !event_files(run.path("tensorboard")).empty();
-    writer_ = std::make_unique<EventWriter>(run.path("tensorboard"), before ? done + 1 : 0);
-  }
+  void start(RunView& run, int64_t done) override { writer_ = event_writer(run.path("tensorboard"), done); }
 
   void after_step(RunView& run, StepReport& r) override {
     if (r.step % every_ != 0 && r.more.empty()) return;

@@ -1,0 +1,27 @@
+// `ravine plan --procedure`: the nine steps of the DeepSpeed guide for a ds_config.json, with planned bytes, and the file with the
+// first step that fits.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dialects/deepspeed_procedure.h"
+#include "kernels/backend.h"
+#include "model/model.h"
+
+namespace ravine {
+
+struct ProcedureCall {
+  std::string json;  // it is written here; "": to the terminal
+  bool as_json = false, overwrite = false;
+  int ranks = 1;
+  int64_t memory = 0;  // bytes of a rank
+  Backend backend = Backend::cpu;
+};
+
+// `--config ds.json` beside --procedure is --deepspeed ds.json.
+std::vector<std::string> procedure_words(const std::vector<std::string>& words);
+
+// `options` hold what `start` says. Exit status: 0 if a step fits, else 1.
+int print_procedure(Model& model, const Config& options, const DeepSpeedStart& start, const ProcedureCall& call);
+
+}  // namespace ravine

@@ -1,0 +1,19 @@
+// What of a run other programs' users see: the lines of steps, the TensorBoard scalars (log.style) and the files of checkpoints
+// (checkpoint.layout). Ravine's own are the defaults; the others are filled in above (styles/styles.h).
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "runs/checkpoint_files.h"
+#include "train/hooks.h"
+
+namespace ravine {
+
+using HookMaker = std::function<std::unique_ptr<Hook>(int64_t every)>;  // every: log.every
+
+struct RunStyle {
+  HookMaker console = console_hook, tensorboard = tensorboard_hook;
+  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
+};
+
+}  // namespace ravine
