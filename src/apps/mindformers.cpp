@@ -40,7 +40,7 @@ Command mindformers_command(const std::vector<Command>& others) {
                                      "data.mindrecord --load_checkpoint llama.safetensors",
                           .lasting = true,
                           .stoppable = true},
-                         "Other programs", mindformers_words, others, "--options");
+                         "Other programs", mindformers_words, mindformers_key_sections, others, "--options");
 }
 
 }  // namespace ravine

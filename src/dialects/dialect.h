@@ -19,6 +19,7 @@ namespace ravine {
 
 // What a value must be. A switch stands alone and means true. `any`: whatever a file of the other program holds.
 enum class KeyType : uint8_t { on, boolean, whole, number, text, wholes, numbers, texts, map, any };
+std::string_view words_of(KeyType type);  // "a whole number"
 
 // What becomes of a key: it has an effect; it has none, for a reason; it is refused, for a reason. A line of an explanation may
 // also say that nobody gave the key, or that several keys gave a result.
@@ -130,6 +131,8 @@ void refuse_all(const Translation& translation);  // throws that UserError; retu
 
 // One JSON line per key: {"key", "value", "status", "option", "reason"}.
 std::string explanation(const Translation& translation);
+// The same for people: by status, refused keys first, in columns; words wrap at so many letters.
+std::string explanation_table(const Translation& translation, size_t width);
 
 // A word of a command line, and where it stands.
 struct PlacedWord {

@@ -327,7 +327,7 @@ FLAGS = {
     "train": {"model": FREE, **COMPUTE},
     "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
              "schedule": FREE, "svg": FREE, "overwrite": Bool(), **JSON, **COMPUTE},
-    **{dialect: {"explain": Bool(), "print-config": Bool(), "ranks": Number(0, 2**15), "script": FREE, **COMPUTE} for dialect in DIALECTS},
+    **{dialect: {"explain": Bool(), "keys": Bool(), "print-config": Bool(), "ranks": Number(0, 2**15), "script": FREE, **COMPUTE} for dialect in DIALECTS},
     "stop": {}, "init": {"data": FREE, "text-key": NAME, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool(), "overwrite": Bool()}, "man": {"output": FREE, "overwrite": Bool()},
     "generate": {"model": FREE, "adapter": FREE, "use": Text(filled=True), "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, **SAMPLING, **JSON,
                  "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),
