@@ -149,11 +149,13 @@ void check_mindformers(const Config& c) {
       conflict(c, fmt::format("checkpoint.copies has '{}'", what.substr(0, 80)), "checkpoint.copies",
                "it is network or trainable", "use one of them");
   const OptimizerType type = c.optimizer.type;
-  if (c.checkpoint.layout == CheckpointLayout::mindformers && type != OptimizerType::adamw)
+  static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb, OptimizerType::sgd};
+  if (c.checkpoint.layout == CheckpointLayout::mindformers &&
+      std::find(std::begin(kFiled), std::end(kFiled), type) == std::end(kFiled))
     conflict(c, fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(type)),
              given_of(c, {"checkpoint.layout", "optimizer.type"}),
-             "its files keep the two moments of AdamW, under MindFormers' names",
-             "use adamw, or set checkpoint.layout=ravine, whose files MindFormers does not read");
+             "its files keep the states of adamw, adam, lamb and sgd, under MindFormers' names",
+             "use one of these, or set checkpoint.layout=ravine, whose files MindFormers does not read");
   if (c.precision.scale_window_max <= c.precision.scale_window_min)
     conflict(c,
              fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max,

@@ -121,6 +121,8 @@ void choose_optimizer(Translation& t) {
     t.refuse("optimizer.type", "optimizer.type is AdamWeightDecay",
              "it does not correct for moments that begin at zero, and AdamW here does",
              "write AdamW: its first steps are smaller");
+  if (t.text("optimizer.type") == "Momentum")
+    t.notice("checkpoints have the names of SGD, whose steps are those of Momentum: to go on there, write optimizer.type: SGD");
   t.set("optimizer.type", type, "optimizer.type");
   t.set("optimizer.weight_decay", t.number("optimizer.weight_decay"), "optimizer.weight_decay");
   const auto take = [&](const char* key, const char* option) {

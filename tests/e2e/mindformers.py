@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,37 @@ def test_the_example_trains_and_goes_on(folder):
     r.run("convert", "--input", folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-2_8.safetensors", "--model-config", write_config(folder), "--to", "hf", "--output", folder / "hf")
     line(folder, "--output_dir", "runs/tuned", "--run_mode", "finetune", "--load_checkpoint", "hf", "--epochs", "1", "--lr_schedule.learning_rate", "1e-9")
     check(abs(losses(folder, "runs/tuned")[0][1] - whole[-1][1]) < 0.5 and losses(folder, "runs/tuned")[0][1] < whole[0][1], "fine-tuning does not begin with the weights")
+
+
+def test_states_of_other_optimizers(folder):
+    """Adam, Lamb, SGD: a run goes on from its files bit for bit; they have MindFormers' names; those of another optimizer are refused."""
+    prepare(folder)
+    kinds = {"Adam": {"moment1.", "moment2."}, "Lamb": {"lamb_m.", "lamb_v."}, "SGD": {"accum.", "stat."}, "Momentum": {"accum.", "stat."}}
+    weight = "model.layers.1.attention.wq.weight"
+    for kind, names in kinds.items():
+        betas = ("--optimizer.betas", "[0.9, 0.95]") if kind in ("Adam", "Lamb") else ("--optimizer.betas", "null", "--optimizer.eps", "null", "--optimizer.momentum", "0.9")
+        flags = ("--optimizer.type", kind, *betas, "--lr_schedule.learning_rate", "0.01", "--output_dir")
+        done = line(folder, *flags, kind)
+        check(("write optimizer.type: SGD" in done.stderr) == (kind == "Momentum"), done.stderr[:500])
+        a = state(folder, kind, 8, epoch=2)
+        check({k[:-len(weight)] for k in a if k.endswith(weight)} == {"", *names}, sorted(a))
+        line(folder, *flags, kind + "-on", "--load_checkpoint", kind + "/checkpoint", "--resume_training", "llama_small_rank_0-1_8")
+        b = state(folder, kind + "-on", 8, epoch=2)
+        check(losses(folder, kind + "-on") == losses(folder, kind)[8:] and all(a[k] == b[k] for k in a), f"{kind}: resumed, it differs")
+        if kind == "Adam":
+            check([abs(struct.unpack("<f", a[f"beta{i}_power"][2])[0] - beta**16) < 1e-6 for i, beta in ((1, 0.9), (2, 0.95))] == [True, True], a["beta1_power"])
+        if kind == "SGD":
+            check(set(a["stat." + weight][2]) == {0} and struct.unpack("<f", a["momentum"][2])[0] == struct.unpack("<f", struct.pack("<f", 0.9))[0], "accum would count for nothing")
+        refused = line(folder, "--output_dir", "no", "--load_checkpoint", kind + "/checkpoint", "--resume_training", "True", status=2)
+        check("optimizer.type" in refused.stderr and {"Adam": "adam", "Lamb": "lamb"}.get(kind, "sgd") in refused.stderr, refused.stderr)
+    # without momentum there is a state too, which counts nothing
+    flags = ("--optimizer.type", "SGD", "--optimizer.betas", "null", "--optimizer.eps", "null", "--output_dir")
+    line(folder, *flags, "plain")
+    check("accum." + weight in state(folder, "plain", 8, epoch=2), "MindFormers misses accum")
+    line(folder, *flags, "plain-on", "--load_checkpoint", "plain/checkpoint", "--resume_training", "llama_small_rank_0-1_8")
+    check(losses(folder, "plain-on") == losses(folder, "plain")[8:], "resumed, it differs")
+    refused = line(folder, "--optimizer.type", "Came", "--optimizer.betas", "null", "--optimizer.eps", "null", status=2)
+    check("adamw, adam, lamb and sgd" in refused.stderr, refused.stderr)
 
 
 def write_config(folder):

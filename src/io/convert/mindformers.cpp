@@ -31,12 +31,11 @@ std::string our_name(const std::string& name) {
   return "";
 }
 
-constexpr const char* kFirst = "adam_m.";
-constexpr const char* kSecond = "adam_v.";
-
 // What a training checkpoint holds beside weights.
 bool is_state(const TensorInfo& t) {
-  for (const char* prefix : {kFirst, kSecond, "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
+  for (const StateSpelling& s : kStateSpellings)
+    if (t.name.starts_with(s.theirs)) return true;
+  for (const char* prefix : {kBeforeFirst, "adam.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
     if (t.name.starts_with(prefix)) return true;
   return t.shape.rank() == 0 || (t.shape.count() == 1 && our_name(t.name).empty());
 }
@@ -197,7 +196,14 @@ bool is_mindformers_name(const std::string& name) {
 }
 
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                         StateKind state) {
+                         StateKind state, OptimizerType optimizer) {
+  std::vector<std::string> prefixes;
+  std::string needed;
+  for (const StateSpelling& s : kStateSpellings) {
+    if (s.optimizer != optimizer) continue;
+    if (s.kind == state) prefixes.push_back(s.theirs);
+    if (s.written) needed += fmt::format("{}{}*", needed.empty() ? "" : " and ", s.theirs);
+  }
   Weights w;
   w.config = config;
   w.config_where = config_where;
@@ -213,9 +219,10 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
     for (const TensorInfo& t : file->tensors()) {
       std::string stored_name = t.name;
       if (is_moment(state)) {
-        const std::string prefix = state == StateKind::first_moment ? kFirst : kSecond;
-        if (!t.name.starts_with(prefix)) continue;
-        stored_name = t.name.substr(prefix.size());
+        const auto prefix =
+            std::find_if(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return t.name.starts_with(p); });
+        if (prefix == prefixes.end()) continue;
+        stored_name = t.name.substr(prefix->size());
       } else if (is_state(t)) {
         if (t.name == "global_step") w.position.step = scalar(*file, t);
         continue;
@@ -238,7 +245,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   }
   w.position.optimizer_steps = w.position.step;
   if (is_moment(state) && tensors.empty())
-    throw UserError("no optimizer state", path, "it must hold tensors adam_m.* and adam_v.*", "leave out --optimizer");
+    throw UserError("no optimizer state", path, fmt::format("it must hold tensors {}", needed), "leave out --optimizer");
   if (!is_moment(state) && fs::exists(folder + "/param_name_map.json")) {
     const Json map = read_json(folder + "/param_name_map.json", int64_t{64} << 20);
     for (const auto& [name, file] : map.items())

@@ -8,16 +8,18 @@
 #pragma once
 #include <string>
 
+#include "config/choices.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/weights.h"
 
 namespace ravine {
 
-// Of a training state the weights are taken, or the moments "adam_m." and "adam_v."; counters are passed over. `config` is that
+// Of a training state the weights are taken, or what this optimizer keeps, "adam_m." and "adam_v." of AdamW; counters are passed
+// over. `config` is that
 // of --model-config, or null: then DIR/config.json must be there. How ranks cut a tensor follows from its shape: neighbouring
 // ranks are tensor ranks. A name or shape that does not fit is a UserError.
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                         StateKind kind = StateKind::weights);
+                         StateKind kind = StateKind::weights, OptimizerType optimizer = OptimizerType::adamw);
 
 // The name of a tensor in MindFormers: legacy for llama and its like, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);
