@@ -85,10 +85,11 @@ class DialectCall : public Call {
     if (flags_.keys) return print(key_page(spec_.name, keys_())), 0;
     if (!translation_->command.empty()) return run_command();
     if (flags_.explain) {
-      translation_->derive("derived.lr", rates_of(config));
+      if (!translation_->evaluates) translation_->derive("derived.lr", rates_of(config));
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend);
     return run_training(config, flags_.common.backend);
   }
 

@@ -1,6 +1,8 @@
 // `ravine mindformers`: the line that runs a job of MindSpore Transformers.
 #include "dialects/mindformers.h"
 
+#include <algorithm>
+
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "base/launcher.h"
@@ -9,10 +11,12 @@
 namespace ravine {
 namespace {
 
-std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::string& path) {
-  if (type != "MindDataset" || !is_mindrecord_path(path)) return {};
-  const MindRecordFiles files(path);
-  return MindFormersFacts::Data{files.rows(), 0};
+std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::vector<std::string>& paths) {
+  if (type != "MindDataset" || !std::all_of(paths.begin(), paths.end(), is_mindrecord_path)) return {};
+  const MindRecordFiles files(paths);
+  const bool has = files.rows() > 0 && files.has("input_ids");
+  return MindFormersFacts::Data{files.rows(), has ? static_cast<int64_t>(files.values(0, "input_ids").size()) : 0,
+                                files.columns()};
 }
 
 Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {

@@ -99,6 +99,7 @@ class Translation {
   std::vector<ExplainedKey> lines() const;                              // of keys given, in order; then of what was derived
 
   int64_t ranks = 0;                 // that the job is to have, if anything says so; 0: as many as run it
+  bool evaluates = false;            // nothing is trained: the loss on data.valid is asked for
   std::vector<std::string> command;  // of a program that does not train: the words of ours that does the same, {"eval", ..}
 
  private:

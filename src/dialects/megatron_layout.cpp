@@ -14,7 +14,7 @@ DialectTable megatron_rank_rows() {
       used("--sequence-parallel", on, "parallel.sequence"),
       used("--num-layers-per-virtual-pipeline-stage", whole, "parallel.virtual"),
       used("--expert-model-parallel-size", whole, "parallel.expert", 1),
-      inert("--context-parallel-size", whole, "where it is 1; else refused: sequences are not cut over ranks", 1),
+      used("--context-parallel-size", whole, "1 alone: sequences are not cut over ranks", 1),
       used("--use-distributed-optimizer", on, "parallel.zero"),
       used("--use-manual-layer-allocation", on, "parallel.stage_layers"),
       used("--manual-layers", text, "parallel.stage_layers"),

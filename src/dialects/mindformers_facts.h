@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ravine {
 
@@ -11,10 +12,11 @@ struct MindFormersFacts {
   int64_t ranks = 0;  // of the job; 0: not known
   bool runs = true;   // false: it is explained or printed only
   struct Data {
-    int64_t rows = 0, columns = 0;
+    int64_t rows = 0, ids = 0;            // ids: of a row; 0: not known
+    std::vector<std::string> names = {};  // of columns; empty: not known
   };
-  // Of a data set by its path, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
-  std::function<std::optional<Data>(const std::string& type, const std::string& path)> data;
+  // Of a data set by its paths, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
+  std::function<std::optional<Data>(const std::string& type, const std::vector<std::string>& paths)> data;
 };
 
 }  // namespace ravine

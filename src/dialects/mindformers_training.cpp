@@ -28,6 +28,7 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   t.add({
       used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
       used(at + ".data_loader.dataset_dir", text, data, ""),
+      used(at + ".data_loader.dataset_files", any, data),
       used(at + ".data_loader.num_samples", whole, training ? "train.steps" : "train.valid_batches"),
       inert(at + ".data_loader", any, "it has no keys"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),

@@ -1,5 +1,6 @@
 """`ravine mindformers`: the examples run as their users run them; files go on, on other ranks too; what stops a run says so; the way back."""
 import json
+import math
 import os
 import random
 import re
@@ -90,6 +91,67 @@ def test_states_of_other_optimizers(folder):
     check(losses(folder, "plain-on") == losses(folder, "plain")[8:], "resumed, it differs")
     refused = line(folder, "--optimizer.type", "Came", "--optimizer.betas", "null", "--optimizer.eps", "null", status=2)
     check("adamw, adam, lamb and sgd" in refused.stderr, refused.stderr)
+
+
+def test_evaluation(folder):
+    """run_mode eval: the loss of weights on rows as they are, on one rank and on two, and nothing is written."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    weights = "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    there = sorted(p for p in folder.rglob("*"))
+    flags = ("--run_mode", "eval", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir", "data.mindrecord", "--load_checkpoint", weights)
+    done = line(folder, *flags)
+    got = json.loads(done.stdout)
+    check(f"PerplexityMetric = {{'PerplexityMetric': {{'loss': {got['loss']}, 'PPL': {got['perplexity']}}}}}" in done.stderr and "Evaluate Over" in done.stderr, done.stderr[-500:])
+    check(abs(math.exp(got["loss"]) - got["perplexity"]) < 1e-9 and got["labels"] == 16 * LENGTH, got)
+    check(sorted(p for p in folder.rglob("*")) == there, "an evaluation writes")
+    # the loss of a step that does not move the weights is that of its rows: the mean over all steps is the evaluation
+    line(folder, "--epochs", "1", "--run_mode", "finetune", "--load_checkpoint", weights, "--lr_schedule.learning_rate", "1e-12", "--lr_schedule.lr_end", "0", "--output_dir", "runs/still")
+    still = [x for _, x, _ in losses(folder, "runs/still")]
+    check(abs(sum(still) / len(still) - got["loss"]) < 1e-6, f"{still} {got}")
+    two = line(folder, *flags, "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2", "--parallel.full_batch", "True", ranks=2)
+    check(abs(json.loads(two.stdout)["loss"] - got["loss"]) < 1e-6, two.stdout)
+    # rows of seq_length ids, as MindFormers evaluates: the last id of each is left out
+    draw = random.Random(1)
+    rows = [[draw.randrange(1, 256) for _ in range(LENGTH + 1)] for _ in range(15)]
+    r.save_mindrecord(str(folder / "short.mindrecord"), [row[:LENGTH] for row in rows])
+    cut = json.loads(line(folder, *flags, "--eval_dataset_dir", "short.mindrecord").stdout)
+    check(cut["labels"] == 14 * (LENGTH - 1), f"whole batches of 2 rows, of which the first id is not predicted: {cut}")
+    check("load_checkpoint" in line(folder, *flags[:-2], status=2).stderr, "weights are named")
+
+
+def test_data_sets_of_several_files(folder):
+    """Files of a list, and of folders below dataset_dir, in the order of their paths."""
+    prepare(folder)
+    draw = random.Random(1)
+    rows = [[draw.randrange(1, 256) for _ in range(LENGTH + 1)] for _ in range(16)]
+    for at, part in enumerate(("set/a/x.mindrecord", "set/b/x.mindrecord", "set/c.mindrecord")):
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        r.save_mindrecord(str(folder / part), [rows[:6], rows[6:10], rows[10:]][at])
+    plain = ("--epochs", "1", "--train_dataset.data_loader.shuffle", "False", "--output_dir")
+    line(folder, *plain, "one")
+    line(folder, *plain, "below", "--train_dataset_dir", "set")
+    check(losses(folder, "below") == losses(folder, "one"), "folders below dataset_dir")
+    files = ("--train_dataset_dir=", "--train_dataset.data_loader.dataset_files")
+    line(folder, *plain, "list", *files, json.dumps(["set/a/x.mindrecord", "set/b/x.mindrecord", "set/c.mindrecord"]))
+    check(losses(folder, "list") == losses(folder, "one"), "dataset_files")
+    line(folder, *plain, "turned", *files, json.dumps(["set/c.mindrecord", "set/a/x.mindrecord", "set/b/x.mindrecord"]))
+    check(len(losses(folder, "turned")) == 8 and losses(folder, "turned") != losses(folder, "one"), "files are read in the order of the list")
+    done = line(folder, *plain, "no", "--train_dataset.input_columns", '["input_ids", "labels"]', status=2)
+    check("input_columns has labels" in done.stderr and not (folder / "no").exists(), done.stderr)
+
+
+def test_weights_that_do_not_fit(folder):
+    """What is wrong is named as MindFormers names it, and as it is called here."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    kept = state(folder, "runs/mf", 8)
+    weights = {k: v for k, v in kept.items() if k.startswith(("model.", "lm_head."))}
+    r.save_tensors(folder / "lacks.safetensors", {k: v for k, v in weights.items() if "layers.1.attention.wq" not in k})
+    done = line(folder, "--output_dir", "no", "--run_mode", "finetune", "--load_checkpoint", "lacks.safetensors", status=2)
+    check("model.layers.1.attention.wq.weight" in done.stderr and "model.layers.1.self_attn.q_proj.weight" in done.stderr, done.stderr)
+    wide = line(folder, "--output_dir", "no", "--run_mode", "finetune", "--load_checkpoint", "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors", "--model.model_config.intermediate_size", "256", status=2)
+    check(re.search(r"model\.layers\.0\.feed_forward\.w\d\.weight", wide.stderr) and "model.layers.0.mlp." in wide.stderr, wide.stderr)
 
 
 def write_config(folder):

@@ -131,7 +131,9 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
   if (!fits || static_cast<int64_t>(parts.size()) % cuts != 0)
     throw UserError(
         "misshapen tensor", first.where(),
-        fmt::format("'{}' is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
+        parts.size() == 1
+            ? fmt::format("{} is {} in the model, the file holds {}", name, whole.text(), first.shape().text())
+            : fmt::format("{} is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
         "use weights that belong to the config");
   std::vector<ElementsPtr> shards;
   for (const Part& p : parts) {
@@ -274,6 +276,11 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       w.add(name, whole.rank() == 3 ? experts_of_files(parts, whole) : joined(parts, whole, name));
     }
   }
+  // Both names: who has the files knows MindFormers', who has the config ours.
+  for (const Param& p : g.model->params().params())
+    if (!is_moment(state) && !p.tied && !w.tensors.contains(p.name))
+      throw UserError("missing tensor", fmt::format("{}: '{}' (here {})", path, mindformers_name(p.name, g), p.name),
+                      "one of the files must hold it", kComplete);
   return w;
 }
 
