@@ -7,6 +7,7 @@
 #include "apps/dialect_command.h"
 #include "base/launcher.h"
 #include "data/mindrecord/mindrecord_files.h"
+#include "io/convert/mindformers_strategy.h"
 
 namespace ravine {
 namespace {
@@ -19,6 +20,10 @@ std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, cons
                                 files.columns()};
 }
 
+std::string disagreement(const std::string& strategy, const std::string& weights, const Json& model) {
+  return strategy_disagreement(read_mindformers_strategy(strategy), weights, model, "model.model_config");
+}
+
 Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
   MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
   if (!flags.script.empty()) {
@@ -29,7 +34,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
     launch = read_msrun_words({words.begin() + 1, words.end()});
     if (flags.ranks > 0) launch.ranks = flags.ranks;
   }
-  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data};
+  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data, .disagreement = disagreement};
   facts.runs = !flags.explain && !flags.print_config;
   if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
   return translate_mindformers(read_mindformers_line(launch.words), facts);

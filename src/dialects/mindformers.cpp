@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/yaml_json.h"
 #include "dialects/mindformers_run.h"
 
 namespace ravine {
@@ -58,6 +59,32 @@ void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersF
   if (s.expert > 1 && s.data % s.expert != 0)
     t.refuse("parallel_config.expert_parallel", fmt::format("expert_parallel {} and data_parallel {}", s.expert, s.data),
              "data ranks share the experts", "choose a number that divides data_parallel");
+}
+
+// The strategy of weights is not needed to read them; one that says otherwise than their shapes is of others.
+void hold_strategy(Translation& t, const MindFormersFacts& facts) {
+  const std::string key = "src_strategy_path_or_dir", path = t.text(key);
+  if (path.empty() || !t.refusals().empty()) return;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (facts.runs) t.refuse(key, fmt::format("no {}", path), "it is a strategy file, or a folder of them", "correct the path");
+    return;
+  }
+  const auto setting = [&](const char* option) {
+    std::string value;
+    for (const Setting& s : t.settings())
+      if (s.key == option) value = s.value;
+    return value.empty() ? Json() : json_of(*load_yaml(value, option, false));
+  };
+  const Json model = setting("model.config");
+  Json weights = setting("model.weights");
+  if (weights.is_null()) weights = setting("checkpoint.resume");
+  if (!facts.disagreement || !model.is_object() || !weights.is_string() ||
+      !std::filesystem::exists(weights.get<std::string>(), error))
+    return;
+  if (const std::string wrong = facts.disagreement(path, weights.get<std::string>(), model); !wrong.empty())
+    t.refuse(key, fmt::format("{} is {}", key, path), "it is of other weights: " + wrong,
+             "name the strategy of the weights, or leave it out: shapes say how they are cut");
 }
 
 bool is_semi(const Translation& t) {
@@ -200,10 +227,12 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
   set_mindformers_model(t);
   if (evaluates) {
     set_mindformers_evaluation(t, sizes, facts);
+    hold_strategy(t, facts);
     return t;
   }
   set_mindformers_updates(t, sizes);
   set_mindformers_files(t, sizes, facts.runs);
+  hold_strategy(t, facts);
   return t;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace ravine {
 
 // What is known of the job besides its line.
@@ -17,6 +19,9 @@ struct MindFormersFacts {
   };
   // Of a data set by its paths, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
   std::function<std::optional<Data>(const std::string& type, const std::vector<std::string>& paths)> data;
+  // What a file or folder of strategies says otherwise than files of weights are cut; "" if they agree. `model`: config.json. It
+  // may throw UserErrors.
+  std::function<std::string(const std::string& strategy, const std::string& weights, const Json& model)> disagreement = {};
 };
 
 }  // namespace ravine

@@ -154,6 +154,35 @@ def test_weights_that_do_not_fit(folder):
     check(re.search(r"model\.layers\.0\.feed_forward\.w\d\.weight", wide.stderr) and "model.layers.0.mlp." in wide.stderr, wide.stderr)
 
 
+def strategy(cuts):
+    """A strategy file of two devices: {name: axis of each dim, 0: over the devices, -1: whole}."""
+    def part(number, body):
+        return bytes([number << 3 | 2, len(body)]) + body
+    numbers = lambda values: b"".join(b"\x08" + (b"\xff" * 9 + b"\x01" if v < 0 else bytes([v])) for v in values)
+    items = [part(1, name.encode()) + part(2, part(1, numbers([2])) + part(2, numbers(axes)) + b"\x28\x00\x30\x00\x38\x00") for name, axes in cuts.items()]
+    return b"\x08\x01" + b"".join(part(3, item) for item in items)
+
+
+def test_strategy_files(folder):
+    """A strategy that agrees with the files of weights is passed over; one of other weights, or none, is refused by name."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    r.run("convert", "--input", folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors", "--model-config", write_config(folder), "--to", "mindformers", "--tensor", "2", "--output", folder / "cut")
+    (folder / "strategy").mkdir()
+    right = {"model.norm_out.weight": [-1], "model.layers.0.attention.wq.weight": [0, -1], "model.layers.1.attention.wo.weight": [-1, 0]}
+    (folder / "strategy/ckpt_strategy_rank_0.ckpt").write_bytes(strategy(right))
+    (folder / "whole.ckpt").write_bytes(strategy({name: [-1] * len(axes) for name, axes in right.items()}))
+    (folder / "turned.ckpt").write_bytes(strategy({"0-model.layers.1.attention.wo.weight": [0, -1]}))
+    (folder / "damaged.ckpt").write_bytes(strategy(right)[:-3])
+    finetune = ("--run_mode", "finetune", "--epochs", "1", "--output_dir", "on", "--load_checkpoint", "cut", "--auto_trans_ckpt", "True", "--src_strategy_path_or_dir")
+    for name, words in (("whole.ckpt", "of other weights"), ("turned.ckpt", "attention.wo.weight"), ("damaged.ckpt", "damaged strategy file"), ("no.ckpt", "no no.ckpt"), ("cut", "no strategy")):
+        done = line(folder, *finetune, name, status=2)
+        check(words in done.stderr and not (folder / "on").exists(), f"{name}: {done.stderr}")
+    line(folder, *finetune, "strategy")
+    shown = subprocess.run([r.PROGRAM, "mindformers", "--config", "pretrain_llama.yaml", "--train_dataset_dir", "data.mindrecord", *finetune, "turned.ckpt", "--explain"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+    check([x["status"] for x in map(json.loads, shown.splitlines()) if x["key"] == "src_strategy_path_or_dir"] == ["refused"], shown[-500:])
+
+
 def write_config(folder):
     path = folder / "config.json"
     path.write_text(json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "intermediate_size": 128,

@@ -190,6 +190,26 @@ ElementsPtr turned_experts(const ElementsPtr& stack) {
   return reshaped(stack_rows(rows, "each expert turned"), {s[0], s[2], s[1]});
 }
 
+void refuse_missing_tensors(const Weights& w, const std::string& path) {
+  const Geometry g = geometry_of(w.config, w.config_where);
+  for (const Param& p : g.model->params().params())
+    if (!p.tied && !w.tensors.contains(p.name))
+      throw UserError("missing tensor", fmt::format("{}: '{}' (here {})", path, mindformers_name(p.name, g), p.name),
+                      "one of the files must hold it", kComplete);
+}
+
+std::vector<std::string> mindformers_files(const std::string& path) {
+  std::vector<std::string> out;
+  for (const auto& [rank, file] : find_files(path)) out.push_back(file);
+  return out;
+}
+
+Shape mindformers_shape(const std::string& name, const Geometry& g) {
+  const std::string ours = our_name(name);
+  const Shape whole = ours.empty() || ours.find("fused_") != std::string::npos ? Shape() : expected_shape(ours, g);
+  return whole.rank() == 3 ? Shape() : whole;  // experts lie in several ways
+}
+
 bool is_mindformers_name(const std::string& name) {
   if (name == "model.tok_embeddings.embedding_weight") return true;
   const std::string ours = our_name(name);
@@ -276,11 +296,6 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       w.add(name, whole.rank() == 3 ? experts_of_files(parts, whole) : joined(parts, whole, name));
     }
   }
-  // Both names: who has the files knows MindFormers', who has the config ours.
-  for (const Param& p : g.model->params().params())
-    if (!is_moment(state) && !p.tied && !w.tensors.contains(p.name))
-      throw UserError("missing tensor", fmt::format("{}: '{}' (here {})", path, mindformers_name(p.name, g), p.name),
-                      "one of the files must hold it", kComplete);
   return w;
 }
 

@@ -21,6 +21,14 @@ namespace ravine {
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                          StateKind kind = StateKind::weights, OptimizerType optimizer = OptimizerType::adamw);
 
+// Of weights that have been read: a UserError where a tensor of the model is missing, with its name there and here.
+void refuse_missing_tensors(const Weights& weights, const std::string& path);
+
+// The files that are read of a path, one of each rank in their order.
+std::vector<std::string> mindformers_files(const std::string& path);
+// What a tensor of MindFormers is as a whole; rank 0: not known, or joined of several.
+Shape mindformers_shape(const std::string& name, const Geometry& g);
+
 // The name of a tensor in MindFormers: legacy for llama and its like, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);
 

@@ -151,6 +151,7 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   if (optimizer) out.scalars["optimizer"] = std::string(name(*optimizer));
   for (const StateKind kind : kinds) {
     Weights w = read_mindformers(path, model, where, false, kind, optimizer.value_or(OptimizerType::adamw));
+    if (!is_moment(kind)) refuse_missing_tensors(w, path);
     check_weights(w, g, false, is_moment(kind));
     for (const Param& p : g.model->params().params()) {
       if (p.tied) continue;
