@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/terminal_columns.h"
 #include "apps/training.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -44,8 +45,9 @@ Json rates_of(const Config& c) {
 
 class DialectCall : public Call {
  public:
-  DialectCall(CommandSpec spec, TranslateWords translate, std::vector<Command> others, std::string list)
-      : spec_(std::move(spec)), translate_(translate), others_(std::move(others)), list_(std::move(list)) {}
+  DialectCall(CommandSpec spec, TranslateWords translate, std::vector<KeySection> (*keys)(), std::vector<Command> others,
+              std::string list)
+      : spec_(std::move(spec)), translate_(translate), keys_(keys), others_(std::move(others)), list_(std::move(list)) {}
 
   std::vector<Option> flags() override { return options_of(flags_); }
 
@@ -70,21 +72,24 @@ class DialectCall : public Call {
     CommandSpec plain = spec_;
     plain.sections.clear();
     const Config given = read_command_line(plain, flags, own);
+    if (flags_.keys) return Config{};
     if (given.train.threads > 0) over_.push_back({"train.threads", std::to_string(given.train.threads)});
     translation_ = translate_(placed(other), flags_);
     for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
-    if (flags_.explain && !translation_->refusals().empty()) print(explanation(*translation_));
+    if (flags_.explain && !translation_->refusals().empty()) print(explained());
     refuse_all(*translation_);
     return translation_->command.empty() ? config_of(*translation_, over_) : Config{};
   }
 
   int run(Config& config) override {
+    if (flags_.keys) return print(key_page(spec_.name, keys_())), 0;
     if (!translation_->command.empty()) return run_command();
     if (flags_.explain) {
-      translation_->derive("derived.lr", rates_of(config));
-      return print(explanation(*translation_)), 0;
+      if (!translation_->evaluates) translation_->derive("derived.lr", rates_of(config));
+      return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend);
     return run_training(config, flags_.common.backend);
   }
 
@@ -92,13 +97,18 @@ class DialectCall : public Call {
   int run_command() {
     std::vector<std::string> words = translation_->command;
     for (const Setting& s : over_) words.push_back(s.key + "=" + s.value);
-    if (flags_.explain) return print(explanation(*translation_)), 0;
+    if (flags_.explain) return print(explained()), 0;
     if (!flags_.print_config) return run_program(others_, words);
     std::string line = "# ";
     if (ranks() > 1) line += fmt::format("mpirun -n {} ", ranks());
     line += "ravine";
     for (const std::string& word : words) line += " " + shell_word(word);
     return print(line + "\n"), 0;
+  }
+
+  std::string explained() const {
+    const std::optional<int> columns = terminal_columns();
+    return columns ? explanation_table(*translation_, static_cast<size_t>(*columns)) : explanation(*translation_);
   }
 
   int64_t ranks() const { return flags_.ranks > 0 ? flags_.ranks : std::max<int64_t>(1, translation_->ranks); }
@@ -116,6 +126,7 @@ class DialectCall : public Call {
 
   CommandSpec spec_;
   TranslateWords translate_;
+  std::vector<KeySection> (*keys_)();
   std::vector<Command> others_;
   std::string list_;
   DialectFlags flags_;
@@ -125,11 +136,12 @@ class DialectCall : public Call {
 
 }  // namespace
 
-Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others,
-                        std::string list) {
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<KeySection> (*keys)(),
+                        std::vector<Command> others, std::string list) {
   Command made{std::move(spec), std::move(group), nullptr, {}, {}};
-  made.call = [spec = made.spec, translate, others = std::move(others), list = std::move(list)]() -> std::unique_ptr<Call> {
-    return std::make_unique<DialectCall>(spec, translate, others, list);
+  made.call = [spec = made.spec, translate, keys, others = std::move(others),
+               list = std::move(list)]() -> std::unique_ptr<Call> {
+    return std::make_unique<DialectCall>(spec, translate, keys, others, list);
   };
   return made;
 }

@@ -7,17 +7,19 @@
 
 #include "apps/command.h"
 #include "dialects/dialect.h"
+#include "dialects/key_page.h"
 
 namespace ravine {
 
 struct DialectFlags {
-  bool explain = false, print_config = false;
+  bool explain = false, print_config = false, keys = false;
   int64_t ranks = 0;
   std::string script;
   CommonFlags common;
   template <class V>
   void each(V&& v) {
-    v("explain", explain, "one JSON line per key: what becomes of it; nothing is run");
+    v("explain", explain, "what becomes of each key, as a table on a terminal, else one JSON line per key; nothing is run");
+    v("keys", keys, "the page of all keys that are known, in Markdown; nothing is run");
     v("print-config", print_config, "the config as Ravine's own YAML; nothing is run");
     v("ranks", ranks, "explain and print for so many ranks; 0: those of the job, or of the script", between(0, 1 << 15));
     v("script", script, "the command inside this launch script, which is read and never executed",
@@ -30,9 +32,9 @@ struct DialectFlags {
 // number of ranks that counts, 0 if nothing says so.
 using TranslateWords = Translation (*)(const std::vector<PlacedWord>& words, const DialectFlags& flags);
 
-// `others`: the commands that programs which do not train lead to (Translation::command). `list`: a flag of the other program
+// `keys`: all that the other program's line may hold (--keys). `others`: the commands that programs which do not train lead to (Translation::command). `list`: a flag of the other program
 // whose values, up to the next flag, look like options of ours and are none.
-Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<Command> others = {},
-                        std::string list = "");
+Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<KeySection> (*keys)(),
+                        std::vector<Command> others = {}, std::string list = "");
 
 }  // namespace ravine

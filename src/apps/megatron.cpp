@@ -35,7 +35,7 @@ Command megatron_command(const std::vector<Command>& others) {
                           .example = "ravine megatron --script pretrain_llama.sh --print-config",
                           .lasting = true,
                           .stoppable = true},
-                         "Other programs", translate_words, others);
+                         "Other programs", translate_words, megatron_key_sections, others);
 }
 
 }  // namespace ravine

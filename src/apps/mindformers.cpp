@@ -1,18 +1,27 @@
 // `ravine mindformers`: the line that runs a job of MindSpore Transformers.
 #include "dialects/mindformers.h"
 
+#include <algorithm>
+
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "base/launcher.h"
 #include "data/mindrecord/mindrecord_files.h"
+#include "io/convert/mindformers_strategy.h"
 
 namespace ravine {
 namespace {
 
-std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::string& path) {
-  if (type != "MindDataset" || !is_mindrecord_path(path)) return {};
-  const MindRecordFiles files(path);
-  return MindFormersFacts::Data{files.rows(), 0};
+std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::vector<std::string>& paths) {
+  if (type != "MindDataset" || !std::all_of(paths.begin(), paths.end(), is_mindrecord_path)) return {};
+  const MindRecordFiles files(paths);
+  const bool has = files.rows() > 0 && files.has("input_ids");
+  return MindFormersFacts::Data{files.rows(), has ? static_cast<int64_t>(files.values(0, "input_ids").size()) : 0,
+                                files.columns()};
+}
+
+std::string disagreement(const std::string& strategy, const std::string& weights, const Json& model) {
+  return strategy_disagreement(read_mindformers_strategy(strategy), weights, model, "model.model_config");
 }
 
 Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
@@ -25,7 +34,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
     launch = read_msrun_words({words.begin() + 1, words.end()});
     if (flags.ranks > 0) launch.ranks = flags.ranks;
   }
-  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data};
+  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data, .disagreement = disagreement};
   facts.runs = !flags.explain && !flags.print_config;
   if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
   return translate_mindformers(read_mindformers_line(launch.words), facts);
@@ -40,7 +49,7 @@ Command mindformers_command(const std::vector<Command>& others) {
                                      "data.mindrecord --load_checkpoint llama.safetensors",
                           .lasting = true,
                           .stoppable = true},
-                         "Other programs", mindformers_words, others, "--options");
+                         "Other programs", mindformers_words, mindformers_key_sections, others, "--options");
 }
 
 }  // namespace ravine

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "apps/commands.h"
 #include "apps/info_runs.h"
+#include "apps/terminal_columns.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/shell_word.h"
@@ -135,12 +135,9 @@ int run_plot(PlotFlags& flags, Config&) {
     say("saved    " + escaped(flags.output));
     return 0;
   }
-  const bool terminal = ::isatty(STDOUT_FILENO);
-  winsize size{};
-  const bool known = terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const int columns = std::min(terminal_columns().value_or(80), 160);
   for (const Chart& c : charts) {
-    const std::string text =
-        terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, shows_colour(STDOUT_FILENO)) + "\n";
+    const std::string text = terminal_chart(c, columns, 12, shows_colour(STDOUT_FILENO)) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
   return 0;

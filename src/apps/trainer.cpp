@@ -75,7 +75,7 @@ Command trainer_command() {
                   "--output_dir runs/book",
        .lasting = true,
        .stoppable = true},
-      "Other programs", translate_words);
+      "Other programs", translate_words, trainer_key_sections);
 }
 
 }  // namespace ravine

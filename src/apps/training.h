@@ -7,4 +7,8 @@ namespace ravine {
 
 int run_training(Config& config, Backend backend);  // the exit status; throws UserError, Error or Stopped
 
+// Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout; nothing is
+// written.
+int run_evaluation(Config& config, Backend backend);
+
 }  // namespace ravine

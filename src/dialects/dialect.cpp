@@ -11,33 +11,6 @@
 namespace ravine {
 namespace {
 
-// "a whole number", for messages.
-const char* words_of(KeyType type) {
-  switch (type) {
-    case KeyType::on:
-      return "a switch, without value";
-    case KeyType::boolean:
-      return "true or false";
-    case KeyType::whole:
-      return "a whole number";
-    case KeyType::number:
-      return "a number";
-    case KeyType::text:
-      return "a text";
-    case KeyType::wholes:
-      return "whole numbers";
-    case KeyType::numbers:
-      return "numbers";
-    case KeyType::texts:
-      return "texts";
-    case KeyType::map:
-      return "a map";
-    case KeyType::any:
-      break;
-  }
-  return "a value";
-}
-
 bool fits(KeyType type, const Json& v) {
   const auto each = [&](KeyType of) {
     return v.is_array() && std::all_of(v.begin(), v.end(), [&](const Json& x) { return fits(of, x); });
@@ -89,6 +62,32 @@ std::string nearest(const std::string& key, const DialectTable& table) {
 }
 
 }  // namespace
+
+std::string_view words_of(KeyType type) {
+  switch (type) {
+    case KeyType::on:
+      return "a switch, without value";
+    case KeyType::boolean:
+      return "true or false";
+    case KeyType::whole:
+      return "a whole number";
+    case KeyType::number:
+      return "a number";
+    case KeyType::text:
+      return "a text";
+    case KeyType::wholes:
+      return "whole numbers";
+    case KeyType::numbers:
+      return "numbers";
+    case KeyType::texts:
+      return "texts";
+    case KeyType::map:
+      return "a map";
+    case KeyType::any:
+      break;
+  }
+  return "a value";
+}
 
 std::string_view name(KeyStatus status) {
   switch (status) {

@@ -19,6 +19,7 @@ namespace ravine {
 
 // What a value must be. A switch stands alone and means true. `any`: whatever a file of the other program holds.
 enum class KeyType : uint8_t { on, boolean, whole, number, text, wholes, numbers, texts, map, any };
+std::string_view words_of(KeyType type);  // "a whole number"
 
 // What becomes of a key: it has an effect; it has none, for a reason; it is refused, for a reason. A line of an explanation may
 // also say that nobody gave the key, or that several keys gave a result.
@@ -98,6 +99,7 @@ class Translation {
   std::vector<ExplainedKey> lines() const;                              // of keys given, in order; then of what was derived
 
   int64_t ranks = 0;                 // that the job is to have, if anything says so; 0: as many as run it
+  bool evaluates = false;            // nothing is trained: the loss on data.valid is asked for
   std::vector<std::string> command;  // of a program that does not train: the words of ours that does the same, {"eval", ..}
 
  private:
@@ -131,6 +133,8 @@ void refuse_all(const Translation& translation);            // throws that UserE
 
 // One JSON line per key: {"key", "value", "status", "option", "reason"}.
 std::string explanation(const Translation& translation);
+// The same for people: by status, refused keys first, in columns; words wrap at so many letters.
+std::string explanation_table(const Translation& translation, size_t width);
 
 // A word of a command line, and where it stands.
 struct PlacedWord {

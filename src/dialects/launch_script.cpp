@@ -373,11 +373,21 @@ PlacedWord known_word(const LaunchScript& script, const ScriptWord& word) {
   return {word.text, fmt::format("{}:{}", script.name, word.line)};
 }
 
+void refuse_second_launch(const LaunchScript& script, const ScriptWord& first, const ScriptWord& second) {
+  throw UserError(fmt::format("{} and {} are started", file_part(first.text), file_part(second.text)),
+                  fmt::format("{0}:{1}, {0}:{2}", script.name, first.line, second.line), "a script is one job",
+                  "leave one of the two lines in it");
+}
+
 LaunchedProgram launched_program(const LaunchScript& script) {
+  std::optional<LaunchedProgram> launched;
+  const ScriptWord* first = nullptr;
   for (const ScriptCommand& words : script.commands) {
     if (!is_launcher(words[0].text)) continue;
     for (size_t i = 1; i < words.size(); ++i) {
       if (!words[i].text.ends_with(".py")) continue;
+      if (first) refuse_second_launch(script, *first, words[i]);
+      first = &words[i];
       LaunchedProgram out{.program = known_word(script, words[i]), .flags = {}};
       for (size_t k = i + 1; k < words.size(); ++k) out.flags.push_back(known_word(script, words[k]));
       const auto local =
@@ -385,9 +395,11 @@ LaunchedProgram launched_program(const LaunchScript& script) {
       const auto nodes = launcher_number(script, words, i, {"__nnodes", "__num_nodes", "__num_machines"});
       const auto all = launcher_number(script, words, i, {"__worker_num"});  // msrun counts those of all nodes
       out.ranks = all.value_or(local.value_or(1) * nodes.value_or(1));
-      return out;
+      launched = std::move(out);
+      break;
     }
   }
+  if (launched) return std::move(*launched);
   throw UserError("no program is launched", script.name,
                   "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun",
                   "name the script that launches it");

@@ -38,12 +38,13 @@ LaunchScript read_launch_script(const std::string& path);
 // The word with its place; a UserError at FILE:LINE if it is in trouble.
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word);
 
-// The first command that starts a Python program: behind python, torchrun, deepspeed and the like, or mpirun and srun.
+// The command that starts a Python program, of which a script has one (two are a UserError that names both lines): behind python, torchrun, deepspeed and the like, or mpirun and srun.
 struct LaunchedProgram {
   PlacedWord program;             // "tasks/evaluation/evaluation_llama.py"
   std::vector<PlacedWord> flags;  // behind it
   int64_t ranks = 0;              // that the launcher is told to start, over all machines; 1 without one
 };
 LaunchedProgram launched_program(const LaunchScript& script);
+[[noreturn]] void refuse_second_launch(const LaunchScript& script, const ScriptWord& first, const ScriptWord& second);
 
 }  // namespace ravine

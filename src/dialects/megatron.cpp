@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dialects/key_page.h"
 #include "dialects/megatron_programs.h"
 #include "dialects/megatron_run.h"
 
@@ -22,6 +23,18 @@ Translation translate_training(const std::vector<PlacedWord>& words, const Megat
 }
 
 }  // namespace
+
+std::vector<KeySection> megatron_key_sections() {
+  const MegatronAge age = MegatronAge::core;  // classic ones have the same keys
+  return {{"The network", megatron_network_rows(age)},
+          {"Training", megatron_training_rows(age)},
+          {"Ranks and memory", megatron_layout_rows()},
+          {"Data and files", megatron_files_rows()},
+          {"`evaluation*.py`, beside those of training", megatron_evaluation_rows()},
+          {"`inference*.py`, beside those of training", megatron_inference_rows()},
+          {"`preprocess_data.py`", megatron_preprocess_table()},
+          {"`convert_weights_*.py`, `convert_ckpt.py`, `util.py`", megatron_conversion_table()}};
+}
 
 Translation translate_megatron(const std::vector<PlacedWord>& words, const MegatronJob& job) {
   const std::string& name = job.program;

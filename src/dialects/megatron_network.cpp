@@ -75,7 +75,7 @@ DialectTable megatron_other_network_rows() {
       inert("--no-bias-gelu-fusion", on, "fused or not, the numbers are the same; precision.unfused chooses here"),
       inert("--no-bias-dropout-fusion", on, "fused or not, the numbers are the same"),
       inert("--use-flash-attn", on, "attention never keeps its scores here"),
-      used("--triangle-attn", on, ""),
+      used("--triangle-attn", on, "attention always leaves the masked half of the scores out"),
       inert("--triangle-block-size", whole, "attention leaves the masked half out, in blocks of its own size", 512),
       inert("--use-fused-rmsnorm", on, "norms are one kernel here"),
       inert("--use-fused-rotary-pos-emb", on, "rotary positions are one kernel here"),
@@ -83,7 +83,7 @@ DialectTable megatron_other_network_rows() {
       inert("--fill-neg-inf", on, "masked keys are left out, in whatever form the mask is written"),
       inert("--padding-attention-mask", on, "what padding asks is never read"),
       inert("--fp16-lm-cross-entropy", on, "the loss is computed in f32, which is no less exact"),
-      used("--z-loss-weight", number, ""),
+      used("--z-loss-weight", number, "0 alone: the loss on the largest logit is not offered"),
       inert("--fp32-residual-connection", on, "the residual stream has the type of compute; sums inside kernels are f32"),
       inert("--vocab-extra-ids", whole, "they are sentinel ids of T5; this program has no use of them", 0),
   };

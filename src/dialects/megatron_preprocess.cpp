@@ -8,7 +8,6 @@
 #include "dialects/megatron_programs.h"
 
 namespace ravine {
-namespace {
 
 using enum KeyType;
 
@@ -40,6 +39,8 @@ DialectTable megatron_preprocess_table() {
       inert("--log-interval", whole, "progress is told now and then"),
   };
 }
+
+namespace {
 
 // The folder that a file of arguments of load_dataset names.
 std::string folder_of_params(Translation& t, const MegatronJob& job) {

@@ -75,7 +75,7 @@ std::string folder_of_task(const std::string& path, const std::string& task) {
 
 }  // namespace
 
-Translation translate_evaluation(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+DialectTable megatron_evaluation_rows() {
   DialectTable own = megatron_running_rows();
   for (DialectKey& row : DialectTable{
            used("--task", texts, "--tasks", nullptr), used("--task-data-path", texts, "--data"),
@@ -83,84 +83,22 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
            inert("--top-p", number, "the protocol answers greedily"), inert("--top-k", whole, "the protocol answers greedily"),
            inert("--greedy", on, "the protocol answers greedily")})
     own.push_back(std::move(row));
-  const DialectTable table = megatron_running_table(own);
-  Translation t = translate(table, read_flags(table, words, job.program), job.program);
-  t.ranks = job.ranks;
-  t.command = {"eval"};
-  add_model(t);
-  const Json none = Json::array();
-  const Json &tasks = t.has("--task") ? t.value("--task") : none,
-             &paths = t.has("--task-data-path") ? t.value("--task-data-path") : none;
-  std::string names, data;
-  for (const Json& task : tasks) {
-    const std::string name = task.get<std::string>();
-    names += (names.empty() ? "" : ",") + name;
-    for (const Json& path : paths)
-      if (const std::string folder = folder_of_task(path.get<std::string>(), name); folder != path || paths.size() == 1) {
-        if (!data.empty() && data != folder)
-          t.refuse("--task-data-path", fmt::format("--task-data-path {} and {}", data, folder),
-                   "one folder holds the folders of all tasks", "evaluate them one by one, or lay them side by side");
-        data = folder;
-      }
-  }
-  if (tasks.size() == 1) t.shows("--task", tasks[0]);
-  if (paths.size() == 1) t.shows("--task-data-path", paths[0]);
-  if (names.empty()) t.refuse("--task", "--task is not given", "it says what is asked", "write --task boolq");
-  if (data.empty()) t.refuse("--task-data-path", "--task-data-path is not given", "it holds the benchmarks", "name the folder");
-  t.command.insert(t.command.end(), {"--tasks", names, "--data", data, "--output", "eval-" + names});
-  if (t.has("--max-new-tokens"))
-    t.command.insert(t.command.end(), {"--max-new-tokens", std::to_string(t.whole("--max-new-tokens"))});
-  if (t.has("--evaluation-batch-size"))
-    t.command.insert(t.command.end(), {"--batch", std::to_string(t.whole("--evaluation-batch-size"))});
-  add_running_options(t);
-  return t;
+  return own;
 }
 
-Translation translate_inference(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+DialectTable megatron_inference_rows() {
   DialectTable own = megatron_running_rows();
   for (DialectKey& row :
        DialectTable{used("--task", texts, "--sample, --beams"), used("--temperature", number, "--temperature", 0.7),
                     used("--top-k", whole, "--top-k", 50), used("--top-p", number, "--top-p", 0.95),
                     inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed")})
     own.push_back(std::move(row));
-  const DialectTable table = megatron_running_table(own);
-  Translation t = translate(table, read_flags(table, words, job.program), job.program);
-  t.ranks = job.ranks;
-  // The demonstration's tasks by number and by name; the first one that is asked for is run.
-  std::string task = t.has("--task") && !t.value("--task").empty() ? t.value("--task")[0].get<std::string>() : "1";
-  if (t.has("--task") && t.value("--task").size() == 1) t.shows("--task", t.value("--task")[0]);
-  const std::vector<std::string> names = {
-      "greedy", "do_sample", "beam_search", "beam_search_with_sampling", "return_output_log_probs", "chat"};
-  if (task.size() == 1 && task[0] >= '1' && task[0] <= '6') task = names[static_cast<size_t>(task[0] - '1')];
-  if (std::find(names.begin(), names.end(), task) == names.end())
-    t.refuse("--task", "--task " + task, fmt::format("it is 1 to 6, or one of {}", fmt::join(names, ", ")), "correct it");
-  if (task == "beam_search_with_sampling")
-    t.refuse("--task", "--task " + task, "beams are not drawn", "choose beam_search or do_sample");
-  if (t.has("--task") && t.value("--task").size() > 1) t.notice("of several tasks the first is run: " + task);
-  const bool samples = task == "do_sample" || task == "chat";
-  t.command = {task == "chat" ? "chat" : "generate"};
-  add_model(t);
-  if (task != "chat") t.command.insert(t.command.end(), {"--prompt", "how are you?"});
-  t.command.insert(t.command.end(),
-                   {"--max-new-tokens", std::to_string(t.has("--max-new-tokens") ? t.whole("--max-new-tokens") : 128)});
-  if (task == "do_sample") t.command.push_back("--sample");
-  if (task == "beam_search") t.command.insert(t.command.end(), {"--beams", "2"});
-  if (task == "return_output_log_probs") t.command.push_back("--json");
-  for (const char* key : {"--temperature", "--top-k", "--top-p"}) {
-    if (samples)
-      t.command.insert(t.command.end(), {key, t.value(key).dump()});
-    else if (t.has(key))
-      t.becomes(key, KeyStatus::inert, "this task does not sample");
-  }
-  if (t.has("--seed") && samples) t.command.insert(t.command.end(), {"--seed", std::to_string(t.whole("--seed"))});
-  if (t.has("--seed") && !samples) t.becomes("--seed", KeyStatus::inert, "this task does not sample");
-  add_running_options(t);
-  return t;
+  return own;
 }
 
-Translation translate_conversion(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+DialectTable megatron_conversion_table() {
   const char* said = "the config.json of the input says it";
-  const DialectTable table = {
+  return {
       used("--input-model-dir", text, "--input"),
       used("--output-model-dir", text, "--output"),
       used("--load-dir", text, "--input"),
@@ -208,6 +146,80 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
       used("--params-dtype", text, "--dtype", nullptr, {"fp16", "bf16", "fp32"}),
       refused("--partition-layers", text, "stages have equal numbers of layers in the folders that are written"),
   };
+}
+
+Translation translate_evaluation(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+  const DialectTable table = megatron_running_table(megatron_evaluation_rows());
+  Translation t = translate(table, read_flags(table, words, job.program), job.program);
+  t.ranks = job.ranks;
+  t.command = {"eval"};
+  add_model(t);
+  const Json none = Json::array();
+  const Json &tasks = t.has("--task") ? t.value("--task") : none,
+             &paths = t.has("--task-data-path") ? t.value("--task-data-path") : none;
+  std::string names, data;
+  for (const Json& task : tasks) {
+    const std::string name = task.get<std::string>();
+    names += (names.empty() ? "" : ",") + name;
+    for (const Json& path : paths)
+      if (const std::string folder = folder_of_task(path.get<std::string>(), name); folder != path || paths.size() == 1) {
+        if (!data.empty() && data != folder)
+          t.refuse("--task-data-path", fmt::format("--task-data-path {} and {}", data, folder),
+                   "one folder holds the folders of all tasks", "evaluate them one by one, or lay them side by side");
+        data = folder;
+      }
+  }
+  if (tasks.size() == 1) t.shows("--task", tasks[0]);
+  if (paths.size() == 1) t.shows("--task-data-path", paths[0]);
+  if (names.empty()) t.refuse("--task", "--task is not given", "it says what is asked", "write --task boolq");
+  if (data.empty()) t.refuse("--task-data-path", "--task-data-path is not given", "it holds the benchmarks", "name the folder");
+  t.command.insert(t.command.end(), {"--tasks", names, "--data", data, "--output", "eval-" + names});
+  if (t.has("--max-new-tokens"))
+    t.command.insert(t.command.end(), {"--max-new-tokens", std::to_string(t.whole("--max-new-tokens"))});
+  if (t.has("--evaluation-batch-size"))
+    t.command.insert(t.command.end(), {"--batch", std::to_string(t.whole("--evaluation-batch-size"))});
+  add_running_options(t);
+  return t;
+}
+
+Translation translate_inference(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+  const DialectTable table = megatron_running_table(megatron_inference_rows());
+  Translation t = translate(table, read_flags(table, words, job.program), job.program);
+  t.ranks = job.ranks;
+  // The demonstration's tasks by number and by name; the first one that is asked for is run.
+  std::string task = t.has("--task") && !t.value("--task").empty() ? t.value("--task")[0].get<std::string>() : "1";
+  if (t.has("--task") && t.value("--task").size() == 1) t.shows("--task", t.value("--task")[0]);
+  const std::vector<std::string> names = {
+      "greedy", "do_sample", "beam_search", "beam_search_with_sampling", "return_output_log_probs", "chat"};
+  if (task.size() == 1 && task[0] >= '1' && task[0] <= '6') task = names[static_cast<size_t>(task[0] - '1')];
+  if (std::find(names.begin(), names.end(), task) == names.end())
+    t.refuse("--task", "--task " + task, fmt::format("it is 1 to 6, or one of {}", fmt::join(names, ", ")), "correct it");
+  if (task == "beam_search_with_sampling")
+    t.refuse("--task", "--task " + task, "beams are not drawn", "choose beam_search or do_sample");
+  if (t.has("--task") && t.value("--task").size() > 1) t.notice("of several tasks the first is run: " + task);
+  const bool samples = task == "do_sample" || task == "chat";
+  t.command = {task == "chat" ? "chat" : "generate"};
+  add_model(t);
+  if (task != "chat") t.command.insert(t.command.end(), {"--prompt", "how are you?"});
+  t.command.insert(t.command.end(),
+                   {"--max-new-tokens", std::to_string(t.has("--max-new-tokens") ? t.whole("--max-new-tokens") : 128)});
+  if (task == "do_sample") t.command.push_back("--sample");
+  if (task == "beam_search") t.command.insert(t.command.end(), {"--beams", "2"});
+  if (task == "return_output_log_probs") t.command.push_back("--json");
+  for (const char* key : {"--temperature", "--top-k", "--top-p"}) {
+    if (samples)
+      t.command.insert(t.command.end(), {key, t.value(key).dump()});
+    else if (t.has(key))
+      t.becomes(key, KeyStatus::inert, "this task does not sample");
+  }
+  if (t.has("--seed") && samples) t.command.insert(t.command.end(), {"--seed", std::to_string(t.whole("--seed"))});
+  if (t.has("--seed") && !samples) t.becomes("--seed", KeyStatus::inert, "this task does not sample");
+  add_running_options(t);
+  return t;
+}
+
+Translation translate_conversion(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+  const DialectTable table = megatron_conversion_table();
   Translation t = translate(table, read_flags(table, words, job.program), job.program);
   t.ranks = 1;
   const auto first = [&](std::initializer_list<const char*> keys) -> std::string {

@@ -1,11 +1,13 @@
 #include "dialects/mindformers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/yaml_json.h"
 #include "dialects/mindformers_run.h"
 
 namespace ravine {
@@ -59,6 +61,32 @@ void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersF
              "data ranks share the experts", "choose a number that divides data_parallel");
 }
 
+// The strategy of weights is not needed to read them; one that says otherwise than their shapes is of others.
+void hold_strategy(Translation& t, const MindFormersFacts& facts) {
+  const std::string key = "src_strategy_path_or_dir", path = t.text(key);
+  if (path.empty() || !t.refusals().empty()) return;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (facts.runs) t.refuse(key, fmt::format("no {}", path), "it is a strategy file, or a folder of them", "correct the path");
+    return;
+  }
+  const auto setting = [&](const char* option) {
+    std::string value;
+    for (const Setting& s : t.settings())
+      if (s.key == option) value = s.value;
+    return value.empty() ? Json() : json_of(*load_yaml(value, option, false));
+  };
+  const Json model = setting("model.config");
+  Json weights = setting("model.weights");
+  if (weights.is_null()) weights = setting("checkpoint.resume");
+  if (!facts.disagreement || !model.is_object() || !weights.is_string() ||
+      !std::filesystem::exists(weights.get<std::string>(), error))
+    return;
+  if (const std::string wrong = facts.disagreement(path, weights.get<std::string>(), model); !wrong.empty())
+    t.refuse(key, fmt::format("{} is {}", key, path), "it is of other weights: " + wrong,
+             "name the strategy of the weights, or leave it out: shapes say how they are cut");
+}
+
 bool is_semi(const Translation& t) {
   const Json& mode = t.value("parallel.parallel_mode");
   if (mode.is_string())
@@ -80,7 +108,7 @@ std::string callback_of(const Translation& t, const std::string& type) {
   return "";
 }
 
-MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts) {
+MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts, const std::string& data_set) {
   MindFormersSizes s;
   s.sequence = t.whole("model.model_config.seq_length");
   s.epochs = t.whole("runner_config.epochs");
@@ -127,6 +155,7 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   }
   const int64_t copies = std::max<int64_t>(1, t.whole("micro_batch_interleave_num"));
   s.micro_batches = (s.pipeline > 1 ? std::max<int64_t>(1, t.whole("parallel_config.micro_batch_num")) : accumulation) * copies;
+  if (data_set != "train_dataset") s.micro_batches = 1;
   s.global = s.micro * s.data * s.micro_batches;
   if (semi) refuse_layout(t, s, facts);
   if (!parallel && facts.ranks > 1)
@@ -140,8 +169,8 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
       t.refuse(from, fmt::format("{} rows, and {} in a step", rows, s.global), "an epoch has at least one step",
                "lower runner_config.batch_size");
   };
-  if (t.text("train_dataset.data_loader.type") == "BlendedMegatronDatasetDataLoader") {
-    const std::string sizes = "train_dataset.data_loader.sizes";
+  if (t.text(data_set + ".data_loader.type") == "BlendedMegatronDatasetDataLoader") {
+    const std::string sizes = data_set + ".data_loader.sizes";
     const Json& given = t.value(sizes);
     if (given.is_array() && !given.empty() && given[0].is_number_integer() && given[0].get<int64_t>() > 0)
       take_rows(given[0].get<int64_t>(), sizes);
@@ -149,13 +178,21 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
       t.refuse(sizes, "no sizes", "an epoch of token files has as many samples as sizes says", "write sizes: [SAMPLES, 0, 0]");
     return s;
   }
-  const std::string where = "train_dataset.data_loader.dataset_dir", dir = t.text(where);
-  if (facts.data && !dir.empty()) {
-    const std::optional<MindFormersFacts::Data> data = facts.data(t.text("train_dataset.data_loader.type"), dir);
+  const auto [paths, where] = mindformers_paths(t, data_set);
+  if (facts.data && !paths.empty()) {
+    const std::optional<MindFormersFacts::Data> data = facts.data(t.text(data_set + ".data_loader.type"), paths);
     if (data) {
+      s.ids = data->ids;
+      const std::string columns = data_set + ".input_columns";
+      if (const Json& named = t.value(columns); named.is_array() && !data->names.empty())
+        for (const Json& name : named)
+          if (name.is_string() &&
+              std::find(data->names.begin(), data->names.end(), name.get<std::string>()) == data->names.end())
+            t.refuse(columns, fmt::format("input_columns has {}", name.get<std::string>()),
+                     fmt::format("{} has {}", paths[0], fmt::join(data->names, ", ")), "name columns that are there");
       int64_t rows = data->rows;
-      if (const int64_t limit = t.whole("train_dataset.data_loader.num_samples"); limit > 0) rows = std::min(rows, limit);
-      take_rows(rows * std::max<int64_t>(1, t.whole("train_dataset.repeat")), where);
+      if (const int64_t limit = t.whole(data_set + ".data_loader.num_samples"); limit > 0) rows = std::min(rows, limit);
+      take_rows(data_set == "train_dataset" ? rows * std::max<int64_t>(1, t.whole("train_dataset.repeat")) : rows, where);
     }
   }
   return s;
@@ -167,6 +204,10 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
   for (const std::string& key : t.given())
     if (!t.has(key) && t.refusals().empty()) t.becomes(key, KeyStatus::standard, "it has no value, so its default counts");
   hold_values(t, table);
+  for (const char* key : {"callbacks", "eval_callbacks"})
+    if (const Json& list = t.value(key); !list.is_null() && !list.empty())
+      t.refuse(key, fmt::format("{} is {}", key, list.dump()), "each of its items is a map with the type of a callback",
+               "write - type: MFLossMonitor");
   const std::string mode = t.text("run_mode");
   if (std::find(std::begin(kModes), std::end(kModes), mode) == std::end(kModes)) {
     const std::string rule = "it is one of train, predict, finetune, eval";
@@ -179,17 +220,19 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
     set_mindformers_prediction(t);
     return t;
   }
-  if (mode == "eval") {
-    t.refuse("run_mode", "run_mode is eval", "an evaluation is part of a training here",
-             "set do_eval: True in run_mode train, or use `ravine eval` for tasks of benchmarks");
-    return t;
-  }
   require_keys(t, line);
-  const MindFormersSizes sizes = mindformers_sizes(t, facts);
+  const bool evaluates = mode == "eval";
+  const MindFormersSizes sizes = mindformers_sizes(t, facts, evaluates ? "eval_dataset" : "train_dataset");
   t.ranks = facts.ranks > 0 ? facts.ranks : sizes.ranks;
   set_mindformers_model(t);
+  if (evaluates) {
+    set_mindformers_evaluation(t, sizes, facts);
+    hold_strategy(t, facts);
+    return t;
+  }
   set_mindformers_updates(t, sizes);
   set_mindformers_files(t, sizes, facts.runs);
+  hold_strategy(t, facts);
   return t;
 }
 

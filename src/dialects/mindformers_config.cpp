@@ -330,16 +330,23 @@ MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words) {
 
 MindFormersLaunch read_mindformers_script(const std::string& path) {
   const LaunchScript script = read_launch_script(path);
-  for (const ScriptCommand& words : script.commands)
-    for (size_t i = 0; i < words.size(); ++i)
-      if (words[i].text.ends_with("msrun_launcher.sh")) {
-        std::vector<PlacedWord> behind;
-        for (size_t k = i + 1; k < words.size(); ++k) behind.push_back(known_word(script, words[k]));
-        if (behind.empty())
-          throw UserError("msrun_launcher.sh starts nothing", fmt::format("{}:{}", path, words[i].line),
-                          "its first word is the line to run", "name the script of the job");
-        return read_msrun_words(behind);
-      }
+  const ScriptCommand* launcher = nullptr;
+  size_t at = 0;
+  const auto is_msrun = [](const ScriptWord& word) { return word.text.ends_with("msrun_launcher.sh"); };
+  for (const ScriptCommand& words : script.commands) {
+    const auto found = std::find_if(words.begin(), words.end(), is_msrun);
+    if (launcher && found != words.end()) refuse_second_launch(script, (*launcher)[at], *found);
+    if (found == words.end()) continue;
+    launcher = &words, at = static_cast<size_t>(found - words.begin());
+  }
+  if (launcher) {
+    std::vector<PlacedWord> behind;
+    for (size_t k = at + 1; k < launcher->size(); ++k) behind.push_back(known_word(script, (*launcher)[k]));
+    if (behind.empty())
+      throw UserError("msrun_launcher.sh starts nothing", fmt::format("{}:{}", path, (*launcher)[at].line),
+                      "its first word is the line to run", "name the script of the job");
+    return read_msrun_words(behind);
+  }
   LaunchedProgram launched = launched_program(script);
   return {.words = std::move(launched.flags), .ranks = launched.ranks};
 }

@@ -17,8 +17,20 @@ bool is_there(const std::string& path) {
   return fs::exists(path, error);
 }
 
-// The sources of a data set, as data.train has them; null: refused, or not given.
-Json sources_of_set(Translation& t, const std::string& at, bool runs) {
+}  // namespace
+
+std::pair<std::vector<std::string>, std::string> mindformers_paths(const Translation& t, const std::string& data_set) {
+  const std::string dir = data_set + ".data_loader.dataset_dir", files = data_set + ".data_loader.dataset_files";
+  if (!t.text(dir).empty() || !t.has(files))
+    return {t.text(dir).empty() ? std::vector<std::string>{} : std::vector{t.text(dir)}, dir};
+  std::vector<std::string> paths;
+  const Json& given = t.value(files);
+  for (const Json& path : given.is_array() ? given : Json::array({given}))
+    if (path.is_string() && !path.get<std::string>().empty()) paths.push_back(path.get<std::string>());
+  return {paths, files};
+}
+
+Json mindformers_sources(Translation& t, const std::string& at, bool runs) {
   const std::string type = t.text(at + ".data_loader.type"), dir = at + ".data_loader.dataset_dir";
   if (type == "BlendedMegatronDatasetDataLoader") {
     const std::string key = at + ".data_loader.config.data_path";
@@ -48,25 +60,61 @@ Json sources_of_set(Translation& t, const std::string& at, bool runs) {
                 .fix = "write the section"});
     return Json();
   }
-  const std::string path = t.text(dir);
-  if (path.empty()) {
+  const auto [paths, from] = mindformers_paths(t, at);
+  if (paths.empty()) {
     t.refuse(dir, "no dataset_dir", "it names a MindRecord file or a folder of them",
              at == "train_dataset" ? "give --train_dataset_dir" : "give --eval_dataset_dir");
     return Json();
   }
-  if (runs && !is_there(path)) {
-    t.refuse(dir, fmt::format("no data set {}", path), "it names a MindRecord file or a folder of them", "correct the path");
-    return Json();
-  }
-  return Json::array({path});
+  const std::string files = at + ".data_loader.dataset_files";
+  if (from == dir && gives(t, files)) t.becomes(files, KeyStatus::inert, "dataset_dir counts before it, in MindFormers too");
+  for (const std::string& path : paths)
+    if (runs && !is_there(path)) {
+      t.refuse(from, fmt::format("no data set {}", path), "it names a MindRecord file or a folder of them", "correct the path");
+      return Json();
+    }
+  return Json(paths);
 }
+
+void set_mindformers_columns(Translation& t, const std::string& set) {
+  const bool megatron = t.text(set + ".data_loader.type") == "BlendedMegatronDatasetDataLoader";
+  const std::string pad = "model.model_config.pad_token_id", ignored = "model.model_config.ignore_token_id",
+                    sliced = "model.model_config.input_sliced_sig", columns = set + ".input_columns";
+  const bool counts = set == (t.evaluates ? "eval_dataset" : "train_dataset");
+  if (counts) {
+    if (!megatron) t.set("data.pad", t.has(pad) && t.value(pad).is_number_integer() ? t.whole(pad) : 0, pad);
+    if (t.has(ignored) && t.whole(ignored) != -100)
+      t.refuse(ignored, fmt::format("ignore_token_id is {}", t.whole(ignored)), "a label that counts nothing is -100",
+               "write -100 into the data");
+    if (t.is_on(sliced))
+      t.refuse(sliced, "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
+               "give rows of seq_length + 1 tokens");
+  }
+  if (!t.has(columns)) return;
+  const Json& names = t.value(columns);
+  const bool known = std::all_of(names.begin(), names.end(), [](const Json& n) { return n == "input_ids" || n == "labels"; });
+  if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
+    t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels",
+             "name these");
+  else if (!megatron && counts)
+    t.set("data.labels", std::find(names.begin(), names.end(), "labels") != names.end(), columns);
+}
+
+bool has_mindformers_weights(Translation& t, const std::string& key, bool runs) {
+  const std::string path = t.text(key);
+  if (!runs || is_there(path)) return true;
+  t.refuse(key, fmt::format("no {}", path), "it is a file of weights, or a folder of them", "correct the path");
+  return false;
+}
+
+namespace {
 
 void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   const std::string at = "train_dataset";
-  const Json sources = sources_of_set(t, at, runs);
+  const Json sources = mindformers_sources(t, at, runs);
   const std::string loader = at + ".data_loader.";
   const bool megatron = t.text(loader + "type") == "BlendedMegatronDatasetDataLoader";
-  const std::string from = megatron ? loader + "config.data_path" : loader + "dataset_dir";
+  const std::string from = megatron ? loader + "config.data_path" : mindformers_paths(t, at).second;
   if (sources.is_array()) t.set("data.train", sources, from);
   if (megatron) {
     t.set("data.order", "megatron", loader + "type");
@@ -84,30 +132,11 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     t.set("data.order", whole ? "mindspore-whole" : "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
     if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
-    const std::string pad = "model.model_config.pad_token_id";
-    t.set("data.pad", t.has(pad) && t.value(pad).is_number_integer() ? t.whole(pad) : 0, pad);
   }
-  if (t.has("model.model_config.ignore_token_id") && t.whole("model.model_config.ignore_token_id") != -100)
-    t.refuse("model.model_config.ignore_token_id",
-             fmt::format("ignore_token_id is {}", t.whole("model.model_config.ignore_token_id")),
-             "a label that counts nothing is -100", "write -100 into the data");
-  if (t.is_on("model.model_config.input_sliced_sig"))
-    t.refuse("model.model_config.input_sliced_sig", "input_sliced_sig",
-             "labels stand at the places of their tokens, and are shifted here", "give rows of seq_length + 1 tokens");
-  for (const char* set : {"train_dataset", "eval_dataset"}) {
-    const std::string columns = std::string(set) + ".input_columns";
-    if (!t.has(columns)) continue;
-    const Json& names = t.value(columns);
-    const bool known = std::all_of(names.begin(), names.end(), [](const Json& n) { return n == "input_ids" || n == "labels"; });
-    if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
-      t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels",
-               "name these");
-    else if (!megatron && std::string_view(set) == "train_dataset")
-      t.set("data.labels", std::find(names.begin(), names.end(), "labels") != names.end(), columns);
-  }
+  for (const char* set : {"train_dataset", "eval_dataset"}) set_mindformers_columns(t, set);
   if (!t.is_on("do_eval")) return;
-  const Json valid = sources_of_set(t, "eval_dataset", runs);
-  if (valid.is_array()) t.set("data.valid", valid, "eval_dataset.data_loader.dataset_dir");
+  const Json valid = mindformers_sources(t, "eval_dataset", runs);
+  if (valid.is_array()) t.set("data.valid", valid, mindformers_paths(t, "eval_dataset").second);
   if (const std::string limit = "eval_dataset.data_loader.num_samples"; t.whole(limit) > 0)
     t.set("train.valid_batches", std::max<int64_t>(1, t.whole(limit) / std::max<int64_t>(1, s.micro)), limit);
   const int64_t steps = t.whole("eval_step_interval"), epochs = t.whole("eval_epoch_interval");
@@ -130,10 +159,7 @@ void choose_weights(Translation& t, bool runs) {
                "set load_checkpoint to the file or folder");
     return;
   }
-  if (runs && !is_there(path)) {
-    t.refuse(key, fmt::format("no {}", path), "it is a file of weights, or a folder of them", "correct the path");
-    return;
-  }
+  if (!has_mindformers_weights(t, key, runs)) return;
   if (!goes_on) {
     t.set("checkpoint.resume", "none", "resume_training");
     t.set("model.weights", path, key);
@@ -203,9 +229,21 @@ void choose_checkpoints(Translation& t) {
 }
 
 // Whether a format key asks for lines of the log: text, list or nothing.
-bool asks_log(const Json& v) {
-  if (v.is_string()) return v == "log" || v == "tensorboard";
-  return v.is_array() && !v.empty();
+bool asks_log(const Json& v) { return v.is_string() || (v.is_array() && !v.empty()); }
+
+// A format is log or tensorboard, or both; without a section tensorboard all goes to the log.
+void check_format(Translation& t, const std::string& key) {
+  const Json& given = t.value(key);
+  if (given.is_null()) return;
+  const Json words = given.is_array() ? given : Json::array({given});
+  for (const Json& word : words)
+    if (word != "log" && word != "tensorboard") {
+      t.refuse(key, fmt::format("{} is {}", key, given.dump()), "a format is log or tensorboard, or a list of them",
+               "write one of them");
+      return;
+    }
+  if (t.text("tensorboard.tensorboard_dir").empty() && std::find(words.begin(), words.end(), "tensorboard") != words.end())
+    t.notice(fmt::format("{} is {}, and there is no tensorboard.tensorboard_dir: it goes to the log alone", key, given.dump()));
 }
 
 void choose_logs(Translation& t) {
@@ -237,8 +275,10 @@ void choose_logs(Translation& t) {
                                     {"local_norm_format", "local_norm"},
                                     {"device_local_norm_format", "device_local_norm"},
                                     {"optimizer_state_format", "optimizer_state"},
-                                    {"weight_state_format", "weight_state"}})
+                                    {"weight_state_format", "weight_state"}}) {
+      check_format(t, std::string("monitor_config.") + key);
       add(key, name, asks_log(t.value(std::string("monitor_config.") + key)));
+    }
     add("throughput_baseline", "throughput", t.number("monitor_config.throughput_baseline") > 0);
     if (!what.empty()) {
       if (t.whole("monitor_config.step_interval") > 1)

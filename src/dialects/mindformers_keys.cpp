@@ -1,6 +1,9 @@
 // Keys of the top level and of the sections about running: runner_config, context, parallel, recompute, monitor_config, ..
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "dialects/key_page.h"
 #include "dialects/mindformers_tables.h"
 
 namespace ravine {
@@ -27,7 +30,8 @@ void add_general_rows(MindFormersTable& t) {
       inert("load_ckpt_format", text, "files are known by their contents", "ckpt"),
       inert("auto_trans_ckpt", boolean, "weights of any layout are read for any other"),
       inert("transform_process_num", whole, "weights are cut while they are read, by the ranks that need them"),
-      inert("src_strategy_path_or_dir", text, "how ranks cut a tensor follows from its shape"),
+      inert("src_strategy_path_or_dir", text,
+            "how ranks cut a tensor follows from its shape, with which the file has to agree"),
       inert("load_ckpt_async", boolean, "nothing is compiled meanwhile"),
       inert("remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
       used("use_legacy", boolean, "model.config", true),
@@ -228,6 +232,40 @@ void add_foreign_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
 }
 
 }  // namespace
+
+std::vector<KeySection> mindformers_key_sections() {
+  std::vector<GivenKey> given;
+  for (const char* rest : {"processor.*", "blip.*", "glm.*", "glm2.*", "gpt.*", "internlm.*", "llama.*", "qwen.*",
+                           "model.model_config.pet_config.*", "model.model_config.rl_config.*",
+                           "train_dataset_task.dataset_config.*", "eval_dataset_task.dataset_config.*"})
+    given.push_back({rest, nullptr, ""});
+  const std::vector<std::string>& callbacks = mindformers_callbacks();
+  for (size_t i = 0; i < callbacks.size(); ++i) {
+    given.push_back({fmt::format("callbacks[{}].type", i), callbacks[i], ""});
+    given.push_back({fmt::format("callbacks[{}].*", i), nullptr, ""});
+  }
+  const MindFormersTable table = mindformers_table(given);
+  std::vector<KeySection> sections{{"Keys of the top", {}}};
+  for (DialectKey row : table.rows) {
+    const auto only = table.only.find(row.key);
+    if (only != table.only.end() && !only->second.rule.empty()) {
+      std::string values;
+      for (const Json& v : only->second.values) values += (values.empty() ? "" : " or ") + v.dump();
+      row.reason = fmt::format("where it is {}: {}; else refused: {}", values, row.reason, only->second.rule);
+    }
+    std::string title = row.key.find('.') == std::string::npos ? sections[0].title : row.key.substr(0, row.key.find('.'));
+    if (title.starts_with("callbacks[")) {
+      title = fmt::format("`callbacks`: {}", callbacks[std::stoul(title.substr(title.find('[') + 1))]);
+      row.key = "callbacks[]" + row.key.substr(row.key.find(']') + 1);
+    } else if (title != sections[0].title) {
+      title = fmt::format("`{}`", title);
+    }
+    auto at = std::find_if(sections.begin(), sections.end(), [&](const KeySection& s) { return s.title == title; });
+    if (at == sections.end()) at = sections.insert(sections.end(), {title, {}});
+    at->rows.push_back(std::move(row));
+  }
+  return sections;
+}
 
 void MindFormersTable::add(DialectTable more) {
   for (DialectKey& row : more) rows.push_back(std::move(row));

@@ -215,9 +215,11 @@ void choose_experts(Translation& t, Json& config, const std::string& family) {
   if (t.whole("moe_config.shared_expert_num") > 0) no("shared_expert_num", "layers of Llama have no shared experts here");
   if (t.is_on("moe_config.use_gating_sigmoid")) no("use_gating_sigmoid", "experts of Llama's layers are chosen by softmax");
   if (t.text("moe_config.topk_method") != "greedy") no("topk_method", "experts of Llama's layers are chosen one by one");
-  if (t.has("moe_config.first_k_dense_replace") && t.value("moe_config.first_k_dense_replace").is_number_integer() &&
-      t.whole("moe_config.first_k_dense_replace") > 0)
-    no("first_k_dense_replace", "all layers have experts here");
+  if (const Json& dense = t.value("moe_config.first_k_dense_replace");
+      t.has("moe_config.first_k_dense_replace") && dense != false && dense != 0)
+    t.refuse("moe_config.first_k_dense_replace", fmt::format("first_k_dense_replace is {}", dense.dump()),
+             "all layers of Llama have experts, and in MindFormers' class too, which does not read the key (True stands for 1)",
+             "write False");
 }
 
 // What moe_config says of training, whatever the family.
@@ -423,6 +425,12 @@ void set_mindformers_model(Translation& t) {
         .fix = "name one of them"};
     if (kind.empty()) no.rule = "a model needs its model_config, with the type of its class", no.fix = "write the section";
     t.refuse(std::move(no));
+    return;
+  }
+  if (const std::string said = family_of_class(kind); from_folder && !said.empty() && said != family) {
+    t.refuse(kind_key,
+             fmt::format("{} is {}, and {}/config.json of {}", kind_key, kind, t.text("pretrained_model_dir"), family),
+             "class and folder are of one family", "correct one of them");
     return;
   }
   if (!from_folder) config = {{"model_type", family}};

@@ -305,7 +305,7 @@ ForeignForm mindformers_form(const Config& config, const Json& described) {
   const MindFormersFacts facts{
       .ranks = std::max<int64_t>(1, p.data) * p.tensor * p.pipeline,
       .runs = false,
-      .data = [&](const std::string&, const std::string&) {
+      .data = [&](const std::string&, const std::vector<std::string>&) {
         return MindFormersFacts::Data{config.train.steps * config.train.global_batch, config.data.sequence_length + 1};
       }};
   const Translation t = translate_mindformers(line, facts);

@@ -14,10 +14,11 @@ struct MindFormersSizes {
   int64_t micro_batches = 1;                           // of a rank and step
   int64_t global = 1;                                  // rows of a step
   int64_t epochs = 1, steps_per_epoch = 0, steps = 0;  // 0: the data is not known
-  int64_t sequence = 0;
+  int64_t sequence = 0, ids = 0;                       // seq_length; ids of a row of the data, 0: not known
 };
 
-MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts);
+// data_set: whose rows make the steps, train_dataset or eval_dataset.
+MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts, const std::string& data_set);
 
 // config.json of the network, and the options that lie among its keys; what no family is built as is refused.
 void set_mindformers_model(Translation& t);
@@ -27,8 +28,21 @@ void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
 // runs: files that are named have to be there.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
 
+// Parts of these two.
+void set_mindformers_ranks(Translation& t, const MindFormersSizes& sizes);
+// The paths that a data set of MindRecord files names, and the key that names them.
+std::pair<std::vector<std::string>, std::string> mindformers_paths(const Translation& t, const std::string& data_set);
+// The sources of a data set, as data.train has them; null: refused, or not given.
+Json mindformers_sources(Translation& t, const std::string& data_set, bool runs);
+void set_mindformers_columns(Translation& t, const std::string& data_set);  // input_columns, and ids that count nothing
+// Whether the weights that a key names are there, where they have to be; else it is refused.
+bool has_mindformers_weights(Translation& t, const std::string& key, bool runs);
+
 // Keys that have no effect as long as others are as they are: their lines say so.
 void mark_idle_keys(Translation& t);
+
+// run_mode eval.
+void set_mindformers_evaluation(Translation& t, const MindFormersSizes& sizes, const MindFormersFacts& facts);
 
 // run_mode predict.
 void set_mindformers_prediction(Translation& t);

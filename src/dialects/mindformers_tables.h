@@ -26,6 +26,8 @@ struct MindFormersTable {
 // All that the keys of this line may be: its callbacks and the kind of its model decide about some rows.
 MindFormersTable mindformers_table(const std::vector<GivenKey>& given);
 
+const std::vector<std::string>& mindformers_callbacks();  // classes that are known
+
 void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given);
 void add_mindformers_expert_rows(MindFormersTable& table);
 void add_mindformers_data_rows(MindFormersTable& table, const std::vector<GivenKey>& given);

@@ -28,6 +28,7 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   t.add({
       used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
       used(at + ".data_loader.dataset_dir", text, data, ""),
+      used(at + ".data_loader.dataset_files", any, data),
       used(at + ".data_loader.num_samples", whole, training ? "train.steps" : "train.valid_batches"),
       inert(at + ".data_loader", any, "it has no keys"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
@@ -204,6 +205,14 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
 
 }  // namespace
 
+const std::vector<std::string>& mindformers_callbacks() {
+  static const std::vector<std::string> known = {
+      "MFLossMonitor", "CheckpointMonitor",    "TrainCallBack",          "MoEDropRateCallback",  "TopkBiasBalanceCallback",
+      "OnRequestExit", "EvalCallBack",         "SummaryMonitor",         "ProfileMonitor",       "TimeMonitor",
+      "SDCMonitor",    "StressDetectCallBack", "StressTestModelMonitor", "ColdHotExpertMonitor", "LossMonitor"};
+  return known;
+}
+
 void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
   std::set<std::string> seen;
   for (const GivenKey& g : given) {
@@ -249,13 +258,9 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, why)});
     } else {
-      static const std::vector<std::string> kKnown = {
-          "MFLossMonitor", "CheckpointMonitor",    "TrainCallBack",          "MoEDropRateCallback",  "TopkBiasBalanceCallback",
-          "OnRequestExit", "EvalCallBack",         "SummaryMonitor",         "ProfileMonitor",       "TimeMonitor",
-          "SDCMonitor",    "StressDetectCallBack", "StressTestModelMonitor", "ColdHotExpertMonitor", "LossMonitor"};
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + "."))
-          t.add({k.key == at + ".type" ? used(k.key, text, "", nullptr, kKnown)
+          t.add({k.key == at + ".type" ? used(k.key, text, "", nullptr, mindformers_callbacks())
                                        : inert(k.key, any, "its callback is not known")});
     }
   }

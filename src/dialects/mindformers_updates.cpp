@@ -34,60 +34,6 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
 }
 
-void choose_ranks(Translation& t, const MindFormersSizes& s) {
-  if (s.data * s.tensor * s.pipeline == 1) return;
-  if (s.data > 1) t.set("parallel.data", s.data, "parallel_config.data_parallel");
-  if (s.tensor > 1) {
-    t.set("parallel.tensor", s.tensor, "parallel_config.model_parallel");
-    if (t.is_on("parallel_config.use_seq_parallel")) t.set("parallel.sequence", true, "parallel_config.use_seq_parallel");
-  }
-  if (s.expert > 1) t.set("parallel.expert", s.expert, "parallel_config.expert_parallel");
-  if (s.pipeline > 1) {
-    t.set("parallel.pipeline", s.pipeline, "parallel_config.pipeline_stage");
-    const std::string parts = "model.model_config.pp_interleave_num";
-    const int64_t virtual_stages = std::max<int64_t>(1, t.whole(parts));
-    if (virtual_stages > 1) t.set("parallel.virtual", virtual_stages, parts);
-    // layers of each part: an even share and what `offset` adds
-    const std::string key = "model.model_config.offset";
-    const Json& offset = t.value(key);
-    if (offset.is_array() && !offset.empty()) {
-      const int64_t layers =
-          std::max<int64_t>(1, t.whole(gives(t, "model.model_config.num_layers") ? "model.model_config.num_layers"
-                                                                                 : "model.model_config.num_hidden_layers"));
-      const int64_t share = layers / (s.pipeline * virtual_stages);
-      std::vector<int64_t> each;
-      // there a list of lists has a row for each round of stages, as parallel.stage_layers goes
-      const auto add = [&](const Json& n) { each.push_back(share + (n.is_number_integer() ? n.get<int64_t>() : 0)); };
-      for (const Json& part : offset)
-        if (part.is_array())
-          for (const Json& n : part) add(n);
-        else
-          add(part);
-      int64_t sum = 0;
-      for (const int64_t n : each) sum += n;
-      if (static_cast<int64_t>(each.size()) != s.pipeline * virtual_stages || sum != layers)
-        t.refuse(key, fmt::format("offset is {}", offset.dump()),
-                 fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}",
-                             s.pipeline * virtual_stages, layers, share, layers),
-                 "correct the list");
-      else
-        t.set("parallel.stage_layers", each, key);
-    }
-  }
-  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1)
-    t.set("parallel.zero", 1, "parallel.enable_parallel_optimizer");
-  const std::string strategy = "parallel.dataset_strategy";
-  if (s.data * s.tensor * s.pipeline > 1 && gives(t, "parallel.full_batch") && !t.is_on("parallel.full_batch")) {
-    const Json& given = t.value(strategy);
-    const Json* first = given.is_array() && !given.empty() && given[0].is_array() && !given[0].empty() ? &given[0][0] : nullptr;
-    if (!first)
-      t.notice(fmt::format("MindFormers needs parallel.dataset_strategy beside full_batch: False, here [[{}, 1]]", s.data));
-    else if (*first != s.data)
-      t.refuse(strategy, fmt::format("dataset_strategy is {}", given.dump()),
-               fmt::format("with full_batch: False its first number is data_parallel, {}", s.data), "correct it");
-  }
-}
-
 void choose_recompute(Translation& t) {
   const auto asks = [](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
@@ -121,6 +67,8 @@ void choose_optimizer(Translation& t) {
     t.refuse("optimizer.type", "optimizer.type is AdamWeightDecay",
              "it does not correct for moments that begin at zero, and AdamW here does",
              "write AdamW: its first steps are smaller");
+  if (t.text("optimizer.type") == "Momentum")
+    t.notice("checkpoints have the names of SGD, whose steps are those of Momentum: to go on there, write optimizer.type: SGD");
   t.set("optimizer.type", type, "optimizer.type");
   t.set("optimizer.weight_decay", t.number("optimizer.weight_decay"), "optimizer.weight_decay");
   const auto take = [&](const char* key, const char* option) {
@@ -336,9 +284,72 @@ void choose_guards(Translation& t, bool semi) {
 
 }  // namespace
 
+void set_mindformers_ranks(Translation& t, const MindFormersSizes& s) {
+  if (!s.semi && s.data * s.tensor * s.pipeline == 1) return;
+  if (s.data > 1) t.set("parallel.data", s.data, "parallel_config.data_parallel");
+  if (s.tensor > 1) {
+    t.set("parallel.tensor", s.tensor, "parallel_config.model_parallel");
+    if (t.is_on("parallel_config.use_seq_parallel")) t.set("parallel.sequence", true, "parallel_config.use_seq_parallel");
+  }
+  if (s.expert > 1) t.set("parallel.expert", s.expert, "parallel_config.expert_parallel");
+  if (s.pipeline > 1) {
+    t.set("parallel.pipeline", s.pipeline, "parallel_config.pipeline_stage");
+    const std::string parts = "model.model_config.pp_interleave_num";
+    const int64_t virtual_stages = std::max<int64_t>(1, t.whole(parts));
+    if (virtual_stages > 1) t.set("parallel.virtual", virtual_stages, parts);
+    // layers of each part: an even share and what `offset` adds
+    const std::string key = "model.model_config.offset";
+    const Json& offset = t.value(key);
+    if (offset.is_array() && !offset.empty()) {
+      const int64_t layers =
+          std::max<int64_t>(1, t.whole(gives(t, "model.model_config.num_layers") ? "model.model_config.num_layers"
+                                                                                 : "model.model_config.num_hidden_layers"));
+      const int64_t share = layers / (s.pipeline * virtual_stages);
+      std::vector<int64_t> each;
+      // there a list of lists has a row for each round of stages, as parallel.stage_layers goes
+      const auto add = [&](const Json& n) { each.push_back(share + (n.is_number_integer() ? n.get<int64_t>() : 0)); };
+      for (const Json& part : offset)
+        if (part.is_array())
+          for (const Json& n : part) add(n);
+        else
+          add(part);
+      int64_t sum = 0;
+      for (const int64_t n : each) sum += n;
+      if (static_cast<int64_t>(each.size()) != s.pipeline * virtual_stages || sum != layers)
+        t.refuse(key, fmt::format("offset is {}", offset.dump()),
+                 fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}",
+                             s.pipeline * virtual_stages, layers, share, layers),
+                 "correct the list");
+      else
+        t.set("parallel.stage_layers", each, key);
+    }
+  }
+  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1)
+    t.set("parallel.zero", 1, "parallel.enable_parallel_optimizer");
+  const std::string strategy = "parallel.dataset_strategy";
+  if (s.data * s.tensor * s.pipeline > 1 && gives(t, "parallel.full_batch") && !t.is_on("parallel.full_batch")) {
+    const Json& given = t.value(strategy);
+    const Json* first = given.is_array() && !given.empty() && given[0].is_array() && !given[0].empty() ? &given[0][0] : nullptr;
+    if (!first)
+      t.notice(fmt::format("MindFormers needs parallel.dataset_strategy beside full_batch: False, here [[{}, 1]]", s.data));
+    else if (!std::all_of(given.begin(), given.end(), [&](const Json& column) {
+               return column.is_array() && !column.empty() && column[0] == s.data &&
+                      std::all_of(column.begin() + 1, column.end(), [](const Json& cuts) { return cuts == 1; });
+             }))
+      t.refuse(strategy, fmt::format("dataset_strategy is {}", given.dump()),
+               fmt::format("with full_batch: False rows are cut alone, over data_parallel: each of its lists is [{}, 1, ..]",
+                           s.data),
+               "correct it");
+  }
+  const std::string shards = "parallel.parallel_optimizer_config.optimizer_weight_shard_size";
+  if (const int64_t size = t.whole(shards); size > 0 && s.data % size != 0)
+    t.refuse(shards, fmt::format("optimizer_weight_shard_size is {}, and data_parallel {}", size, s.data),
+             "it divides the data ranks", "choose a number that divides data_parallel, or -1");
+}
+
 void set_mindformers_updates(Translation& t, const MindFormersSizes& s) {
   choose_steps(t, s);
-  choose_ranks(t, s);
+  set_mindformers_ranks(t, s);
   choose_recompute(t);
   choose_optimizer(t);
   choose_rates(t, s);

@@ -42,10 +42,11 @@ class MindFormersFiles : public CheckpointFiles {
 };
 
 void MindFormersFiles::check(const Config& c) const {
-  if (c.optimizer.type == OptimizerType::adamw) return;
+  static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb, OptimizerType::sgd};
+  if (std::find(std::begin(kFiled), std::end(kFiled), c.optimizer.type) != std::end(kFiled)) return;
   throw UserError(fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(c.optimizer.type)),
-                  "checkpoint.layout", "its files keep the two moments of AdamW, under MindFormers' names",
-                  "use adamw, or set checkpoint.layout=ravine, whose files MindFormers does not read");
+                  "checkpoint.layout", "its files keep the states of adamw, adam, lamb and sgd, under MindFormers' names",
+                  "use one of these, or set checkpoint.layout=ravine, whose files MindFormers does not read");
 }
 
 std::string MindFormersFiles::to_resume(const Config& config) const {

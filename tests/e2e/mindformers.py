@@ -1,9 +1,11 @@
 """`ravine mindformers`: the examples run as their users run them; files go on, on other ranks too; what stops a run says so; the way back."""
 import json
+import math
 import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -58,6 +60,127 @@ def test_the_example_trains_and_goes_on(folder):
     r.run("convert", "--input", folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-2_8.safetensors", "--model-config", write_config(folder), "--to", "hf", "--output", folder / "hf")
     line(folder, "--output_dir", "runs/tuned", "--run_mode", "finetune", "--load_checkpoint", "hf", "--epochs", "1", "--lr_schedule.learning_rate", "1e-9")
     check(abs(losses(folder, "runs/tuned")[0][1] - whole[-1][1]) < 0.5 and losses(folder, "runs/tuned")[0][1] < whole[0][1], "fine-tuning does not begin with the weights")
+
+
+def test_states_of_other_optimizers(folder):
+    """Adam, Lamb, SGD: a run goes on from its files bit for bit; they have MindFormers' names; those of another optimizer are refused."""
+    prepare(folder)
+    kinds = {"Adam": {"moment1.", "moment2."}, "Lamb": {"lamb_m.", "lamb_v."}, "SGD": {"accum.", "stat."}, "Momentum": {"accum.", "stat."}}
+    weight = "model.layers.1.attention.wq.weight"
+    for kind, names in kinds.items():
+        betas = ("--optimizer.betas", "[0.9, 0.95]") if kind in ("Adam", "Lamb") else ("--optimizer.betas", "null", "--optimizer.eps", "null", "--optimizer.momentum", "0.9")
+        flags = ("--optimizer.type", kind, *betas, "--lr_schedule.learning_rate", "0.01", "--output_dir")
+        done = line(folder, *flags, kind)
+        check(("write optimizer.type: SGD" in done.stderr) == (kind == "Momentum"), done.stderr[:500])
+        a = state(folder, kind, 8, epoch=2)
+        check({k[:-len(weight)] for k in a if k.endswith(weight)} == {"", *names}, sorted(a))
+        line(folder, *flags, kind + "-on", "--load_checkpoint", kind + "/checkpoint", "--resume_training", "llama_small_rank_0-1_8")
+        b = state(folder, kind + "-on", 8, epoch=2)
+        check(losses(folder, kind + "-on") == losses(folder, kind)[8:] and all(a[k] == b[k] for k in a), f"{kind}: resumed, it differs")
+        if kind == "Adam":
+            check([abs(struct.unpack("<f", a[f"beta{i}_power"][2])[0] - beta**16) < 1e-6 for i, beta in ((1, 0.9), (2, 0.95))] == [True, True], a["beta1_power"])
+        if kind == "SGD":
+            check(set(a["stat." + weight][2]) == {0} and struct.unpack("<f", a["momentum"][2])[0] == struct.unpack("<f", struct.pack("<f", 0.9))[0], "accum would count for nothing")
+        refused = line(folder, "--output_dir", "no", "--load_checkpoint", kind + "/checkpoint", "--resume_training", "True", status=2)
+        check("optimizer.type" in refused.stderr and {"Adam": "adam", "Lamb": "lamb"}.get(kind, "sgd") in refused.stderr, refused.stderr)
+    # without momentum there is a state too, which counts nothing
+    flags = ("--optimizer.type", "SGD", "--optimizer.betas", "null", "--optimizer.eps", "null", "--output_dir")
+    line(folder, *flags, "plain")
+    check("accum." + weight in state(folder, "plain", 8, epoch=2), "MindFormers misses accum")
+    line(folder, *flags, "plain-on", "--load_checkpoint", "plain/checkpoint", "--resume_training", "llama_small_rank_0-1_8")
+    check(losses(folder, "plain-on") == losses(folder, "plain")[8:], "resumed, it differs")
+    refused = line(folder, "--optimizer.type", "Came", "--optimizer.betas", "null", "--optimizer.eps", "null", status=2)
+    check("adamw, adam, lamb and sgd" in refused.stderr, refused.stderr)
+
+
+def test_evaluation(folder):
+    """run_mode eval: the loss of weights on rows as they are, on one rank and on two, and nothing is written."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    weights = "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    there = sorted(p for p in folder.rglob("*"))
+    flags = ("--run_mode", "eval", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir", "data.mindrecord", "--load_checkpoint", weights)
+    done = line(folder, *flags)
+    got = json.loads(done.stdout)
+    check(f"PerplexityMetric = {{'PerplexityMetric': {{'loss': {got['loss']}, 'PPL': {got['perplexity']}}}}}" in done.stderr and "Evaluate Over" in done.stderr, done.stderr[-500:])
+    check(abs(math.exp(got["loss"]) - got["perplexity"]) < 1e-9 and got["labels"] == 16 * LENGTH, got)
+    check(sorted(p for p in folder.rglob("*")) == there, "an evaluation writes")
+    # the loss of a step that does not move the weights is that of its rows: the mean over all steps is the evaluation
+    line(folder, "--epochs", "1", "--run_mode", "finetune", "--load_checkpoint", weights, "--lr_schedule.learning_rate", "1e-12", "--lr_schedule.lr_end", "0", "--output_dir", "runs/still")
+    still = [x for _, x, _ in losses(folder, "runs/still")]
+    check(abs(sum(still) / len(still) - got["loss"]) < 1e-6, f"{still} {got}")
+    two = line(folder, *flags, "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2", "--parallel.full_batch", "True", ranks=2)
+    check(abs(json.loads(two.stdout)["loss"] - got["loss"]) < 1e-6, two.stdout)
+    # rows of seq_length ids, as MindFormers evaluates: the last id of each is left out
+    draw = random.Random(1)
+    rows = [[draw.randrange(1, 256) for _ in range(LENGTH + 1)] for _ in range(15)]
+    r.save_mindrecord(str(folder / "short.mindrecord"), [row[:LENGTH] for row in rows])
+    cut = json.loads(line(folder, *flags, "--eval_dataset_dir", "short.mindrecord").stdout)
+    check(cut["labels"] == 14 * (LENGTH - 1), f"whole batches of 2 rows, of which the first id is not predicted: {cut}")
+    check("load_checkpoint" in line(folder, *flags[:-2], status=2).stderr, "weights are named")
+
+
+def test_data_sets_of_several_files(folder):
+    """Files of a list, and of folders below dataset_dir, in the order of their paths."""
+    prepare(folder)
+    draw = random.Random(1)
+    rows = [[draw.randrange(1, 256) for _ in range(LENGTH + 1)] for _ in range(16)]
+    for at, part in enumerate(("set/a/x.mindrecord", "set/b/x.mindrecord", "set/c.mindrecord")):
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        r.save_mindrecord(str(folder / part), [rows[:6], rows[6:10], rows[10:]][at])
+    plain = ("--epochs", "1", "--train_dataset.data_loader.shuffle", "False", "--output_dir")
+    line(folder, *plain, "one")
+    line(folder, *plain, "below", "--train_dataset_dir", "set")
+    check(losses(folder, "below") == losses(folder, "one"), "folders below dataset_dir")
+    files = ("--train_dataset_dir=", "--train_dataset.data_loader.dataset_files")
+    line(folder, *plain, "list", *files, json.dumps(["set/a/x.mindrecord", "set/b/x.mindrecord", "set/c.mindrecord"]))
+    check(losses(folder, "list") == losses(folder, "one"), "dataset_files")
+    line(folder, *plain, "turned", *files, json.dumps(["set/c.mindrecord", "set/a/x.mindrecord", "set/b/x.mindrecord"]))
+    check(len(losses(folder, "turned")) == 8 and losses(folder, "turned") != losses(folder, "one"), "files are read in the order of the list")
+    done = line(folder, *plain, "no", "--train_dataset.input_columns", '["input_ids", "labels"]', status=2)
+    check("input_columns has labels" in done.stderr and not (folder / "no").exists(), done.stderr)
+
+
+def test_weights_that_do_not_fit(folder):
+    """What is wrong is named as MindFormers names it, and as it is called here."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    kept = state(folder, "runs/mf", 8)
+    weights = {k: v for k, v in kept.items() if k.startswith(("model.", "lm_head."))}
+    r.save_tensors(folder / "lacks.safetensors", {k: v for k, v in weights.items() if "layers.1.attention.wq" not in k})
+    done = line(folder, "--output_dir", "no", "--run_mode", "finetune", "--load_checkpoint", "lacks.safetensors", status=2)
+    check("model.layers.1.attention.wq.weight" in done.stderr and "model.layers.1.self_attn.q_proj.weight" in done.stderr, done.stderr)
+    wide = line(folder, "--output_dir", "no", "--run_mode", "finetune", "--load_checkpoint", "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors", "--model.model_config.intermediate_size", "256", status=2)
+    check(re.search(r"model\.layers\.0\.feed_forward\.w\d\.weight", wide.stderr) and "model.layers.0.mlp." in wide.stderr, wide.stderr)
+
+
+def strategy(cuts):
+    """A strategy file of two devices: {name: axis of each dim, 0: over the devices, -1: whole}."""
+    def part(number, body):
+        return bytes([number << 3 | 2, len(body)]) + body
+    numbers = lambda values: b"".join(b"\x08" + (b"\xff" * 9 + b"\x01" if v < 0 else bytes([v])) for v in values)
+    items = [part(1, name.encode()) + part(2, part(1, numbers([2])) + part(2, numbers(axes)) + b"\x28\x00\x30\x00\x38\x00") for name, axes in cuts.items()]
+    return b"\x08\x01" + b"".join(part(3, item) for item in items)
+
+
+def test_strategy_files(folder):
+    """A strategy that agrees with the files of weights is passed over; one of other weights, or none, is refused by name."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    r.run("convert", "--input", folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors", "--model-config", write_config(folder), "--to", "mindformers", "--tensor", "2", "--output", folder / "cut")
+    (folder / "strategy").mkdir()
+    right = {"model.norm_out.weight": [-1], "model.layers.0.attention.wq.weight": [0, -1], "model.layers.1.attention.wo.weight": [-1, 0]}
+    (folder / "strategy/ckpt_strategy_rank_0.ckpt").write_bytes(strategy(right))
+    (folder / "whole.ckpt").write_bytes(strategy({name: [-1] * len(axes) for name, axes in right.items()}))
+    (folder / "turned.ckpt").write_bytes(strategy({"0-model.layers.1.attention.wo.weight": [0, -1]}))
+    (folder / "damaged.ckpt").write_bytes(strategy(right)[:-3])
+    finetune = ("--run_mode", "finetune", "--epochs", "1", "--output_dir", "on", "--load_checkpoint", "cut", "--auto_trans_ckpt", "True", "--src_strategy_path_or_dir")
+    for name, words in (("whole.ckpt", "of other weights"), ("turned.ckpt", "attention.wo.weight"), ("damaged.ckpt", "damaged strategy file"), ("no.ckpt", "no no.ckpt"), ("cut", "no strategy")):
+        done = line(folder, *finetune, name, status=2)
+        check(words in done.stderr and not (folder / "on").exists(), f"{name}: {done.stderr}")
+    line(folder, *finetune, "strategy")
+    shown = subprocess.run([r.PROGRAM, "mindformers", "--config", "pretrain_llama.yaml", "--train_dataset_dir", "data.mindrecord", *finetune, "turned.ckpt", "--explain"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout
+    check([x["status"] for x in map(json.loads, shown.splitlines()) if x["key"] == "src_strategy_path_or_dir"] == ["refused"], shown[-500:])
 
 
 def write_config(folder):

@@ -103,6 +103,19 @@ def test_train(folder):
         r.check("\x1b" not in shown and "no\\x1b[2J.safetensors" in shown, f"{shown!r}")
 
 
+def test_explained_keys(folder):
+    """A table on a terminal: refused keys first, columns at one place, no line beyond the terminal; JSON lines elsewhere."""
+    line = ("megatron", "--num-layers", "2", "--swiglu", "--log-timers-to-tensorboard", "--no-such-flag", "3", "--explain")
+    shown = in_terminal(*line, status=2).replace("\r", "")
+    table = shown[:shown.index("ravine: ")] if "ravine: " in shown else shown
+    r.check(table.startswith("refused (") and "--no-such-flag" in table.split("used: ")[0] and table.index("\nused: ") < table.index("\ninert: "), shown)
+    rows = [row for row in table.split("\n") if row.startswith("  --")]
+    r.check(all(len(row) <= 100 for row in rows) and len(rows) >= 4, [row for row in rows if len(row) > 100] or shown)
+    r.check(len({row.index("model.config") for row in rows if "model.config" in row}) == 1, rows)
+    piped = r.run(*line, status=2).stdout.splitlines()
+    r.check({json.loads(text)["key"] for text in piped} >= {"--no-such-flag", "--num-layers"}, piped)
+
+
 def test_last_line(folder):
     """The mean that the last line tells is that of the losses in metrics.jsonl: of all in a short run, of the last 20 in a longer one."""
     for steps, last in ((5, 5), (23, 20)):

@@ -59,6 +59,9 @@ if sys.argv[1] == "--train":  # CONFIG LOSSES: a process of its own per run, sin
     MFLossMonitor.on_train_step_end = step_end
     config = MindFormerConfig(sys.argv[2])
     build_context(config)
+    if config.run_mode == "eval":
+        Trainer(config).evaluate(eval_checkpoint=config.load_checkpoint)  # its last line has the loss
+        sys.exit()
     Trainer(config).train()
     json.dump(losses, open(sys.argv[3], "w"))
     sys.exit()
@@ -165,6 +168,45 @@ for ending, copies in (("safetensors", "network"), ("ckpt", "trainable")):
         mindspore.save_checkpoint(lost, work + "/lost.ckpt")
         on, _ = run("theirs", "control", load=work + "/lost.ckpt", resume=True)
         losses("control: MindFormers from our step 10 with first moments 0 against our whole run", on, ours, range(11, 14), control=True)
+
+print("\n2 and 3 with other optimizers")  # eps of Adam is small: mindspore's adds it to the root of the moment as it is, ours to that of the corrected one
+for kind, words in (("Adam", {"beta1": 0.9, "beta2": 0.95, "eps": 1e-15, "weight_decay": 0.0}), ("SGD", {"momentum": 0.9, "weight_decay": 0.0})):
+    change = {**saving("safetensors"), "optimizer": {"type": kind, **words}}
+    base = copy.deepcopy(BASE)
+    BASE.pop("optimizer")  # the sections are merged
+    (theirs, at_theirs), (ours, at_ours) = run("theirs", kind, change), run("ours", kind, change)
+    losses(f"{kind}: our whole run against MindFormers' whole run", ours, theirs, range(1, 21))
+    a, b = kept(at_ours, "checkpoint", "safetensors"), kept(at_theirs, "checkpoint", "safetensors")
+    ta, tb = tensors(a), tensors(b)
+    row(f"{kind}: tensors of step 10 whose name, shape or type differs", sum(kind_of(ta, k) != kind_of(tb, k) for k in {**ta, **tb}), 0, f"of {len(tb)}")
+    names = [k for k in tb if tb[k].size > 1]
+    row(f"{kind}: weights and states of step 10", max(np.abs(ta[k].astype("f8") - tb[k]).max() for k in names), 5 * own["weights_10"], f"in {len(names)}")
+    row(f"{kind}: counters of step 10 that differ", sum(not np.array_equal(ta[k], tb[k]) for k in tb if tb[k].size == 1), 0)
+    on, _ = run("theirs", f"{kind} from our", change, a, True)
+    losses(f"{kind}: MindFormers from our step 10 against MindFormers' whole run", on, theirs, range(11, 21), 4)
+    on, _ = run("ours", f"{kind} from their", change, b, True)
+    losses(f"{kind}: ours from MindFormers' step 10 against our whole run", on, ours, range(11, 21), 4)
+    BASE.update(base)
+
+print("\nrun_mode eval, of rows without padding: MindFormers takes the mean of the means of batches, and leaves out what predicts padding")
+def evaluated(who, folder):
+    os.makedirs(f"{work}/{folder}")
+    data = f"{work}/{folder}/short.mindrecord"
+    writer = FileWriter(data, 1)
+    writer.add_schema({"input_ids": {"type": "int32", "shape": [-1]}}, "rows")
+    writer.write_raw_data([{"input_ids": x.astype("i4")} for x in np.random.default_rng(2).integers(1, 256, (22, 32))])
+    writer.commit()
+    loader = {**BASE["train_dataset"], "data_loader": {"type": "MindDataset", "dataset_dir": data, "shuffle": False}}
+    y = {**BASE, "run_mode": "eval", "load_checkpoint": INIT, "load_ckpt_format": "safetensors", "metric": {"type": "PerplexityMetric"},
+         "eval_dataset": loader, "eval_dataset_task": {"type": "CausalLanguageModelDataset", "dataset_config": loader}}
+    open(f"{work}/{folder}/run.yaml", "w").write(yaml.safe_dump(y))
+    job = [ravine, "mindformers", "--config", "run.yaml"] if who == "ours" else [sys.executable, os.path.abspath(__file__), "--train", "run.yaml", "none"]
+    text = said(*job, cwd=f"{work}/{folder}") or ""
+    return float(text.rsplit('"loss":' if who == "ours" else "'loss': ", 1)[1].split(",")[0])
+
+
+ours, theirs = evaluated("ours", "evaluated_here"), evaluated("theirs", "evaluated_there")
+row("loss of 20 of 22 rows", abs(ours - theirs) / theirs / U, 16, "u")
 
 print("\n4: MindRecord")
 rng, rows = np.random.default_rng(1), []

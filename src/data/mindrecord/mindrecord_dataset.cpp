@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -21,8 +22,8 @@ constexpr const char* kLabels = "labels";
 class MindRecordDataset final : public Dataset {
  public:
   // batch: rows of a step, of which an epoch has whole ones. rows: of an epoch; 0: all.
-  MindRecordDataset(const std::string& path, const DatasetOptions& o, bool shuffle, int64_t batch, int64_t rows)
-      : files_(path),
+  MindRecordDataset(const std::vector<std::string>& paths, const DatasetOptions& o, bool shuffle, int64_t batch, int64_t rows)
+      : files_(paths),
         columns_(o.sequence_length),
         vocabulary_(o.vocabulary),
         pad_(o.pad),
@@ -30,6 +31,7 @@ class MindRecordDataset final : public Dataset {
         shuffle_(shuffle),
         chained_(o.order == SampleOrder::mindspore_whole),
         labelled_(o.labels && files_.has(kLabels)) {
+    const std::string& path = paths[0];
     if (!files_.has(kIds))
       throw UserError("no column input_ids", path, fmt::format("it has {}", fmt::join(files_.columns(), ", ")),
                       "name a data set that MindFormers' tools have made for language models");
@@ -111,12 +113,18 @@ class MindRecordDataset final : public Dataset {
 
 std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, const char* key, const DatasetOptions& o,
                                           bool shuffle, int64_t batch, int64_t rows) {
-  if (list.size() != 1)
-    throw UserError(fmt::format("{} sources", list.size()), key, "under data.order=mindspore there is one: a file or a folder",
-                    "put the files into a folder");
-  if (list[0].weight != 1 || list[0].format)
-    throw UserError("weight or format of a source", key, "MindRecord files are read as they are", "name the path alone");
-  return std::make_unique<MindRecordDataset>(list[0].path, o, shuffle, batch, rows);
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const DataSource& source : list) {
+    if (source.weight != 1 || source.format)
+      throw UserError("weight or format of a source", key, "MindRecord files are read as they are", "name the path alone");
+    if (list.size() > 1 && std::filesystem::is_directory(source.path, error))
+      throw UserError("a folder among several sources", source.path,
+                      "under data.order=mindspore there is one folder or file, or a list of files", "name its files");
+    paths.push_back(source.path);
+  }
+  if (paths.empty()) throw UserError("no sources", key, "under data.order=mindspore it names a folder or files", "name one");
+  return std::make_unique<MindRecordDataset>(paths, o, shuffle, batch, rows);
 }
 
 }  // namespace

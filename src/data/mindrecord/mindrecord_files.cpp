@@ -66,8 +66,10 @@ bool begins_as_one(std::string_view head) {
 std::vector<std::string> mindrecord_files_in(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_regular_file(error) && is_mindrecord_file(entry.path().string())) out.push_back(entry.path().string());
+  for (auto at = fs::recursive_directory_iterator(folder, error); !error && at != fs::recursive_directory_iterator();
+       at.increment(error))
+    if (std::error_code odd; at->is_regular_file(odd) && is_mindrecord_file(at->path().string()))
+      out.push_back(at->path().string());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -86,14 +88,23 @@ MindRecordFiles::MindRecordFiles(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     for (const std::string& file : mindrecord_files_in(path))
-      if (std::none_of(files_.begin(), files_.end(),
-                       [&](const MappedFile& f) { return fs::path(f.path()).filename() == fs::path(file).filename(); }))
+      if (std::none_of(files_.begin(), files_.end(), [&](const MappedFile& f) {
+            return fs::path(f.path()).lexically_normal() == fs::path(file).lexically_normal();
+          }))
         for (const std::string& part : parts_of(file)) open(part);
     if (files_.empty())
       throw UserError("no MindRecord file", path, "the folder holds none", "name a folder that holds files of MindSpore");
     return;
   }
   for (const std::string& file : parts_of(path)) open(file);
+}
+
+MindRecordFiles::MindRecordFiles(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) {
+    *this = MindRecordFiles(paths[0]);
+    return;
+  }
+  for (const std::string& path : paths) open(path);
 }
 
 void MindRecordFiles::open(const std::string& path) {

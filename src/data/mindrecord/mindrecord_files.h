@@ -23,15 +23,16 @@ namespace ravine {
 // A file that begins as one, or a folder with such a file.
 bool is_mindrecord_file(const std::string& path);
 bool is_mindrecord_path(const std::string& path);
-std::vector<std::string> mindrecord_files_in(const std::string& folder);  // sorted
+std::vector<std::string> mindrecord_files_in(const std::string& folder);  // and in folders below it, sorted by path
 
 // The rows of the data set that a file belongs to, all files that its header names (shard_addresses) in their order; or of all
-// data sets of a folder, sorted by name.
+// data sets of a folder and of folders below it, sorted by path. Of several paths each is that file alone.
 // Opening reads the length of every row. What is damaged, and columns of other types, are UserErrors that name the file and the
 // row. Const members may be called by several threads.
 class MindRecordFiles {
  public:
   explicit MindRecordFiles(const std::string& path);
+  explicit MindRecordFiles(const std::vector<std::string>& paths);
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   const std::vector<std::string>& columns() const { return columns_; }
   bool has(const std::string& column) const;

@@ -37,8 +37,11 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& co
       return read_megatron(o.input, config, where, o.allow_unknown, kind);
     case WeightLayout::deepspeed:
       return read_deepspeed(o.input, config, where, kind);
-    case WeightLayout::mindformers:
-      return read_mindformers(o.input, config, where, o.allow_unknown, kind);
+    case WeightLayout::mindformers: {
+      Weights w = read_mindformers(o.input, config, where, o.allow_unknown, kind);
+      if (!is_moment(kind)) refuse_missing_tensors(w, o.input);
+      return w;
+    }
     case WeightLayout::ravine:
       return read_ravine_checkpoint(o.input, config, where, kind);
   }

@@ -31,12 +31,11 @@ std::string our_name(const std::string& name) {
   return "";
 }
 
-constexpr const char* kFirst = "adam_m.";
-constexpr const char* kSecond = "adam_v.";
-
 // What a training checkpoint holds beside weights.
 bool is_state(const TensorInfo& t) {
-  for (const char* prefix : {kFirst, kSecond, "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
+  for (const StateSpelling& s : kStateSpellings)
+    if (t.name.starts_with(s.theirs)) return true;
+  for (const char* prefix : {kBeforeFirst, "adam.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
     if (t.name.starts_with(prefix)) return true;
   return t.shape.rank() == 0 || (t.shape.count() == 1 && our_name(t.name).empty());
 }
@@ -132,7 +131,9 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
   if (!fits || static_cast<int64_t>(parts.size()) % cuts != 0)
     throw UserError(
         "misshapen tensor", first.where(),
-        fmt::format("'{}' is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
+        parts.size() == 1
+            ? fmt::format("{} is {} in the model, the file holds {}", name, whole.text(), first.shape().text())
+            : fmt::format("{} is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
         "use weights that belong to the config");
   std::vector<ElementsPtr> shards;
   for (const Part& p : parts) {
@@ -189,6 +190,26 @@ ElementsPtr turned_experts(const ElementsPtr& stack) {
   return reshaped(stack_rows(rows, "each expert turned"), {s[0], s[2], s[1]});
 }
 
+void refuse_missing_tensors(const Weights& w, const std::string& path) {
+  const Geometry g = geometry_of(w.config, w.config_where);
+  for (const Param& p : g.model->params().params())
+    if (!p.tied && !w.tensors.contains(p.name))
+      throw UserError("missing tensor", fmt::format("{}: '{}' (here {})", path, mindformers_name(p.name, g), p.name),
+                      "one of the files must hold it", kComplete);
+}
+
+std::vector<std::string> mindformers_files(const std::string& path) {
+  std::vector<std::string> out;
+  for (const auto& [rank, file] : find_files(path)) out.push_back(file);
+  return out;
+}
+
+Shape mindformers_shape(const std::string& name, const Geometry& g) {
+  const std::string ours = our_name(name);
+  const Shape whole = ours.empty() || ours.find("fused_") != std::string::npos ? Shape() : expected_shape(ours, g);
+  return whole.rank() == 3 ? Shape() : whole;  // experts lie in several ways
+}
+
 bool is_mindformers_name(const std::string& name) {
   if (name == "model.tok_embeddings.embedding_weight") return true;
   const std::string ours = our_name(name);
@@ -197,7 +218,14 @@ bool is_mindformers_name(const std::string& name) {
 }
 
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                         StateKind state) {
+                         StateKind state, OptimizerType optimizer) {
+  std::vector<std::string> prefixes;
+  std::string needed;
+  for (const StateSpelling& s : kStateSpellings) {
+    if (s.optimizer != optimizer) continue;
+    if (s.kind == state) prefixes.push_back(s.theirs);
+    if (s.written) needed += fmt::format("{}{}*", needed.empty() ? "" : " and ", s.theirs);
+  }
   Weights w;
   w.config = config;
   w.config_where = config_where;
@@ -213,9 +241,10 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
     for (const TensorInfo& t : file->tensors()) {
       std::string stored_name = t.name;
       if (is_moment(state)) {
-        const std::string prefix = state == StateKind::first_moment ? kFirst : kSecond;
-        if (!t.name.starts_with(prefix)) continue;
-        stored_name = t.name.substr(prefix.size());
+        const auto prefix =
+            std::find_if(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return t.name.starts_with(p); });
+        if (prefix == prefixes.end()) continue;
+        stored_name = t.name.substr(prefix->size());
       } else if (is_state(t)) {
         if (t.name == "global_step") w.position.step = scalar(*file, t);
         continue;
@@ -238,7 +267,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   }
   w.position.optimizer_steps = w.position.step;
   if (is_moment(state) && tensors.empty())
-    throw UserError("no optimizer state", path, "it must hold tensors adam_m.* and adam_v.*", "leave out --optimizer");
+    throw UserError("no optimizer state", path, fmt::format("it must hold tensors {}", needed), "leave out --optimizer");
   if (!is_moment(state) && fs::exists(folder + "/param_name_map.json")) {
     const Json map = read_json(folder + "/param_name_map.json", int64_t{64} << 20);
     for (const auto& [name, file] : map.items())

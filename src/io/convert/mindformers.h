@@ -8,16 +8,26 @@
 #pragma once
 #include <string>
 
+#include "config/choices.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/weights.h"
 
 namespace ravine {
 
-// Of a training state the weights are taken, or the moments "adam_m." and "adam_v."; counters are passed over. `config` is that
+// Of a training state the weights are taken, or what this optimizer keeps, "adam_m." and "adam_v." of AdamW; counters are passed
+// over. `config` is that
 // of --model-config, or null: then DIR/config.json must be there. How ranks cut a tensor follows from its shape: neighbouring
 // ranks are tensor ranks. A name or shape that does not fit is a UserError.
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                         StateKind kind = StateKind::weights);
+                         StateKind kind = StateKind::weights, OptimizerType optimizer = OptimizerType::adamw);
+
+// Of weights that have been read: a UserError where a tensor of the model is missing, with its name there and here.
+void refuse_missing_tensors(const Weights& weights, const std::string& path);
+
+// The files that are read of a path, one of each rank in their order.
+std::vector<std::string> mindformers_files(const std::string& path);
+// What a tensor of MindFormers is as a whole; rank 0: not known, or joined of several.
+Shape mindformers_shape(const std::string& name, const Geometry& g);
 
 // The name of a tensor in MindFormers: legacy for llama and its like, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);

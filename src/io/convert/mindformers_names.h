@@ -3,6 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "config/choices.h"
+#include "io/convert/weights.h"
+
 namespace ravine {
 
 struct SpellingPair {
@@ -45,6 +48,21 @@ inline constexpr SpellingPair kCoreLayer[] = {{"input_layernorm.", "input_layern
                                               {"mlp.up_proj.", "mlp.linear_fc1."},
                                               {"mlp.down_proj.", "mlp.linear_fc2."},
                                               {"fused_qkv.", "self_attention.linear_qkv."}};
+
+// States of optimizers (classes of MindFormers and of mindspore.nn.optim), which stand before the name of their weight.
+struct StateSpelling {
+  OptimizerType optimizer;
+  StateKind kind;
+  const char* theirs;
+  bool written = true;  // false: files of MindFormers are read, and those written here have the row before
+};
+inline constexpr StateSpelling kStateSpellings[] = {
+    {OptimizerType::adamw, StateKind::first_moment, "adam_m."}, {OptimizerType::adamw, StateKind::second_moment, "adam_v."},
+    {OptimizerType::adam, StateKind::first_moment, "moment1."}, {OptimizerType::adam, StateKind::second_moment, "moment2."},
+    {OptimizerType::lamb, StateKind::first_moment, "lamb_m."},  {OptimizerType::lamb, StateKind::second_moment, "lamb_v."},
+    {OptimizerType::sgd, StateKind::momentum, "accum."},        {OptimizerType::sgd, StateKind::momentum, "moments.", false}};
+// Of SGD, beside accum: 0 where accum counts, 1 before its first step.
+inline constexpr const char* kBeforeFirst = "stat.";
 
 template <size_t N>
 std::string renamed(const std::string& name, const SpellingPair (&table)[N], bool to_ours) {

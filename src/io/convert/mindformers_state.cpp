@@ -7,12 +7,14 @@
 
 #include "base/error.h"
 #include "config/bounds.h"
+#include "config/config.h"
 #include "files/atomic.h"
 #include "files/convert.h"
 #include "files/mindspore_ckpt.h"
 #include "files/safetensors.h"
 #include "files/tensor_set.h"
 #include "io/convert/mindformers.h"
+#include "io/convert/mindformers_names.h"
 #include "io/convert/ravine_checkpoint.h"
 
 namespace fs = std::filesystem;
@@ -69,6 +71,15 @@ std::optional<double> number_in(const TensorFile& file, const char* name) {
   file.read(*t, 0, {bytes, static_cast<size_t>(size_of(t->dtype))});
   convert(t->dtype, bytes, DType::f64, &value, 1);
   return value;
+}
+
+// The optimizer whose states a file holds; nothing: none, as of SGD without momentum, whose `accum` counts nothing.
+std::optional<OptimizerType> optimizer_of(const TensorFile& file) {
+  for (const StateSpelling& s : kStateSpellings)
+    for (const TensorInfo& t : file.tensors())
+      if (t.name.starts_with(s.theirs) && (s.kind != StateKind::momentum || number_in(file, "momentum").value_or(1) > 0))
+        return s.optimizer;
+  return {};
 }
 
 }  // namespace
@@ -133,14 +144,19 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
         {"sources", Json::array()},
         {"segments", {{{"step", done}, {"sample", data_steps * global_batch}, {"global_batch", global_batch}}}}};
   const Geometry g = geometry_of(model, where);
-  for (const auto& [kind, prefix] :
-       {std::pair{StateKind::weights, "weights/"}, {StateKind::first_moment, "m/"}, {StateKind::second_moment, "v/"}}) {
-    Weights w = read_mindformers(path, model, where, false, kind);
+  std::vector<StateKind> kinds{StateKind::weights};
+  const std::optional<OptimizerType> optimizer = optimizer_of(*file);
+  for (const StateSpelling& s : kStateSpellings)
+    if (s.optimizer == optimizer && s.written) kinds.push_back(s.kind);
+  if (optimizer) out.scalars["optimizer"] = std::string(name(*optimizer));
+  for (const StateKind kind : kinds) {
+    Weights w = read_mindformers(path, model, where, false, kind, optimizer.value_or(OptimizerType::adamw));
+    if (!is_moment(kind)) refuse_missing_tensors(w, path);
     check_weights(w, g, false, is_moment(kind));
     for (const Param& p : g.model->params().params()) {
       if (p.tied) continue;
       const auto it = w.tensors.find(p.name);
-      if (it != w.tensors.end()) out.tensors.emplace(prefix + p.name, it->second);
+      if (it != w.tensors.end()) out.tensors.emplace(std::string(state_prefix(kind)) + p.name, it->second);
     }
   }
   return out;
@@ -220,6 +236,17 @@ void write_file_of_rank(const std::string& path, const std::vector<StateTensorOu
   writer.commit();
 }
 
+// The optimizer of the run that wrote a checkpoint, by the options that it recorded.
+OptimizerOptions optimizer_in(const Json& scalars) {
+  Config config;
+  const auto options = scalars.find("options");
+  for (const Section& section : sections_of(config))
+    for (const Option& o : section.options)
+      if (section.name == "optimizer" && options != scalars.end() && options->is_object() && options->contains(o.name()))
+        o.assign_text((*options)[o.name()].get<std::string>(), "the checkpoint");
+  return config.optimizer;
+}
+
 // Those of this prefix and run that are older than the newest `keep`.
 void remove_older_states(const std::string& folder, const MindFormersState& state) {
   const int64_t keep = state.keep;
@@ -251,21 +278,40 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   const Geometry g = geometry_of(model, where);
   const CheckpointReader reader(checkpoint, false);
   const Json& scalars = reader.scalars();
-  std::map<std::string, ElementsPtr> kinds[3];
-  const StateKind order[] = {StateKind::masters, StateKind::first_moment, StateKind::second_moment};
-  const bool moments = std::any_of(g.model->params().params().begin(), g.model->params().params().end(),
-                                   [&](const Param& p) { return reader.has("m/" + p.name); });
-  for (int k = 0; k < (moments ? 3 : 1); ++k) kinds[k] = read_ravine_checkpoint(checkpoint, model, where, order[k]).tensors;
+  const OptimizerOptions optimizer = optimizer_in(scalars);
+  // By the prefix of MindFormers; weights have none, and come first.
+  std::vector<std::pair<std::string, std::map<std::string, ElementsPtr>>> states;
+  states.emplace_back("", read_ravine_checkpoint(checkpoint, model, where, StateKind::masters).tensors);
+  for (const StateSpelling& spelling : kStateSpellings) {
+    if (spelling.optimizer != optimizer.type || !spelling.written) continue;
+    const std::string prefix(state_prefix(spelling.kind));
+    if (std::any_of(g.model->params().params().begin(), g.model->params().params().end(),
+                    [&](const Param& p) { return reader.has(prefix + p.name); }))
+      states.emplace_back(spelling.theirs, read_ravine_checkpoint(checkpoint, model, where, spelling.kind).tensors);
+  }
+  if (optimizer.type == OptimizerType::sgd) {
+    std::map<std::string, ElementsPtr> none;
+    for (const auto& [name, e] : states[0].second) none.emplace(name, zeros(DType::f32, e->shape()));
+    if (states.size() == 1) states.emplace_back("accum.", none);
+    states.emplace_back(kBeforeFirst, std::move(none));
+  }
   const auto count = [&](const char* key, int64_t otherwise) { return field_or(scalars, key, checkpoint, otherwise); };
   double scale = 1;
   if (const auto it = scalars.find("loss_scale"); it != scalars.end() && it->is_object()) scale = it->value("scale", 1.0);
-  const std::vector<Small> more = {
+  std::vector<Small> more = {
       small("epoch_num", DType::i64, {}, s.epoch),
       small("step_num", DType::i64, {}, reader.step()),
       small("global_step", DType::i32, {1}, static_cast<int32_t>(count("optimizer_steps", reader.step()))),
       small("loss_scale", DType::f32, {}, static_cast<float>(scale)),
       small("scale_sense", DType::f32, {}, static_cast<float>(scale)),
       small("global_batch_size", DType::i64, {}, count("global_batch", 1))};
+  if (optimizer.type == OptimizerType::sgd)
+    more.push_back(small("momentum", DType::f32, {}, static_cast<float>(optimizer.momentum)));
+  for (size_t i = 0; optimizer.type == OptimizerType::adam && i < 2; ++i) {
+    float power = 1;  // as it is there, a product in f32 step by step
+    for (int64_t n = count("optimizer_steps", reader.step()); n > 0; --n) power *= static_cast<float>(optimizer.betas[i]);
+    more.push_back(small(fmt::format("beta{}_power", i + 1), DType::f32, {}, power));
+  }
   Json kept = Json::object();
   for (const char* key : kKept)
     if (const auto it = scalars.find(key); it != scalars.end()) kept[key] = *it;
@@ -276,13 +322,12 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   for (int64_t stage = 0; stage < s.pipeline; ++stage)
     for (int64_t t = 0; t < s.tensor; ++t) {
       std::vector<StateTensorOut> tensors;
-      static const char* const kPrefix[] = {"", "adam_m.", "adam_v."};
       size_t weights = 0;
-      for (int k = 0; k < 3; ++k) {
-        for (const auto& [name, e] : kinds[k])
+      for (const auto& [prefix, of_weights] : states) {
+        for (const auto& [name, e] : of_weights)
           if (on_stage(name, stages[static_cast<size_t>(stage)], stage == 0, stage == s.pipeline - 1))
-            tensors.push_back({kPrefix[k] + mindformers_name(name, g), tensor_part(mindformers_name(name, g), e, t, s.tensor)});
-        if (k == 0) weights = tensors.size();
+            tensors.push_back({prefix + mindformers_name(name, g), tensor_part(mindformers_name(name, g), e, t, s.tensor)});
+        if (prefix.empty()) weights = tensors.size();
       }
       for (int64_t d = 0; d < s.data; ++d) {
         const int64_t rank = (stage * s.data + d) * s.tensor + t;

@@ -1,7 +1,9 @@
 // Training checkpoints of MindFormers, as a run goes on from them and leaves them (checkpoint.layout=mindformers).
 //
-//   DIR/rank_R/PREFIX_rank_R-EPOCH_STEP.safetensors   weights, adam_m.NAME, adam_v.NAME, epoch_num, step_num, global_step,
+//   DIR/rank_R/PREFIX_rank_R-EPOCH_STEP.safetensors   weights, states of the optimizer, epoch_num, step_num, global_step,
 //                                                     loss_scale, scale_sense, global_batch_size
+//     states: AdamW adam_m.NAME adam_v.NAME; Adam moment1.NAME moment2.NAME beta1_power beta2_power; Lamb lamb_m.NAME
+//     lamb_v.NAME; SGD accum.NAME stat.NAME momentum
 //   DIR/rank_R/meta.json                              {"last_epoch", "last_step", "last_ckpt_file"}
 //
 // Source: mindformers/core/callback/callback.py (CheckpointMonitor), tools/resume_ckpt.py. What a run of ours keeps beyond that

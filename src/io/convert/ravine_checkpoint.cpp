@@ -23,10 +23,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-const char* prefix_of(StateKind kind) {
-  return kind == StateKind::first_moment ? "m/" : kind == StateKind::second_moment ? "v/" : "weights/";
-}
-
 constexpr int64_t kStatePiece = int64_t{8} << 20;  // bytes of one read
 constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
@@ -167,7 +163,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
                       fmt::format("the manifest says {} bytes, the file has {}", f.bytes, files.back()->file_size()),
                       "use another checkpoint");
   }
-  const std::string prefix = prefix_of(kind);
+  const std::string prefix(state_prefix(kind));
   for (const Manifest::Tensor& t : m.tensors) {
     if (!t.name.starts_with(prefix)) continue;
     std::vector<Copy> copies;

@@ -21,6 +21,19 @@ std::vector<Rows> rows_in(const FileTensor& t, size_t param, const ElementsPtr& 
 
 }  // namespace
 
+std::string_view state_prefix(StateKind kind) {
+  switch (kind) {
+    case StateKind::first_moment:
+      return "m/";
+    case StateKind::second_moment:
+      return "v/";
+    case StateKind::momentum:
+      return "momentum/";
+    default:
+      return "weights/";
+  }
+}
+
 void Weights::add(const std::string& name, ElementsPtr tensor) {
   auto [it, fresh] = tensors.emplace(name, tensor);
   if (!fresh)

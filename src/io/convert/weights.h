@@ -35,9 +35,12 @@ struct Weights {
   void add(const std::string& name, ElementsPtr tensor);  // a name twice is a UserError
 };
 
-// What of a training state a reader is asked for. Moments are Adam's, under the names of their weights.
-enum class StateKind : uint8_t { weights, masters, first_moment, second_moment };
-inline bool is_moment(StateKind kind) { return kind == StateKind::first_moment || kind == StateKind::second_moment; }
+// What of a training state a reader is asked for, under the names of their weights: moments are those of Adam and its like,
+// momentum is that of SGD.
+enum class StateKind : uint8_t { weights, masters, first_moment, second_moment, momentum };
+inline bool is_moment(StateKind kind) { return kind >= StateKind::first_moment; }
+// Before the name in a checkpoint of ours: "weights/", "m/", "v/", "momentum/".
+std::string_view state_prefix(StateKind kind);
 
 // Sizes that the layouts need, and the declarations of the model, from a config.json of any family that trains here.
 struct Geometry {

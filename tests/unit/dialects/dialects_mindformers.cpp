@@ -62,7 +62,7 @@ struct Job {
   }
   Translation translated(std::vector<std::string> words, int64_t ranks = 0) const {
     words.insert(words.begin(), {"--config", folder / "run.yaml"});
-    MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::string&) {
+    MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::vector<std::string>&) {
                              return MindFormersFacts::Data{80, 33};
                            }};
     return translate_mindformers(read_mindformers_line(placed(words)), facts);
@@ -174,6 +174,9 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {"ignore_data_skip", {"True", {"--load_checkpoint", weights, "--resume_training", "True"}}},
       {"data_skip_steps", {"3", {"--load_checkpoint", weights, "--resume_training", "True"}}},
       {"run_mode", {"predict"}},
+      {"train_dataset.data_loader.dataset_files", {weights, {"--train_dataset_dir="}}},
+      {"eval_dataset.data_loader.dataset_files",
+       {weights, {"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset"}}},
       {"use_parallel", {"True", {"--parallel_config.data_parallel", "2", "--parallel.parallel_mode", "1"}}},
       {"load_checkpoint", {weights}},
       {"resume_training", {"True", {"--load_checkpoint", weights}}},
@@ -472,6 +475,11 @@ TEST(MindFormers, RefusesByName) {
            {{"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format", "log", "--monitor_config.target",
              "[\"(\"]"},
             {"monitor_config.target", "regular expressions"}},
+           {{"--callbacks", "[\"MFLossMonitor\"]"}, {"callbacks is [\"MFLossMonitor\"]", "type: MFLossMonitor"}},
+           {{"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format", "csv"},
+            {"csv", "log or tensorboard"}},
+           {{"--moe_config.expert_num", "4", "--moe_config.first_k_dense_replace", "True"}, {"first_k_dense_replace is true"}},
+           {{"--moe_config.expert_num", "4", "--moe_config.first_k_dense_replace", "1"}, {"first_k_dense_replace is 1"}},
            {{"--use_skip_data_by_global_norm", "True", "--runner_wrapper.use_clip_grad", "False"}, {"use_clip_grad"}},
            {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"},
             {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
@@ -484,6 +492,22 @@ TEST(MindFormers, RefusesByName) {
            "number of ranks"));
   const std::vector<std::string> semi = {
       "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
+  for (const auto& [strategy, right] : {std::pair{"[[2, 1]]", true},
+                                        {"[[2, 1], [2, 1, 1]]", true},
+                                        {"[[2, 2]]", false},
+                                        {"[[2, 1], [1, 1]]", false},
+                                        {"[[2, 1], []]", false},
+                                        {"2", false}}) {
+    std::vector<std::string> words = semi;
+    words.insert(words.end(), {"--parallel.full_batch", "False", "--parallel.dataset_strategy", strategy});
+    EXPECT_EQ(says(job.refused(words, 2), "each of its lists is [2, 1, ..]"), !right && std::string(strategy) != "2")
+        << strategy;
+  }
+  for (const auto& [size, right] : {std::pair{"-1", true}, {"1", true}, {"2", true}, {"3", false}}) {
+    std::vector<std::string> words = semi;
+    words.insert(words.end(), {"--parallel.parallel_optimizer_config.optimizer_weight_shard_size", size});
+    EXPECT_EQ(job.refused(words, 2).empty(), right) << size << job.refused(words, 2);
+  }
   std::vector<std::string> own_slices = semi;
   own_slices.insert(own_slices.end(), {"--parallel.full_batch", "False"});
   const Translation t = job.translated(own_slices, 2);
@@ -554,7 +578,86 @@ TEST(MindFormers, PredictsByGenerate) {
                        " --prompt hello --max-new-tokens 64 --sample --top-k 3 --seed 42 ");
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--predict_data", "hello"}), "no model to speak"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf"}), "no prompt"));
-  EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "do_eval"));
+}
+
+TEST(MindFormers, EvaluatesByAValidation) {
+  const Job job;
+  const std::string data = job.folder / "data", weights = job.folder / "weights";
+  const std::vector<std::string> line = {"--run_mode",         "eval", "--eval_dataset.data_loader.type", "MindDataset",
+                                         "--eval_dataset_dir", data,   "--eval_dataset.input_columns",    "[\"input_ids\"]",
+                                         "--load_checkpoint",  weights};
+  EXPECT_EQ(job.refused(line), "");
+  EXPECT_TRUE(job.translated(line).evaluates);
+  EXPECT_FALSE(job.translated({}).evaluates);
+  std::map<std::string, std::string> s = job.settings(line);
+  for (const auto& [option, value] : std::map<std::string, std::string>{{"data.sequence_length", "32"},
+                                                                        {"train.valid_batches", "20"},
+                                                                        {"train.micro_batch", "4"},
+                                                                        {"data.labels", "false"},
+                                                                        {"data.shuffle", "false"},
+                                                                        {"checkpoint.resume", "none"}})
+    EXPECT_EQ(s[option], value) << option;
+  EXPECT_EQ(s["data.valid"], s["data.train"]);
+  for (const ExplainedKey& key : job.translated(line).lines())
+    if (key.key.starts_with("optimizer.") || key.key.starts_with("train_dataset."))
+      EXPECT_EQ(key.status, KeyStatus::inert) << key.key << " trains nothing";
+  const auto also = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), line.begin(), line.end());
+    return job.refused(more);
+  };
+  EXPECT_TRUE(says(also({"--model.model_config.seq_length", "16"}), "rows have 33 ids"));
+  EXPECT_TRUE(says(also({"--metric.type", "ADGENMetric"}), "loss and perplexity"));
+  EXPECT_TRUE(says(also({"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader"}), "do_eval"));
+  EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "eval_dataset lacks data_loader.type"));
+  EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "weights are evaluated"));
+}
+
+TEST(MindFormers, DataSetsByFilesAndColumns) {
+  const Job job;
+  const std::string a = job.folder / "data", b = job.folder / "weights";
+  const std::string files = "--train_dataset.data_loader.dataset_files", none = "--train_dataset_dir";
+  const auto train = [&](std::vector<std::string> words) { return job.settings(std::move(words))["data.train"]; };
+  EXPECT_EQ(train({files, a}), train({none, a})) << "dataset_dir of the file counts";
+  EXPECT_EQ(train({none + "=", files, b}), train({none, b}));
+  EXPECT_TRUE(says(train({none + "=", files, "[\"" + a + "\", \"" + b + "\"]"}), a + ", " + b));
+  EXPECT_TRUE(says(job.refused({none + "=", files, "/no/such"}), "no data set /no/such"));
+  EXPECT_TRUE(says(job.refused({none + "="}), "no dataset_dir"));
+  const MindFormersLine line = read_mindformers_line(
+      placed({"--config", job.folder / "run.yaml", "--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"}));
+  const auto with_columns = [&](std::vector<std::string> names) {
+    return translate_mindformers(line, {.data = [=](const std::string&, const std::vector<std::string>&) {
+                                   return MindFormersFacts::Data{80, 33, names};
+                                 }});
+  };
+  EXPECT_TRUE(with_columns({"input_ids", "labels"}).refusals().empty());
+  const Translation lacks = with_columns({"input_ids"});
+  ASSERT_EQ(lacks.refusals().size(), 1u);
+  EXPECT_TRUE(says(lacks.refusals()[0].what, "input_columns has labels"));
+}
+
+TEST(MindFormers, FormatsWithoutTheirSection) {
+  const Job job;
+  const std::vector<std::string> words = {"--monitor_config.monitor_on", "True", "--monitor_config.local_norm_format",
+                                          "[\"log\", \"tensorboard\"]"};
+  const Translation t = job.translated(words);
+  ASSERT_EQ(t.notices().size(), 1u);
+  EXPECT_TRUE(says(t.notices()[0], "it goes to the log alone"));
+  std::vector<std::string> there = words;
+  there.insert(there.end(), {"--tensorboard.tensorboard_dir", "tb"});
+  EXPECT_TRUE(job.translated(there).notices().empty());
+}
+
+// What model_config says and what lies in the folder of Hugging Face are one family.
+TEST(MindFormers, FolderOfTheFamily) {
+  const Job job;
+  std::filesystem::create_directory(job.folder / "hf");
+  std::ofstream(job.folder / "hf/config.json") << R"({"model_type": "qwen3", "hidden_size": 64})";
+  const std::vector<std::string> folder = {"--pretrained_model_dir", job.folder / "hf"};
+  EXPECT_TRUE(says(job.refused(folder), "LlamaConfig, and") && says(job.refused(folder), "config.json of qwen3"))
+      << job.refused(folder);
+  std::vector<std::string> fits = folder;
+  fits.insert(fits.end(), {"--model.model_config.type", "Qwen3Config"});
+  EXPECT_EQ(job.refused(fits), "");
 }
 
 TEST(MindFormers, ReadsFlagsAsItsOwnScript) {

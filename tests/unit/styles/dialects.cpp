@@ -112,6 +112,16 @@ TEST(LaunchScript, IsReadAsBashReadsIt) {
   EXPECT_EQ(s.written.at("out/2/file.json").text, "{\"n\": 2}\n");
 }
 
+TEST(LaunchScript, TwoLaunchesAreRefused) {
+  const auto said = [](const std::string& text) {
+    return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
+  };
+  const std::string two = said("torchrun a.py --x 1\n\npython b.py\n");
+  EXPECT_NE(two.find("a.py and b.py are started (run.sh:1, run.sh:3)"), std::string::npos) << two;
+  EXPECT_NE(said("if [ $N ]; then\n torchrun a.py\nelse\n python a.py\nfi\n").find("run.sh:2, run.sh:4"), std::string::npos);
+  EXPECT_EQ(launched_program(parse_launch_script("echo python a.py\ntorchrun b.py\n", "run.sh")).program.text, "b.py");
+}
+
 TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   const auto run = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });

@@ -1,0 +1,84 @@
+// The explanation for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "dialects/dialect.h"
+
+namespace ravine {
+namespace {
+
+constexpr size_t kLeast = 24;  // letters of the last column, however narrow the terminal
+
+size_t letters(const std::string& text) {  // bytes that begin a character
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string value_words(const Json& value) {
+  if (value.is_null()) return "";
+  return escaped(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Words of a text in lines of at most `width` letters; a longer word has a line of its own.
+std::vector<std::string> wrapped(const std::string& text, size_t width) {
+  std::vector<std::string> lines(1);
+  for (const std::string& word : split(text, ' ')) {
+    if (!lines.back().empty() && letters(lines.back()) + 1 + letters(word) > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+void pad(std::string& line, size_t to) { line.append(to - std::min(to, letters(line)), ' '); }
+
+}  // namespace
+
+std::string explanation_table(const Translation& translation, size_t width) {
+  struct Row {
+    std::string key, value, says;
+  };
+  const std::pair<KeyStatus, const char*> kGroups[] = {{KeyStatus::refused, "refused"},
+                                                       {KeyStatus::used, "used: the option that the key leads to"},
+                                                       {KeyStatus::standard, "without a value: the default counts"},
+                                                       {KeyStatus::inert, "inert: why the key has no effect"},
+                                                       {KeyStatus::derived, "derived from several keys"}};
+  const std::vector<ExplainedKey> lines = translation.lines();
+  size_t keys = 0, values = 0;
+  for (const ExplainedKey& line : lines) {
+    if (line.status == KeyStatus::derived) continue;
+    keys = std::max(keys, letters(escaped(line.key))), values = std::max(values, letters(value_words(line.value)));
+  }
+  keys = std::min(keys, width * 2 / 5), values = std::min(values, width / 4);
+  const size_t says_at = 2 + keys + 2 + values + 2, rest = std::max(kLeast, width > says_at ? width - says_at : 0);
+  std::string out;
+  for (const auto& [status, title] : kGroups) {
+    std::vector<Row> rows;
+    for (const ExplainedKey& line : lines) {
+      if (line.status != status) continue;
+      const bool derived = status == KeyStatus::derived;
+      rows.push_back({escaped(line.key), derived ? "" : value_words(line.value),
+                      escaped(derived                     ? value_words(line.value)
+                              : status == KeyStatus::used ? line.option
+                                                          : line.reason)});
+    }
+    if (rows.empty()) continue;
+    out += fmt::format("{}{} ({})\n", out.empty() ? "" : "\n", title, rows.size());
+    for (const Row& row : rows) {
+      std::string line = "  " + row.key;
+      const auto next_column = [&](size_t at) {  // what does not fit its column has the line to itself
+        if (letters(line) + 2 > at) out += line + "\n", line.clear();
+        pad(line, at);
+      };
+      if (!row.value.empty()) next_column(2 + keys + 2), line += row.value;
+      for (const std::string& text : wrapped(row.says, rest)) {
+        if (text.empty()) continue;
+        next_column(says_at), line += text;
+      }
+      out += line + "\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace ravine
