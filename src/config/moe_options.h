@@ -29,7 +29,7 @@ struct MoeOptions {
       "what the mean square of logsumexp of a router's logits counts beside them; stored: what config.json says",
       between(0, 1e6) & no_value("stored") & may_change());
     v("bias_update_rate", bias_update_rate,
-      "under moe.load_balance=bias: after each update a correction grows by this for an expert with fewer choices than the mean, and falls by it for one with more",
+      "after each update a correction grows by this for an expert with fewer choices than the mean, and falls by it for one with more",
       between(0, 1e6) & may_change());
     v("capacity_factor", capacity_factor,
       "an expert takes at most this many times its even share of the choices of a micro batch (moe.drop says which); 0: all that choose it",

@@ -323,7 +323,7 @@ void check_update(const Config& c, const Asked& asked, Conflicts& conflict) {
     if (rate > kMostRate && !free)
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
-    if (decay > 1 && !traits_of(o.type).decay_scaled && !free)
+    else if (decay > 1 && !traits_of(o.type).decay_scaled && !free)
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
                given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
                "a step takes away this share of each weight, at most 1", "lower one of them");

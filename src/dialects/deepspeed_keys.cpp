@@ -23,7 +23,6 @@ constexpr std::string_view kOffSection = "the section is not switched on";
 constexpr std::string_view kMoves = "blocks are read ahead and written behind the update, which waits for neither";
 
 constexpr std::string_view kAmsgrad = "DeepSpeed's own Adam has no amsgrad either";
-constexpr std::string_view kCorrects = "moments are corrected for beginning at zero";
 constexpr std::string_view kOneBackend = "the ranks are MPI's";
 
 const std::vector<DeepSpeedParam> kAdamParams = {
@@ -31,7 +30,7 @@ const std::vector<DeepSpeedParam> kAdamParams = {
     {"betas", "optimizer.betas"},
     {"eps", "optimizer.eps"},
     {"weight_decay", "optimizer.weight_decay"},
-    {"bias_correction", "", kCorrects, true, "true"},
+    {"bias_correction", "optimizer.bias_correction"},
     {"amsgrad", "", kAmsgrad, true, "false"},
     {"torch_adam", "", "there is one Adam", false, "false"},
     {"fused", "", "there is one Adam", false, "false"},

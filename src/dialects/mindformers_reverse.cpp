@@ -38,7 +38,8 @@ const char* class_of(OptimizerType type) {
 
 Json optimizer_words(const Config& c) {
   const OptimizerType type = c.optimizer.type;
-  Json j = {{"type", class_of(type)}, {"weight_decay", c.optimizer.weight_decay}};
+  const bool corrects = type != OptimizerType::adamw || c.optimizer.bias_correction;
+  Json j = {{"type", corrects ? class_of(type) : "AdamWeightDecay"}, {"weight_decay", c.optimizer.weight_decay}};
   const auto eps = [&] { return c.optimizer.eps.size() == 1 ? Json(c.optimizer.eps[0]) : Json(c.optimizer.eps); };
   if (type == OptimizerType::adamw || type == OptimizerType::adam || type == OptimizerType::lamb)
     j["betas"] = c.optimizer.betas, j["eps"] = eps();

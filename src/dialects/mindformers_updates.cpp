@@ -63,10 +63,7 @@ void choose_optimizer(Translation& t) {
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;
-  if (t.text("optimizer.type") == "AdamWeightDecay")
-    t.refuse("optimizer.type", "optimizer.type is AdamWeightDecay",
-             "it does not correct for moments that begin at zero, and AdamW here does",
-             "write AdamW: its first steps are smaller");
+  if (t.text("optimizer.type") == "AdamWeightDecay") t.set("optimizer.bias_correction", false, "optimizer.type");
   if (t.text("optimizer.type") == "Momentum")
     t.notice("checkpoints have the names of SGD, whose steps are those of Momentum: to go on there, write optimizer.type: SGD");
   t.set("optimizer.type", type, "optimizer.type");

@@ -120,7 +120,7 @@ FLIPS = {
     "zero_optimization.offload_param.pin_memory": (False, OFF, []), "aio.block_size": (8192, DISK, []), "aio.queue_depth": (3, DISK, []), "aio.thread_count": (3, DISK, []), "aio.intra_op_parallelism": (3, DISK, []),
     "tensorboard.enabled": (False, {}, []),
 }
-TYPED = {"Lamb": {"max_coeff": 5, "min_coeff": 0.1, "bias_correction": False}, "SGD": {"momentum": 0.5, "dampening": 0.1, "nesterov": False}, "Adagrad": {"lr_decay": 0.1, "initial_accumulator_value": 0.1}, "Adam": {"adam_w_mode": False},
+TYPED = {"Lamb": {"max_coeff": 5, "min_coeff": 0.1, "bias_correction": False}, "SGD": {"momentum": 0.5, "dampening": 0.1, "nesterov": False}, "Adagrad": {"lr_decay": 0.1, "initial_accumulator_value": 0.1}, "Adam": {"adam_w_mode": False, "bias_correction": False}, "AdamW": {"bias_correction": False},
          "OneBitAdam": {"freeze_step": 7}, "ZeroOneAdam": {"var_freeze_step": 7, "var_update_scaler": 7, "local_step_scaler": 7, "local_step_clipper": 7}, "OneBitLamb": {"coeff_beta": 0.5, "factor_max": 5, "factor_min": 0.1, "factor_threshold": 0.3}}
 
 

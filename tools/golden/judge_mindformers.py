@@ -170,7 +170,7 @@ for ending, copies in (("safetensors", "network"), ("ckpt", "trainable")):
         losses("control: MindFormers from our step 10 with first moments 0 against our whole run", on, ours, range(11, 14), control=True)
 
 print("\n2 and 3 with other optimizers")  # eps of Adam is small: mindspore's adds it to the root of the moment as it is, ours to that of the corrected one
-for kind, words in (("Adam", {"beta1": 0.9, "beta2": 0.95, "eps": 1e-15, "weight_decay": 0.0}), ("SGD", {"momentum": 0.9, "weight_decay": 0.0})):
+for kind, words in (("Adam", {"beta1": 0.9, "beta2": 0.95, "eps": 1e-15, "weight_decay": 0.0}), ("AdamWeightDecay", {"beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1}), ("SGD", {"momentum": 0.9, "weight_decay": 0.0})):
     change = {**saving("safetensors"), "optimizer": {"type": kind, **words}}
     base = copy.deepcopy(BASE)
     BASE.pop("optimizer")  # the sections are merged

@@ -14,7 +14,9 @@ class AdamRule : public UpdateRule {
   std::vector<StateDeclaration> states() const override { return {{.name = "m"}, {.name = "v"}}; }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     const double t = static_cast<double>(step), b1 = o_.betas[0], b2 = o_.betas[1];
-    std::array<double, kStepScalars> scalars{lr, 1 - std::pow(b1, t), 1 - std::pow(b2, t), grad_scale};
+    const bool corrects = o_.bias_correction;
+    std::array<double, kStepScalars> scalars{lr, corrects ? 1 - std::pow(b1, t) : 1, corrects ? 1 - std::pow(b2, t) : 1,
+                                             grad_scale};
     c.call(AdamW{.param = v.param,
                  .grad = v.grad,
                  .m = v.states[0],

@@ -94,8 +94,9 @@ struct Trial {
         } else {
           m[i] = options.betas[0] * m[i] + (1 - options.betas[0]) * g;
           v[i] = options.betas[1] * v[i] + (1 - options.betas[1]) * g * g;
-          w[i] -= rate * (m[i] / (1 - std::pow(options.betas[0], t))) /
-                  (std::sqrt(v[i] / (1 - std::pow(options.betas[1], t))) + options.eps[0]);
+          const double first = options.bias_correction ? 1 - std::pow(options.betas[0], t) : 1,
+                       second = options.bias_correction ? 1 - std::pow(options.betas[1], t) : 1;
+          w[i] -= rate * (m[i] / first) / (std::sqrt(v[i] / second) + options.eps[0]);
         }
       }
     }
@@ -164,6 +165,21 @@ TEST(Optimizer, NoClippingWhereItIsOff) {
   t.expect_step(1, 0.01, 1);
   t.update(0.01, norm);
   t.compare("not clipped");
+}
+
+// As MindSpore's AdamWeightDecay, and Adam of DeepSpeed with bias_correction false.
+TEST(Optimizer, MomentsAreTakenAsTheyAreWithoutCorrection) {
+  for (OptimizerType type : {OptimizerType::adamw, OptimizerType::adam}) {
+    OptimizerOptions o = options(type);
+    o.bias_correction = false;
+    Trial trial(o);
+    for (int step = 1; step <= 3; ++step) {
+      const double norm = trial.begin(step, 0.1);
+      trial.update(0.01, norm);
+      trial.expect_step(step, 0.01, 1);
+    }
+    trial.compare("without correction");
+  }
 }
 
 TEST(Optimizer, NormsAndBiasesDecayWhereAllDo) {
