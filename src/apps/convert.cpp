@@ -13,6 +13,7 @@
 #include "files/tensor_file.h"
 #include "files/tokenizer_files.h"
 #include "io/model_folder.h"
+#include "optim/schedule.h"
 #include "runs/run_places.h"
 #include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
@@ -39,6 +40,10 @@ struct ConvertFlags {
     v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
     v("experts", o.experts, "Megatron: experts of a layer numbered side by side (--moe-grouped-gemm), or a module each");
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
+    v("zero", o.zero, "DeepSpeed: ZeRO stage of the checkpoint to write", between(0, 3));
+    v("ranks", o.ranks, "DeepSpeed: data ranks of the checkpoint; DeepSpeed goes on with as many", between(1, 100000));
+    v("universal", o.universal,
+      "DeepSpeed: a universal checkpoint, for any stage and number of ranks (checkpoint.load_universal)");
     v("optimizer", o.optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
     v("adapter", o.adapter, "adapter of PEFT or ModelLink that is merged into the weights on the way",
@@ -157,7 +162,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   if (o.output.empty() && !o.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
   const bool megatron = is_megatron(o.to), mindformers = o.to == ConvertTarget::mindformers,
-             ravine = o.to == ConvertTarget::ravine;
+             deepspeed = o.to == ConvertTarget::deepspeed, ravine = o.to == ConvertTarget::ravine;
   auto only = [&](bool used, bool fits, const char* what, const char* rule) {
     if (used && !fits) throw UserError(what, "command line", rule, "leave it out");
   };
@@ -166,8 +171,12 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.pipeline > 1 || o.virtual_stages > 1, megatron, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
+  only(o.zero != ConvertOptions().zero || o.ranks > 1 || o.universal, deepspeed, "--zero, --ranks and --universal",
+       "only DeepSpeed has these");
   const bool peft = o.to == ConvertTarget::peft;
   only(!o.adapter.empty() || o.resize_vocabulary > 0, !peft, "--adapter and --resize-vocab", "an adapter is written as it is");
+  only(!o.adapter.empty() || o.resize_vocabulary > 0, !deepspeed, "--adapter and --resize-vocab",
+       "DeepSpeed goes on with the model that was trained");
   only(!o.upcycle.empty(), o.to == ConvertTarget::hf, "--upcycle",
        "only Hugging Face folders are written of a model with experts");
   only(o.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
@@ -177,6 +186,9 @@ int run_convert(ConvertFlags& flags, Config&) {
   refuse_run_without_weights(o.input, "--input");
   if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;
+  o.rate = [](const Config& c, int64_t update) {
+    return rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, update).lr;
+  };
   refuse_ids_without_rows(o);
   Log log;
   warn_of_places(log, o.input, o.adapter);

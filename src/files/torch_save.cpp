@@ -78,8 +78,9 @@ void TorchSave::begin_ordered_dict() {
   op(')'), op('R'), op('(');
   ends_.push_back("u");
 }
-void TorchSave::begin_namespace() {
-  global("argparse", "Namespace");
+void TorchSave::begin_namespace() { begin_object("argparse", "Namespace"); }
+void TorchSave::begin_object(std::string_view module, std::string_view type) {
+  global(module, type);
   op(')'), op(0x81), op('}'), op('(');
   ends_.push_back("ub");
 }
@@ -112,12 +113,25 @@ void TorchSave::boolean(bool v) { op(v ? 0x88 : 0x89); }
 void TorchSave::none() { op('N'); }
 void TorchSave::type(DType t) { global("torch", torch_name(t)); }
 
-void TorchSave::tensor(DType dtype, const Shape& shape) {
+void TorchSave::size(const Shape& shape) {
+  global("torch", "Size");
+  op('('), op('(');
+  for (int64_t s : shape) integer(s);
+  op('t'), op('t'), op('R');
+}
+
+size_t TorchSave::tensor(DType dtype, const Shape& shape) {
+  tensor_in(sizes_.size(), dtype, shape);
+  sizes_.push_back(shape.count() * size_of(dtype));
+  return sizes_.size() - 1;
+}
+
+void TorchSave::tensor_in(size_t storage, DType dtype, const Shape& shape) {
   global("torch._utils", "_rebuild_tensor_v2");
   op('('), op('(');
   text("storage");
   global("torch", storage_class(dtype));
-  text(std::to_string(sizes_.size()));
+  text(std::to_string(storage));
   text("cpu");
   integer(shape.count());
   op('t'), op('Q');
@@ -133,7 +147,6 @@ void TorchSave::tensor(DType dtype, const Shape& shape) {
   op('t'), boolean(false);
   global("collections", "OrderedDict");
   op(')'), op('R'), op('t'), op('R');
-  sizes_.push_back(shape.count() * size_of(dtype));
 }
 
 void TorchSave::start_data() {

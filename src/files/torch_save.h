@@ -21,7 +21,8 @@ class TorchSave {
   // Values. Containers hold what comes until end(): a dict keys and values in turn.
   void begin_dict();
   void begin_ordered_dict();
-  void begin_namespace();  // argparse.Namespace with these fields
+  void begin_namespace();                                             // argparse.Namespace with these fields
+  void begin_object(std::string_view module, std::string_view type);  // of a class of the reader's, with these fields
   void begin_list();
   void end();
   void text(std::string_view s);
@@ -29,8 +30,11 @@ class TorchSave {
   void real(double v);
   void boolean(bool v);
   void none();
-  void type(DType t);                            // torch.float16
-  void tensor(DType dtype, const Shape& shape);  // contiguous, with a storage of its own
+  void type(DType t);             // torch.float16
+  void size(const Shape& shape);  // torch.Size
+  // Contiguous, with a storage of its own, whose number it returns; or with the whole storage of one before.
+  size_t tensor(DType dtype, const Shape& shape);
+  void same_tensor(size_t storage, DType dtype, const Shape& shape) { tensor_in(storage, dtype, shape); }
 
   // The next bytes of the tensors' data, in pieces of any size that do not cross tensors.
   void write(std::span<const std::byte> bytes);
@@ -39,6 +43,7 @@ class TorchSave {
  private:
   void op(unsigned char c) { pickle_ += static_cast<char>(c); }
   void global(std::string_view module, std::string_view name);
+  void tensor_in(size_t storage, DType dtype, const Shape& shape);
   void start_data();
   void next_member();
   ZipWriter zip_;

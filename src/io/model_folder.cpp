@@ -10,6 +10,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/convert/zero_checkpoint.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -63,7 +64,8 @@ void check_model_folder(const std::string& folder, const std::string& key) {
                       fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
   };
   if (is_folder && fs::exists(path / "config.json", error)) {
-    if (!has_weights(path)) refuse_other_layout();  // whoever needs weights says so if there are none at all
+    if (!has_weights(path) && !is_zero_checkpoint(folder))
+      refuse_other_layout();  // whoever needs weights says so if there are none at all
     return;
   }
   if (path.extension() == ".gguf")

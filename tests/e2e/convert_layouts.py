@@ -235,6 +235,23 @@ def test_steps_of_an_optimizer(folder):
             check((s["step"], s["optimizer_steps"], s.get("global_batch")) == (3, want, batch), f"{at.name}: {s}")
 
 
+def test_tensor_ranks_beside_shards_of_zero(folder):
+    """ModelLink with ZeRO: the modules of all tensor ranks are whole and say how they are cut; the shards beside them are not read."""
+    save(folder / "hf", num_hidden_layers=1)
+    run("convert", "--input", folder / "hf", "--output", folder / "mg", "--to", "megatron-mcore", "--tensor", 2)
+    at = folder / "zero" / "global_step7"
+    at.mkdir(parents=True)
+    for file in (folder / "mg").glob("release/mp_rank_*/model_optim_rng.pt"):
+        rank = file.parent.name
+        rewritten(file, (rb"X\x05\x00\x00\x00model", b"X\x06\x00\x00\x00module"))
+        shutil.copy(file, at / f"{rank}_model_states.pt")
+        (at / f"zero_pp_rank_0_{rank}_optim_states.pt").write_bytes(b"")
+    (folder / "zero" / "latest").write_text("global_step7")
+    said = run("convert", "--input", folder / "zero", "--output", folder / "back", "--to", "hf", "--model-config", folder / "hf" / "config.json").stderr
+    check("shards beside them are not read" in said, said)
+    check(r.load_tensors(folder / "back") == r.load_tensors(folder / "hf"), "weights differ")
+
+
 def test_rows_of_a_long_tail(folder):
     """Padding is less than a multiple of 128 rows: of a longer tail of equal rows the rest are tokens."""
     def change(out):

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -141,6 +142,38 @@ def test_a_run_goes_on_from_its_converted_checkpoint(folder):
             check(kind == "weights/" or raw[50 * 16 * 4:].strip(b"\0") == b"", f"moments of new rows: {kind}{name}")
 
 
+def test_deepspeed_there_and_back(folder):
+    """A run in the middle, as DeepSpeed's checkpoint and back, goes on as if nothing had happened; its weights are read in place."""
+    config = GOLDEN / "hf" / "config.json"
+    run("train", *options(folder, model__config=config, train__output=folder / "whole", train__steps=6, checkpoint__every=3, schedule__type="linear", schedule__warmup_steps=2))
+    half, late = folder / "whole" / STEP.format(3), {k: v for k, v in r.metrics(folder / "whole").items() if k > 3}
+    want, prompts = state(folder / "whole", 3), [[1, 2, 3], [7, 8]]
+    run("convert", "--input", half, "--output", folder / "hf", "--to", "hf")
+    (folder / "prompts.json").write_text(json.dumps(prompts))
+    generate = lambda model: run("generate", "--model", model, "--prompt-ids", folder / "prompts.json", "--max-new-tokens", 9, "--json").stdout
+    for zero, ranks, *more in r.rows([(2, 2), (0, 1), (1, 3), (3, 2), (3, 1, "--universal"), (2, 5)], 4, "stages and ranks are written and read alike"):
+        name = f"{zero}-{ranks}-{len(more)}"
+        out = run("convert", "--input", half, "--output", folder / name, "--to", "deepspeed", "--zero", zero, "--ranks", ranks, *more)
+        check("after step 3" in out.stderr, out.stderr)
+        group = {"lr": r.metrics(folder / "whole")[4]["lr"]}
+        state_of_trainer = json.loads((folder / name / "trainer_state.json").read_text())
+        check(state_of_trainer["global_step"] == 3 and state_of_trainer["max_steps"] == 6, state_of_trainer)
+        files = b"".join(p.read_bytes() for p in (folder / name).rglob("*.pt"))
+        check(struct.pack(">d", group["lr"]) in files, "the rate of the next update is there")
+        run("convert", "--input", folder / name, "--output", folder / f"back-{name}", "--to", "ravine", "--optimizer")
+        equal(state(folder / f"back-{name}", 3), want, name)
+        run("train", *options(folder, model__config=config, train__output=folder / f"back-{name}", train__steps=6, schedule__type="linear", schedule__warmup_steps=2))
+        check(r.metrics(folder / f"back-{name}") == late, f"{name}: the run that goes on differs")
+        said = generate(folder / name)
+        check(said == generate(folder / "hf"), f"{name}: other tokens")
+        (folder / name / "model.safetensors").unlink()
+        check(generate(folder / name) == said, f"{name}: other tokens from the shards alone")
+    shards = list((folder / "2-2-0").glob("global_step3/*optim_states.pt"))
+    shards[1].unlink()
+    failed = run("generate", "--model", folder / "2-2-0", "--prompt-ids", folder / "prompts.json", status=2).stderr
+    check("missing rank" in failed and "global_step3" in failed, failed)
+
+
 def test_refusals(folder):
     def refused(says, *arguments):
         done = run("convert", *arguments, "--output", folder / "x", status=2)
@@ -148,6 +181,8 @@ def test_refusals(folder):
     refused("hold weights only", "--input", GOLDEN / "hf", "--to", "ravine", "--optimizer")
     refused("it must hold 'optimizer'", "--input", GOLDEN / "te", "--to", "ravine", "--optimizer")
     refused("only Ravine checkpoints", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
+    refused("checkpoints of Ravine's runs are written so", "--input", GOLDEN / "zero1", "--to", "deepspeed")
+    refused("only DeepSpeed has these", "--input", GOLDEN / "hf", "--to", "hf", "--universal")
     refused("hold f32", "--input", GOLDEN / "hf", "--to", "ravine", "--dtype", "bf16")
     refused("adam_m", "--input", GOLDEN / "mf", "--to", "ravine", "--optimizer", "--model-config", CONFIG)
 

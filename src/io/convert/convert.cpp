@@ -11,6 +11,7 @@
 #include "io/adapter_folder.h"
 #include "io/adapter_weights.h"
 #include "io/convert/deepspeed.h"
+#include "io/convert/deepspeed_state.h"
 #include "io/convert/elements_file.h"
 #include "io/convert/finite.h"
 #include "io/convert/hf_folder.h"
@@ -122,6 +123,22 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
            : "");
 }
 
+// Between pieces: ends the conversion where that is asked.
+void stop_if_asked(const ConvertOptions& o, TargetFolder& folder, int64_t done, int64_t all) {
+  if (!o.stop || !o.stop()) return;
+  folder.keep();
+  throw Stopped(fmt::format("stopped after {} of {}: what is complete stays in {}, and the same command goes on there",
+                            human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all)), folder.folder()));
+}
+
+// The folder to write; the one that it lies in is there.
+std::string target_path(const ConvertOptions& o) {
+  fs::path target = fs::path(o.output).lexically_normal();
+  if (target.filename().empty()) target = target.parent_path();
+  if (target.has_parent_path()) create_folders(target.parent_path().string());
+  return target.string();
+}
+
 // All that decides the bytes of the target, as far as it is known without reading the weights.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
   std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", name(o.to), o.tensor, o.pipeline, o.virtual_stages, o.fused,
@@ -135,6 +152,50 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   if (o.base) out += fmt::format("base {}\n", name(*o.base));
   out += fmt::format("{} {}\n", o.upcycle, name(o.experts));
   return out + describe_source(o.input);
+}
+
+// A Ravine checkpoint as DeepSpeed goes on from it.
+void convert_to_deepspeed(const ConvertOptions& o, WeightLayout layout, ConvertReport& report,
+                          const std::function<void(int64_t, int64_t)>& progress) {
+  if (layout != WeightLayout::ravine)
+    throw UserError("--to deepspeed of another layout", o.input, "checkpoints of Ravine's runs are written so",
+                    "convert it with --to ravine --optimizer first, and that to deepspeed");
+  const std::string checkpoint = ravine_checkpoint_of(o.input, report.notes);
+  const Weights w = read_ravine_checkpoint(checkpoint, o.model_config.empty() ? Json() : read_json(o.model_config),
+                                           o.model_config, StateKind::masters);
+  report.source += fmt::format(", after step {}", w.position.step);
+  DeepSpeedState s{.stage = o.zero, .ranks = o.ranks, .universal = o.universal};
+  if (const auto c = options_of_checkpoint(checkpoint, report.notes)) {
+    s.compute = c->precision.compute.value_or(DType::f32);
+    s.optimizer = c->optimizer;
+    s.lr = o.rate ? o.rate(*c, w.position.optimizer_steps) : c->optimizer.lr;
+    s.dynamic_scale = s.compute == DType::f16 && c->precision.loss_scale.value_or(0) == 0;
+    s.scale_window = c->precision.scale_window, s.scale_hysteresis = c->precision.scale_hysteresis;
+    s.scale_min = c->precision.scale_min, s.scale_consecutive = c->precision.scale_consecutive_hysteresis;
+    s.trainer_state = {{"max_steps", c->train.steps}, {"train_batch_size", c->train.micro_batch}};
+  } else {
+    s.lr = s.optimizer.lr;
+    report.notes.push_back(fmt::format(
+        "the run's options are not known: DeepSpeed takes the optimizer's numbers from the checkpoint, and it says lr {}, betas "
+        "{} and {}, eps {}, weight decay {}",
+        s.lr, s.optimizer.betas[0], s.optimizer.betas[1], s.optimizer.eps[0], s.optimizer.weight_decay));
+  }
+  if (o.dtype) s.compute = *o.dtype;
+  for (const auto& [n, e] : w.tensors)
+    report.rows.push_back({fmt::format("global_step{}{}", w.position.step, o.universal ? "_universal" : ""), n,
+                           std::string(name(DType::f32)), e->shape().text(), e->where()});
+  report.bytes = deepspeed_state_bytes(w, s);
+  if (o.dry_run) return;
+  const std::string plan =
+      plan_text(o, w, report) + fmt::format("{} {} {} {} {}\n", o.zero, o.ranks, o.universal, name(s.compute), s.lr);
+  TargetFolder folder(target_path(o), plan);
+  check_room(o.output, folder, report.bytes);
+  int64_t done = 0;
+  write_deepspeed_state(folder, checkpoint, w.config, w.config_where, s, [&](int64_t bytes) {
+    progress(std::min(done += bytes, report.bytes), report.bytes);
+    stop_if_asked(o, folder, done, report.bytes);
+  });
+  folder.commit();
 }
 
 }  // namespace
@@ -158,6 +219,10 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (!o.upcycle.empty()) upcycling = read_upcycling(o.upcycle);
   const WeightLayout layout = layout_of(o, &report.source);
   if (!o.dry_run) check_output(o.output);
+  if (o.to == ConvertTarget::deepspeed) {
+    convert_to_deepspeed(o, layout, report, progress);
+    return report;
+  }
   const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
              to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
   const bool hf_to_hf = layout == WeightLayout::hf && o.to == ConvertTarget::hf;
@@ -240,19 +305,12 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     for (auto& t : f.tensors) t.elements = lost.counted(t.elements, dtype);
   for (MindFormersFile& f : plan.mindformers)
     for (NamedElements& t : f.tensors) t.elements = lost.counted(t.elements, t.dtype);
-  fs::path target = fs::path(o.output).lexically_normal();
-  if (target.filename().empty()) target = target.parent_path();
-  if (target.has_parent_path()) create_folders(target.parent_path().string());
-  TargetFolder folder(target.string(), plan_text(o, w, report));
+  TargetFolder folder(target_path(o), plan_text(o, w, report));
   check_room(o.output, folder, report.bytes);
   int64_t done = 0;
   const auto advance = [&](int64_t bytes) {
     progress(done += bytes, report.bytes);
-    if (!o.stop || !o.stop()) return;
-    folder.keep();
-    throw Stopped(fmt::format("stopped after {} of {}: what is complete stays in {}, and the same command goes on there",
-                              human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(report.bytes)),
-                              folder.folder()));
+    stop_if_asked(o, folder, done, report.bytes);
   };
   if (folder.taken_up())
     report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");

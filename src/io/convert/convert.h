@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "config/choice.h"
 #include "config/choices.h"
+#include "config/config.h"
 #include "files/tensor_file.h"
 #include "io/convert/expert_names.h"
 
@@ -24,13 +25,14 @@ constexpr auto names_of(WeightLayout) {
 }
 
 // What can be written.
-enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, ravine, peft };
+enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, deepspeed, ravine, peft };
 constexpr auto names_of(ConvertTarget) {
   using enum ConvertTarget;
   return std::to_array<ValueName<ConvertTarget>>({{hf, "hf"},
                                                   {megatron_legacy, "megatron-legacy"},
                                                   {megatron_mcore, "megatron-mcore"},
                                                   {mindformers, "mindformers"},
+                                                  {deepspeed, "deepspeed"},  // of a Ravine checkpoint
                                                   {ravine, "ravine"},
                                                   {peft, "peft"}});  // of a checkpoint of LoRA
 }
@@ -57,6 +59,9 @@ struct ConvertOptions {
   ExpertNames experts = ExpertNames::grouped;            // of Megatron
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
   bool optimizer = false;                                // to ravine: with the moments of the source, and its step
+  int64_t zero = 2, ranks = 1;                           // DeepSpeed: the stage, and data ranks
+  bool universal = false;                                // DeepSpeed: a universal checkpoint
+  std::function<double(const Config&, int64_t)> rate;    // DeepSpeed: of an update (from 0) by a run's options
   int64_t resize_vocabulary = 0;                         // 0: as it is
   std::string upcycle;                                   // as read_upcycling reads it; "": the model stays as it is
   bool dry_run = false, allow_unknown = false;

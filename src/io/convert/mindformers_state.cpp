@@ -13,6 +13,7 @@
 #include "files/mindspore_ckpt.h"
 #include "files/safetensors.h"
 #include "files/tensor_set.h"
+#include "io/convert/kept_scalars.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/mindformers_names.h"
 #include "io/convert/ravine_checkpoint.h"
@@ -22,10 +23,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr const char* kOwn = "ravine";
 constexpr int64_t kPieceOfState = int64_t{4} << 20;
-// What goes along of the scalars of a run.
-constexpr const char* kKept[] = {"tokens", "data", "loss_scale", "schedule", "spikes_in_a_row", "window", "seed", "sum_leaves"};
 
 struct StateName {
   int64_t epoch, place;
@@ -132,13 +130,8 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   out.scalars = {{"step", done}, {"tokens", 0}, {"optimizer_steps", made}, {"global_batch", global_batch}};
   if (const auto scale = number_in(*file, "scale_sense") ? number_in(*file, "scale_sense") : number_in(*file, "loss_scale"))
     out.scalars["loss_scale"] = {{"scale", *scale}, {"step", 1}, {"last_overflow", 0}, {"hysteresis", 1}};
-  if (const auto own = file->metadata().find(kOwn); own != file->metadata().end() && same) {
-    const Json kept = Json::parse(own->second, nullptr, false);
-    if (kept.is_object())
-      for (const auto& [key, value] : kept.items())
-        if (std::find_if(std::begin(kKept), std::end(kKept), [&](const char* k) { return key == k; }) != std::end(kKept))
-          out.scalars[key] = value;
-  }
+  if (const auto own = file->metadata().find(kOwnScalars); own != file->metadata().end() && same)
+    take_kept_scalars(Json::parse(own->second, nullptr, false), out.scalars);
   if (data_steps >= 0)
     out.scalars["data"] = {
         {"sources", Json::array()},
@@ -312,10 +305,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
     for (int64_t n = count("optimizer_steps", reader.step()); n > 0; --n) power *= static_cast<float>(optimizer.betas[i]);
     more.push_back(small(fmt::format("beta{}_power", i + 1), DType::f32, {}, power));
   }
-  Json kept = Json::object();
-  for (const char* key : kKept)
-    if (const auto it = scalars.find(key); it != scalars.end()) kept[key] = *it;
-  const Metadata metadata{{"format", "ms"}, {"remove_redundancy", "False"}, {kOwn, kept.dump()}};
+  const Metadata metadata{{"format", "ms"}, {"remove_redundancy", "False"}, {kOwnScalars, kept_scalars(scalars).dump()}};
   const auto stages = layers_of_stages(s, g.layers);
   const std::string ending = s.ckpt ? "ckpt" : "safetensors";
   std::string first_name;

@@ -28,13 +28,13 @@ constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
 // The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for
 // where the run itself keeps it only.
-std::optional<Config> options_of(const std::string& run, Weights& w) {
+std::optional<Config> options_of(const std::string& run, std::vector<std::string>& notes) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return {};
   try {
     return read_run_config(yaml);
   } catch (const UserError& e) {
-    w.notes.push_back(fmt::format("the options of the run are not looked at: {}", e.what()));
+    notes.push_back(fmt::format("the options of the run are not looked at: {}", e.what()));
     return {};
   }
 }
@@ -121,27 +121,33 @@ void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::o
 
 }  // namespace
 
+std::string ravine_checkpoint_of(const std::string& path, std::vector<std::string>& notes) {
+  if (fs::exists(path + "/manifest.json")) return path;
+  const std::string checkpoints = fs::is_directory(path + "/checkpoints") ? path + "/checkpoints" : path;
+  const auto newest = newest_checkpoint(checkpoints, [&](const std::string& text) { notes.push_back(text); });
+  if (!newest) throw UserError("no checkpoint", checkpoints, "it must hold a folder step_N", "check the path");
+  const std::string name = fs::path(*newest).filename().string();
+  if (!CheckpointVerdicts(checkpoints).healthy(name))
+    notes.push_back(fmt::format(
+        "{} is the newest, and the run judged it unhealthy; an older one is converted where it is named: --input {}/step_N",
+        name, checkpoints));
+  return *newest;
+}
+
+std::optional<Config> options_of_checkpoint(const std::string& folder, std::vector<std::string>& notes) {
+  return options_of(fs::absolute(folder).lexically_normal().parent_path().parent_path().string(), notes);
+}
+
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where, StateKind kind) {
   Weights w;
-  std::string folder = path;
-  if (!fs::exists(folder + "/manifest.json")) {
-    const std::string checkpoints = fs::is_directory(path + "/checkpoints") ? path + "/checkpoints" : path;
-    const auto newest = newest_checkpoint(checkpoints, [&](const std::string& text) { w.notes.push_back(text); });
-    if (!newest) throw UserError("no checkpoint", checkpoints, "it must hold a folder step_N", "check the path");
-    folder = *newest;
-    const std::string name = fs::path(folder).filename().string();
-    if (!CheckpointVerdicts(checkpoints).healthy(name))
-      w.notes.push_back(fmt::format(
-          "{} is the newest, and the run judged it unhealthy; an older one is converted where it is named: --input {}/step_N",
-          name, checkpoints));
-  }
+  const std::string folder = ravine_checkpoint_of(path, w.notes);
   // newest_checkpoint has verified what it found; moments lie in the files whose weights were read before.
   if (folder == path && !is_moment(kind)) CheckpointReader(folder, true);
   const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxRunFile), folder + "/manifest.json");
   w.config = config;
   w.config_where = config_where;
   const std::string run = fs::absolute(folder).lexically_normal().parent_path().parent_path().string();
-  const std::optional<Config> options = options_of(run, w);
+  const std::optional<Config> options = options_of(run, w.notes);
   if (w.config.is_null()) {
     w.config_where = run_model_config(run, options);
     const bool there = !w.config_where.empty() && fs::exists(w.config_where);

@@ -1,9 +1,11 @@
 // Checkpoints of `ravine train` as source and target of conversions.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "io/convert/hf_folder.h"
 
 namespace ravine {
@@ -12,6 +14,11 @@ namespace ravine {
 // of the run's folder, else its config.yaml, says which model it is. Parameters that were not trained have no moments.
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
                                StateKind kind = StateKind::weights);
+
+// The folder step_N that `path` means, the newest of several; what is to be said of it goes to `notes`.
+std::string ravine_checkpoint_of(const std::string& path, std::vector<std::string>& notes);
+// The options of the run that a folder step_N lies in; nothing where it has none, or none that can be read, which is noted.
+std::optional<Config> options_of_checkpoint(const std::string& folder, std::vector<std::string>& notes);
 
 // The state of a run that has done position.step steps: f32 weights and Adam's moments, zeros where `first` and `second` have
 // none.

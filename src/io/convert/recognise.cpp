@@ -37,14 +37,20 @@ bool mindformers_names(const std::string& file) {
   return false;
 }
 
-// Files *_model_states.pt: of ZeRO if there are optimizer shards, else of Megatron where they say its version.
+// Files *_model_states.pt: of Megatron where they say its version, whose module is whole and says how it is cut over tensor
+// ranks, also beside ZeRO's shards; else of ZeRO.
 Recognised states(const std::string& folder) {
-  Recognised zero{WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
-  if (!first_file(folder, "_optim_states.pt").empty()) return zero;
-  const TorchFile f(first_file(folder, "_model_states.pt"));
-  if (f.pickle().find(f.pickle().root(), "checkpoint_version"))
-    return {WeightLayout::megatron, "Megatron weights in DeepSpeed's files"};
-  return zero;
+  std::error_code error;
+  const std::string first = folder + "/mp_rank_00_model_states.pt";
+  const auto of_megatron = [&] {
+    const TorchFile f(first);
+    return f.pickle().find(f.pickle().root(), "checkpoint_version").has_value();
+  };
+  if (fs::exists(first, error) && of_megatron())
+    return {WeightLayout::megatron,
+            std::string("Megatron weights in DeepSpeed's files") +
+                (first_file(folder, "_optim_states.pt").empty() ? "" : "; masters in ZeRO's shards beside them are not read")};
+  return {WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
 }
 
 }  // namespace
@@ -64,7 +70,7 @@ std::optional<Recognised> recognise(const std::string& path) {
   if (is_megatron_folder(path))
     return Recognised{WeightLayout::megatron, "Megatron checkpoint (one file per tensor and pipeline rank)"};
   if (!first_file(path, "_model_states.pt").empty()) return states(path);
-  if (fs::exists(path + "/latest"))
+  if (fs::exists(path + "/latest") || fs::exists(path + "/latest_universal"))
     for (const auto& entry : fs::directory_iterator(path, error))
       if (entry.is_directory(error) && !first_file(entry.path().string(), "_model_states.pt").empty())
         return states(entry.path().string());

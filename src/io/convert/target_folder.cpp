@@ -30,7 +30,7 @@ AtomicFolder TargetFolder::begin(const std::string& path) {
   if (fs::is_symlink(path, error))
     throw UserError("cannot write folder", path, "it is a link, and a folder that appears whole cannot take its place",
                     "name the folder that it leads to, or another");
-  if (fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
+  if (!replaces_ && fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
     throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");
   std::string found;
   for (const std::string& left : leftovers_of(path)) {
@@ -58,7 +58,8 @@ AtomicFolder TargetFolder::begin(const std::string& path) {
   return found.empty() ? AtomicFolder(path) : AtomicFolder(path, found);
 }
 
-TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : text_(sealed(plan)), folder_(begin(path)) {
+TargetFolder::TargetFolder(const std::string& path, const std::string& plan, MayReplace replaces)
+    : replaces_(std::move(replaces)), text_(sealed(plan)), folder_(begin(path)) {
   if (!lock_) lock_ = std::make_unique<FolderLock>(folder_.folder());
   if (!taken_up_) {
     write_file_atomic(this->path(kPlan), text_);
@@ -83,7 +84,7 @@ void TargetFolder::commit() {
   std::error_code error;
   fs::remove(path(kPlan), error);
   lock_.reset();
-  folder_.commit();
+  folder_.commit(replaces_);
 }
 
 std::string describe_source(const std::string& path) {

@@ -16,7 +16,8 @@ namespace ravine {
 // leaves it. Two conversions into one folder at a time: a UserError.
 class TargetFolder {
  public:
-  TargetFolder(const std::string& path, const std::string& plan);
+  // `replaces` (empty: never): whether a folder that is there and not empty may go for the new one, asked at commit().
+  TargetFolder(const std::string& path, const std::string& plan, MayReplace replaces = {});
   ~TargetFolder();
   TargetFolder(const TargetFolder&) = delete;
   TargetFolder& operator=(const TargetFolder&) = delete;
@@ -32,6 +33,7 @@ class TargetFolder {
 
  private:
   AtomicFolder begin(const std::string& path);
+  MayReplace replaces_;
   bool taken_up_ = false;
   std::string text_;                  // of the plan
   std::unique_ptr<FolderLock> lock_;  // before folder_: of one that is taken up it is held from the first look on

@@ -958,7 +958,8 @@ TEST(Beside, TokenizersComeAlongFromEveryLayout) {
     EXPECT_EQ(slurp(to + "/generation_config.json"), R"({"top_k": 7})") << from << " to " << to;
   };
   for (const auto& [layout, word] : names_of(ConvertTarget{})) {
-    if (layout == ConvertTarget::peft) continue;  // of checkpoints of LoRA only
+    if (layout == ConvertTarget::peft) continue;       // of checkpoints of LoRA only
+    if (layout == ConvertTarget::deepspeed) continue;  // of Ravine's checkpoints only
     const std::string made = folder / (std::string("as-") + word);
     convert(folder / "hf", made, layout);
     convert(made, made + "-back", ConvertTarget::hf);

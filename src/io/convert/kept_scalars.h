@@ -1,0 +1,27 @@
+// What a run of ours keeps in its checkpoints beyond other programs' (its place in blended data, the state of a schedule): it goes
+// along in their files, as JSON under "ravine", and comes back where the run goes on with the same batch.
+#pragma once
+#include <iterator>
+#include <string>
+
+#include "base/json.h"
+
+namespace ravine {
+
+inline constexpr const char* kOwnScalars = "ravine";
+inline constexpr const char* kKeptScalars[] = {"tokens",          "data",   "loss_scale", "schedule",
+                                               "spikes_in_a_row", "window", "seed",       "sum_leaves"};
+
+inline Json kept_scalars(const Json& scalars) {
+  Json out = Json::object();
+  for (const char* key : kKeptScalars)
+    if (const auto it = scalars.find(key); it != scalars.end()) out[key] = *it;
+  return out;
+}
+
+// Into `scalars`, what another program has written there too: ours counts. `kept` may be anything.
+inline void take_kept_scalars(const Json& kept, Json& scalars) {
+  if (kept.is_object()) scalars.update(kept_scalars(kept));
+}
+
+}  // namespace ravine

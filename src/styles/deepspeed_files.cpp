@@ -1,0 +1,184 @@
+#include "styles/deepspeed_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "dialects/reverse.h"
+#include "files/folder_mark.h"
+#include "files/line_reader.h"
+#include "io/checkpoint_health.h"
+#include "io/convert/deepspeed_state.h"
+#include "io/run_files.h"
+#include "optim/schedule.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr const char* kCheckpointFolder = "checkpoint";  // kind of the mark
+constexpr std::string_view kBefore = "checkpoint-";
+
+std::string name_of_step(int64_t step) { return fmt::format("{}{}", kBefore, step); }
+
+// Of "checkpoint-12"; nothing of other names.
+std::optional<int64_t> step_of_name(const std::string& name) {
+  if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
+  const std::string digits = name.substr(kBefore.size());
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos || (digits[0] == '0' && digits.size() > 1))
+    return {};
+  return std::stoll(digits);
+}
+
+// Steps of the folders of these names in `output`, ascending.
+std::vector<int64_t> steps_in(const std::string& output) {
+  std::vector<int64_t> out;
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (const auto step = step_of_name(it->path().filename().string()); step && it->is_directory(error)) out.push_back(*step);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// A folder that is whole has this file, which is written last.
+bool is_whole(const std::string& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder + "/latest", error) || fs::is_regular_file(folder + "/latest_universal", error);
+}
+
+bool is_of_run(const std::string& folder, const std::string& run) {
+  const auto mark = read_mark(folder);
+  return mark && mark->kind == kCheckpointFolder && mark->run == run;
+}
+
+// What the Trainer's log_history has, of the lines that the log of the run shows.
+Json history_of(const std::string& metrics, int64_t step, int64_t every, double steps_of_pass) {
+  Json out = Json::array();
+  std::error_code error;
+  if (!fs::is_regular_file(metrics, error)) return out;
+  LineReader lines(metrics, kMetricsLine);
+  while (const auto line = lines.next()) {
+    const Json row = Json::parse(*line, nullptr, false);
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
+    const auto at = row["step"].get<int64_t>();
+    if (at > step || at % every != 0) continue;
+    Json entry = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
+    for (const auto& [ours, theirs] : {std::pair{"loss", "loss"}, {"lr", "learning_rate"}, {"grad_norm", "grad_norm"}})
+      if (row.contains(ours) && row[ours].is_number()) entry[theirs] = row[ours];
+    if (row.contains("valid_loss") && row["valid_loss"].is_number()) entry["eval_loss"] = row["valid_loss"];
+    out.push_back(entry);
+  }
+  return out;
+}
+
+class DeepSpeedFiles : public CheckpointFiles {
+ public:
+  void check(const Config& c) const override {
+    static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lion};
+    if (std::find(std::begin(kFiled), std::end(kFiled), c.optimizer.type) == std::end(kFiled))
+      throw UserError(fmt::format("checkpoint.layout is deepspeed, optimizer.type {}", name(c.optimizer.type)),
+                      "checkpoint.layout", "its files keep the states of adamw, adam and lion",
+                      "use one of these, or set checkpoint.layout=ravine, whose files DeepSpeed does not read");
+    if (c.parallel.tensor > 1 || c.parallel.pipeline > 1 || c.lora.asked())
+      throw UserError("checkpoint.layout is deepspeed with tensor ranks, pipeline stages or an adapter", "checkpoint.layout",
+                      "its files are those of data ranks that train a whole model", "set checkpoint.layout=ravine");
+  }
+  std::string to_resume(const Config& c) const override;
+  ForeignState open(const OpenedRun& run, const std::string& path) const override {
+    const Config& c = run.config();
+    return open_deepspeed_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+  }
+  Publisher publisher(const OpenedRun& run) const override;
+  std::string folder(const Config& c) const override { return c.train.output; }
+  std::string how_to_go_on(const Config& c) const override {
+    return c.checkpoint.resume == kResumeNewest
+               ? std::string("the same command")
+               : "the same command with checkpoint.resume=auto (--resume_from_checkpoint True)";
+  }
+  int64_t newest_step(const std::string& output) const override {
+    int64_t newest = -1;
+    for (const int64_t step : steps_in(output))
+      if (is_whole(output + "/" + name_of_step(step))) newest = step;
+    return newest;
+  }
+  bool beside_model() const override { return true; }
+};
+
+std::string DeepSpeedFiles::to_resume(const Config& c) const {
+  const std::string& asked = c.checkpoint.resume;
+  if (asked == kResumeNone) return "";
+  if (asked == kResumeNewest) {
+    const int64_t step = newest_step(c.train.output);
+    return step < 0 ? "" : c.train.output + "/" + name_of_step(step);
+  }
+  std::error_code error;
+  if (!fs::is_directory(asked, error))
+    throw UserError("no such folder", "checkpoint.resume=" + asked,
+                    "it is checkpoint-N, a folder with the file latest, or global_stepN", "correct the path");
+  if (fs::exists(asked + "/manifest.json", error))
+    throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed goes on from DeepSpeed's files",
+                    "set checkpoint.layout=ravine, or convert it: ravine convert --to deepspeed");
+  return asked;
+}
+
+Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
+  const Config& c = run.config();
+  const std::string output = c.train.output, id = run.folder->run(), from = to_resume(c);
+  check_deepspeed_order(run.model->config(), model_place(c.model));
+  for (const int64_t step : steps_in(output)) {
+    const std::string there = output + "/" + name_of_step(step);
+    if (!is_of_run(there, id) && there != from && !is_whole(there))
+      throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
+                      "choose another train.output, or remove it");
+  }
+  DeepSpeedState s{.stage = c.parallel.zero,
+                   .ranks = run.spec->layout.mesh.data,
+                   .compute = run.spec->types.compute,
+                   .optimizer = c.optimizer,
+                   .dynamic_scale = run.spec->types.compute == DType::f16 && c.precision.loss_scale.value_or(0) == 0,
+                   .scale_window = c.precision.scale_window,
+                   .scale_hysteresis = c.precision.scale_hysteresis,
+                   .scale_min = c.precision.scale_min,
+                   .scale_consecutive = c.precision.scale_consecutive_hysteresis,
+                   .arguments = arguments_of(c),
+                   .ds_config = Json::parse(deepspeed_form(c, nullptr).text, nullptr, false)};
+  const double steps_of_pass =
+      std::max(1.0, static_cast<double>(run.data.train->sample_count()) / static_cast<double>(c.train.global_batch));
+  return [s, c, id, output, steps_of_pass, model = run.model->config(), metrics = run.path("metrics.jsonl")](
+             const std::string& folder, int64_t step, const Json& scalars) mutable {
+    const auto made = scalars.find("optimizer_steps");
+    const int64_t updates = made != scalars.end() && made->is_number_integer() ? made->get<int64_t>() : step;
+    s.lr = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, updates).lr;
+    s.trainer_state = {{"epoch", static_cast<double>(step) / steps_of_pass},
+                       {"max_steps", c.train.steps},
+                       {"num_train_epochs", static_cast<int64_t>(std::ceil(static_cast<double>(c.train.steps) / steps_of_pass))},
+                       {"train_batch_size", c.train.micro_batch},
+                       {"logging_steps", c.log.every},
+                       {"save_steps", c.checkpoint.every},
+                       {"eval_steps", c.train.valid_every},
+                       {"log_history", history_of(metrics, step, c.log.every, steps_of_pass)}};
+    const std::string name = name_of_step(step), path = output + "/" + name;
+    TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
+      if (!is_of_run(there, id))
+        throw UserError("a folder that this run would replace", there, "it is not this run's own", "move it away");
+    });
+    write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
+    write_mark(target.folder(), {.run = id, .files = {}, .kind = kCheckpointFolder});
+    target.commit();
+    record_verdict(path, name, scalars);
+    std::vector<int64_t> own;
+    for (const int64_t one : steps_in(output))
+      if (is_of_run(output + "/" + name_of_step(one), id)) own.push_back(one);
+    std::error_code error;
+    for (size_t i = 0; c.checkpoint.keep > 0 && i + static_cast<size_t>(c.checkpoint.keep) < own.size(); ++i)
+      fs::remove_all(output + "/" + name_of_step(own[i]), error);
+    return path;
+  };
+}
+
+}  // namespace
+
+std::shared_ptr<const CheckpointFiles> deepspeed_files() { return std::make_shared<DeepSpeedFiles>(); }
+
+}  // namespace ravine
