@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/launcher.h"
 #include "files/safetensors.h"
+#include "io/convert/deepspeed_state.h"
 #include "runs/open.h"
 
 namespace ravine {
@@ -30,6 +31,12 @@ void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
     return it->get<int64_t>();
   };
   if (!config.is_object()) return;
+  try {
+    check_deepspeed_order(config, path.string());
+    facts.ordered = true;
+  } catch (const UserError&) {  // whoever opens the model says what is wrong with it
+    facts.ordered = false;
+  }
   facts.hidden_size = whole("hidden_size");
   facts.positions = whole("max_position_embeddings");
   if (const auto sizes = config.find("hidden_sizes"); !facts.hidden_size && sizes != config.end() && sizes->is_array())

@@ -184,10 +184,11 @@ constexpr auto names_of(LogStyle) {
 // ---- checkpoints ----
 
 // Whose layout the files of checkpoints have.
-enum class CheckpointLayout : uint8_t { ravine, mindformers };
+enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed };
 constexpr auto names_of(CheckpointLayout) {
   using enum CheckpointLayout;
-  return std::to_array<ValueName<CheckpointLayout>>({{ravine, "ravine"}, {mindformers, "mindformers"}});
+  return std::to_array<ValueName<CheckpointLayout>>(
+      {{ravine, "ravine"}, {mindformers, "mindformers"}, {deepspeed, "deepspeed"}});
 }
 
 enum class CheckpointFormat : uint8_t { safetensors, ckpt };

@@ -356,7 +356,7 @@ struct CheckpointOptions {
       "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with",
       may_change());
     v("layout", layout,
-      "files of a checkpoint: Ravine's own, or those of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, which it goes on from and which take the place of train.output/model",
+      "files of a checkpoint: Ravine's own, or those of another program, which it goes on from: of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, in the place of train.output/model too; of DeepSpeed, train.output/checkpoint-N as the Trainer has it",
       fixed());
     v("prefix", prefix, "first part of their names", filled() & may_change());
     v("format", format, "kind of these files", may_change());

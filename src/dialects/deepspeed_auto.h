@@ -20,6 +20,7 @@ struct TrainerFacts {
   std::optional<int64_t> hidden_size, positions;  // of the model's config.json
   std::optional<int64_t> columns;                 // of a file of fixed batches: its sequences
   std::optional<int64_t> samples;                 // of one pass over the training data
+  std::optional<bool> ordered;                    // whether the order of its parameters in DeepSpeed's files is known
   bool runs = false;                              // a run follows, not only a look at it
   TransformersVersion version = TransformersVersion::v4_37;
 };

@@ -384,6 +384,25 @@ void TrainerOutcome::set(const std::string& option, Json value, const std::strin
   choices.push_back({option, std::move(value), from});
 }
 
+namespace {
+
+// Checkpoints of a run with a DeepSpeed config are DeepSpeed's, where its files can hold them.
+void choose_files(const TrainerFacts& facts, TrainerOutcome& out) {
+  std::string type = "adamw";
+  for (const TrainerOutcome::Choice& c : out.choices)
+    if (c.option == "optimizer.type" && c.value.is_string()) type = c.value.get<std::string>();
+  const bool filed = type == "adamw" || type == "adam" || type == "lion";
+  if (filed && facts.ordered.value_or(false)) return out.set("checkpoint.layout", "deepspeed", "--deepspeed");
+  if (!filed)
+    out.notices.push_back(fmt::format(
+        "checkpoints have Ravine's own form: DeepSpeed's have states of adamw, adam and lion here, not of {}", type));
+  else if (facts.ordered)
+    out.notices.emplace_back(
+        "checkpoints have Ravine's own form: the order of this family's parameters in DeepSpeed's files is not known");
+}
+
+}  // namespace
+
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words) {
   TrainerLine line;
   line.args = read_trainer_flags(words, line.refusals);
@@ -405,7 +424,7 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& facts) {
   out.refusals = std::move(line.refusals);
   if (config) fill_auto(*config, line.args, facts, out.refusals);
   TrainerFlagsLead(line.args, config, facts, out).all();
-  if (config) lead_deepspeed(*config, line.args, out);
+  if (config) lead_deepspeed(*config, line.args, out), choose_files(facts, out);
 
   DialectTable table;
   std::vector<GivenKey> given;

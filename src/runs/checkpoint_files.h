@@ -29,6 +29,8 @@ class CheckpointFiles {
   // Where they lie, and the words by which a command goes on from there: "checkpoint.resume=RUN/checkpoint (..)".
   virtual std::string folder(const Config& config) const = 0;
   virtual std::string how_to_go_on(const Config& config) const = 0;
+  // The newest in the folder of a run; -1: none, or it is no concern of who begins there anew.
+  virtual int64_t newest_step(const std::string& /*output*/) const { return -1; }
   // Whether the run ends with a folder of its model beside them.
   virtual bool beside_model() const = 0;
 };

@@ -86,11 +86,13 @@ std::vector<Input> inputs_of(const Config& config) {
 
 bool is_checkpoint_name(const std::string& resume) { return resume != kResumeNewest && resume != kResumeNone; }
 
-void refuse_overlap(const Config& c) {
+void refuse_overlap(const Config& c, const CheckpointFiles* files) {
   const std::string& out = c.train.output;
   for (const auto& [key, path, whole] : inputs_of(c)) {
     // auto and none are words; and a run goes on from its own checkpoints, of which it replaces none by another.
-    if (key == "checkpoint.resume" && (!is_checkpoint_name(path) || lies_within(path, out + "/checkpoints"))) continue;
+    if (key == "checkpoint.resume" &&
+        (!is_checkpoint_name(path) || lies_within(path, files ? files->folder(c) : out + "/checkpoints")))
+      continue;
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
       throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out,
@@ -191,12 +193,17 @@ std::string run_in(const std::string& folder) {
   }
 }
 
-RunFolder::RunFolder(const Config& config)
-    : folder_(config.train.output), resume_(config.checkpoint.resume), exported_(exported_name(config)) {
+RunFolder::RunFolder(const Config& config, std::shared_ptr<const CheckpointFiles> files)
+    : files_(std::move(files)),
+      folder_(config.train.output),
+      resume_(config.checkpoint.resume),
+      exported_(exported_name(config)) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
-  refuse_overlap(config);
+  refuse_overlap(config, files_.get());
   look(false);
 }
+
+int64_t RunFolder::newest() const { return files_ ? files_->newest_step(folder_) : newest_step(path("checkpoints")); }
 
 void RunFolder::look(bool whole) {
   std::error_code error;
@@ -244,20 +251,20 @@ void RunFolder::look(bool whole) {
 
 // A finished model is never replaced unasked, nor does a run begin anew because its checkpoints have gone.
 void RunFolder::refuse_other_run() const {
-  const int64_t newest = newest_step(path("checkpoints"));
+  const int64_t newest = this->newest();
   std::error_code error;
   const bool model = fs::is_directory(path(exported_), error) && !fs::is_empty(path(exported_), error);
   const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
   if (resume_ == kResumeNone) {
     if (newest >= 0)
-      throw UserError(
-          "train.output already holds checkpoints", folder_,
-          "with checkpoint.resume=none a run begins anew and would mix with them",
-          fmt::format("choose another train.output, move {}/step_* away, or use checkpoint.resume=auto", path("checkpoints")));
+      throw UserError("train.output already holds checkpoints", folder_,
+                      "with checkpoint.resume=none a run begins anew and would mix with them",
+                      fmt::format("choose another train.output, move {} away, or use checkpoint.resume=auto",
+                                  path(files_ ? "checkpoint-*" : "checkpoints/step_*")));
     return;
   }
   if (is_checkpoint_name(resume_)) {
-    if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
+    if (lies_within(resume_, files_ ? folder_ : path("checkpoints")) || (newest < 0 && !model)) return;
     if (!fs::exists(resume_, error)) {  // whoever reads it says that it is not there
       const std::string own = path("checkpoints/" + resume_);
       if (!fs::is_directory(own, error)) return;
@@ -294,7 +301,7 @@ void RunFolder::hold() {
   lock_ = std::make_unique<FolderLock>(folder_);
   clear_stop_request(folder_);  // of a run before; from here on one is meant for this
   look(true);
-  const bool anew = newest_step(path("checkpoints")) < 0;
+  const bool anew = newest() < 0;
   const size_t had = mark_.files.size();
   if (anew) std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
   if (mark_.run.empty() || mark_.kind.empty() || mark_.files.size() != had) {

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
+#include "runs/checkpoint_files.h"
 
 namespace ravine {
 
@@ -37,7 +38,8 @@ class RunFolder {
   // that is read has one of the names that the run writes); a folder of ours that is no run's, or lies in another run; a name
   // that is taken; a model that this run has not made; a run that is there, and that this one would neither go on with nor was
   // told to begin anew.
-  explicit RunFolder(const Config& config);
+  // `files`: where checkpoints are another program's; null: Ravine's own.
+  explicit RunFolder(const Config& config, std::shared_ptr<const CheckpointFiles> files = nullptr);
 
   // Makes the folder, takes its lock, drops a request to stop that was left there, looks again (another run may have been here
   // since; of the model that is there every file that was touched since it was exported, or copied, is read whole now: this
@@ -66,6 +68,8 @@ class RunFolder {
   bool unedited(const std::string& config_file) const;
   void note(const std::string& file);
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  int64_t newest() const;  // step of the newest checkpoint; -1: none
+  std::shared_ptr<const CheckpointFiles> files_;
   std::string folder_, resume_, exported_;  // exported_: exported_name
   FolderMark mark_;                         // run empty: not marked yet
   FolderMark model_seen_;

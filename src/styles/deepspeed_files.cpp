@@ -1,12 +1,13 @@
 #include "styles/deepspeed_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
 #include "dialects/reverse.h"
+#include "files/compressed.h"
 #include "files/folder_mark.h"
-#include "files/line_reader.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/run_files.h"
@@ -70,6 +71,26 @@ Json history_of(const std::string& metrics, int64_t step, int64_t every, double 
     out.push_back(entry);
   }
   return out;
+}
+
+// The Trainer's arguments, by its names, as far as a run has them.
+Json arguments_of(const Config& c) {
+  const int64_t ranks = std::max<int64_t>(1, c.parallel.data);
+  return {{"output_dir", c.train.output},
+          {"max_steps", c.train.steps},
+          {"per_device_train_batch_size", c.train.micro_batch},
+          {"gradient_accumulation_steps", std::max<int64_t>(1, c.train.global_batch / c.train.micro_batch / ranks)},
+          {"learning_rate", c.optimizer.lr},
+          {"weight_decay", c.optimizer.weight_decay},
+          {"max_grad_norm", c.optimizer.clip_norm},
+          {"warmup_steps", c.schedule.warmup_steps},
+          {"logging_steps", c.log.every},
+          {"save_steps", c.checkpoint.every},
+          {"save_total_limit", c.checkpoint.keep > 0 ? Json(c.checkpoint.keep) : Json()},
+          {"seed", c.train.seed},
+          {"bf16", c.precision.compute == DType::bf16},
+          {"fp16", c.precision.compute == DType::f16},
+          {"gradient_checkpointing", c.train.recompute == Recompute::full}};
 }
 
 class DeepSpeedFiles : public CheckpointFiles {
@@ -150,14 +171,15 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     const auto made = scalars.find("optimizer_steps");
     const int64_t updates = made != scalars.end() && made->is_number_integer() ? made->get<int64_t>() : step;
     s.lr = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, updates).lr;
-    s.trainer_state = {{"epoch", static_cast<double>(step) / steps_of_pass},
-                       {"max_steps", c.train.steps},
-                       {"num_train_epochs", static_cast<int64_t>(std::ceil(static_cast<double>(c.train.steps) / steps_of_pass))},
-                       {"train_batch_size", c.train.micro_batch},
-                       {"logging_steps", c.log.every},
-                       {"save_steps", c.checkpoint.every},
-                       {"eval_steps", c.train.valid_every},
-                       {"log_history", history_of(metrics, step, c.log.every, steps_of_pass)}};
+    s.trainer_state = {
+        {"epoch", static_cast<double>(step) / steps_of_pass},
+        {"max_steps", c.train.steps},
+        {"num_train_epochs", static_cast<int64_t>(std::ceil(static_cast<double>(c.train.steps) / steps_of_pass))},
+        {"train_batch_size", c.train.micro_batch},
+        {"logging_steps", c.log.every},
+        {"save_steps", c.checkpoint.every},
+        {"eval_steps", c.train.valid_every},
+        {"log_history", history_of(metrics, step, c.log.every, steps_of_pass)}};
     const std::string name = name_of_step(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
       if (!is_of_run(there, id))

@@ -1,6 +1,7 @@
 #include "styles/styles.h"
 
 #include "base/error.h"
+#include "styles/deepspeed_files.h"
 #include "styles/megatron_log.h"
 #include "styles/mindformers_files.h"
 #include "styles/mindformers_log.h"
@@ -17,7 +18,9 @@ RunStyle style_of(const Config& config) {
   const struct {
     CheckpointLayout name;
     std::shared_ptr<const CheckpointFiles> files;
-  } layouts[] = {{CheckpointLayout::ravine, nullptr}, {CheckpointLayout::mindformers, mindformers_files()}};
+  } layouts[] = {{CheckpointLayout::ravine, nullptr},
+                 {CheckpointLayout::mindformers, mindformers_files()},
+                 {CheckpointLayout::deepspeed, deepspeed_files()}};
   for (const auto& line : lines)
     for (const auto& layout : layouts)
       if (line.name == config.log.style && layout.name == config.checkpoint.layout) {

@@ -38,7 +38,7 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   const World* world = run.world;
   if (world) check_same(world->all(), "program", program_version());
   if (world) check_same(world->all(), "config", to_yaml(c));
-  run.folder = std::make_unique<RunFolder>(c);
+  run.folder = std::make_unique<RunFolder>(c, run.files);
   if (world) world->all().barrier();  // all have looked before one of them writes
   std::optional<RunRecord> was = glance_at_checkpoint(run.path("checkpoints"), c.checkpoint.resume, healthy_only(c));
   if (world) check_same(world->all(), "checkpoint", was ? was->checkpoint : "none");

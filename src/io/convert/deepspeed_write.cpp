@@ -679,6 +679,11 @@ void write_deepspeed_state(TargetFolder& folder, const std::string& checkpoint, 
   StateFolder(checkpoint, model, where, state).write(folder, progress);
 }
 
+void check_deepspeed_order(const Json& model, const std::string& where) {
+  const Geometry g = geometry_of(model, where);
+  for (const Param& p : g.model->params().params()) place_of(p.name, g.spec().names, where);
+}
+
 int64_t deepspeed_state_bytes(const Weights& weights, const DeepSpeedState& s) {
   int64_t elements = 0;
   for (const auto& [name, e] : weights.tensors) elements += e->count();

@@ -1,0 +1,108 @@
+"""checkpoint.layout=deepspeed: a run of `ravine trainer` with a DeepSpeed config leaves checkpoint-N as the Trainer and DeepSpeed do, and goes on from them, at any number of ranks. What DeepSpeed makes of
+them is judged by tools/golden/judge_deepspeed.py."""
+import json
+import os
+import shutil
+import subprocess
+
+import ravine_run as r
+from ravine_run import check
+
+STAGES = (0, 2, 3)
+LAUNCH = ["mpirun", "--oversubscribe", "-n", "2", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+
+
+def prepare(folder, stage=2, **more):
+    r.save_config(folder / "model" / "config.json")
+    r.save_ids(folder / "ids.safetensors", 32, 16)
+    (folder / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": stage}, "train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, **more}))
+
+
+def line(folder, *flags, output="out", batch=4):
+    return ["trainer", "--deepspeed", folder / "ds.json", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 6, "--learning_rate", "3e-3",
+            "--per_device_train_batch_size", batch, "--logging_steps", 1, "--save_steps", 2, "--output_dir", folder / output, *flags]
+
+
+def losses(folder):
+    return [row["loss"] for row in r.metrics(folder).values()]
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir() if p.name.startswith("checkpoint"))
+
+
+def test_a_run_goes_on_from_what_it_left(folder):
+    for stage in STAGES:
+        at = folder / str(stage)
+        at.mkdir()
+        prepare(at, stage)
+        r.run(*line(at))
+        out = at / "out"
+        check(names(out) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"] and not (out / ".saving").exists(), f"{names(out)}")
+        shards = sorted(p.name for p in (out / "checkpoint-4" / "global_step4").iterdir())
+        wanted = {0: ["mp_rank_00_model_states.pt"], 2: ["mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"],
+                  3: ["zero_pp_rank_0_mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"]}[stage]
+        check(shards == wanted and (out / "checkpoint-4" / "latest").read_text() == "global_step4", f"{shards}")
+        state = json.loads((out / "checkpoint-4" / "trainer_state.json").read_text())
+        check(state["global_step"] == 4 and state["max_steps"] == 6 and [x["step"] for x in state["log_history"]] == [1, 2, 3, 4] and abs(state["epoch"] - 0.5) < 1e-9, f"{state}")
+        check(json.loads((out / "checkpoint-4" / "training_args.json").read_text())["learning_rate"] == 3e-3, "arguments")
+        whole = losses(out)
+        shutil.rmtree(out / "checkpoint-6"), shutil.rmtree(out / "checkpoint-4"), shutil.rmtree(out / "model")
+        r.run(*line(at))
+        check(losses(out) == whole, f"stage {stage}: {losses(out)} and {whole}")
+        check(names(out) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"], f"{names(out)}")
+
+
+def test_limit_and_inference(folder):
+    prepare(folder, 3)
+    r.run(*line(folder, "--save_total_limit", 1))
+    check(names(folder / "out") == ["checkpoint-6"], f"{names(folder / 'out')}")
+    for weights in (folder / "out" / "checkpoint-6").glob("*.safetensors*"):
+        weights.unlink()  # they lie in the shards alone
+    (folder / "ids.json").write_text("[[1, 2, 3, 4]]")
+    ids = ["--prompt-ids", folder / "ids.json", "--max-new-tokens", 8, "--json"]
+    said = [r.run("generate", "--model", folder / "out" / where, *ids).stdout for where in ("checkpoint-6", "model")]
+    check(said[0] == said[1] and said[0], f"{said}")
+
+
+def test_another_rank_count_goes_on(folder):
+    prepare(folder, 2)
+    r.run(*line(folder))
+    whole = losses(folder / "out")
+    again = folder / "again"
+    words = line(folder, "--resume_from_checkpoint", folder / "out" / "checkpoint-2", output="again", batch=2)
+    done = subprocess.run([*LAUNCH, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0, done.stderr)
+    rest = losses(again)
+    check(len(rest) == 4 and all(abs(a - b) <= 2**-20 * abs(b) for a, b in zip(rest, whole[2:])), f"{rest} and {whole}")
+    check((again / "checkpoint-4" / "global_step4" / "zero_pp_rank_1_mp_rank_00_optim_states.pt").exists(), "a shard for each rank")
+
+
+def test_what_is_not_the_runs_own_stays(folder):
+    prepare(folder)
+    mine = folder / "out" / "checkpoint-4"
+    mine.mkdir(parents=True)
+    (mine / "notes.txt").write_text("mine")
+    said = r.run(*line(folder), status=2).stderr
+    check("checkpoint-4" in said and (mine / "notes.txt").read_text() == "mine" and names(folder / "out") == ["checkpoint-4"], said)
+    shutil.rmtree(folder / "out")
+    r.run(*line(folder))
+    said = r.run(*line(folder, "--overwrite_output_dir"), status=2).stderr
+    check("already holds checkpoints" in said and len(names(folder / "out")) == 3, said)
+
+
+def test_other_optimizers_keep_our_form(folder):
+    prepare(folder, 0, optimizer={"type": "Adagrad", "params": {"lr": "auto"}})
+    said = r.run(*line(folder)).stderr
+    check("Ravine's own form" in said and (folder / "out" / "checkpoints" / "latest").exists() and not names(folder / "out")[1:], said)
+
+
+def test_a_step_of_our_form_is_told_apart(folder):
+    prepare(folder)
+    r.run(*line(folder, "checkpoint.layout=ravine"))
+    said = r.run(*line(folder, "--resume_from_checkpoint", folder / "out" / "checkpoints" / "step_000002", output="other"), status=2).stderr
+    check("checkpoint.layout=ravine" in said, said)
+
+
+if __name__ == "__main__":
+    r.main(globals())
