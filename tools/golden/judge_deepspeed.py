@@ -3,7 +3,7 @@
     python3 tools/golden/judge_deepspeed.py BUILD/ravine FOLDER_OF_GOLDEN      the folder has checkpoint-model-init (a small Llama of odd sizes)
 
 Judged, at ZeRO 0 to 3, with 1 and 2 ranks (gloo, CPU), 6 steps of AdamW of which 3 come after the checkpoint: 1 our whole run and DeepSpeed's; 2 DeepSpeed goes on from our step 3, as
-`ravine convert --to deepspeed` writes it, also in bf16; its own config says another rate, so that what counts is the checkpoint's; 3 we go on from its step 3, by `ravine convert --to ravine`;
+`ravine convert --to deepspeed` writes it, also in bf16; its own config says another rate, so that what counts is the checkpoint's; and from checkpoint-3 of a run of ours; 3 we go on from its step 3, by `ravine convert --to ravine` and in place;
 4 universal checkpoints: ours at other stages and ranks, and those of its ds_to_universal; 5 Transformers' Trainer goes on from our folder. Controls: without the moments the losses must be beyond the bound.
 Needs deepspeed 0.19, torch and transformers (CPU), safetensors. Exit status 1: a row is beyond.
 
@@ -138,11 +138,12 @@ def theirs(world, jobs):
     return out + [None] * (len(jobs) - len(out))
 
 
-def ours(folder, steps=STEPS, **more):
+def ours(folder, steps=STEPS, ranks=1, **more):
     values = {"model.path": MODEL, "data.train": [work + "/rows.safetensors"], "data.sequence_length": COLUMNS, "train.steps": steps, "train.global_batch": BATCH, "train.micro_batch": 2, "train.threads": 1,
               "precision.compute": "f32", "optimizer.type": "adamw", "optimizer.lr": LR, "optimizer.betas": ADAM["betas"], "optimizer.eps": [1e-8], "optimizer.weight_decay": 0.05, "optimizer.decay": "all",
               "optimizer.clip_norm": 1, "schedule.type": "constant", "schedule.warmup_steps": 0, "checkpoint.every": SAVED, "log.tensorboard": False, "train.output": folder, **more}
-    if said(ravine, "train", *(f"{k}={json.dumps(v) if not isinstance(v, str) else v}" for k, v in values.items() if v is not None)) is None:
+    launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks] if ranks > 1 else []
+    if said(*launch, ravine, "train", *(f"{k}={json.dumps(v) if not isinstance(v, str) else v}" for k, v in values.items() if v is not None)) is None:
         return None
     return {x["step"]: x["loss"] for x in map(json.loads, open(folder + "/metrics.jsonl")) if "loss" in x}
 
@@ -184,6 +185,7 @@ import deepspeed, transformers
 print(f"deepspeed {deepspeed.__version__}, torch {torch.__version__}, transformers {transformers.__version__}, CPU; {said(ravine, '--version').strip()}")
 base = ours(work + "/ours")
 bf16 = ours(work + "/ours_bf16", **{"precision.compute": "bf16"})
+in_place = {}
 STEP = f"/checkpoints/step_{SAVED:06}"
 for world in (1, 2):
     print(f"\n{world} {'rank' if world == 1 else 'ranks'}")
@@ -197,6 +199,10 @@ for world in (1, 2):
         what.append(("on", stage))
         jobs.append({"stage": stage, "load": lose_moments(to), "lr": 1e-9})
         what.append(("lost", stage))
+        to = f"{work}/place_{stage}_{world}"
+        in_place[stage, world] = ours(to, ranks=world, **{"checkpoint.layout": "deepspeed", "parallel.zero": stage})
+        jobs.append({"stage": stage, "load": f"{to}/checkpoint-{SAVED}", "lr": 1e-9})
+        what.append(("place", stage))
         if stage:
             to = f"{work}/bf16_{stage}_{world}"
             said(ravine, "convert", "--input", work + "/ours_bf16" + STEP, "--output", to, "--to", "deepspeed", "--zero", stage, "--ranks", world)
@@ -210,6 +216,7 @@ for world in (1, 2):
     for stage in range(4):
         losses(f"ZeRO {stage}: DeepSpeed's whole run against ours", done["whole", stage], base, WHOLE)
         losses(f"ZeRO {stage}: DeepSpeed from our step {SAVED} against our whole run", done["on", stage], base, AFTER)
+        losses(f"ZeRO {stage}: DeepSpeed from checkpoint-{SAVED} of our run against that run", done["place", stage], in_place[stage, world], AFTER)
         losses(f"ZeRO {stage}, control: with moments 0", done["lost", stage], base, AFTER, control=True)
         if stage:
             losses(f"ZeRO {stage}, bf16: DeepSpeed from our step {SAVED} against our whole run", done["bf16", stage], bf16, AFTER, 0.1, 2.0**-8)
@@ -217,6 +224,8 @@ for world in (1, 2):
         back, saved = f"{work}/back_{stage}_{world}", f"{work}/theirs_{stage}_{world}"
         said(ravine, "convert", "--input", saved, "--output", back, "--to", "ravine", "--optimizer", "--model-config", MODEL + "/config.json")
         losses(f"ZeRO {stage}: ours from DeepSpeed's step {SAVED} against DeepSpeed's whole run", ours(back, **{"model.path": None, "model.config": back + "/config.json"}), done["whole", stage], AFTER)
+        on = ours(f"{work}/on_{stage}_{world}", ranks=3 - world, **{"checkpoint.layout": "deepspeed", "checkpoint.resume": saved, "parallel.zero": min(2, stage)})
+        losses(f"ZeRO {stage}: ours in place from DeepSpeed's step {SAVED}, at {3 - world} ranks, against DeepSpeed's whole run", on, done["whole", stage], AFTER)
         if stage:
             tag = glob.glob(saved + "/global_step*")[0]
             said(sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", tag, "--output_folder", tag + "_universal", "--inject_missing_state", "--num_extract_workers", "1", "--num_merge_workers", "1")
