@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "files/tokenizer_files.h"
+#include "io/convert/kept_scalars.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_names.h"
@@ -442,6 +443,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       j.copy(to("mlp.down_proj"), shards, g.hidden);
     else if (module == "mlp.linear_fc2")
       j.cols(to("mlp.down_proj"), shards, g.ffn);
+    else if (is_moment(kind) && s == "mlp.router.expert_bias")
+      continue;  // no gradient moves it
     else if (allow_unknown)
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
     else
@@ -458,6 +461,10 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.position.optimizer_steps = optimizer_steps(file);
   w.position.global_batch = argument(file, "global_batch_size").value_or(0);
   w.position.tokens = argument(file, "consumed_train_samples").value_or(0) * argument(file, "seq_length").value_or(0);
+  if (const Json kept = kept_scalars_in(file.pickle()); kept.is_object()) {  // a run of ours, written as Megatron's
+    w.position.tokens = std::max<int64_t>(field_or(kept, "tokens", file.path(), int64_t{0}), 0);
+    if (const auto it = kept.find("data"); it != kept.end()) w.data_history = *it;
+  }
   return w;
 }
 
