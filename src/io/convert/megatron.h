@@ -26,6 +26,11 @@ namespace ravine {
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);
 
+// The same as a model's folder holds it: checked, under the names of the family's files.
+Weights open_megatron_model(const std::string& path);
+// The files of its ranks, by their names; sorted.
+std::vector<std::string> megatron_files(const std::string& path);
+
 enum class MegatronNames { legacy, mcore };
 struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;

@@ -79,7 +79,8 @@ void refuse_other_arithmetic(const TorchFile& file, bool guess) {
 Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   if (!file.pickle().find(file.pickle().root(), "args"))
-    throw UserError("no arguments", file.path(), "these files carry no shape of the model", "give --model-config CONFIG.json");
+    throw UserError("no arguments", file.path(), "these files carry no shape of the model",
+                    "give --model-config CONFIG.json, or put its config.json into the folder");
   auto need = [&](const char* key) {
     const auto v = argument(file, key);
     if (!v || *v < 1)
@@ -177,7 +178,7 @@ int64_t unpadded_rows(const Elements& table, int64_t most) {
 }
 
 std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
-  return fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (--model-config says otherwise)",
+  return fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (a config.json says otherwise)",
                      vocabulary, by, rows - vocabulary, rows);
 }
 
@@ -190,7 +191,7 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
     const int64_t said = argument(*f.ranks[0].file, key).value_or(0);
     if (said > rows)
       notes.push_back(
-          fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (--model-config says the "
+          fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (a config.json says the "
                       "size)",
                       key, said, rows));
     else if (said > 0 && out.first == 0)
@@ -201,7 +202,7 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
         const int64_t ids = open_tokenizer(folder)->size();
         if (out.first > 0 && ids != out.first)
           notes.push_back(
-              fmt::format("{} is {}, and the tokenizer in {} has {} ids: the first counts (--model-config says "
+              fmt::format("{} is {}, and the tokenizer in {} has {} ids: the first counts (a config.json says "
                           "otherwise)",
                           out.second, out.first, folder, ids));
         else if (out.first == 0 && ids > rows)
@@ -372,7 +373,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       if (out && out->shape()[0] == words->shape()[0]) rows = std::max(rows, unpadded_rows(*out, multiple));
       if (rows < words->shape()[0])
         w.notes.push_back(
-            fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (--model-config "
+            fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (a config.json "
                         "says otherwise)",
                         rows, words->shape()[0] - rows, words->shape()[0]));
     }
@@ -465,6 +466,14 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     w.position.tokens = std::max<int64_t>(field_or(kept, "tokens", file.path(), int64_t{0}), 0);
     if (const auto it = kept.find("data"); it != kept.end()) w.data_history = *it;
   }
+  return w;
+}
+
+Weights open_megatron_model(const std::string& path) {
+  Weights w = read_megatron(path, Json(), "", false);
+  const Geometry g = geometry_of(w.config, w.config_where);
+  check_weights(w, g, false);
+  to_family_files(w, g);
   return w;
 }
 
