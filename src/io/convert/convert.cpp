@@ -79,11 +79,11 @@ void check_output(const std::string& output) {
 
 DType written(const Elements& e, const ConvertOptions& o) { return o.dtype && is_float(e.dtype()) ? *o.dtype : e.dtype(); }
 
-// One type for a whole Megatron checkpoint, as its arguments name one.
+// One type for a whole Megatron checkpoint, as its arguments name one; what corrects the choice of experts keeps its own.
 DType common_type(const Weights& w, const ConvertOptions& o) {
   const Elements& first = *w.tensors.begin()->second;
   for (const auto& [name, e] : w.tensors)
-    if (written(*e, o) != written(first, o))
+    if (!name.ends_with(".e_score_correction_bias") && written(*e, o) != written(first, o))
       throw UserError("weights of several types", e->where(),
                       fmt::format("it is {}, {} is {}", ravine::name(e->dtype()), first.where(), ravine::name(first.dtype())),
                       "give --dtype");

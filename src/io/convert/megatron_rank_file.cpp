@@ -41,15 +41,28 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
       boolean("apply_layernorm_1p", false);
   boolean("add_bias_linear", s.mlp.bias), boolean("add_qkv_bias", qkv_bias);
   boolean("add_dense_bias", s.attention.out_bias);
-  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head), boolean("embed_layernorm", s.embedding_norm);
+  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head || s.attention.latent),
+      boolean("embed_layernorm", s.embedding_norm);
   boolean("lm_norm_weight", s.head.unit_rows);
   boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
   boolean("untie_embeddings_and_output_weights", !g.tied);
+  boolean("multi_latent_attention", s.attention.latent.has_value());
+  if (const auto& latent = s.attention.latent) {
+    if (latent->q_rank > 0) integer("q_lora_rank", latent->q_rank);
+    integer("kv_lora_rank", latent->kv_rank), integer("qk_pos_emb_head_dim", latent->rotated);
+    integer("qk_head_dim", g.head_size - latent->rotated);
+    integer("v_head_dim", s.attention.value_size > 0 ? s.attention.value_size : g.head_size);
+  }
   if (s.moe) {
     const MoeSpec& m = *s.moe;
     integer("num_experts", m.routing.experts), integer("moe_router_topk", m.routing.top_k);
     integer("moe_ffn_hidden_size", m.width), boolean("moe_grouped_gemm", l.experts == ExpertNames::grouped);
-    boolean("moe_router_pre_softmax", !m.routing.normalise), text("moe_router_score_function", "softmax");
+    boolean("moe_router_pre_softmax", !m.routing.normalise),
+        text("moe_router_score_function", m.routing.scores == Routing::Scores::sigmoid ? "sigmoid" : "softmax");
+    boolean("moe_router_enable_expert_bias", m.routing.correction);
+    if (m.routing.scaling != 1) real("moe_router_topk_scaling_factor", m.routing.scaling);
+    if (m.routing.groups > 1)
+      integer("moe_router_num_groups", m.routing.groups), integer("moe_router_group_topk", m.routing.kept_groups);
     if (m.shared.width > 0)
       integer("moe_shared_expert_intermediate_size", m.shared.width), boolean("moe_shared_expert_gate", m.shared_gate);
     integer("expert_model_parallel_size", 1), integer("expert_tensor_parallel_size", l.tensor);
@@ -78,7 +91,9 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
 // The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
 void put_chunk(TorchFields& w, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype) {
   TorchSave& out = w.out;
-  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) { w.key(key), w.tensor(t.elements, dtype); };
+  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
+    w.key(key), w.tensor(t.elements, t.name.ends_with(".expert_bias") ? t.elements->dtype() : dtype);
+  };
   if (core) {
     out.begin_ordered_dict();
     for (const auto* t : tensors) put(t->name, *t);

@@ -290,6 +290,18 @@ struct Joiner {
     if (const Shape want = expected_shape(to, g); want.rank() > 0) expect(shards, want);
     w.add(to, shards[0]);
   }
+  // Cut by rows, whatever its columns; with `whole` every rank may hold it whole too.
+  void rows_of(const std::string& to, const Shards& shards, bool whole = false) {
+    const Shape all = expected_shape(to, g);
+    if (all.rank() == 0)
+      throw UserError("unknown tensor", shards[0]->where(), fmt::format("{} has no '{}'", w.config_where, to),
+                      "use weights that belong to the config");
+    if (whole && shards[0]->shape() == all) return table(to, shards);
+    Shape one = all;
+    one[0] = part(all[0], "rows");
+    expect(shards, one);
+    w.add(to, stack(shards, ranks("rows")));
+  }
   // Those of a layer, by number and then by tensor rank, one under the other.
   void experts(int64_t layer, const std::map<int64_t, Shards>& first, const std::map<int64_t, Shards>& second) {
     const MoeSpec& moe = *g.spec().moe;
@@ -322,6 +334,20 @@ struct Joiner {
     w.add(to, shards[0]);
   }
 };
+
+// A tensor of latent attention, by its name in a layer of megatron-core; "" for another.
+std::string latent_name(const Geometry& g, const std::string& name) {
+  if (!g.spec().attention.latent) return "";
+  for (const auto& [theirs, ours] : {std::pair{"linear_q_proj", "q_proj"},
+                                     {"linear_q_down_proj", "q_a_proj"},
+                                     {"linear_q_up_proj", "q_b_proj"},
+                                     {"linear_kv_down_proj", "kv_a_proj_with_mqa"},
+                                     {"linear_kv_up_proj", "kv_b_proj"},
+                                     {"q_layernorm", "q_a_layernorm"},
+                                     {"kv_layernorm", "kv_a_layernorm"}})
+    if (name == fmt::format("self_attention.{}.weight", theirs)) return fmt::format("self_attn.{}.weight", ours);
+  return "";
+}
 
 }  // namespace
 
@@ -400,6 +426,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     std::string s;
     const int64_t i = split_layer(name, &s);
     const bool bias = name.ends_with(".bias");
+    if (is_moment(kind) && s == "mlp.router.expert_bias") continue;  // no gradient moves it
     auto to = [&](const char* module) { return layer_name(i, fmt::format("{}.{}", module, bias ? "bias" : "weight")); };
     const size_t dot = s.rfind('.');
     const std::string module =
@@ -416,6 +443,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       j.copy(to("post_attention_layernorm"), shards, g.hidden);
     else if (module == "self_attention.linear_qkv")
       j.qkv(i, shards, bias);
+    else if (const std::string latent = latent_name(g, s); !latent.empty())
+      j.rows_of(layer_name(i, latent), shards, s.find("_up_proj") == s.npos && s.find("linear_q_proj") == s.npos);
     else if (module == "self_attention.q_layernorm")
       j.copy(to("self_attn.q_norm"), shards, g.head_size);
     else if (module == "self_attention.k_layernorm")
@@ -423,11 +452,14 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     else if (module == "self_attention.linear_proj" && bias)
       j.copy(to("self_attn.o_proj"), shards, g.hidden);
     else if (module == "self_attention.linear_proj")
-      j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
+      j.cols(to("self_attn.o_proj"), shards,
+             g.heads * (g.spec().attention.latent ? g.spec().attention.value_size : g.head_size));
     else if (module == "mlp.linear_fc1")
       j.gate_up(i, "mlp", g.ffn, shards, bias);
     else if (moe && module.starts_with("mlp.experts."))
       (module.ends_with("1") ? first : second)[i][std::stoll(module.substr(std::string_view("mlp.experts.").size()))] = shards;
+    else if (moe && s == "mlp.router.expert_bias")
+      j.table(layer_name(i, "mlp.gate.e_score_correction_bias"), shards);
     else if (moe && module == "mlp.router" && !bias)
       j.table(to("mlp.gate"), shards);
     else if (moe && module == "mlp.shared_experts.linear_fc1" && !bias)
@@ -444,8 +476,6 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       j.copy(to("mlp.down_proj"), shards, g.hidden);
     else if (module == "mlp.linear_fc2")
       j.cols(to("mlp.down_proj"), shards, g.ffn);
-    else if (is_moment(kind) && s == "mlp.router.expert_bias")
-      continue;  // no gradient moves it
     else if (allow_unknown)
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
     else

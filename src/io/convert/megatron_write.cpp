@@ -81,6 +81,7 @@ template <class Put>
 void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Put& put) {
   auto get = [&](const std::string& suffix) { return c.get(layer_name(layer, "mlp." + suffix)); };
   put("mlp.router.weight", get("gate.weight"));
+  put("mlp.router.expert_bias", get("gate.e_score_correction_bias"));
   const ElementsPtr gate = get("experts.gate_proj.weight"), up = get("experts.up_proj.weight"),
                     down = get("experts.down_proj.weight");
   auto module = [&](const char* name, int64_t e) {
@@ -103,6 +104,24 @@ void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Pu
   put("mlp.shared_experts.linear_fc2.weight", c.cols(get(shared + ".down_proj.weight")));
 }
 
+// Latent attention under the names of megatron-core; what makes the latents lies whole on each tensor rank, as its layers of
+// Transformer Engine have it.
+template <class Put>
+void add_latents(const Cutter& c, int64_t layer, const Put& put) {
+  auto get = [&](const char* suffix) { return c.get(layer_name(layer, fmt::format("self_attn.{}.weight", suffix))); };
+  auto rows = [&](const char* suffix) {
+    const ElementsPtr e = get(suffix);
+    return e ? c.rows(e) : nullptr;
+  };
+  put("self_attention.linear_q_proj.weight", rows("q_proj"));
+  put("self_attention.linear_q_down_proj.weight", get("q_a_proj"));
+  put("self_attention.linear_q_up_proj.weight", rows("q_b_proj"));
+  put("self_attention.linear_kv_down_proj.weight", get("kv_a_proj_with_mqa"));
+  put("self_attention.linear_kv_up_proj.weight", rows("kv_b_proj"));
+  put("self_attention.q_layernorm.weight", get("q_a_layernorm"));
+  put("self_attention.kv_layernorm.weight", get("kv_a_layernorm"));
+}
+
 void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk,
                int64_t layer, int64_t local) {
   const std::string prefix = fmt::format("{}.layers.{}.", core ? "decoder" : "language_model.encoder", local);
@@ -121,18 +140,22 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
     put("self_attention.linear_proj.bias", "self_attention.dense.bias", get("self_attn.o_proj.bias"));
   };
   if (core) proj();  // before it there, behind it in 2023
-  put("self_attention.linear_qkv.weight", "self_attention.query_key_value.weight",
-      c.qkv(get("self_attn.q_proj.weight"), get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight")));
-  ElementsPtr some;
-  for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
-    if (get(s)) some = get(s);
-  if (some) {
-    auto bias = [&](const char* s, int64_t heads) {
-      return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype());
-    };
-    put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
-        c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads),
-              bias("self_attn.v_proj.bias", g.kv_heads)));
+  if (g.spec().attention.latent) {
+    add_latents(c, layer, [&](const std::string& name, const ElementsPtr& e) { put(name, name, e); });
+  } else {
+    put("self_attention.linear_qkv.weight", "self_attention.query_key_value.weight",
+        c.qkv(get("self_attn.q_proj.weight"), get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight")));
+    ElementsPtr some;
+    for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
+      if (get(s)) some = get(s);
+    if (some) {
+      auto bias = [&](const char* s, int64_t heads) {
+        return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype());
+      };
+      put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
+          c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads),
+                bias("self_attn.v_proj.bias", g.kv_heads)));
+    }
   }
   if (!core) proj();
   put("self_attention.q_layernorm.weight", "", get("self_attn.q_norm.weight"));
@@ -162,7 +185,7 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
     if (is) what += (what.empty() ? "" : ", ") + std::string(name);
   };
   add(s.topology == Topology::post_norm || s.topology == Topology::sandwich, "norms behind attention and MLP");
-  add(s.attention.latent.has_value(), "latent attention here");
+  add(s.attention.latent && s.attention.latent->bias, "biases where latents are made");
   add(s.attention.norms == AttentionSpec::Norms::row, "norms over whole rows of q and k");
   add(s.norm.offset != 0, "norms that scale by 1 + weight");
   add(s.attention.cap != 0, "capped scores");
@@ -183,6 +206,9 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   if (s.topology == Topology::parallel)
     notes.push_back(
         "Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
+  if (s.attention.latent && s.rope && !s.rope->interleaved)
+    notes.push_back(
+        "Megatron rotates neighbouring dims of latent keys as pairs, this model halves: its own gives other logits");
   auto lost = [&](bool is, const char* what) {
     if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
   };
@@ -197,7 +223,10 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
 std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l, bool moments) {
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
-  divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
+  if (s.attention.latent)
+    divide(g.heads, l.tensor, "heads", "tensor ranks");
+  else
+    divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
   if (s.moe) divide(s.moe->width, l.tensor, "rows of an expert", "tensor ranks");
   if (s.moe && s.moe->shared.width > 0) divide(s.moe->shared.width, l.tensor, "rows of the shared expert", "tensor ranks");
   bool dense = false;
@@ -208,6 +237,8 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
   refuse_for_megatron(g, w.config_where);
+  if (!core && s.attention.latent)
+    throw UserError("layout cannot hold the model", "megatron-legacy", "it has no latent attention", "use --to megatron-mcore");
   if (!core && s.moe)
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no experts", "use --to megatron-mcore");
   if (!core && s.attention.norms != AttentionSpec::Norms::none)
