@@ -10,6 +10,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/zero_checkpoint.h"
 
 namespace ravine {

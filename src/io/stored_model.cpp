@@ -4,8 +4,9 @@
 
 #include "base/said_once.h"
 #include "files/compare.h"
-#include "io/convert/convert.h"
 #include "io/convert/megatron.h"
+#include "io/convert/megatron_place.h"
+#include "io/convert/weights.h"
 #include "io/open_weights.h"
 #include "model/vocabulary.h"
 
@@ -51,13 +52,6 @@ bool same_values(const TensorFile& a_file, const TensorInfo& a, const TensorFile
   const std::span<const std::byte> left = a_file.bytes(a), right = b_file.bytes(b);
   if (a.dtype == b.dtype && left.data() == right.data()) return true;  // one storage under two names
   return compare(a.dtype, left, b.dtype, right).differing == 0;
-}
-
-std::string two_tables_text(const std::string& where) {
-  return fmt::format(
-      "{}: tie_word_embeddings ties the head to the embedding, and the files hold two tables of other values: the head is that "
-      "of the files (set tie_word_embeddings to false, or remove the stored head)",
-      where);
 }
 
 std::unique_ptr<Model> open_stored_model(const std::string& folder) {

@@ -13,9 +13,6 @@ namespace ravine {
 // checkpoint without config.json is the model that its stored arguments say (io/convert/megatron.h). UserErrors: those of open_model. Weights that are absent or cannot be read are left to those who load them.
 std::unique_ptr<Model> open_stored_model(const std::string& folder);
 
-// What is said of a tied head with values of its own; `where` has the config.
-std::string two_tables_text(const std::string& where);
-
 // Whether two tensors have one shape and the same values, whatever their types.
 bool same_values(const TensorFile& a_file, const TensorInfo& a, const TensorFile& b_file, const TensorInfo& b);
 

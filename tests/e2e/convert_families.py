@@ -12,7 +12,7 @@ WRITTEN = {"bloom": "bloom", "gpt2": "gpt2", "pythia": "gpt_neox", "pythia_seria
            "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "olmo2": "olmo2", "gemma2": "gemma2", "deepseek_v2": "deepseek_v2",
            "deepseek_v3": "deepseek_v3", "deepseek_v2_experts": "deepseek_v2_experts", "deepseek_v3_experts": "deepseek_v3_experts"}  # by Transformers
 DEEPSEEK = ("deepseek_v2", "deepseek_v3", "deepseek_v2_experts", "deepseek_v3_experts")
-NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial", "phi3", "olmo2", "gemma2", *DEEPSEEK)
+NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial", "phi3", "olmo2", "gemma2", "deepseek_v2", "deepseek_v3_experts")  # these two have no latent of queries
 NO_MEGATRON = ("olmo2", "gemma2", "deepseek_v3")  # that one has biases where latents are made
 
 
@@ -65,8 +65,9 @@ def round_trip(folder, name, source):
         steps = steps[1:]  # Megatron of 2023 has no norms of q and k, and no latents
     if name not in NO_MINDFORMERS:
         steps.insert(1, ("mindformers",))
-        steps.append(("mindformers", "--tensor", tensor))
-        if name not in ("qwen2", "qwen3"):
+        if name not in DEEPSEEK:
+            steps.append(("mindformers", "--tensor", tensor))
+        if name not in ("qwen2", "qwen3", *DEEPSEEK):
             steps.append(("mindformers", "--fused", "--tensor", tensor))
     steps += [("ravine",), ("hf",), ("ravine" if name in NO_MEGATRON else "megatron-mcore",)]
     last = source

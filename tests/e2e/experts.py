@@ -214,6 +214,35 @@ def test_experts_of_mindformers(folder):
     check("complete files only" in done.stderr, done.stderr)
 
 
+def test_names_of_mindformers(folder):
+    """Mixtral under its legacy names, in stacks; Qwen3-MoE and DeepSeek under mcore's, an expert by its number."""
+    layer = "decoder.layers.1."
+    for family, names in (("mixtral", ["model.layers.1.feed_forward.router.dense.weight", "model.layers.1.feed_forward.ffn.w1.weight", "model.layers.1.attention.wq.weight"]),
+                          ("qwen3_moe", [layer + "mlp.router.weight.weight", layer + "mlp.experts.1.gating.weight", layer + "mlp.experts.1.linear_fc2.weight", layer + "self_attention.q_layernorm.weight"]),
+                          ("deepseek_v2_experts", [layer + "self_attention.linear_kv_down_proj.weight", layer + "self_attention.q_layernorm.weight", layer + "mlp.shared_experts.gating.weight", layer + "mlp.experts.3.linear_fc1.weight"])):
+        source = GOLDEN / "families" / family
+        convert(source, folder / f"{family}-ms", "mindformers")
+        header, body = r.load_raw(next((folder / f"{family}-ms").glob("*.safetensors")))
+        check(all(name in header for name in names), f"{family}: {sorted(header)}")
+        convert(folder / f"{family}-ms", folder / f"{family}-hf", "hf")
+        check(r.load_tensors(folder / f"{family}-hf", "model*.safetensors") == r.load_tensors(source, "model*.safetensors"), f"{family}: other weights come back")
+        lost = next((n for n in header if ".experts.1." in n), names[0])
+        r.save_raw(next((folder / f"{family}-ms").glob("*.safetensors")), {("adam_m." if k == lost else "") + k: v for k, v in header.items()}, body)  # what an optimizer keeps is no weight
+        (folder / f"{family}-ms" / "param_name_map.json").unlink()
+        done = convert(folder / f"{family}-ms", folder / "refused", "hf", status=2)
+        check("missing tensor" in done.stderr, done.stderr)
+    try:
+        recorded = json.loads(r.shared("golden", "mindformers", "weight_names.json").read_text())
+    except r.Skipped:
+        return
+    for family, key in (("qwen3_moe", "qwen3_moe_mcore"), ("deepseek_v2_experts", "deepseek_v3_mcore")):
+        ours = set(r.load_tensors(GOLDEN / "families" / family, "model*.safetensors"))
+        header, _ = r.load_raw(next((folder / f"{family}-ms").glob("*.safetensors")))
+        known = {ours_name: theirs for ours_name, theirs in recorded[key].items() if ours_name in ours and ".experts.1." not in ours_name}
+        bad = [theirs for theirs in known.values() if theirs not in header]
+        check(len(known) > 8 and not bad, f"{family}: {bad}")
+
+
 def test_experts_of_megatron_that_are_not_whole(folder):
     for form, gone, words in (("grouped", "mp_rank_01_001", ("missing rank", "2 tensor x 1 pipeline x 2 expert", "mp_rank_01_001")),
                               ("sequential", "mp_rank_00_001_000", ("missing rank", "mp_rank_00_001_000"))):

@@ -5,7 +5,8 @@
 Judged, 6 steps of AdamW of which 3 come after the checkpoint, a Llama of odd sizes with its local layers: 1 our whole run and its; 2 it goes on from our step 3, as
 `ravine convert --to megatron-mcore --optimizer` writes it, with its plain optimizer and its DistributedOptimizer; 3 we go on from its step 3, by `ravine convert --to ravine`. On 1 rank, 2 tensor ranks,
 2 data ranks and 2 stages, in f32, and on 1 and 2 data ranks in bf16. Controls: without the moments the losses must be beyond the bound. 4 files: what it saves again behind our step 3, without a step between, is
-what we wrote. The form of 2023 is held against its description alone, since that Megatron needs Apex and GPUs.
+what we wrote. The form of 2023 is held against its description alone, since that Megatron needs Apex and GPUs. 5 models with
+experts and latents: names, their order, and logits against Transformers' (its attention over latents is written out here, since that of its local layers takes no values of another width than keys).
 What runs is megatron-core 0.16 of PyPI: GPTModel, DistributedDataParallel, get_megatron_optimizer, its load_state_dict and load_parameter_state. It has no program of its own, so that the calls around them (those of
 load_checkpoint in megatron/training/checkpointing.py) are here. It wants GPUs: its tensors are asked for on "cuda", its DistributedOptimizer asks tensors whether they are torch.cuda.FloatTensor. Here OnCpu below
 answers so on the CPU; no arithmetic of it is changed. Without Apex its load_parameter_state asks the file for 'step' too, which its save_parameter_state never writes, and in f32 it copies into parameters outside of
@@ -152,6 +153,102 @@ if sys.argv[1] == "--train":  # RANK WORLD PORT JOBS: {"jobs": [..], "rows": ..,
         if rank == 0:
             json.dump(out, open(spec["result"], "w"))
     dist.barrier()
+    sys.exit()
+
+if sys.argv[1] == "--experts":  # PORT RAVINE FOLDER RESULT: models with experts and latents, by name and by logits
+    os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[2])
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class OnCpu(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), words=None):
+            words = dict(words or {})
+            if str(words.get("device", "")).startswith("cuda"):
+                words["device"] = "cpu"
+            if function is torch.Tensor.to:
+                args = tuple("cpu" if isinstance(x, (str, torch.device)) and str(x).startswith("cuda") else x for x in args)
+            return args[0] if function is torch.Tensor.cuda else function(*args, **words)
+
+    class Still:
+        """A stream or an event, of which a CPU has none."""
+        def __init__(self, *_, **__):
+            pass
+
+        def __getattr__(self, name):
+            return lambda *_, **__: Still()
+
+    class Attention(torch.nn.Module):
+        """In the place of the local DotProductAttention, which takes no values of another width than keys."""
+        def __init__(self, softmax_scale=None, **_):
+            super().__init__()
+            self.scale = softmax_scale
+
+        def forward(self, q, k, v, mask, **_):
+            scores = torch.einsum("qbhd,kbhd->bhqk", q, k) * (self.scale or q.shape[-1] ** -0.5)
+            return torch.einsum("bhqk,kbhd->qbhd", scores.masked_fill(mask, float("-inf")).softmax(-1), v).flatten(2)
+    OnCpu().__enter__()
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.Stream = torch.cuda.Event = Still
+    torch.cuda.current_stream = torch.cuda.synchronize = lambda *_: Still()
+    torch.cuda.stream = lambda *_: contextlib.nullcontext()
+    import megatron.core.transformer.moe.moe_utils as moe_utils
+    import megatron.core.transformer.multi_latent_attention as latent_attention
+    from megatron.core import parallel_state, tensor_parallel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+    from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+    latent_attention.HAVE_TE = False  # it takes its stand-ins for Transformer Engine, which is not there, for classes
+    moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
+    torch.distributed.init_process_group("gloo")
+    parallel_state.initialize_model_parallel()
+    type(tensor_parallel.random.get_cuda_rng_tracker()).fork = lambda *_: contextlib.nullcontext()
+    torch.manual_seed(3)
+    shape = dict(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=64, tie_word_embeddings=False)
+    latent = dict(kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=10, n_routed_experts=8, n_shared_experts=2, first_k_dense_replace=1, moe_intermediate_size=24, n_group=4, topk_group=2, num_key_value_heads=4)
+    # Megatron scores a group by its top_k / topk_group best experts, V2 by the best one and V3 by the best two.
+    models = {"Mixtral": MixtralForCausalLM(MixtralConfig(**shape, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)),
+              "Qwen3-MoE": Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, num_key_value_heads=2, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)),
+              "DeepSeek-V2": DeepseekV2ForCausalLM(DeepseekV2Config(**shape, **latent, q_lora_rank=20, num_experts_per_tok=3, topk_method="group_limited_greedy", norm_topk_prob=False)),
+              "DeepSeek-V2-Lite": DeepseekV2ForCausalLM(DeepseekV2Config(**shape, **{**latent, "n_group": 1, "topk_group": 1}, q_lora_rank=None, num_experts_per_tok=3, topk_method="greedy", norm_topk_prob=False)),
+              "DeepSeek-V3": DeepseekV3ForCausalLM(DeepseekV3Config(**shape, **latent, q_lora_rank=20, num_experts_per_tok=4, routed_scaling_factor=2.5))}
+    out = {}
+    for name, reference in models.items():
+        reference.eval()
+        with torch.no_grad():
+            for key, buffer in [*reference.named_buffers(), *reference.named_parameters()]:
+                if key.endswith("correction_bias"):
+                    buffer.copy_(torch.randn_like(buffer) * 0.1)
+        where = f"{sys.argv[4]}/{name}"
+        reference.save_pretrained(where)
+        subprocess.run([sys.argv[3], "convert", "--input", where, "--output", where + "-m", "--to", "megatron-mcore", "--experts", "sequential"], check=True, capture_output=True)
+        state = torch.load(where + "-m/release/mp_rank_00/model_optim_rng.pt", weights_only=False)
+        a, said = state["args"], lambda key: getattr(state["args"], key, None)
+        experts = [int(any(k.startswith(f"decoder.layers.{i}.mlp.router") for k in state["model"])) for i in range(a.num_layers)]
+        more = {key: said(key) for key in ("moe_router_topk", "moe_ffn_hidden_size", "moe_router_pre_softmax", "moe_router_score_function", "moe_router_enable_expert_bias", "moe_router_topk_scaling_factor",
+                                           "moe_router_num_groups", "moe_router_group_topk", "moe_shared_expert_intermediate_size", "qk_layernorm")}
+        kind = TransformerConfig
+        if a.multi_latent_attention:
+            kind = MLATransformerConfig
+            more.update({key: said(key) for key in ("multi_latent_attention", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_base")}, rope_type="rope", rotary_percent=1.0)
+        else:
+            more.update(num_query_groups=a.num_query_groups, kv_channels=a.kv_channels)
+        config = kind(num_layers=a.num_layers, hidden_size=a.hidden_size, ffn_hidden_size=a.ffn_hidden_size, num_attention_heads=a.num_attention_heads, gated_linear_unit=True, activation_func=torch.nn.functional.silu,
+                      normalization="RMSNorm", layernorm_epsilon=a.norm_epsilon, hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True, perform_initialization=False, bias_activation_fusion=False,
+                      apply_rope_fusion=False, masked_softmax_fusion=False, gradient_accumulation_fusion=False, add_bias_linear=False, num_moe_experts=a.num_experts, moe_layer_freq=experts, moe_token_dispatcher_type="alltoall",
+                      moe_router_load_balancing_type="none", moe_grouped_gemm=False, **more)
+        block = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+        for layer in block.layer_specs if a.multi_latent_attention else []:
+            layer.submodules.self_attention.submodules.core_attention = Attention
+        model = GPTModel(config, block, vocab_size=a.padded_vocab_size, max_sequence_length=64, position_embedding_type="rope", rotary_base=a.rotary_base, share_embeddings_and_output_weights=False).eval()
+        keys = [k for k in model.state_dict() if not k.endswith("_extra_state")]
+        bad = len(set(keys) ^ set(state["model"])) or sum(x != y for x, y in zip(keys, state["model"]))
+        model.load_state_dict(state["model"], strict=False)
+        ids, mask = torch.randint(0, 256, (2, 24), generator=torch.Generator().manual_seed(1)), torch.triu(torch.ones(1, 1, 24, 24, dtype=torch.bool), 1)
+        with torch.no_grad():
+            got, want = model(ids, torch.arange(24).expand(2, -1), mask)[..., :256], reference(ids).logits
+        out[name] = [bad, len(keys), ((got - want).abs().max() / want.abs().max()).item()]
+        json.dump(out, open(sys.argv[5], "w"))
     sys.exit()
 
 import numpy as np
@@ -306,5 +403,15 @@ model = [x.reshape(-1) for _, x in each_tensor(torch.load(rank + "/model_optim_r
 flat, state = torch.cat(model[::-1]), torch.load(rank + "/distrib_optim.pt", weights_only=False)
 size = -(-len(flat) // 3) * 3
 row("masters that are not the weights, and sizes that are not theirs", (state[0][torch.float32]["param"][0] != torch.nn.functional.pad(flat, (0, size - len(flat)))).sum().item() + (state["per_bucket_numel"] != [{torch.float32: [size]}]), 0, f"of {size}")
+print("\nmodels with experts and latents, 1 rank")
+with socket.socket() as held:
+    held.bind(("127.0.0.1", 0))
+    port = held.getsockname()[1]
+said(sys.executable, os.path.abspath(__file__), "--experts", port, ravine, work, work + "/experts.json")
+found = json.load(open(work + "/experts.json")) if os.path.exists(work + "/experts.json") else {}
+for name in ("Mixtral", "Qwen3-MoE", "DeepSeek-V2", "DeepSeek-V2-Lite", "DeepSeek-V3"):
+    bad, count, far = found.get(name, (float("inf"), 0, float("inf")))
+    row(f"{name}: names that are not those of megatron-core's modules, or lie in another order", bad, 0, f"of {count}")
+    row(f"{name}: megatron-core's logits against Transformers', relative to the largest", far / U, 16, "u")
 print(f"\n{beyond} beyond")
 sys.exit(beyond > 0)

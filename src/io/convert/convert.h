@@ -46,8 +46,6 @@ struct Recognised {
 };
 // By the names of files, and of tensors where those do not tell. Nothing if it is none of them; a damaged file is a UserError.
 std::optional<Recognised> recognise(const std::string& path);
-// Whether a folder is one of Megatron's, ModelLink's with DeepSpeed among them.
-bool holds_megatron(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;

@@ -6,7 +6,6 @@
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_names.h"
-#include "io/stored_model.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace fs = std::filesystem;

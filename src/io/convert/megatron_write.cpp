@@ -209,6 +209,13 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   if (s.attention.latent && s.rope && !s.rope->interleaved)
     notes.push_back(
         "Megatron rotates neighbouring dims of latent keys as pairs, this model halves: its own gives other logits");
+  if (s.moe && s.moe->routing.groups > 1) {
+    const Routing& r = s.moe->routing;
+    const int64_t theirs = r.top_k / r.kept_groups, ours = r.group_score == Routing::GroupScore::best ? 1 : 2;
+    if (theirs != ours)
+      notes.push_back(fmt::format(
+          "Megatron scores a group of experts by its {} best, this model by {}: its own gives other logits", theirs, ours));
+  }
   auto lost = [&](bool is, const char* what) {
     if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
   };

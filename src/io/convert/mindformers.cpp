@@ -21,14 +21,26 @@ std::string our_name(const std::string& name) {
   for (const bool core : {false, true}) {
     const std::string_view prefix = core ? "decoder.layers." : "model.layers.";
     if (const size_t end = layer_end(name, prefix); end != std::string::npos) {
-      const std::string suffix =
-          core ? renamed(name.substr(end), kCoreLayer, true) : renamed(name.substr(end), kLegacyLayer, true);
+      std::string rest = name.substr(end);
+      const int64_t expert = core ? take_expert(rest) : -1;
+      std::string suffix = core ? renamed(rest, kCoreLayer, true) : renamed(rest, kLegacyLayer, true);
+      if (expert >= 0 && !suffix.empty()) suffix.insert(std::string_view("mlp.experts.").size(), fmt::format("{}.", expert));
+      if (!core && suffix.empty()) suffix = renamed(name.substr(end), kMixtralLayer, true);
       if (!suffix.empty()) return "model.layers." + name.substr(prefix.size(), end - prefix.size()) + suffix;
     }
     std::string top = core ? renamed(name, kCoreTop, true) : renamed(name, kLegacyTop, true);
     if (!top.empty()) return top;
   }
   return "";
+}
+
+// The same in a model; q_layernorm is that of a latent where there is one.
+std::string our_name_in(const std::string& name, const Geometry& g) {
+  std::string ours = our_name(name);
+  constexpr std::string_view kNorm = ".self_attn.q_norm.";
+  if (const size_t at = ours.find(kNorm); at != std::string::npos && g.spec().attention.latent)
+    ours.replace(at, kNorm.size(), ".self_attn.q_a_layernorm.");
+  return ours;
 }
 
 // What a training checkpoint holds beside weights.
@@ -205,7 +217,7 @@ std::vector<std::string> mindformers_files(const std::string& path) {
 }
 
 Shape mindformers_shape(const std::string& name, const Geometry& g) {
-  const std::string ours = our_name(name);
+  const std::string ours = our_name_in(name, g);
   const Shape whole = ours.empty() || ours.find("fused_") != std::string::npos ? Shape() : expected_shape(ours, g);
   return whole.rank() == 3 ? Shape() : whole;  // experts lie in several ways
 }
@@ -249,11 +261,11 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
         if (t.name == "global_step") w.position.step = scalar(*file, t);
         continue;
       }
-      const std::string name = our_name(stored_name);
+      const std::string name = our_name_in(stored_name, g);
       if (name.empty()) {
         if (!allow_unknown)
           throw UserError("unknown tensor", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)),
-                          "MindFormers has no such name in a Llama, Qwen2, Qwen2-MoE or Qwen3",
+                          "MindFormers has no such name in a Llama, Mixtral, Qwen2, Qwen2-MoE, Qwen3, Qwen3-MoE or DeepSeek",
                           "use --allow-unknown to leave it out");
         w.notes.push_back(fmt::format("left out: '{}'", printable(t.name)));
         continue;
@@ -271,12 +283,23 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   if (!is_moment(state) && fs::exists(folder + "/param_name_map.json")) {
     const Json map = read_json(folder + "/param_name_map.json", int64_t{64} << 20);
     for (const auto& [name, file] : map.items())
-      if (!our_name(name).empty() && !tensors.contains(our_name(name)))
+      if (const std::string ours = our_name_in(name, g); !ours.empty() && !tensors.contains(ours))
         throw UserError("missing tensor", fmt::format("{}/param_name_map.json: '{}'", folder, printable(name)),
                         "one of the files must hold it", kComplete);
   }
+  std::map<std::string, std::map<int64_t, ElementsPtr>> experts;  // matrices by stack and number
   for (const auto& [name, parts] : tensors) {
     const size_t end = layer_end(name, "model.layers.");
+    if (std::string one = end == std::string::npos ? "" : name.substr(end); g.spec().moe)
+      if (const int64_t number = take_expert(one); number >= 0) {
+        const std::string stack = name.substr(0, end) + one;
+        const Shape whole = expected_shape(stack, g);
+        if (whole.rank() != 3 || number >= whole[0])
+          throw UserError("unknown tensor", parts[0].elements->where(), fmt::format("{} has no '{}'", w.config_where, name),
+                          "use weights that belong to the config");
+        experts[stack][number] = joined(parts, {whole[1], whole[2]}, name);
+        continue;
+      }
     const std::string suffix = end == std::string::npos ? "" : name.substr(end), kind = name.substr(name.rfind('.') + 1);
     const std::string prefix = end == std::string::npos ? "" : name.substr(0, end);
     const auto fused = [&, &parts = parts, &name = name](int64_t rows) {
@@ -295,6 +318,15 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
                         "use weights that belong to the config");
       w.add(name, whole.rank() == 3 ? experts_of_files(parts, whole) : joined(parts, whole, name));
     }
+  }
+  for (const auto& [name, matrices] : experts) {
+    const Shape whole = expected_shape(name, g);
+    if (static_cast<int64_t>(matrices.size()) != whole[0])
+      throw UserError("missing tensor", fmt::format("{}: '{}'", path, name),
+                      fmt::format("the model has {} experts, the files hold {}", whole[0], matrices.size()), kComplete);
+    std::vector<Rows> rows;
+    for (const auto& [number, e] : matrices) rows.push_back(all_rows(e));
+    w.add(name, reshaped(stack_rows(rows, fmt::format("{} experts, one after another", whole[0])), whole));
   }
   return w;
 }

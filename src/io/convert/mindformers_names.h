@@ -36,18 +36,38 @@ inline constexpr SpellingPair kLegacyLayer[] = {{"input_layernorm.", "attention_
                                                 {"mlp.shared_expert_gate.", "feed_forward.shared_experts_gate."},
                                                 {"fused_qkv.", "attention.w_qkv."},
                                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
-inline constexpr SpellingPair kCoreLayer[] = {{"input_layernorm.", "input_layernorm."},
-                                              {"post_attention_layernorm.", "pre_mlp_layernorm."},
-                                              {"self_attn.q_proj.", "self_attention.linear_q."},
-                                              {"self_attn.k_proj.", "self_attention.linear_k."},
-                                              {"self_attn.v_proj.", "self_attention.linear_v."},
-                                              {"self_attn.o_proj.", "self_attention.linear_proj."},
-                                              {"self_attn.q_norm.", "self_attention.q_layernorm."},
-                                              {"self_attn.k_norm.", "self_attention.k_layernorm."},
-                                              {"mlp.gate_proj.", "mlp.gating."},
-                                              {"mlp.up_proj.", "mlp.linear_fc1."},
-                                              {"mlp.down_proj.", "mlp.linear_fc2."},
-                                              {"fused_qkv.", "self_attention.linear_qkv."}};
+// Of Mixtral (research/mixtral/convert_weight.py); the rest as above.
+inline constexpr SpellingPair kMixtralLayer[] = {{"mlp.gate.", "feed_forward.router.dense."},
+                                                 {"mlp.experts.gate_proj.", "feed_forward.ffn.w1."},
+                                                 {"mlp.experts.down_proj.", "feed_forward.ffn.w2."},
+                                                 {"mlp.experts.up_proj.", "feed_forward.ffn.w3."}};
+inline constexpr SpellingPair kCoreLayer[] = {
+    {"input_layernorm.", "input_layernorm."},
+    {"post_attention_layernorm.", "pre_mlp_layernorm."},
+    {"self_attn.q_proj.", "self_attention.linear_q."},
+    {"self_attn.k_proj.", "self_attention.linear_k."},
+    {"self_attn.v_proj.", "self_attention.linear_v."},
+    {"self_attn.o_proj.", "self_attention.linear_proj."},
+    {"self_attn.q_norm.", "self_attention.q_layernorm."},
+    {"self_attn.k_norm.", "self_attention.k_layernorm."},
+    {"mlp.gate_proj.", "mlp.gating."},
+    {"mlp.up_proj.", "mlp.linear_fc1."},
+    {"mlp.down_proj.", "mlp.linear_fc2."},
+    {"self_attn.q_a_proj.", "self_attention.linear_q_down_proj."},
+    {"self_attn.q_b_proj.", "self_attention.linear_q_up_proj."},
+    {"self_attn.kv_a_proj_with_mqa.", "self_attention.linear_kv_down_proj."},
+    {"self_attn.kv_b_proj.", "self_attention.linear_kv_up_proj."},
+    {"self_attn.q_a_layernorm.", "self_attention.q_layernorm."},  // where there are latents
+    {"self_attn.kv_a_layernorm.", "self_attention.kv_layernorm."},
+    {"mlp.gate.weight", "mlp.router.weight.weight"},
+    {"mlp.gate.e_score_correction_bias", "mlp.router.expert_bias"},
+    {"mlp.shared_experts.gate_proj.", "mlp.shared_experts.gating."},
+    {"mlp.shared_experts.up_proj.", "mlp.shared_experts.linear_fc1."},
+    {"mlp.shared_experts.down_proj.", "mlp.shared_experts.linear_fc2."},
+    {"mlp.experts.gate_proj.", "mlp.experts.gating."},  // of one: behind its number
+    {"mlp.experts.up_proj.", "mlp.experts.linear_fc1."},
+    {"mlp.experts.down_proj.", "mlp.experts.linear_fc2."},
+    {"fused_qkv.", "self_attention.linear_qkv."}};
 
 // States of optimizers (classes of MindFormers and of mindspore.nn.optim), which stand before the name of their weight.
 struct StateSpelling {
@@ -71,6 +91,19 @@ std::string renamed(const std::string& name, const SpellingPair (&table)[N], boo
     if (from.ends_with('.') ? name.starts_with(from) : name == from) return std::string(to) + name.substr(from.size());
   }
   return "";
+}
+
+// "mlp.experts.12.gating.weight" -> 12 and "mlp.experts.gating.weight"; -1 for other names.
+inline int64_t take_expert(std::string& suffix) {
+  constexpr std::string_view kExperts = "mlp.experts.";
+  if (!suffix.starts_with(kExperts)) return -1;
+  const size_t dot = suffix.find('.', kExperts.size());
+  if (dot == std::string::npos || dot == kExperts.size() || dot > kExperts.size() + 6 ||
+      suffix.find_first_not_of("0123456789", kExperts.size()) != dot)
+    return -1;
+  const int64_t number = std::stoll(suffix.substr(kExperts.size(), dot - kExperts.size()));
+  suffix.erase(kExperts.size(), dot + 1 - kExperts.size());
+  return number;
 }
 
 // A layer's prefix with its number, "model.layers.12." -> 16; npos if there is none.

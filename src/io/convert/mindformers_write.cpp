@@ -19,6 +19,17 @@ ElementsPtr fused_qkv(const ElementsPtr& q, const ElementsPtr& k, const Elements
   return stack_rows(rows, fmt::format("q, k, v of {} groups in turn", g.kv_heads));
 }
 
+// Each expert of a stack under its number.
+void add_experts(const std::string& name, const ElementsPtr& stack, const Geometry& g,
+                 std::map<std::string, ElementsPtr>& out) {
+  const std::string theirs = mindformers_name(name, g);
+  const Shape& s = stack->shape();
+  const size_t at = theirs.find("mlp.experts.") + std::string_view("mlp.experts.").size();
+  for (int64_t e = 0; e < s[0]; ++e)
+    out.emplace(fmt::format("{}{}.{}", theirs.substr(0, at), e, theirs.substr(at)),
+                stack_rows({{reshaped(stack, {s[0] * s[1], s[2]}), e * s[1], s[1]}}, fmt::format("expert {} of {}", e, s[0])));
+}
+
 // The model's tensors under these names, fused ones in the place of their parts.
 std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, bool fused) {
   std::map<std::string, ElementsPtr> out;
@@ -33,6 +44,8 @@ std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, 
     else if (suffix == "mlp.gate_proj")
       out.emplace(mindformers_name(prefix + "fused_gate_up." + kind, g),
                   interleave_rows({e, part("mlp.up_proj")}, "rows of gate and up in turn"));
+    else if (e->shape().rank() == 3 && core_names(g))
+      add_experts(name, e, g, out);
     else if (suffix != "self_attn.k_proj" && suffix != "self_attn.v_proj" && suffix != "mlp.up_proj")
       out.emplace(mindformers_name(name, g), e->shape().rank() == 3 ? turned_experts(e) : e);
   }
@@ -69,8 +82,9 @@ std::string mindformers_name(const std::string& name, const Geometry& g) {
   const bool core = core_names(g);
   std::string out;
   if (const size_t end = layer_end(name, "model.layers."); end != std::string::npos) {
-    const std::string suffix =
-        core ? renamed(name.substr(end), kCoreLayer, false) : renamed(name.substr(end), kLegacyLayer, false);
+    std::string suffix = g.family == "mixtral" ? renamed(name.substr(end), kMixtralLayer, false) : "";
+    if (suffix.empty())
+      suffix = core ? renamed(name.substr(end), kCoreLayer, false) : renamed(name.substr(end), kLegacyLayer, false);
     if (!suffix.empty()) out = (core ? "decoder.layers." : "model.layers.") + name.substr(13, end - 13) + suffix;
   } else {
     out = core ? renamed(name, kCoreTop, false) : renamed(name, kLegacyTop, false);
@@ -92,6 +106,9 @@ std::vector<MindFormersFile> plan_mindformers(const Weights& w, const Geometry& 
   if (n > 1 && g.spec().moe)
     throw UserError("layout does not fit", fmt::format("{} tensor ranks", n), "experts are written in complete files only",
                     "leave out --tensor");
+  if (n > 1 && g.spec().attention.latent)
+    throw UserError("layout does not fit", fmt::format("{} tensor ranks", n),
+                    "latent attention is written in complete files only", "leave out --tensor");
   for (const auto& [size, what] : {std::pair{g.kv_heads, "key/value heads"}, {g.ffn, "rows of the MLP"}})
     if (size % n != 0)
       throw UserError("layout does not fit", fmt::format("{} tensor ranks", n),

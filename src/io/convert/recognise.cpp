@@ -1,7 +1,6 @@
 #include <filesystem>
 
 #include "files/tensor_set.h"
-#include "files/torch_file.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
@@ -40,13 +39,7 @@ bool mindformers_names(const std::string& file) {
 // Files *_model_states.pt: of Megatron where they say its version, whose module is whole and says how it is cut over tensor
 // ranks, also beside ZeRO's shards; else of ZeRO.
 Recognised states(const std::string& folder) {
-  std::error_code error;
-  const std::string first = folder + "/mp_rank_00_model_states.pt";
-  const auto of_megatron = [&] {
-    const TorchFile f(first);
-    return f.pickle().find(f.pickle().root(), "checkpoint_version").has_value();
-  };
-  if (fs::exists(first, error) && of_megatron())
+  if (holds_megatron(folder))
     return {WeightLayout::megatron,
             std::string("Megatron weights in DeepSpeed's files") +
                 (first_file(folder, "_optim_states.pt").empty() ? "" : "; masters in ZeRO's shards beside them are not read")};
@@ -85,11 +78,6 @@ std::optional<Recognised> recognise(const std::string& path) {
       !first_file(path, ".bin").empty())
     return Recognised{WeightLayout::hf, "Hugging Face model (pytorch_model.bin)"};
   return {};
-}
-
-bool holds_megatron(const std::string& path) {
-  const auto found = recognise(path);
-  return found && found->layout == WeightLayout::megatron;
 }
 
 }  // namespace ravine

@@ -4,7 +4,6 @@
 
 #include "files/compare.h"
 #include "files/convert.h"
-#include "io/stored_model.h"
 #include "model/families/families.h"
 #include "model/vocabulary.h"
 
@@ -59,6 +58,13 @@ Geometry geometry_of(const Json& config, const std::string& where) {
   g.ffn = g.spec().mlp.width;
   g.gated = gated(g.spec().mlp.act);
   return g;
+}
+
+std::string two_tables_text(const std::string& where) {
+  return fmt::format(
+      "{}: tie_word_embeddings ties the head to the embedding, and the files hold two tables of other values: the head is that "
+      "of the files (set tie_word_embeddings to false, or remove the stored head)",
+      where);
 }
 
 bool same_values(const Elements& a, const Elements& b) {

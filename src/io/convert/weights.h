@@ -60,6 +60,8 @@ bool has_geometry(const Json& config);
 
 // Whether two tensors have one shape and the same values, whatever their types.
 bool same_values(const Elements& a, const Elements& b);
+// What is said of a tied head with values of its own; `where` has the config.
+std::string two_tables_text(const std::string& where);
 // Where the config ties the head to the embedding and `w` holds two tables of other values, the tensors count: the config no
 // longer ties them, a note says so, and it returns true. Names are those of the family's files or those that models declare.
 bool part_own_head(Weights& w, const Geometry& g);

@@ -22,6 +22,7 @@ std::unique_ptr<Model> make_deepseek_v2(const Json& config, const std::string& w
   if (s.moe && method == "greedy") s.moe->routing.groups = s.moe->routing.kept_groups = 1;
   read_common(r, f);
   s.names.architecture = "DeepseekV2ForCausalLM";
+  if (s.attention.latent->q_rank > 0) s.names.mindformers = CheckpointNames::MindFormers::core;
   return make_decoder(config, f, std::move(s));
 }
 

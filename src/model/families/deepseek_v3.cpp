@@ -33,6 +33,7 @@ std::unique_ptr<Model> make_deepseek_v3(const Json& config, const std::string& w
   }
   read_common(r, f);
   s.names.architecture = "DeepseekV3ForCausalLM";
+  if (s.attention.latent->q_rank > 0) s.names.mindformers = CheckpointNames::MindFormers::core;
   return make_decoder(config, f, std::move(s));
 }
 

@@ -19,6 +19,7 @@ std::unique_ptr<Model> make_mixtral(const Json& config, const std::string& where
   r.only("router_jitter_noise", 0.0, "noise on what routers see is not offered");
   read_common(r, f);
   s.names.architecture = "MixtralForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::llama;
   s.names.modules = {{"mlp.gate", "block_sparse_moe.gate"},
                      {"mlp.experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
                      {"mlp.experts.up_proj", "block_sparse_moe.experts.{}.w3"},

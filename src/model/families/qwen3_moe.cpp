@@ -23,6 +23,7 @@ std::unique_ptr<Model> make_qwen3_moe(const Json& config, const std::string& whe
   s.moe->routing.normalise = r.boolean("norm_topk_prob", false);
   read_common(r, f);
   s.names.architecture = "Qwen3MoeForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::core;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }
