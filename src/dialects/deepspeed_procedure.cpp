@@ -17,7 +17,7 @@ DeepSpeedStart read_deepspeed_start(const std::string& file, Config& options) {
   out.json = json_of(*root);
   std::vector<KeyRefusal> refusals;
   DeepSpeedConfig config = take_deepspeed_keys(*root, name, compared_with_flag, refusals, out.notices);
-  for (DeepSpeedGiven& given : config.keys) given.left_to_default = given.left_to_default || given.automatic;
+  std::erase_if(config.keys, [](const DeepSpeedGiven& given) { return given.automatic; });
   TrainerOutcome found;
   lead_deepspeed(config, read_trainer_flags({}, refusals), found);
   refusals.insert(refusals.end(), found.refusals.begin(), found.refusals.end());

@@ -65,6 +65,14 @@ def test_the_file_is_the_users(folder):
     check("global_batch: 16" in r.run(*line).stdout, "the trainer takes it")
 
 
+def test_auto_leaves_options_as_they_are(folder):
+    auto = {"optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "gradient_clipping": "auto",
+            "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}}}
+    prepare(folder, **auto)
+    out = json.loads(procedure(folder, "--memory-mb", 2000).stdout)
+    check(out["optimizer"] == auto["optimizer"] and out["scheduler"] == auto["scheduler"] and out["bf16"] == auto["bf16"], f"{out}")
+
+
 def test_mistakes_are_said(folder):
     prepare(folder, fp17={"enabled": True})
     check("fp17" in procedure(folder, status=2).stderr, "an unknown key")
