@@ -96,6 +96,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
                            {.json = flags.ds_config,
                             .as_json = flags.json,
                             .overwrite = flags.overwrite,
+                            .free_batch = !asked.sources.contains("train.global_batch") && !start.says_batch,
                             .ranks = ranks,
                             .memory = have,
                             .backend = flags.common.backend});

@@ -31,8 +31,8 @@ Json class_section(const Config& c, std::span<const DeepSpeedClass> classes, con
       if (p.option.empty()) continue;
       if (p.option == "optimizer.type")
         params[std::string(p.key)] = !plain_adam;
-      else
-        params[std::string(p.key)] = option_value(c, p.option);
+      else if (const Json value = option_value(c, p.option); value != "auto" && value != "none")  // the class's own default
+        params[std::string(p.key)] = value;
     }
     return {{"type", std::string(k.name)}, {"params", params}};
   }

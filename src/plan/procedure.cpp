@@ -12,6 +12,7 @@ namespace ravine {
 namespace {
 
 constexpr int kMostDataRanks = 4096;
+constexpr int64_t kMostMicro = 1024;  // sequences; larger ones are no faster
 
 // Bytes of the rank of one stage that needs most on its device.
 void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
@@ -50,7 +51,7 @@ const ProcedureStep* Procedure::choice() const {
   return nullptr;
 }
 
-Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t have) {
+Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t have, bool free_batch) {
   Procedure out;
   Config c = asked;
   c.train.micro_batch = 1;
@@ -109,7 +110,8 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
   for (;;) {  // the larger the products, the faster
     c.train.micro_batch *= 2;
     const int64_t data = run_layout(out.steps.back().config, ranks, model).mesh.data;
-    if (c.train.global_batch % (c.train.micro_batch * data) != 0) break;
+    if (free_batch) c.train.global_batch = std::max(asked.train.global_batch, c.train.micro_batch * data);
+    if (c.train.micro_batch > kMostMicro || c.train.global_batch % (c.train.micro_batch * data) != 0) break;
     if (!plan(10, fmt::format("micro batches of {}", c.train.micro_batch))) break;
   }
   return out;

@@ -286,13 +286,15 @@ void RunFolder::refuse_other_run() const {
     if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();
   const std::string begin = "choose another train.output, or set checkpoint.resume=none to begin anew";
   if (!saved.empty())
-    throw UserError(fmt::format("the checkpoints of this run are gone{}", there), path(saved),
-                    "it was saved there, and without it the same command would begin anew, over what the run has written",
-                    fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
+    throw UserError(
+        fmt::format("the checkpoints of this run are gone{}", there), path(saved),
+        "it was saved there, and without it the same command would begin anew, over what the run has written (checkpoints of another checkpoint.layout do not count)",
+        fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
   if (model)
-    throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
-                    "a run goes on from its checkpoints, and one that begins anew would replace the model",
-                    begin + " and replace it");
+    throw UserError(
+        fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
+        "a run goes on from its checkpoints (of its own checkpoint.layout), and one that begins anew would replace the model",
+        begin + " and replace it");
 }
 
 void RunFolder::hold() {

@@ -39,6 +39,7 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   if (world) check_same(world->all(), "program", program_version());
   if (world) check_same(world->all(), "config", to_yaml(c));
   run.folder = std::make_unique<RunFolder>(c, run.files);
+  if (run.files) run.files->check_folder(c, run.folder->run());
   if (world) world->all().barrier();  // all have looked before one of them writes
   std::optional<RunRecord> was = glance_at_checkpoint(run.path("checkpoints"), c.checkpoint.resume, healthy_only(c));
   if (world) check_same(world->all(), "checkpoint", was ? was->checkpoint : "none");

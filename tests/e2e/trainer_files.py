@@ -89,6 +89,34 @@ def test_what_is_not_the_runs_own_stays(folder):
     r.run(*line(folder))
     said = r.run(*line(folder, "--overwrite_output_dir"), status=2).stderr
     check("already holds checkpoints" in said and len(names(folder / "out")) == 3, said)
+    said = r.run(*line(folder, "--resume_from_checkpoint", "True", output="typo"), status=2).stderr
+    check("no valid checkpoint is in" in said and not (folder / "typo").exists(), said)
+    plain = folder / "plain" / "checkpoint-3"
+    plain.mkdir(parents=True)
+    (plain / "optimizer.pt").write_text("")
+    check("optimizer.pt is not read" in r.run(*line(folder, output="plain"), status=2).stderr and len(list((folder / "plain").iterdir())) == 1, "nothing is written beside")
+
+
+def test_history_is_the_trainers(folder):
+    """A mean since the line before, the rate of the next update, and validations as entries of their own, also between two lines."""
+    prepare(folder)
+    r.run(*line(folder, "--logging_steps", 4, "--do_eval", "--eval_strategy", "steps", "--eval_steps", 3, "--validation_file", folder / "ids.safetensors", "--lr_scheduler_type", "linear", "--warmup_steps", 2))
+    r.run(*line(folder, "--lr_scheduler_type", "linear", "--warmup_steps", 2, output="each"))
+    rows = [json.loads(text) for text in (folder / "each" / "metrics.jsonl").read_text().splitlines()]
+    state = json.loads((folder / "out" / "checkpoint-6" / "trainer_state.json").read_text())
+    losses = [x for x in state["log_history"] if "loss" in x]
+    check([x["step"] for x in losses] == [4] and abs(losses[0]["loss"] - sum(x["loss"] for x in rows[:4]) / 4) < 1e-6, f"{losses}")
+    check(abs(losses[0]["learning_rate"] - rows[4]["lr"]) < 1e-12, f"{losses} and {rows[4]['lr']}")
+    check([x["step"] for x in state["log_history"] if "eval_loss" in x] == [3, 6] and "TrainerControl" in state["stateful_callbacks"], f"{state}")
+    check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
+
+
+def test_a_script_is_read(folder):
+    prepare(folder)
+    words = " ".join(map(str, line(folder)[1:]))
+    (folder / "run.sh").write_text(f"#!/bin/bash\nSTEPS=3\ndeepspeed --num_gpus=1 run_clm.py {words} --max_steps $STEPS\n".replace("--max_steps 6 ", ""))
+    r.run("trainer", "--script", folder / "run.sh")
+    check(len(losses(folder / "out")) == 3, "the steps of the script")
 
 
 def test_other_optimizers_keep_our_form(folder):

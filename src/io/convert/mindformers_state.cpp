@@ -345,6 +345,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
         remove_older_states(folder, s);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
+        write_file_atomic(s.dir + "/config.json", model.dump(2) + "\n");  // for `ravine convert`
         if (rank == 0) first_name = name;
       }
     }
