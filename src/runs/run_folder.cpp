@@ -33,8 +33,8 @@ namespace {
 
 // What a run writes directly in its folder.
 constexpr const char* kNames[] = {
-    "checkpoints", "config.yaml", "exported",    kHealthFile, "log.txt", "metrics.jsonl", "adapter",
-    "model",       "stop",        "tensorboard", "tokens",    ".lock",   kFolderMark,     "reference.safetensors"};
+    "checkpoints", "config.yaml", "exported", kHealthFile, "log.txt",   "metrics.jsonl",         "adapter", "model",
+    "stop",        "tensorboard", "tokens",   ".lock",     kFolderMark, "reference.safetensors", ".saving"};
 std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {

@@ -33,12 +33,12 @@ std::optional<int64_t> step_of_name(const std::string& name) {
   return std::stoll(digits);
 }
 
-// Steps of the folders of these names in `output`, ascending.
+// Steps of what has these names in `output`, ascending.
 std::vector<int64_t> steps_in(const std::string& output) {
   std::vector<int64_t> out;
   std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (const auto step = step_of_name(it->path().filename().string()); step && it->is_directory(error)) out.push_back(*step);
+    if (const auto step = step_of_name(it->path().filename().string()); step) out.push_back(*step);
   std::sort(out.begin(), out.end());
   return out;
 }

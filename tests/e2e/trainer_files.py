@@ -3,7 +3,9 @@ them is judged by tools/golden/judge_deepspeed.py."""
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 
 import ravine_run as r
 from ravine_run import check
@@ -18,8 +20,8 @@ def prepare(folder, stage=2, **more):
     (folder / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": stage}, "train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, **more}))
 
 
-def line(folder, *flags, output="out", batch=4):
-    return ["trainer", "--deepspeed", folder / "ds.json", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 6, "--learning_rate", "3e-3",
+def line(folder, *flags, output="out", batch=4, steps=6):
+    return ["trainer", "--deepspeed", folder / "ds.json", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", steps, "--learning_rate", "3e-3",
             "--per_device_train_batch_size", batch, "--logging_steps", 1, "--save_steps", 2, "--output_dir", folder / output, *flags]
 
 
@@ -109,6 +111,39 @@ def test_history_is_the_trainers(folder):
     check(abs(losses[0]["learning_rate"] - rows[4]["lr"]) < 1e-12, f"{losses} and {rows[4]['lr']}")
     check([x["step"] for x in state["log_history"] if "eval_loss" in x] == [3, 6] and "TrainerControl" in state["stateful_callbacks"], f"{state}")
     check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
+
+
+def test_shards_of_two_steps_are_refused(folder):
+    prepare(folder, 2)
+    words = line(folder, output="two", batch=2)
+    done = subprocess.run([*LAUNCH, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0, done.stderr)
+    shard = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    shutil.copy(folder / "two/checkpoint-2/global_step2" / shard, folder / "two/checkpoint-4/global_step4" / shard)
+    said = r.run(*line(folder, "--resume_from_checkpoint", folder / "two/checkpoint-4", output="on"), status=2).stderr
+    check("ranks of different steps" in said and shard in said, said)
+
+
+def test_a_stop_is_not_held_by_a_reader(folder):
+    """Nobody reads the pipe: the run is asked to stop, saves, and ends."""
+    prepare(folder, 0)
+    words = [r.PROGRAM, *map(str, line(folder, steps=10**6))]
+    run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        metrics = folder / "out" / "metrics.jsonl"
+        while not metrics.exists():
+            check(run.poll() is None, "it runs")
+            time.sleep(0.05)
+        size = -1
+        while size != metrics.stat().st_size:  # the pipe is full: nothing goes on
+            size = metrics.stat().st_size
+            time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        check(run.wait(r.LIMIT) == 130, f"exit {run.returncode}")
+        check(names(folder / "out"), "the last step is saved")
+    finally:
+        run.kill()
+        run.stderr.close()
 
 
 def test_a_script_is_read(folder):
