@@ -23,12 +23,14 @@ void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
                         .columns = c.data.sequence_length,
                         .micro_batches = layout.micro_batches,
                         .leaves = layout.leaves};
+  Config all_there = c;
+  all_there.offload = {};
   const auto states = std::max<int64_t>(1, static_cast<int64_t>(make_update_rule(c.optimizer)->states().size()));
   const Mesh& m = layout.mesh;
   step.device = step.host = step.disk = 0;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
-    const RunMemory memory = StepEngine(model, c, types, kernels, shape, nullptr, &fake).memory();
+    const RunMemory memory = StepEngine(model, all_there, types, kernels, shape, nullptr, &fake).memory();
     const bool half = types.compute == DType::bf16 || types.compute == DType::f16;
     const int64_t masters = half ? std::min(memory.weights, memory.optimizer / states) : 0;  // states are f32, as masters are
     int64_t device = memory.total() - memory.base, host = 0, disk = 0;
