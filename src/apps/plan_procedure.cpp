@@ -73,7 +73,7 @@ int print_procedure(Model& model, const Config& options, const DeepSpeedStart& s
                   "--gradient_checkpointing --per_device_train_batch_size {0}",
                   choice->config.train.micro_batch, first));
   if (choice->host > 0 || choice->disk > 0)
-    say("where the CPU computes nothing is moved: a rank needs the sum of device and host here, and a disk is refused");
+    say("where the CPU computes nothing moves to its own memory: a rank needs the sum of device and host here");
   if (call.json.empty())
     fmt::print("{}", file);
   else
