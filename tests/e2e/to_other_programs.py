@@ -3,6 +3,7 @@
 Property: of random configs made of options that both programs can say, none is named as not said, and the way back gives every option again."""
 import json
 import random
+import shlex
 import subprocess
 
 import ravine_run as r
@@ -114,6 +115,12 @@ def test_deepspeed_and_back(folder):
         j = json.loads(said.stdout)
         given = dict(x.split("=", 1) for x in words)
         r.check((j["train_batch_size"], j["train_micro_batch_size_per_gpu"], j["zero_optimization"]["stage"]) == (16, int(given["train.micro_batch"]), int(given["parallel.zero"])), j)
+        (folder / "ds.json").write_text(said.stdout)
+        flags = shlex.split(next(x for x in said.stderr.splitlines() if x.startswith("flags:"))[6:])
+        back, there = (leaves(x.stdout) for x in (r.run("trainer", "--deepspeed", folder / "ds.json", *flags, "--print-config"), config(words)))
+        for key, line in there.items():
+            if key.startswith(("  type/", "  lr/", "  betas/", "  weight_decay/", "  global_batch/", "  micro_batch/", "  compute/", "  zero/", "  steps/", "  warmup", "  total_num", "  clip_norm/", "  optimizer/")):
+                r.check(back.get(key) == line, f"{key}: {line}, and back {back.get(key)}\n{words}\n{said.stderr}")
         r.check(j["gradient_clipping"] == float(given["optimizer.clip_norm"]) and j["optimizer"]["params"]["lr"] == float(given["optimizer.lr"]), j)
 
 
@@ -122,10 +129,13 @@ def test_what_cannot_be_said_is_named(folder):
     cases = [("megatron", "optimizer.type=muon", "optimizer.type=muon"), ("megatron", "parallel.zero=3", "parallel.zero=3"), ("megatron", "optimizer.decay=all", "optimizer.decay=all"),
              ("megatron", "train.recompute=none", "train.recompute=none"), ("megatron", "schedule.type=cosine", "schedule.type=cosine"), ("megatron", "lora.rank=4", "lora.rank=4"),
              ("deepspeed", "train.dropout=0.1", "train.dropout=0.1"), ("deepspeed", "parallel.tensor=2", "parallel.tensor=2"), ("deepspeed", "precision.scale_factor=4", "precision.scale_factor=4.0"),
-             ("deepspeed", "optimizer.type=came", "optimizer.type=came"), ("deepspeed", "train.steps=7", "train.steps=7")]
+             ("deepspeed", "optimizer.type=came", "optimizer.type=came")]
     for program, word, named in cases:
         said = config([*base, word], "--to", program)
         r.check(any(x.startswith(f"not said: {named} ") for x in not_said(said)), f"{word}: {said.stderr}")
+    said = config([*base, "train.steps=7", "optimizer.lr=0.002"], "--to", "deepspeed").stderr
+    flags = next(x for x in said.splitlines() if x.startswith("flags:"))
+    r.check("--max_steps 7" in flags and "--learning_rate 0.002" in flags and "--do_train" in flags and not any("train.steps" in x for x in said.splitlines() if x.startswith("not said")), said)
     # A model that the flags have no words for: its fields are named, or the whole of it.
     said = config([f"model.config={json.dumps(LLAMA | dict(rope_scaling=dict(rope_type='llama3', factor=8.0)))}", *base[1:]], "--to", "megatron")
     r.check(any("model.config.rope_scaling" in x for x in not_said(said)), said.stderr)
