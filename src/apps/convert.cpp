@@ -41,11 +41,14 @@ struct ConvertFlags {
     v("experts", o.experts, "Megatron: experts of a layer numbered side by side (--moe-grouped-gemm), or a module each");
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
     v("zero", o.zero, "DeepSpeed: ZeRO stage of the checkpoint to write", between(0, 3));
-    v("ranks", o.ranks, "DeepSpeed: data ranks of the checkpoint; DeepSpeed goes on with as many", between(1, 100000));
+    v("ranks", o.ranks, "data ranks of a checkpoint of DeepSpeed or Megatron; DeepSpeed goes on with as many",
+      between(1, 100000));
     v("universal", o.universal,
       "DeepSpeed: a universal checkpoint, for any stage and number of ranks (checkpoint.load_universal)");
     v("optimizer", o.optimizer,
-      "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
+      "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on; to Megatron: those of a Ravine checkpoint");
+    v("distributed-optimizer", o.distributed,
+      "beside --optimizer: for Megatron's --use-distributed-optimizer, whose state lies in distrib_optim.pt");
     v("adapter", o.adapter, "adapter of PEFT or ModelLink that is merged into the weights on the way",
       metavar("DIR") & reads_folder());
     v("dtype", o.dtype, "type of the weights written; none: as stored",
@@ -171,15 +174,19 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.pipeline > 1 || o.virtual_stages > 1, megatron, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
-  only(o.zero != ConvertOptions().zero || o.ranks > 1 || o.universal, deepspeed, "--zero, --ranks and --universal",
-       "only DeepSpeed has these");
+  only(o.zero != ConvertOptions().zero || o.universal, deepspeed, "--zero and --universal", "only DeepSpeed has these");
+  only(o.distributed, megatron && o.optimizer, "--distributed-optimizer", "it is of --optimizer and Megatron");
+  only(o.ranks > 1, deepspeed || (megatron && o.optimizer), "--ranks",
+       "only checkpoints of runs of DeepSpeed and Megatron have data ranks");
   const bool peft = o.to == ConvertTarget::peft;
   only(!o.adapter.empty() || o.resize_vocabulary > 0, !peft, "--adapter and --resize-vocab", "an adapter is written as it is");
   only(!o.adapter.empty() || o.resize_vocabulary > 0, !deepspeed, "--adapter and --resize-vocab",
        "DeepSpeed goes on with the model that was trained");
   only(!o.upcycle.empty(), o.to == ConvertTarget::hf, "--upcycle",
        "only Hugging Face folders are written of a model with experts");
-  only(o.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
+  only(o.optimizer, ravine || megatron, "--optimizer", "only checkpoints of Ravine and Megatron are written with moments");
+  only(!o.adapter.empty() || o.resize_vocabulary > 0, !(megatron && o.optimizer), "--adapter and --resize-vocab",
+       "Megatron goes on with the model that was trained");
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);

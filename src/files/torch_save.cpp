@@ -88,6 +88,10 @@ void TorchSave::begin_list() {
   op(']'), op('(');
   ends_.push_back("e");
 }
+void TorchSave::begin_tuple() {
+  op('(');
+  ends_.push_back("t");
+}
 void TorchSave::end() {
   require(!ends_.empty(), "TorchSave::end: no container is open");
   pickle_ += ends_.back();

@@ -24,6 +24,7 @@ class TorchSave {
   void begin_namespace();                                             // argparse.Namespace with these fields
   void begin_object(std::string_view module, std::string_view type);  // of a class of the reader's, with these fields
   void begin_list();
+  void begin_tuple();
   void end();
   void text(std::string_view s);
   void integer(int64_t v);

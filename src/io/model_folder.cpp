@@ -64,10 +64,11 @@ void check_model_folder(const std::string& folder, const std::string& key) {
                       fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
   };
   if (is_folder && fs::exists(path / "config.json", error)) {
-    if (!has_weights(path) && !is_zero_checkpoint(folder))
+    if (!has_weights(path) && !holds_megatron(folder) && !is_zero_checkpoint(folder))
       refuse_other_layout();  // whoever needs weights says so if there are none at all
     return;
   }
+  if (is_folder && key == "--model" && !has_weights(path) && holds_megatron(folder)) return;
   if (path.extension() == ".gguf")
     throw UserError("a GGUF file", where, rule, "GGUF is not read: take the folder of safetensors that it was made from");
   if (!fs::exists(path, error)) {

@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-// Returns if `folder` is a folder with a config.json. Else a UserError that names `key` (the option or flag that gave it): a
+// Returns if `folder` is a folder with a config.json, or, of --model, a Megatron checkpoint whose arguments say its model. Else a UserError that names `key` (the option or flag that gave it): a
 // name on the Hugging Face hub, a run, a checkpoint of this or another program, an adapter, a file.
 void check_model_folder(const std::string& folder, const std::string& key);
 

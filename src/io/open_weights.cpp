@@ -12,7 +12,9 @@
 #include "files/fd.h"
 #include "files/folder_mark.h"
 #include "files/tensor_set.h"
+#include "io/convert/convert.h"
 #include "io/convert/elements_file.h"
+#include "io/convert/megatron.h"
 #include "io/convert/zero_checkpoint.h"
 
 namespace fs = std::filesystem;
@@ -94,6 +96,7 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
 
 std::vector<std::string> weight_files(const std::string& folder) {
   Found found = find_weights(folder);
+  if (found.index.empty() && found.paths.empty() && holds_megatron(folder)) return megatron_files(folder);
   if (found.index.empty() && found.paths.empty() && is_zero_checkpoint(folder)) return zero_checkpoint_files(folder);
   if (found.index.empty()) return found.paths;
   for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index))
@@ -135,6 +138,8 @@ Files open_weights(const std::string& folder) {
   if (!found.index.empty()) return open_shards(folder, found.index);
   Files files;
   for (const std::string& path : found.paths) files.push_back(open_tensor_file(path));
+  if (files.empty() && holds_megatron(folder))
+    files.push_back(std::make_unique<ElementsFile>(folder, open_megatron_model(folder).tensors));
   if (files.empty() && is_zero_checkpoint(folder))
     files.push_back(std::make_unique<ElementsFile>(folder, read_zero_weights(folder)));
   if (files.empty())

@@ -1,7 +1,7 @@
 // The files that hold the weights of a Hugging Face folder, as Transformers looks for them: model.safetensors;
 // model.safetensors.index.json and its shards; pytorch_model.bin; pytorch_model.bin.index.json and its shards. Where none is,
-// all *.safetensors; else all pytorch_model*.bin; else the shards of a DeepSpeed checkpoint (checkpoint-N of the Trainer), whose f32
-// masters count (io/convert/zero_checkpoint.h). Pickled files are read by files/torch_file.h, which executes nothing.
+// all *.safetensors; else all pytorch_model*.bin; else the ranks of a Megatron checkpoint (io/convert/megatron.h), or the shards of
+// a DeepSpeed checkpoint (checkpoint-N of the Trainer), whose f32 masters count (io/convert/zero_checkpoint.h). Pickled files are read by files/torch_file.h, which executes nothing.
 #pragma once
 #include <memory>
 #include <optional>

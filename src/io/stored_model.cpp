@@ -4,6 +4,8 @@
 
 #include "base/said_once.h"
 #include "files/compare.h"
+#include "io/convert/convert.h"
+#include "io/convert/megatron.h"
 #include "io/open_weights.h"
 #include "model/vocabulary.h"
 
@@ -59,6 +61,13 @@ std::string two_tables_text(const std::string& where) {
 }
 
 std::unique_ptr<Model> open_stored_model(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error) && !std::filesystem::exists(folder + "/config.json", error) &&
+      holds_megatron(folder)) {
+    const Weights w = open_megatron_model(folder);
+    for (const std::string& note : w.notes) say_once("note: " + note);
+    return make_model(w.config, w.config_where);
+  }
   std::unique_ptr<Model> model = open_model(folder);
   if (!is_tied(*model) || !holds_two_tables(folder, *model)) return model;
   const std::string where = folder + "/config.json";

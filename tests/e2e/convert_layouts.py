@@ -5,12 +5,13 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import sys
 import zipfile
 
 import ravine_run as r
 from convert import CONFIG, GOLDEN, weights
-from convert_state import scalars
+from convert_state import options, scalars
 from megatron_files import load, tensors
 from ravine_run import check, run
 
@@ -331,6 +332,55 @@ def test_the_newest_file_of_a_rank(folder):
         (folder / "mf" / f"rank_{rank}" / "meta.json").write_text(json.dumps({"last_ckpt_file": f"tiny_rank_{rank}-1_7.safetensors"}))
     run("convert", "--input", folder / "mf", "--output", folder / "x", "--to", "hf", "--model-config", CONFIG, "--dtype", "f32")
     check(weights(folder / "x") == weights(GOLDEN / "hf"), "another file was taken")
+
+
+def same_tokens(folder, model, megatron, name, config=None, ranks=(1,)):
+    """A Megatron folder says what the model says that it was made of."""
+    (folder / "ids.json").write_text("[[1, 2, 3], [7, 8]]")
+    flags = ("--prompt-ids", folder / "ids.json", "--max-new-tokens", 9, "--json")
+    at = folder / name
+    shutil.copytree(megatron, at)
+    if config:
+        shutil.copy(config, at / "config.json")
+    want = run("generate", "--model", model, *flags).stdout
+    for n in ranks:
+        command = [r.PROGRAM] if n == 1 else [shutil.which("mpirun"), "--allow-run-as-root", "--oversubscribe", "-n", str(n), r.PROGRAM]
+        done = subprocess.run([*map(str, command), "generate", "--model", str(at), *map(str, flags)], capture_output=True, text=True, timeout=r.LIMIT, stdin=subprocess.DEVNULL)
+        check(done.returncode == 0 and done.stdout == want, f"{name}, {n} ranks: {done.stdout}{done.stderr}")
+    return at
+
+
+def test_models_of_megatron_in_place(folder):
+    both = (1, 2) if shutil.which("mpirun") else (1,)
+    for source in ("mcore", "legacy", "te", "classic", "merged"):
+        same_tokens(folder, GOLDEN / "hf", GOLDEN / source, source, None if source in ("mcore", "legacy", "te") else CONFIG, both if source == "mcore" else (1,))
+    # ModelLink with DeepSpeed: a file per tensor rank, beside which ZeRO's shards may lie.
+    source = next(GOLDEN / s for s in ("mcore", "legacy", "te") if len(list((GOLDEN / s).glob("*/mp_rank_??/model_optim_rng.pt"))) == len(list((GOLDEN / s).rglob("model_optim_rng.pt"))))
+    deep = folder / "made" / "release"
+    deep.mkdir(parents=True)
+    for file in source.glob("*/mp_rank_??/model_optim_rng.pt"):
+        shutil.copy(file, deep / f"{file.parent.name}_model_states.pt")
+    (deep.parent / "latest").write_text("release")
+    same_tokens(folder, GOLDEN / "hf", deep.parent, "deepspeed")
+    # Training begins from it as well, where its config.json lies in it.
+    shutil.copy(GOLDEN / "hf" / "config.json", folder / "mcore" / "config.json")
+    for at, path in (("a", GOLDEN / "hf"), ("b", folder / "mcore")):
+        run("train", *options(folder, model__path=path, train__output=folder / "runs" / at, train__steps=2, checkpoint__model_dtype="f32"))
+    check(r.same_run(folder / "runs" / "a", folder / "runs" / "b") == "", r.same_run(folder / "runs" / "a", folder / "runs" / "b"))
+    # What is missing is said.
+    next((folder / "mcore").rglob("model_optim_rng.pt")).unlink()
+    failed = run("generate", "--model", folder / "mcore", "--prompt-ids", folder / "ids.json", status=2).stderr
+    check("model_optim_rng.pt" in failed and "each rank's folder holds it" in failed, failed)
+    (folder / "classic" / "config.json").unlink()
+    failed = run("generate", "--model", folder / "classic", "--prompt-ids", folder / "ids.json", status=2).stderr
+    check("no arguments" in failed and "or put its config.json into the folder" in failed, failed)
+
+
+def test_recorded_models_of_megatron_in_place(folder):
+    golden = r.shared("golden", "megatron", "checkpoint")
+    layouts = [f"{style}/{layout}" for style in ("legacy", "mcore") for layout in ("tp1_pp1", "tp2_pp1", "tp1_pp2", "tp2_pp2", "tp1_pp2_vp2")] + ["mcore_te/tp2_pp1", "classic/tp2_pp2", "classic_merged_mlp/tp2_pp1"]
+    for layout in r.rows(layouts, 5, "each style is in test_models_of_megatron_in_place"):
+        same_tokens(folder, golden / "hf", golden / layout, layout.replace("/", "-"), golden / "hf" / "config.json" if layout.startswith("classic") else None, (1, 2) if shutil.which("mpirun") else (1,))
 
 
 if __name__ == "__main__":

@@ -174,15 +174,47 @@ def test_deepspeed_there_and_back(folder):
     check("missing rank" in failed and "global_step3" in failed, failed)
 
 
+def test_megatron_there_and_back(folder):
+    """A run in the middle, as Megatron's checkpoint and back, goes on as if nothing had happened; its weights are read in place."""
+    config = GOLDEN / "hf" / "config.json"
+    schedule = {"schedule__type": "OptimizerParamScheduler", "schedule__lr_warmup_steps": 2, "schedule__lr_decay_style": "linear"}
+    run("train", *options(folder, model__config=config, train__output=folder / "whole", train__steps=6, checkpoint__every=3, **schedule))
+    half, late = folder / "whole" / STEP.format(3), {k: v for k, v in r.metrics(folder / "whole").items() if k > 3}
+    want = state(folder / "whole", 3)
+    rows = [("mcore", 2, 2, ("--distributed-optimizer",)), ("legacy", 1, 1, ()), ("legacy", 2, 1, ("--distributed-optimizer", "--ranks", 3)), ("mcore", 1, 2, ("--virtual", 2)),
+            ("mcore", 1, 1, ("--dtype", "bf16")), ("mcore", 2, 1, ("--dtype", "f16", "--distributed-optimizer"))]
+    for names, tensor, pipeline, more in r.rows(rows, 3, "each layout is in tests/unit/io/megatron_state.cpp too"):
+        at = "-".join(map(str, (names, tensor, pipeline, *more)))
+        out = run("convert", "--input", half, "--output", folder / at, "--to", f"megatron-{names}", "--tensor", tensor, "--pipeline", pipeline, "--optimizer", *more)
+        check("after step 3" in out.stderr and "--no-load-rng" in out.stderr, out.stderr)
+        check((folder / at / "latest_checkpointed_iteration.txt").read_text() == "3", "the tracker file")
+        files = sorted(p.name for p in (folder / at / "iter_0000003").rglob("*.pt"))
+        check(files == sorted(["model_optim_rng.pt"] * (tensor * pipeline) + ["distrib_optim.pt"] * ("--distributed-optimizer" in more) * (tensor * pipeline)), files)
+        check(struct.pack(">d", r.metrics(folder / "whole")[4]["lr"]) in next((folder / at).rglob("model_optim_rng.pt")).read_bytes(), "the rate of the next update is there")
+        run("convert", "--input", folder / at, "--output", folder / f"back-{at}", "--to", "ravine", "--optimizer")
+        equal(state(folder / f"back-{at}", 3), want, at)
+        said = scalars(folder / f"back-{at}", 3)
+        check((said["step"], said["optimizer_steps"], said["global_batch"]) == (3, 3, 4), f"{at}: {said}")
+        run("train", *options(folder, model__config=config, train__output=folder / f"back-{at}", train__steps=6, **schedule))
+        check(r.metrics(folder / f"back-{at}") == late, f"{at}: the run that goes on differs")
+    run("convert", "--input", half, "--output", folder / "cut", "--to", "megatron-mcore", "--optimizer", "--distributed-optimizer")
+    (folder / "cut/iter_0000003/mp_rank_00/distrib_optim.pt").unlink()
+    failed = run("convert", "--input", folder / "cut", "--output", folder / "x", "--to", "ravine", "--optimizer", status=2).stderr
+    check("distrib_optim.pt beside it: the file is missing" in failed and not (folder / "x").exists(), failed)
+
+
 def test_refusals(folder):
     def refused(says, *arguments):
         done = run("convert", *arguments, "--output", folder / "x", status=2)
         check(says in done.stderr and not (folder / "x").exists() and not work(folder / "x"), f"{says}: {done.stderr}")
     refused("hold weights only", "--input", GOLDEN / "hf", "--to", "ravine", "--optimizer")
     refused("it must hold 'optimizer'", "--input", GOLDEN / "te", "--to", "ravine", "--optimizer")
-    refused("only Ravine checkpoints", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
-    refused("checkpoints of Ravine's runs are written so", "--input", GOLDEN / "zero1", "--to", "deepspeed")
+    refused("only checkpoints of Ravine and Megatron are written with moments", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
+    for to in (("deepspeed",), ("megatron-mcore", "--optimizer")):
+        refused("runs are written so from checkpoints of Ravine", "--input", GOLDEN / "zero1", "--to", *to)
     refused("only DeepSpeed has these", "--input", GOLDEN / "hf", "--to", "hf", "--universal")
+    refused("it is of --optimizer and Megatron", "--input", GOLDEN / "hf", "--to", "megatron-mcore", "--distributed-optimizer")
+    refused("have data ranks", "--input", GOLDEN / "hf", "--to", "megatron-mcore", "--ranks", 2)
     refused("hold f32", "--input", GOLDEN / "hf", "--to", "ravine", "--dtype", "bf16")
     refused("adam_m", "--input", GOLDEN / "mf", "--to", "ravine", "--optimizer", "--model-config", CONFIG)
 

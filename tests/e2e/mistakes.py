@@ -189,7 +189,7 @@ MISTAKES = [
     ("vLLM's tensor ranks", "generate --model {run}/model --prompt x --tp 2", ["--tp", "parallel.tensor=2"]),
     ("a file of prompts", "generate --model {run}/model --prompt-file {text}", ["--prompts {text}"]),
     ("Transformers' length", "generate --model {run}/model --prompt x --max_length 30", ["--max-new-tokens 30"]),
-    ("a Megatron folder with a config", TRAIN + 'model.config="" model.path={dir}/megatron2', ["Megatron", "model.path", "ravine convert --input {dir}/megatron2"]),
+    ("a Megatron folder that lacks a file", TRAIN + 'model.config="" model.path={dir}/megatron2', ["model_optim_rng.pt", "{dir}/megatron2", "each rank's folder holds it"]),
     ("a run's config as a model's", TRAIN + "model.config={yaml}", ["model.config={yaml}", "--config {yaml}"]),
     ("a folder as a model's config", TRAIN + "model.config={run}/model", ["a folder", "model.path={run}/model", "{run}/model/config.json"]),
     ("a file in place of init's folder", "init {text}", ["a file is there", "--data {text}"]),

@@ -354,7 +354,7 @@ FLAGS = {
                    "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": NAME, "index-tokenizer": Text(most=2**20), "out": NAME, "overwrite": Bool()},
     "data merge": {"input": ListOf(NAME), "output-prefix": NAME, "overwrite": Bool()},
     "convert": {"input": FREE, "output": NAME, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "deepspeed", "ravine", "peft")),
-                "zero": Number(0, 3), "ranks": Number(1, 100000), "universal": Bool(),
+                "zero": Number(0, 3), "ranks": Number(1, 100000), "universal": Bool(), "distributed-optimizer": Bool(),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
                 "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": Text(filled=True), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},

@@ -17,6 +17,7 @@
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_adapter.h"
+#include "io/convert/megatron_state.h"
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/ravine_checkpoint.h"
@@ -78,11 +79,11 @@ void check_output(const std::string& output) {
 
 DType written(const Elements& e, const ConvertOptions& o) { return o.dtype && is_float(e.dtype()) ? *o.dtype : e.dtype(); }
 
-// One type for a whole Megatron checkpoint, as its arguments name one.
+// One type for a whole Megatron checkpoint, as its arguments name one; what corrects the choice of experts keeps its own.
 DType common_type(const Weights& w, const ConvertOptions& o) {
   const Elements& first = *w.tensors.begin()->second;
   for (const auto& [name, e] : w.tensors)
-    if (written(*e, o) != written(first, o))
+    if (!name.ends_with(".e_score_correction_bias") && written(*e, o) != written(first, o))
       throw UserError("weights of several types", e->where(),
                       fmt::format("it is {}, {} is {}", ravine::name(e->dtype()), first.where(), ravine::name(first.dtype())),
                       "give --dtype");
@@ -154,48 +155,107 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   return out + describe_source(o.input);
 }
 
+// Checkpoints of ours that another program goes on from.
+struct Leaving {
+  std::string checkpoint;
+  Weights weights;                // masters
+  std::optional<Config> options;  // of the run
+};
+
+Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& report) {
+  if (layout != WeightLayout::ravine)
+    throw UserError(fmt::format("--to {} of another layout", name(o.to)), o.input,
+                    "runs are written so from checkpoints of Ravine",
+                    fmt::format("convert it with --to ravine --optimizer first, and that to {}", name(o.to)));
+  Leaving out;
+  out.checkpoint = ravine_checkpoint_of(o.input, report.notes);
+  out.weights = read_ravine_checkpoint(out.checkpoint, o.model_config.empty() ? Json() : read_json(o.model_config),
+                                       o.model_config, StateKind::masters);
+  report.source += fmt::format(", after step {}", out.weights.position.step);
+  out.options = options_of_checkpoint(out.checkpoint, report.notes);
+  return out;
+}
+
+// What the checkpoint says of the optimizer where the run's options are not known.
+std::string default_numbers(const OptimizerOptions& o, double lr) {
+  return fmt::format("the checkpoint says lr {}, betas {} and {}, eps {}, weight decay {}", lr, o.betas[0], o.betas[1],
+                     o.eps[0], o.weight_decay);
+}
+
+// `more`: what decides the bytes beyond the options that plan_text has.
+void write_leaving(const ConvertOptions& o, const Leaving& from, const std::string& more, ConvertReport& report,
+                   const std::function<void(int64_t, int64_t)>& progress,
+                   const std::function<void(TargetFolder&, const std::function<void(int64_t)>&)>& write) {
+  if (o.dry_run) return;
+  TargetFolder folder(target_path(o), plan_text(o, from.weights, report) + more + "\n");
+  check_room(o.output, folder, report.bytes);
+  int64_t done = 0;
+  write(folder, [&](int64_t bytes) {
+    progress(std::min(done += bytes, report.bytes), report.bytes);
+    stop_if_asked(o, folder, done, report.bytes);
+  });
+  folder.commit();
+}
+
+void list_states(const Leaving& from, const std::string& folder, ConvertReport& report) {
+  for (const auto& [n, e] : from.weights.tensors)
+    report.rows.push_back({folder, n, std::string(name(DType::f32)), e->shape().text(), e->where()});
+}
+
 // A Ravine checkpoint as DeepSpeed goes on from it.
 void convert_to_deepspeed(const ConvertOptions& o, WeightLayout layout, ConvertReport& report,
                           const std::function<void(int64_t, int64_t)>& progress) {
-  if (layout != WeightLayout::ravine)
-    throw UserError("--to deepspeed of another layout", o.input, "checkpoints of Ravine's runs are written so",
-                    "convert it with --to ravine --optimizer first, and that to deepspeed");
-  const std::string checkpoint = ravine_checkpoint_of(o.input, report.notes);
-  const Weights w = read_ravine_checkpoint(checkpoint, o.model_config.empty() ? Json() : read_json(o.model_config),
-                                           o.model_config, StateKind::masters);
-  report.source += fmt::format(", after step {}", w.position.step);
+  const Leaving from = leave(o, layout, report);
+  const RunPosition& at = from.weights.position;
   DeepSpeedState s{.stage = o.zero, .ranks = o.ranks, .universal = o.universal};
-  if (const auto c = options_of_checkpoint(checkpoint, report.notes)) {
+  if (const auto& c = from.options) {
     s.compute = c->precision.compute.value_or(DType::f32);
     s.optimizer = c->optimizer;
-    s.lr = o.rate ? o.rate(*c, w.position.optimizer_steps) : c->optimizer.lr;
+    s.lr = o.rate ? o.rate(*c, at.optimizer_steps) : c->optimizer.lr;
     s.dynamic_scale = s.compute == DType::f16 && c->precision.loss_scale.value_or(0) == 0;
     s.scale_window = c->precision.scale_window, s.scale_hysteresis = c->precision.scale_hysteresis;
     s.scale_min = c->precision.scale_min, s.scale_consecutive = c->precision.scale_consecutive_hysteresis;
     s.trainer_state = {{"max_steps", c->train.steps}, {"train_batch_size", c->train.micro_batch}};
   } else {
     s.lr = s.optimizer.lr;
-    report.notes.push_back(fmt::format(
-        "the run's options are not known: DeepSpeed takes the optimizer's numbers from the checkpoint, and it says lr {}, betas "
-        "{} and {}, eps {}, weight decay {}",
-        s.lr, s.optimizer.betas[0], s.optimizer.betas[1], s.optimizer.eps[0], s.optimizer.weight_decay));
+    report.notes.push_back(
+        "the run's options are not known: DeepSpeed takes the optimizer's numbers from the checkpoint, and " +
+        default_numbers(s.optimizer, s.lr));
   }
   if (o.dtype) s.compute = *o.dtype;
-  for (const auto& [n, e] : w.tensors)
-    report.rows.push_back({fmt::format("global_step{}{}", w.position.step, o.universal ? "_universal" : ""), n,
-                           std::string(name(DType::f32)), e->shape().text(), e->where()});
-  report.bytes = deepspeed_state_bytes(w, s);
-  if (o.dry_run) return;
-  const std::string plan =
-      plan_text(o, w, report) + fmt::format("{} {} {} {} {}\n", o.zero, o.ranks, o.universal, name(s.compute), s.lr);
-  TargetFolder folder(target_path(o), plan);
-  check_room(o.output, folder, report.bytes);
-  int64_t done = 0;
-  write_deepspeed_state(folder, checkpoint, w.config, w.config_where, s, [&](int64_t bytes) {
-    progress(std::min(done += bytes, report.bytes), report.bytes);
-    stop_if_asked(o, folder, done, report.bytes);
-  });
-  folder.commit();
+  list_states(from, fmt::format("global_step{}{}", at.step, o.universal ? "_universal" : ""), report);
+  report.bytes = deepspeed_state_bytes(from.weights, s);
+  write_leaving(o, from, fmt::format("{} {} {} {} {}", o.zero, o.ranks, o.universal, name(s.compute), s.lr), report, progress,
+                [&](TargetFolder& folder, const std::function<void(int64_t)>& advance) {
+                  write_deepspeed_state(folder, from.checkpoint, from.weights.config, from.weights.config_where, s, advance);
+                });
+}
+
+// A Ravine checkpoint as Megatron goes on from it.
+void convert_to_megatron_run(const ConvertOptions& o, const MegatronLayout& l, WeightLayout layout, ConvertReport& report,
+                             const std::function<void(int64_t, int64_t)>& progress) {
+  const Leaving from = leave(o, layout, report);
+  const RunPosition& at = from.weights.position;
+  MegatronState s;
+  if (const auto& c = from.options) {
+    s = megatron_state_of(*c, o.rate ? o.rate(*c, at.optimizer_steps) : c->optimizer.lr, report.notes);
+  } else {
+    s.lr = s.optimizer.lr;
+    report.notes.push_back("the run's options are not known: " + default_numbers(s.optimizer, s.lr) +
+                           ", and no opt_param_scheduler");
+  }
+  if (o.dtype) s.compute = *o.dtype;
+  s.layout = l, s.layout.place = megatron_iteration(at.step);
+  s.distributed = o.distributed, s.ranks = o.ranks;
+  const Geometry g = geometry_of(from.weights.config, from.weights.config_where);
+  megatron_notes(g, l, report.notes);
+  report.notes.push_back("random states are not written: Megatron goes on with --no-load-rng");
+  list_states(from, s.layout.place, report);
+  report.bytes = megatron_state_bytes(from.weights, s);
+  write_leaving(o, from, fmt::format("{} {} {} {}", o.distributed, o.ranks, name(s.compute), s.scheduler.dump()), report,
+                progress, [&](TargetFolder& folder, const std::function<void(int64_t)>& advance) {
+                  write_megatron_state(folder, from.checkpoint, from.weights.config, from.weights.config_where, s, advance);
+                });
 }
 
 }  // namespace
@@ -225,6 +285,12 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   }
   const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
              to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
+  const MegatronLayout megatron{o.to == ConvertTarget::megatron_legacy ? MegatronNames::legacy : MegatronNames::mcore, o.tensor,
+                                o.pipeline, o.virtual_stages, o.experts};
+  if (to_megatron && o.optimizer) {
+    convert_to_megatron_run(o, megatron, layout, report, progress);
+    return report;
+  }
   const bool hf_to_hf = layout == WeightLayout::hf && o.to == ConvertTarget::hf;
   if (to_peft && layout != WeightLayout::megatron)
     throw UserError("--to peft of another layout", o.input, "adapters are made of ModelLink's checkpoints of LoRA",
@@ -261,8 +327,6 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
 
   Plan plan;
   DType dtype = DType::f32;
-  const MegatronLayout megatron{o.to == ConvertTarget::megatron_legacy ? MegatronNames::legacy : MegatronNames::mcore, o.tensor,
-                                o.pipeline, o.virtual_stages, o.experts};
   auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
     report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
     report.bytes += e.count() * size_of(d);

@@ -46,6 +46,8 @@ struct Recognised {
 };
 // By the names of files, and of tensors where those do not tell. Nothing if it is none of them; a damaged file is a UserError.
 std::optional<Recognised> recognise(const std::string& path);
+// Whether a folder is one of Megatron's, ModelLink's with DeepSpeed among them.
+bool holds_megatron(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;
@@ -58,10 +60,11 @@ struct ConvertOptions {
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
   ExpertNames experts = ExpertNames::grouped;            // of Megatron
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
-  bool optimizer = false;                                // to ravine: with the moments of the source, and its step
-  int64_t zero = 2, ranks = 1;                           // DeepSpeed: the stage, and data ranks
+  bool optimizer = false;                                // to ravine and Megatron: with the moments of the source, and its step
+  bool distributed = false;                              // Megatron: these in distrib_optim.pt
+  int64_t zero = 2, ranks = 1;                           // DeepSpeed: the stage; it and Megatron: data ranks
   bool universal = false;                                // DeepSpeed: a universal checkpoint
-  std::function<double(const Config&, int64_t)> rate;    // DeepSpeed: of an update (from 0) by a run's options
+  std::function<double(const Config&, int64_t)> rate;    // of an update (from 0) by a run's options
   int64_t resize_vocabulary = 0;                         // 0: as it is
   std::string upcycle;                                   // as read_upcycling reads it; "": the model stays as it is
   bool dry_run = false, allow_unknown = false;

@@ -3,18 +3,17 @@
 
 #include "base/error.h"
 #include "files/atomic.h"
-#include "files/torch_save.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/kept_scalars.h"
 #include "io/convert/ravine_checkpoint.h"
+#include "io/convert/torch_fields.h"
 #include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
 
 constexpr const char* kZeroVersion = "0.19.8";  // of the layout
-constexpr int64_t kZeroPiece = int64_t{4} << 20;
 
 // Modules in the order in which Transformers' classes make them: flat groups have no names.
 constexpr const char* kInLayer[] = {"self_attn.q_proj",
@@ -112,63 +111,6 @@ ElementsPtr chunks(const std::vector<ElementsPtr>& parts, int64_t r, int64_t n, 
   }
   return assembled({to}, std::move(copies), rule);
 }
-
-// A torch file whose values are written first; bytes follow in the order in which tensors were named.
-class TorchFields {
- public:
-  TorchFields(const TargetFolder& folder, const std::string& file, const std::function<void(int64_t)>& progress)
-      : out(folder.path(file)), progress_(progress) {}
-  void key(std::string_view k) { out.text(k); }
-  void number(std::string_view k, int64_t v) { key(k), out.integer(v); }
-  void real(std::string_view k, double v) { key(k), out.real(v); }
-  void truth(std::string_view k, bool v) { key(k), out.boolean(v); }
-  void none(std::string_view k) { key(k), out.none(); }
-  void text(std::string_view k, std::string_view v) { key(k), out.text(v); }
-  size_t tensor(const ElementsPtr& e, DType dtype) {
-    waiting_.push_back(as_type(e, dtype));
-    return out.tensor(dtype, e->shape());
-  }
-  void json(const Json& j) {
-    if (j.is_object()) {
-      out.begin_dict();
-      for (const auto& [k, v] : j.items()) key(k), json(v);
-      out.end();
-    } else if (j.is_array()) {
-      out.begin_list();
-      for (const Json& v : j) json(v);
-      out.end();
-    } else if (j.is_boolean()) {
-      out.boolean(j.get<bool>());
-    } else if (j.is_number_integer()) {
-      out.integer(j.get<int64_t>());
-    } else if (j.is_number()) {
-      out.real(j.get<double>());
-    } else if (j.is_string()) {
-      out.text(j.get<std::string>());
-    } else {
-      out.none();
-    }
-  }
-  void commit() {
-    std::vector<std::byte> piece;
-    for (const ElementsPtr& e : waiting_) {
-      const int64_t size = size_of(e->dtype()), most = kZeroPiece / size;
-      for (int64_t at = 0; at < e->count(); at += most) {
-        const int64_t n = std::min(most, e->count() - at);
-        piece.resize(static_cast<size_t>(n * size));
-        e->read(at, piece);
-        out.write(piece);
-        progress_(n * size);
-      }
-    }
-    out.commit();
-  }
-  TorchSave out;
-
- private:
-  const std::function<void(int64_t)>& progress_;
-  std::vector<ElementsPtr> waiting_;
-};
 
 class StateFolder {
  public:
@@ -433,7 +375,7 @@ void StateFolder::put_optimizer(TorchFields& w) {
 void StateFolder::write_model(TargetFolder& folder, const std::string& file, int64_t rank,
                               const std::function<void(int64_t)>& progress) {
   if (folder.has(file)) return;
-  TorchFields w(folder, file, progress);
+  TorchFields w(folder.path(file), progress);
   const bool placeholders = s_.stage == 3 || s_.universal;
   w.out.begin_dict();
   w.key("module"), w.out.begin_ordered_dict();
@@ -515,7 +457,7 @@ void StateFolder::write_model(TargetFolder& folder, const std::string& file, int
 void StateFolder::write_shard(TargetFolder& folder, const std::string& file, int64_t rank,
                               const std::function<void(int64_t)>& progress) {
   if (folder.has(file)) return;
-  TorchFields w(folder, file, progress);
+  TorchFields w(folder.path(file), progress);
   w.out.begin_dict();
   w.key("optimizer_state_dict"), w.out.begin_dict();
   put_scaler(w);
@@ -594,7 +536,7 @@ void StateFolder::write_universal(TargetFolder& folder, const std::function<void
   create_folders(folder.path(zero));
   const auto tensor = [&](const std::string& file, const ElementsPtr& e) {
     if (folder.has(file)) return;
-    TorchFields w(folder, file, progress);
+    TorchFields w(folder.path(file), progress);
     w.out.begin_dict(), w.key("param"), w.tensor(e, DType::f32), w.out.end();
     w.commit();
   };
@@ -603,11 +545,11 @@ void StateFolder::write_universal(TargetFolder& folder, const std::function<void
       create_folders(folder.path(zero + t.name));
       tensor(zero + t.name + "/fp32.pt", t.master);
       for (size_t k = 0; k < keys_.size(); ++k) tensor(fmt::format("{}{}/{}.pt", zero, t.name, keys_[k]), t.states[k]);
-      TorchFields w(folder, zero + t.name + "/step.pt", progress);
+      TorchFields w(folder.path(zero + t.name + "/step.pt"), progress);
       w.out.integer(updates());
       w.commit();
     }
-  TorchFields w(folder, zero + "optimizer_state.pt", progress);
+  TorchFields w(folder.path(zero + "optimizer_state.pt"), progress);
   w.out.begin_dict();
   put_scaler(w);
   w.real("clip_grad", s_.optimizer.clip_norm), w.number("zero_stage", s_.stage), w.text("ds_version", kZeroVersion);
@@ -657,7 +599,7 @@ void StateFolder::write_beside(TargetFolder& folder, const std::function<void(in
   if (s_.trainer_state.is_object()) state.update(s_.trainer_state);
   write_file_atomic(folder.path("trainer_state.json"), state.dump(2) + "\n");
   if (!s_.arguments.is_null()) write_file_atomic(folder.path("training_args.json"), s_.arguments.dump(2) + "\n");
-  TorchFields w(folder, "scheduler.pt", progress);
+  TorchFields w(folder.path("scheduler.pt"), progress);
   put_scheduler(w);
   w.commit();
 }

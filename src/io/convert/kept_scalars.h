@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "files/pickle.h"
 
 namespace ravine {
 
@@ -17,6 +18,14 @@ inline Json kept_scalars(const Json& scalars) {
   for (const char* key : kKeptScalars)
     if (const auto it = scalars.find(key); it != scalars.end()) out[key] = *it;
   return out;
+}
+
+// What a torch file keeps of them; null: nothing.
+inline Json kept_scalars_in(const Pickle& p) {
+  const auto v = p.find(p.root(), kOwnScalars);
+  const auto text = v ? p.text(*v) : std::nullopt;
+  Json kept = text ? Json::parse(*text, nullptr, false) : Json();
+  return kept.is_object() ? kept : Json();
 }
 
 // Into `scalars`, what another program has written there too: ours counts. `kept` may be anything.

@@ -26,14 +26,20 @@ namespace ravine {
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);
 
+// The same as a model's folder holds it: checked, under the names of the family's files.
+Weights open_megatron_model(const std::string& path);
+// The files of its ranks, by their names; sorted.
+std::vector<std::string> megatron_files(const std::string& path);
+
 enum class MegatronNames { legacy, mcore };
 struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   ExpertNames experts = ExpertNames::grouped;
+  std::string place = "release/";  // of the folders of ranks; "": they are at the top
 };
 
-// A file of one rank: which tensors it holds, in order; chunk counts virtual stages.
+// A file of one rank: which tensors it holds, in the order of the parameters of Megatron's modules; chunk counts virtual stages.
 struct MegatronFile {
   std::string path;  // "release/mp_rank_00/model_optim_rng.pt"
   struct Tensor {
@@ -43,8 +49,10 @@ struct MegatronFile {
   };
   std::vector<Tensor> tensors;
 };
-// What the layout consists of; sizes that do not divide are a UserError.
-std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout);
+// What the layout consists of; sizes that do not divide are a UserError. Rows that pad the vocabulary repeat the last one; of
+// moments they are zero.
+std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout,
+                                        bool moments = false);
 // Writes files and tracker; `progress` is called with the bytes written.
 void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& weights, const Geometry& g,
                     const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);

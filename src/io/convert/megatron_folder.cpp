@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "files/compressed.h"
+#include "io/convert/megatron.h"
 
 namespace fs = std::filesystem;
 
@@ -187,6 +188,14 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
   if (kind != StateKind::weights)
     for (MegatronRank& r : f.ranks) take_from_optimizer(r, kind);
   return f;
+}
+
+std::vector<std::string> megatron_files(const std::string& path) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(ranks_folder(path)))
+    if (entry.is_regular_file() && entry.path().extension() == ".pt") out.push_back(entry.path().string());
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace ravine

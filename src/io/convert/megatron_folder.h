@@ -38,10 +38,16 @@ std::optional<int64_t> argument(const TorchFile& f, const char* key);
 std::optional<double> real_argument(const TorchFile& f, const char* key);
 std::optional<std::string> text_argument(const TorchFile& f, const char* key);
 
-// Puts what the optimizer holds in the place of the weights. Parameters are numbered, not named: group by group in the order of
+// What the optimizer has states of: weights less tables of positions and counters of experts; in the order of the file.
+std::vector<MegatronRank::Tensor*> parameters_of(std::vector<MegatronRank::Tensor>& chunk);
+
+// Puts what the optimizer holds in the place of the weights; where there is a distrib_optim.pt, it (megatron_distrib.h). Else
+// parameters are numbered, not named: group by group in the order of
 // the model, matrices and vectors apart where decay parts them; shapes must agree. Source: megatron/optimizer/__init__.py
 // (get_param_groups), optimizer.py (Float16OptimizerWithFloat16Params.state_dict), 2021 to 2024.
 void take_from_optimizer(MegatronRank& rank, StateKind kind);
+// What model_optim_rng.pt says of the torch optimizer: its dict with 'param_groups'; nothing without one.
+std::optional<Pickle::Ref> torch_optimizer(const Pickle& p);
 // Updates that the moments have seen; 0 where nothing says so.
 int64_t optimizer_steps(const TorchFile& f);
 

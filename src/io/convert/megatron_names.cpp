@@ -33,6 +33,8 @@ std::string core_name(std::string name, bool apart) {
       {"self_attention.query_key_value.", "self_attention.linear_qkv."},
       {"self_attention.dense.", "self_attention.linear_proj."},
       {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
+      {"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm."},
+      {"self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."},
       {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
       {"mlp.gate_proj.", "mlp.gate."},
       {"mlp.dense_h_to_4h.", apart ? "mlp.up." : "mlp.linear_fc1."},

@@ -1,5 +1,7 @@
+#include <filesystem>
 #include <map>
 
+#include "io/convert/megatron_distrib.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/torch_elements.h"
 
@@ -9,15 +11,6 @@ namespace {
 [[noreturn]] void refuse_moments(const TorchFile& f, const std::string& rule) {
   throw UserError("optimizer state cannot be read", f.path(), rule,
                   "leave out --optimizer, or save the run with its optimizer state");
-}
-
-// The torch optimizer's dict: the entry "optimizer" itself, or (16-bit runs) its entry of that name.
-std::optional<Pickle::Ref> torch_optimizer(const Pickle& p) {
-  const auto outer = p.find(p.root(), "optimizer");
-  if (!outer || !p.fields(*outer)) return {};
-  const auto inner = p.find(*outer, "optimizer");
-  const Pickle::Ref dict = inner ? *inner : *outer;
-  return p.find(dict, "state") && p.find(dict, "param_groups") ? std::optional(dict) : std::nullopt;
 }
 
 std::map<int64_t, Pickle::Ref> numbered(const Pickle& p, Pickle::Ref dict) {
@@ -46,10 +39,10 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
     return out;
   }
   const auto optimizer = torch_optimizer(p);
-  if (!optimizer)
-    refuse_moments(
-        f,
-        "it must hold 'optimizer' with 'state' and 'param_groups' (that of the distributed optimizer, distrib_optim.pt, is not read)");
+  if (!optimizer) refuse_moments(f, "it must hold 'optimizer' with 'state' and 'param_groups'");
+  if (!p.find(*optimizer, "state"))
+    refuse_moments(f,
+                   "its optimizer is a distributed one, whose state lies in distrib_optim.pt beside it: the file is missing");
   const auto state = numbered(p, *p.find(*optimizer, "state"));
   const char* key = kind == StateKind::first_moment ? "exp_avg" : "exp_avg_sq";
   const Pickle::Ref groups = *p.find(*optimizer, "param_groups");
@@ -72,16 +65,32 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
 
 }  // namespace
 
+// The entry "optimizer" itself, or (16-bit runs, the distributed optimizer) its entry of that name.
+std::optional<Pickle::Ref> torch_optimizer(const Pickle& p) {
+  const auto outer = p.find(p.root(), "optimizer");
+  if (!outer || !p.fields(*outer)) return {};
+  const auto inner = p.find(*outer, "optimizer");
+  const Pickle::Ref dict = inner ? *inner : *outer;
+  return p.find(dict, "param_groups") ? std::optional(dict) : std::nullopt;
+}
+
+std::vector<MegatronRank::Tensor*> parameters_of(std::vector<MegatronRank::Tensor>& chunk) {
+  std::vector<MegatronRank::Tensor*> out;
+  for (MegatronRank::Tensor& t : chunk)
+    if (!t.name.ends_with("inv_freq") && !t.name.ends_with("expert_bias") && is_float(t.elements->dtype())) out.push_back(&t);
+  return out;
+}
+
 void take_from_optimizer(MegatronRank& rank, StateKind kind) {
+  if (std::filesystem::exists(distrib_file(rank.file->path()))) return take_from_distrib(rank, kind);
   const auto groups = groups_of(rank, kind);
   if (groups.empty()) return;  // masters of a run in f32 are its weights
   using Tensor = MegatronRank::Tensor;
   std::vector<Tensor*> all, matrices, vectors;
   for (auto& chunk : rank.chunks)
-    for (Tensor& t : chunk) {
-      if (t.name.ends_with("inv_freq") || !is_float(t.elements->dtype())) continue;
-      all.push_back(&t);
-      (t.elements->shape().rank() > 1 ? matrices : vectors).push_back(&t);
+    for (Tensor* t : parameters_of(chunk)) {
+      all.push_back(t);
+      (t->elements->shape().rank() > 1 ? matrices : vectors).push_back(t);
     }
   std::vector<const std::vector<Tensor*>*> free{&all, &matrices, &vectors};
   size_t taken = 0;
@@ -114,9 +123,9 @@ int64_t optimizer_steps(const TorchFile& f) {
   const Pickle& p = f.pickle();
   const auto optimizer = torch_optimizer(p);
   if (!optimizer) return 0;
-  const auto state = numbered(p, *p.find(*optimizer, "state"));
-  if (!state.empty())
-    if (const auto step = p.find(state.begin()->second, "step")) return torch_whole_number(f, *step).value_or(0);
+  if (const auto all = p.find(*optimizer, "state"))
+    if (const auto state = numbered(p, *all); !state.empty())
+      if (const auto step = p.find(state.begin()->second, "step")) return torch_whole_number(f, *step).value_or(0);
   const Pickle::Ref groups = *p.find(*optimizer, "param_groups");
   if (p.kind(groups) == Pickle::Kind::list && !p.items(groups).empty())
     if (const auto step = p.find(p.items(groups)[0], "step")) return torch_whole_number(f, *step).value_or(0);

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "files/tokenizer_files.h"
+#include "io/convert/kept_scalars.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_names.h"
@@ -78,7 +79,8 @@ void refuse_other_arithmetic(const TorchFile& file, bool guess) {
 Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   if (!file.pickle().find(file.pickle().root(), "args"))
-    throw UserError("no arguments", file.path(), "these files carry no shape of the model", "give --model-config CONFIG.json");
+    throw UserError("no arguments", file.path(), "these files carry no shape of the model",
+                    "give --model-config CONFIG.json, or put its config.json into the folder");
   auto need = [&](const char* key) {
     const auto v = argument(file, key);
     if (!v || *v < 1)
@@ -176,7 +178,7 @@ int64_t unpadded_rows(const Elements& table, int64_t most) {
 }
 
 std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
-  return fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (--model-config says otherwise)",
+  return fmt::format("vocabulary {}, by {}: the last {} of {} rows are padding and are cut (a config.json says otherwise)",
                      vocabulary, by, rows - vocabulary, rows);
 }
 
@@ -189,7 +191,7 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
     const int64_t said = argument(*f.ranks[0].file, key).value_or(0);
     if (said > rows)
       notes.push_back(
-          fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (--model-config says the "
+          fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (a config.json says the "
                       "size)",
                       key, said, rows));
     else if (said > 0 && out.first == 0)
@@ -200,7 +202,7 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
         const int64_t ids = open_tokenizer(folder)->size();
         if (out.first > 0 && ids != out.first)
           notes.push_back(
-              fmt::format("{} is {}, and the tokenizer in {} has {} ids: the first counts (--model-config says "
+              fmt::format("{} is {}, and the tokenizer in {} has {} ids: the first counts (a config.json says "
                           "otherwise)",
                           out.second, out.first, folder, ids));
         else if (out.first == 0 && ids > rows)
@@ -288,6 +290,18 @@ struct Joiner {
     if (const Shape want = expected_shape(to, g); want.rank() > 0) expect(shards, want);
     w.add(to, shards[0]);
   }
+  // Cut by rows, whatever its columns; with `whole` every rank may hold it whole too.
+  void rows_of(const std::string& to, const Shards& shards, bool whole = false) {
+    const Shape all = expected_shape(to, g);
+    if (all.rank() == 0)
+      throw UserError("unknown tensor", shards[0]->where(), fmt::format("{} has no '{}'", w.config_where, to),
+                      "use weights that belong to the config");
+    if (whole && shards[0]->shape() == all) return table(to, shards);
+    Shape one = all;
+    one[0] = part(all[0], "rows");
+    expect(shards, one);
+    w.add(to, stack(shards, ranks("rows")));
+  }
   // Those of a layer, by number and then by tensor rank, one under the other.
   void experts(int64_t layer, const std::map<int64_t, Shards>& first, const std::map<int64_t, Shards>& second) {
     const MoeSpec& moe = *g.spec().moe;
@@ -320,6 +334,20 @@ struct Joiner {
     w.add(to, shards[0]);
   }
 };
+
+// A tensor of latent attention, by its name in a layer of megatron-core; "" for another.
+std::string latent_name(const Geometry& g, const std::string& name) {
+  if (!g.spec().attention.latent) return "";
+  for (const auto& [theirs, ours] : {std::pair{"linear_q_proj", "q_proj"},
+                                     {"linear_q_down_proj", "q_a_proj"},
+                                     {"linear_q_up_proj", "q_b_proj"},
+                                     {"linear_kv_down_proj", "kv_a_proj_with_mqa"},
+                                     {"linear_kv_up_proj", "kv_b_proj"},
+                                     {"q_layernorm", "q_a_layernorm"},
+                                     {"kv_layernorm", "kv_a_layernorm"}})
+    if (name == fmt::format("self_attention.{}.weight", theirs)) return fmt::format("self_attn.{}.weight", ours);
+  return "";
+}
 
 }  // namespace
 
@@ -371,7 +399,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       if (out && out->shape()[0] == words->shape()[0]) rows = std::max(rows, unpadded_rows(*out, multiple));
       if (rows < words->shape()[0])
         w.notes.push_back(
-            fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (--model-config "
+            fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (a config.json "
                         "says otherwise)",
                         rows, words->shape()[0] - rows, words->shape()[0]));
     }
@@ -398,6 +426,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     std::string s;
     const int64_t i = split_layer(name, &s);
     const bool bias = name.ends_with(".bias");
+    if (is_moment(kind) && s == "mlp.router.expert_bias") continue;  // no gradient moves it
     auto to = [&](const char* module) { return layer_name(i, fmt::format("{}.{}", module, bias ? "bias" : "weight")); };
     const size_t dot = s.rfind('.');
     const std::string module =
@@ -414,6 +443,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       j.copy(to("post_attention_layernorm"), shards, g.hidden);
     else if (module == "self_attention.linear_qkv")
       j.qkv(i, shards, bias);
+    else if (const std::string latent = latent_name(g, s); !latent.empty())
+      j.rows_of(layer_name(i, latent), shards, s.find("_up_proj") == s.npos && s.find("linear_q_proj") == s.npos);
     else if (module == "self_attention.q_layernorm")
       j.copy(to("self_attn.q_norm"), shards, g.head_size);
     else if (module == "self_attention.k_layernorm")
@@ -421,11 +452,14 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     else if (module == "self_attention.linear_proj" && bias)
       j.copy(to("self_attn.o_proj"), shards, g.hidden);
     else if (module == "self_attention.linear_proj")
-      j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
+      j.cols(to("self_attn.o_proj"), shards,
+             g.heads * (g.spec().attention.latent ? g.spec().attention.value_size : g.head_size));
     else if (module == "mlp.linear_fc1")
       j.gate_up(i, "mlp", g.ffn, shards, bias);
     else if (moe && module.starts_with("mlp.experts."))
       (module.ends_with("1") ? first : second)[i][std::stoll(module.substr(std::string_view("mlp.experts.").size()))] = shards;
+    else if (moe && s == "mlp.router.expert_bias")
+      j.table(layer_name(i, "mlp.gate.e_score_correction_bias"), shards);
     else if (moe && module == "mlp.router" && !bias)
       j.table(to("mlp.gate"), shards);
     else if (moe && module == "mlp.shared_experts.linear_fc1" && !bias)
@@ -458,6 +492,18 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.position.optimizer_steps = optimizer_steps(file);
   w.position.global_batch = argument(file, "global_batch_size").value_or(0);
   w.position.tokens = argument(file, "consumed_train_samples").value_or(0) * argument(file, "seq_length").value_or(0);
+  if (const Json kept = kept_scalars_in(file.pickle()); kept.is_object()) {  // a run of ours, written as Megatron's
+    w.position.tokens = std::max<int64_t>(field_or(kept, "tokens", file.path(), int64_t{0}), 0);
+    if (const auto it = kept.find("data"); it != kept.end()) w.data_history = *it;
+  }
+  return w;
+}
+
+Weights open_megatron_model(const std::string& path) {
+  Weights w = read_megatron(path, Json(), "", false);
+  const Geometry g = geometry_of(w.config, w.config_where);
+  check_weights(w, g, false);
+  to_family_files(w, g);
   return w;
 }
 

@@ -2,15 +2,13 @@
 #include <cmath>
 
 #include "base/checked.h"
-#include "files/torch_save.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
-#include "io/convert/stream.h"
+#include "io/convert/megatron_rank_file.h"
 
 namespace ravine {
 namespace {
 
-constexpr std::string_view kPositions = "language_model.embedding.position_embeddings.weight";
 constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
 
 int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
@@ -22,7 +20,8 @@ int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
 // Builds the tensors of one tensor rank.
 class Cutter {
  public:
-  Cutter(const Weights& w, const Geometry& g, const MegatronLayout& l, int64_t rank) : w_(w), g_(g), l_(l), rank_(rank) {}
+  Cutter(const Weights& w, const Geometry& g, const MegatronLayout& l, int64_t rank, bool moments)
+      : w_(w), g_(g), l_(l), rank_(rank), moments_(moments) {}
 
   ElementsPtr get(const std::string& name) const {
     auto it = w_.tensors.find(name);
@@ -38,7 +37,9 @@ class Cutter {
   }
   ElementsPtr vocabulary(const std::string& name) const {
     const ElementsPtr e = get(name);
-    return rows(padded_rows(e, padded_vocabulary(e->shape()[0], l_.tensor)));
+    const int64_t all = padded_vocabulary(e->shape()[0], l_.tensor), more = all - e->shape()[0];
+    if (!moments_ || more == 0) return rows(padded_rows(e, all));
+    return rows(stack_rows({all_rows(e), all_rows(zeros(e->dtype(), {more, e->shape()[1]}))}, "rows of padding are zero"));
   }
   ElementsPtr qkv(const ElementsPtr& q, const ElementsPtr& k, const ElementsPtr& v) const {
     const int64_t groups = g_.kv_heads / l_.tensor, d = g_.head_size, per = g_.group() * d;
@@ -72,6 +73,7 @@ class Cutter {
   const Geometry& g_;
   const MegatronLayout& l_;
   int64_t rank_;
+  bool moments_;
 };
 
 // Router, experts and the shared MLP of a layer that has them, under the names of megatron-core.
@@ -79,21 +81,45 @@ template <class Put>
 void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Put& put) {
   auto get = [&](const std::string& suffix) { return c.get(layer_name(layer, "mlp." + suffix)); };
   put("mlp.router.weight", get("gate.weight"));
+  put("mlp.router.expert_bias", get("gate.e_score_correction_bias"));
   const ElementsPtr gate = get("experts.gate_proj.weight"), up = get("experts.up_proj.weight"),
                     down = get("experts.down_proj.weight");
   auto module = [&](const char* name, int64_t e) {
     return c.experts() == ExpertNames::grouped ? fmt::format("mlp.experts.{}.weight{}", name, e)
                                                : fmt::format("mlp.experts.local_experts.{}.{}.weight", e, name);
   };
-  for (int64_t e = 0; e < moe.routing.experts; ++e) {
-    put(module("linear_fc1", e), c.gate_up(c.expert(gate, e), c.expert(up, e)));
-    put(module("linear_fc2", e), c.cols(c.expert(down, e)));
+  const auto first = [&](int64_t e) { put(module("linear_fc1", e), c.gate_up(c.expert(gate, e), c.expert(up, e))); };
+  const auto second = [&](int64_t e) { put(module("linear_fc2", e), c.cols(c.expert(down, e))); };
+  const int64_t experts = moe.routing.experts;
+  if (c.experts() == ExpertNames::grouped) {
+    for (int64_t e = 0; e < experts; ++e) first(e);
+    for (int64_t e = 0; e < experts; ++e) second(e);
+  } else {
+    for (int64_t e = 0; e < experts; ++e) first(e), second(e);
   }
   if (moe.shared.width == 0) return;
   const std::string shared = moe.shared_name;
+  put("mlp.shared_experts.gate_weight", get("shared_expert_gate.weight"));
   put("mlp.shared_experts.linear_fc1.weight", c.gate_up(get(shared + ".gate_proj.weight"), get(shared + ".up_proj.weight")));
   put("mlp.shared_experts.linear_fc2.weight", c.cols(get(shared + ".down_proj.weight")));
-  put("mlp.shared_experts.gate_weight", get("shared_expert_gate.weight"));
+}
+
+// Latent attention under the names of megatron-core; what makes the latents lies whole on each tensor rank, as its layers of
+// Transformer Engine have it.
+template <class Put>
+void add_latents(const Cutter& c, int64_t layer, const Put& put) {
+  auto get = [&](const char* suffix) { return c.get(layer_name(layer, fmt::format("self_attn.{}.weight", suffix))); };
+  auto rows = [&](const char* suffix) {
+    const ElementsPtr e = get(suffix);
+    return e ? c.rows(e) : nullptr;
+  };
+  put("self_attention.linear_q_proj.weight", rows("q_proj"));
+  put("self_attention.linear_q_down_proj.weight", get("q_a_proj"));
+  put("self_attention.linear_q_up_proj.weight", rows("q_b_proj"));
+  put("self_attention.linear_kv_down_proj.weight", get("kv_a_proj_with_mqa"));
+  put("self_attention.linear_kv_up_proj.weight", rows("kv_b_proj"));
+  put("self_attention.q_layernorm.weight", get("q_a_layernorm"));
+  put("self_attention.kv_layernorm.weight", get("kv_a_layernorm"));
 }
 
 void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk,
@@ -109,21 +135,29 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   };
   put("input_layernorm.weight", "input_norm.weight", get("input_layernorm.weight"));
   put("input_layernorm.bias", "input_norm.bias", get("input_layernorm.bias"));
-  put("self_attention.linear_proj.weight", "self_attention.dense.weight", cut("self_attn.o_proj.weight", &Cutter::cols));
-  put("self_attention.linear_proj.bias", "self_attention.dense.bias", get("self_attn.o_proj.bias"));
-  put("self_attention.linear_qkv.weight", "self_attention.query_key_value.weight",
-      c.qkv(get("self_attn.q_proj.weight"), get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight")));
-  ElementsPtr some;
-  for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
-    if (get(s)) some = get(s);
-  if (some) {
-    auto bias = [&](const char* s, int64_t heads) {
-      return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype());
-    };
-    put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
-        c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads),
-              bias("self_attn.v_proj.bias", g.kv_heads)));
+  const auto proj = [&] {
+    put("self_attention.linear_proj.weight", "self_attention.dense.weight", cut("self_attn.o_proj.weight", &Cutter::cols));
+    put("self_attention.linear_proj.bias", "self_attention.dense.bias", get("self_attn.o_proj.bias"));
+  };
+  if (core) proj();  // before it there, behind it in 2023
+  if (g.spec().attention.latent) {
+    add_latents(c, layer, [&](const std::string& name, const ElementsPtr& e) { put(name, name, e); });
+  } else {
+    put("self_attention.linear_qkv.weight", "self_attention.query_key_value.weight",
+        c.qkv(get("self_attn.q_proj.weight"), get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight")));
+    ElementsPtr some;
+    for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
+      if (get(s)) some = get(s);
+    if (some) {
+      auto bias = [&](const char* s, int64_t heads) {
+        return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype());
+      };
+      put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
+          c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads),
+                bias("self_attn.v_proj.bias", g.kv_heads)));
+    }
   }
+  if (!core) proj();
   put("self_attention.q_layernorm.weight", "", get("self_attn.q_norm.weight"));
   put("self_attention.k_layernorm.weight", "", get("self_attn.k_norm.weight"));
   put("pre_mlp_layernorm.weight", "post_attention_norm.weight", get("post_attention_layernorm.weight"));
@@ -140,116 +174,6 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   put("mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias", get("mlp.down_proj.bias"));
 }
 
-// What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
-void write_arguments(TorchSave& out, const Geometry& g, const MegatronLayout& l, DType dtype) {
-  const bool core = l.names == MegatronNames::mcore;
-  const DecoderSpec& s = g.spec();
-  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi,
-             rope = s.rope.has_value();
-  const double base = rope ? s.rope->theta : 10000, eps = s.norm.eps;
-  const int64_t bound = g.model->facts().max_positions, positions = bound > 0              ? bound
-                                                                    : s.trained_length > 0 ? s.trained_length
-                                                                                           : 2048;
-  const bool qkv_bias = s.attention.qkv_bias;
-  out.begin_namespace();
-  auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
-  auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
-  auto boolean = [&](const char* key, bool v) { out.text(key), out.boolean(v); };
-  auto text = [&](const char* key, const char* v) { out.text(key), out.text(v); };
-  integer("num_layers", g.layers), integer("hidden_size", g.hidden), integer("ffn_hidden_size", g.ffn);
-  integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
-  boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
-  integer("max_position_embeddings", positions), integer("seq_length", positions);
-  text("position_embedding_type", alibi ? "alibi" : table ? "learned_absolute" : "rope");
-  boolean("add_position_embedding", table), boolean("use_rotary_position_embeddings", rope);
-  real("rotary_percent", rope ? s.rope->share : 1.0);
-  out.text("rotary_base");
-  if (base == std::floor(base))
-    out.integer(static_cast<int64_t>(base));
-  else
-    out.real(base);
-  text("normalization", layer_norm ? "LayerNorm" : "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
-      boolean("apply_layernorm_1p", false);
-  boolean("add_bias_linear", s.mlp.bias), boolean("add_qkv_bias", qkv_bias);
-  boolean("add_dense_bias", s.attention.out_bias);
-  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head), boolean("embed_layernorm", s.embedding_norm);
-  boolean("lm_norm_weight", s.head.unit_rows);
-  boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
-  boolean("untie_embeddings_and_output_weights", !g.tied);
-  if (s.moe) {
-    const MoeSpec& m = *s.moe;
-    integer("num_experts", m.routing.experts), integer("moe_router_topk", m.routing.top_k);
-    integer("moe_ffn_hidden_size", m.width), boolean("moe_grouped_gemm", l.experts == ExpertNames::grouped);
-    boolean("moe_router_pre_softmax", !m.routing.normalise), text("moe_router_score_function", "softmax");
-    if (m.shared.width > 0)
-      integer("moe_shared_expert_intermediate_size", m.shared.width), boolean("moe_shared_expert_gate", m.shared_gate);
-    integer("expert_model_parallel_size", 1), integer("expert_tensor_parallel_size", l.tensor);
-  }
-  out.text("params_dtype"), out.type(dtype);
-  boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
-  integer("make_vocab_size_divisible_by", kMultiple), integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
-  integer("true_vocab_size", g.vocabulary);
-  integer("tensor_model_parallel_size", l.tensor), integer("pipeline_model_parallel_size", l.pipeline);
-  out.text("virtual_pipeline_model_parallel_size");
-  if (l.virtual_stages > 1)
-    out.integer(l.virtual_stages);
-  else
-    out.none();
-  out.text("num_layers_per_virtual_pipeline_stage");
-  if (l.virtual_stages > 1)
-    out.integer(g.layers / (l.pipeline * l.virtual_stages));
-  else
-    out.none();
-  boolean("use_mcore_models", core), boolean("bert_binary_head", true);
-  integer("iteration", 0), integer("consumed_train_samples", 0), integer("consumed_valid_samples", 0);
-  out.end();
-}
-
-// The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
-void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype,
-                 std::vector<ElementsPtr>& order) {
-  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
-    out.text(key);
-    out.tensor(dtype, t.elements->shape());
-    order.push_back(t.elements);
-  };
-  if (core) {
-    out.begin_ordered_dict();
-    for (const auto* t : tensors) put(t->name, *t);
-    out.end();
-    return;
-  }
-  auto group = [&](const std::string& prefix, const std::vector<const char*>& dicts) {
-    bool open = false;
-    for (const auto* t : tensors) {
-      if (!t->name.starts_with(prefix)) continue;
-      if (!open)
-        for (const char* d : dicts) out.text(d), out.begin_ordered_dict();
-      open = true;
-      put(std::string_view(t->name).substr(prefix.size()), *t);
-    }
-    if (open)
-      for (size_t i = 0; i < dicts.size(); ++i) out.end();
-  };
-  out.begin_dict();
-  out.text("language_model");
-  out.begin_dict();
-  const bool positions = std::any_of(tensors.begin(), tensors.end(), [](const auto* t) { return t->name == kPositions; });
-  if (positions) {
-    out.text("embedding"), out.begin_ordered_dict();
-    group("language_model.embedding.word_embeddings.", {"word_embeddings"});
-    group("language_model.embedding.position_embeddings.", {"position_embeddings"});
-    out.end();
-  } else {
-    group("language_model.embedding.word_embeddings.", {"embedding", "word_embeddings"});
-  }
-  group("language_model.encoder.", {"encoder"});
-  group("language_model.output_layer.", {"output_layer"});
-  out.end();
-  group("word_embeddings_for_head.", {"word_embeddings_for_head"});
-  out.end();
-}
-
 }  // namespace
 
 int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor) { return round_up(vocabulary, kMultiple * tensor); }
@@ -261,7 +185,7 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
     if (is) what += (what.empty() ? "" : ", ") + std::string(name);
   };
   add(s.topology == Topology::post_norm || s.topology == Topology::sandwich, "norms behind attention and MLP");
-  add(s.attention.latent.has_value(), "latent attention here");
+  add(s.attention.latent && s.attention.latent->bias, "biases where latents are made");
   add(s.attention.norms == AttentionSpec::Norms::row, "norms over whole rows of q and k");
   add(s.norm.offset != 0, "norms that scale by 1 + weight");
   add(s.attention.cap != 0, "capped scores");
@@ -282,6 +206,9 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   if (s.topology == Topology::parallel)
     notes.push_back(
         "Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
+  if (s.attention.latent && s.rope && !s.rope->interleaved)
+    notes.push_back(
+        "Megatron rotates neighbouring dims of latent keys as pairs, this model halves: its own gives other logits");
   auto lost = [&](bool is, const char* what) {
     if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
   };
@@ -293,10 +220,13 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   lost(s.scale_by_layer, "the scale of scores by layer");
 }
 
-std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l) {
+std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l, bool moments) {
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
-  divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
+  if (s.attention.latent)
+    divide(g.heads, l.tensor, "heads", "tensor ranks");
+  else
+    divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
   if (s.moe) divide(s.moe->width, l.tensor, "rows of an expert", "tensor ranks");
   if (s.moe && s.moe->shared.width > 0) divide(s.moe->shared.width, l.tensor, "rows of the shared expert", "tensor ranks");
   bool dense = false;
@@ -307,6 +237,8 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
   refuse_for_megatron(g, w.config_where);
+  if (!core && s.attention.latent)
+    throw UserError("layout cannot hold the model", "megatron-legacy", "it has no latent attention", "use --to megatron-mcore");
   if (!core && s.moe)
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no experts", "use --to megatron-mcore");
   if (!core && s.attention.norms != AttentionSpec::Norms::none)
@@ -316,9 +248,9 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   std::vector<MegatronFile> files;
   for (int64_t p = 0; p < l.pipeline; ++p)
     for (int64_t t = 0; t < l.tensor; ++t) {
-      const Cutter c(w, g, l, t);
+      const Cutter c(w, g, l, t, moments);
       MegatronFile f;
-      f.path = fmt::format("release/mp_rank_{:02}{}/model_optim_rng.pt", t, l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
+      f.path = fmt::format("{}mp_rank_{:02}{}/model_optim_rng.pt", l.place, t, l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
       for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
         const int64_t stage = chunk * l.pipeline + p;
         const bool first = stage == 0, last = stage == stages - 1;
@@ -351,7 +283,6 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
 
 void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g,
                     const MegatronLayout& l, DType dtype, const std::function<void(int64_t)>& progress) {
-  const bool core = l.names == MegatronNames::mcore;
   for (const MegatronFile& f : files) {
     if (folder.has(f.path)) {
       int64_t bytes = 0;
@@ -361,26 +292,10 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
     }
     const std::string path = folder.path(f.path);
     create_folders(folder_of(path));
-    TorchSave out(path, true);
-    std::vector<ElementsPtr> order;
-    out.begin_dict();
-    out.text("args");
-    write_arguments(out, g, l, dtype);
-    out.text("checkpoint_version"), out.real(3.0);
-    out.text("iteration"), out.integer(0);
-    for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
-      std::vector<const MegatronFile::Tensor*> tensors;
-      for (const auto& t : f.tensors)
-        if (t.chunk == chunk) tensors.push_back(&t);
-      out.text(l.virtual_stages > 1 ? fmt::format("model{}", chunk) : "model");
-      write_model(out, tensors, core, dtype, order);
-    }
-    out.end();
-    for (const ElementsPtr& e : order)
-      stream(*e, dtype, [&](std::span<const std::byte> bytes) {
-        out.write(bytes);
-        progress(static_cast<int64_t>(bytes.size()));
-      });
+    TorchFields out(path, progress, true);
+    out.out.begin_dict();
+    put_model(out, f, g, l, dtype, {{"iteration", 0}, {"consumed_train_samples", 0}, {"consumed_valid_samples", 0}});
+    out.out.end();
     out.commit();
   }
   std::vector<NamedElements> types;

@@ -87,4 +87,9 @@ std::optional<Recognised> recognise(const std::string& path) {
   return {};
 }
 
+bool holds_megatron(const std::string& path) {
+  const auto found = recognise(path);
+  return found && found->layout == WeightLayout::megatron;
+}
+
 }  // namespace ravine

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "files/torch_file.h"
 #include "io/convert/elements.h"
 
@@ -13,5 +14,9 @@ namespace ravine {
 ElementsPtr torch_elements(std::shared_ptr<const TorchFile> file, Pickle::Ref v, const std::string& name);
 // A whole number, plain or as a tensor of one element; nothing if it is none.
 std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v);
+// A number, plain or as a tensor of one element; nothing if it is none.
+std::optional<double> torch_number(const TorchFile& f, Pickle::Ref v);
+// Numbers, texts, and lists and dicts of them; what else there is stays out. Bounded: a pickle can say one value many times.
+Json plain_values(const Pickle& p, Pickle::Ref v);
 
 }  // namespace ravine

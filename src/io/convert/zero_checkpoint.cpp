@@ -8,6 +8,7 @@
 
 #include "files/compressed.h"
 #include "files/torch_file.h"
+#include "io/convert/kept_scalars.h"
 #include "io/convert/torch_elements.h"
 
 namespace fs = std::filesystem;
@@ -473,43 +474,6 @@ void read_universal(const StateFiles& c, Tensors& w, const std::string& key) {
   }
 }
 
-// Numbers, texts and lists of them; what else there is stays out. Bounded: a pickle can say one value many times.
-Json plain(const Pickle& p, Pickle::Ref v, int depth, int64_t& left) {
-  if (--left < 0 || depth > 4) return Json();
-  switch (p.kind(v)) {
-    case Pickle::Kind::boolean:
-      return *p.boolean(v);
-    case Pickle::Kind::integer:
-      return *p.integer(v);
-    case Pickle::Kind::real:
-      return *p.real(v);
-    case Pickle::Kind::text:
-      return printable(p.text(v)->substr(0, 256));
-    case Pickle::Kind::list:
-    case Pickle::Kind::tuple: {
-      Json out = Json::array();
-      for (Pickle::Ref item : p.items(v)) {
-        if (left <= 0) break;
-        out.push_back(plain(p, item, depth + 1, left));
-      }
-      return out;
-    }
-    case Pickle::Kind::dict: {
-      Json out = Json::object();
-      for (size_t i = 0; i + 1 < p.items(v).size() && left > 0; i += 2)
-        if (const auto key = p.text(p.items(v)[i]))
-          out[printable(key->substr(0, 256))] = plain(p, p.items(v)[i + 1], depth + 1, left);
-      return out;
-    }
-    default:
-      return Json();
-  }
-}
-Json plain(const Pickle& p, Pickle::Ref v) {
-  int64_t left = 4096;
-  return plain(p, v, 0, left);
-}
-
 // The state of a loss scale, from the fields of DeepSpeed's scaler (an object whose class is not looked at) or of its
 // FP16_Optimizer. Null: it does not move.
 Json loss_scale_of(const Pickle& p, std::optional<Pickle::Ref> v) {
@@ -600,12 +564,8 @@ ZeroRun run_of(const StateFiles& c) {
   }
   if (run.updates < 0) run.updates = 0;
   const Pickle& p = model.pickle();
-  if (const auto v = optional(model, "lr_scheduler")) run.lr_scheduler = plain(p, *v);
-  if (const auto v = optional(model, "ravine"))
-    if (const auto text = p.text(*v)) {
-      run.kept = Json::parse(*text, nullptr, false);
-      if (!run.kept.is_object()) run.kept = Json();
-    }
+  if (const auto v = optional(model, "lr_scheduler")) run.lr_scheduler = plain_values(p, *v);
+  run.kept = kept_scalars_in(p);
   if (c.universal)
     run.loss_scale = loss_scale_of(c.universal->pickle(), optional(*c.universal, "loss_scaler"));
   else if (c.stage == 0)

@@ -1,0 +1,150 @@
+#include "io/convert/megatron_rank_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ravine {
+namespace {
+
+constexpr std::string_view kPositions = "language_model.embedding.position_embeddings.weight";
+
+// What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
+void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, DType dtype, const Json& more) {
+  TorchSave& out = w.out;
+  const bool core = l.names == MegatronNames::mcore;
+  const DecoderSpec& s = g.spec();
+  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi,
+             rope = s.rope.has_value();
+  const double base = rope ? s.rope->theta : 10000, eps = s.norm.eps;
+  const int64_t bound = g.model->facts().max_positions, positions = bound > 0              ? bound
+                                                                    : s.trained_length > 0 ? s.trained_length
+                                                                                           : 2048;
+  const bool qkv_bias = s.attention.qkv_bias;
+  out.begin_namespace();
+  auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
+  auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
+  auto boolean = [&](const char* key, bool v) { out.text(key), out.boolean(v); };
+  auto text = [&](const char* key, const char* v) { out.text(key), out.text(v); };
+  integer("num_layers", g.layers), integer("hidden_size", g.hidden), integer("ffn_hidden_size", g.ffn);
+  integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
+  boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
+  integer("max_position_embeddings", positions), integer("seq_length", positions);
+  text("position_embedding_type", alibi ? "alibi" : table ? "learned_absolute" : "rope");
+  boolean("add_position_embedding", table), boolean("use_rotary_position_embeddings", rope);
+  real("rotary_percent", rope ? s.rope->share : 1.0);
+  out.text("rotary_base");
+  if (base == std::floor(base))
+    out.integer(static_cast<int64_t>(base));
+  else
+    out.real(base);
+  text("normalization", layer_norm ? "LayerNorm" : "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
+      boolean("apply_layernorm_1p", false);
+  boolean("add_bias_linear", s.mlp.bias), boolean("add_qkv_bias", qkv_bias);
+  boolean("add_dense_bias", s.attention.out_bias);
+  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head || s.attention.latent),
+      boolean("embed_layernorm", s.embedding_norm);
+  boolean("lm_norm_weight", s.head.unit_rows);
+  boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
+  boolean("untie_embeddings_and_output_weights", !g.tied);
+  boolean("multi_latent_attention", s.attention.latent.has_value());
+  if (const auto& latent = s.attention.latent) {
+    if (latent->q_rank > 0) integer("q_lora_rank", latent->q_rank);
+    integer("kv_lora_rank", latent->kv_rank), integer("qk_pos_emb_head_dim", latent->rotated);
+    integer("qk_head_dim", g.head_size - latent->rotated);
+    integer("v_head_dim", s.attention.value_size > 0 ? s.attention.value_size : g.head_size);
+  }
+  if (s.moe) {
+    const MoeSpec& m = *s.moe;
+    integer("num_experts", m.routing.experts), integer("moe_router_topk", m.routing.top_k);
+    integer("moe_ffn_hidden_size", m.width), boolean("moe_grouped_gemm", l.experts == ExpertNames::grouped);
+    boolean("moe_router_pre_softmax", !m.routing.normalise),
+        text("moe_router_score_function", m.routing.scores == Routing::Scores::sigmoid ? "sigmoid" : "softmax");
+    boolean("moe_router_enable_expert_bias", m.routing.correction);
+    if (m.routing.scaling != 1) real("moe_router_topk_scaling_factor", m.routing.scaling);
+    if (m.routing.groups > 1)
+      integer("moe_router_num_groups", m.routing.groups), integer("moe_router_group_topk", m.routing.kept_groups);
+    if (m.shared.width > 0)
+      integer("moe_shared_expert_intermediate_size", m.shared.width), boolean("moe_shared_expert_gate", m.shared_gate);
+    integer("expert_model_parallel_size", 1), integer("expert_tensor_parallel_size", l.tensor);
+  }
+  out.text("params_dtype"), out.type(dtype);
+  boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
+  integer("make_vocab_size_divisible_by", padded_vocabulary(1, 1)),
+      integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
+  integer("true_vocab_size", g.vocabulary);
+  integer("tensor_model_parallel_size", l.tensor), integer("pipeline_model_parallel_size", l.pipeline);
+  out.text("virtual_pipeline_model_parallel_size");
+  if (l.virtual_stages > 1)
+    out.integer(l.virtual_stages);
+  else
+    out.none();
+  out.text("num_layers_per_virtual_pipeline_stage");
+  if (l.virtual_stages > 1)
+    out.integer(g.layers / (l.pipeline * l.virtual_stages));
+  else
+    out.none();
+  boolean("use_mcore_models", core), boolean("bert_binary_head", true);
+  for (const auto& [key, value] : more.items()) w.key(key), w.json(value);
+  out.end();
+}
+
+// The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
+void put_chunk(TorchFields& w, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype) {
+  TorchSave& out = w.out;
+  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
+    w.key(key), w.tensor(t.elements, t.name.ends_with(".expert_bias") ? t.elements->dtype() : dtype);
+  };
+  if (core) {
+    out.begin_ordered_dict();
+    for (const auto* t : tensors) put(t->name, *t);
+    out.end();
+    return;
+  }
+  auto group = [&](const std::string& prefix, const std::vector<const char*>& dicts) {
+    bool open = false;
+    for (const auto* t : tensors) {
+      if (!t->name.starts_with(prefix)) continue;
+      if (!open)
+        for (const char* d : dicts) out.text(d), out.begin_ordered_dict();
+      open = true;
+      put(std::string_view(t->name).substr(prefix.size()), *t);
+    }
+    if (open)
+      for (size_t i = 0; i < dicts.size(); ++i) out.end();
+  };
+  out.begin_dict();
+  out.text("language_model");
+  out.begin_dict();
+  const bool positions = std::any_of(tensors.begin(), tensors.end(), [](const auto* t) { return t->name == kPositions; });
+  if (positions) {
+    out.text("embedding"), out.begin_ordered_dict();
+    group("language_model.embedding.word_embeddings.", {"word_embeddings"});
+    group("language_model.embedding.position_embeddings.", {"position_embeddings"});
+    out.end();
+  } else {
+    group("language_model.embedding.word_embeddings.", {"embedding", "word_embeddings"});
+  }
+  group("language_model.encoder.", {"encoder"});
+  group("language_model.output_layer.", {"output_layer"});
+  out.end();
+  group("word_embeddings_for_head.", {"word_embeddings_for_head"});
+  out.end();
+}
+
+}  // namespace
+
+void put_model(TorchFields& out, const MegatronFile& f, const Geometry& g, const MegatronLayout& l, DType dtype,
+               const Json& arguments) {
+  out.key("args"), put_arguments(out, g, l, dtype, arguments);
+  out.real("checkpoint_version", 3.0);
+  out.number("iteration", arguments.at("iteration").get<int64_t>());
+  for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
+    std::vector<const MegatronFile::Tensor*> tensors;
+    for (const auto& t : f.tensors)
+      if (t.chunk == chunk) tensors.push_back(&t);
+    out.key(l.virtual_stages > 1 ? fmt::format("model{}", chunk) : "model");
+    put_chunk(out, tensors, l.names == MegatronNames::mcore, dtype);
+  }
+}
+
+}  // namespace ravine
