@@ -15,6 +15,7 @@
 #include "io/load_tensors.h"
 #include "io/open_weights.h"
 #include "io/stored_model.h"
+#include "io/two_tables.h"
 #include "io/write_tensors.h"
 #include "model/vocabulary.h"
 

@@ -9,7 +9,7 @@
 #include "config/other_names.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
-#include "io/convert/convert.h"
+#include "io/convert/recognise.h"
 #include "io/convert/zero_checkpoint.h"
 
 namespace ravine {

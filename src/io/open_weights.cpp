@@ -12,9 +12,9 @@
 #include "files/fd.h"
 #include "files/folder_mark.h"
 #include "files/tensor_set.h"
-#include "io/convert/convert.h"
 #include "io/convert/elements_file.h"
 #include "io/convert/megatron.h"
+#include "io/convert/recognise.h"
 #include "io/convert/zero_checkpoint.h"
 
 namespace fs = std::filesystem;

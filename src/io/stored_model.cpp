@@ -3,10 +3,10 @@
 #include <filesystem>
 
 #include "base/said_once.h"
-#include "files/compare.h"
-#include "io/convert/convert.h"
 #include "io/convert/megatron.h"
+#include "io/convert/recognise.h"
 #include "io/open_weights.h"
+#include "io/two_tables.h"
 #include "model/vocabulary.h"
 
 namespace ravine {
@@ -45,20 +45,6 @@ bool holds_two_tables(const std::string& folder, const Model& tied) {
 }
 
 }  // namespace
-
-bool same_values(const TensorFile& a_file, const TensorInfo& a, const TensorFile& b_file, const TensorInfo& b) {
-  if (!(a.shape == b.shape)) return false;
-  const std::span<const std::byte> left = a_file.bytes(a), right = b_file.bytes(b);
-  if (a.dtype == b.dtype && left.data() == right.data()) return true;  // one storage under two names
-  return compare(a.dtype, left, b.dtype, right).differing == 0;
-}
-
-std::string two_tables_text(const std::string& where) {
-  return fmt::format(
-      "{}: tie_word_embeddings ties the head to the embedding, and the files hold two tables of other values: the head is that "
-      "of the files (set tie_word_embeddings to false, or remove the stored head)",
-      where);
-}
 
 std::unique_ptr<Model> open_stored_model(const std::string& folder) {
   std::error_code error;

@@ -42,8 +42,10 @@ def test_the_page_from_top_to_bottom(folder):
     script(folder, "finetune_lora.sh", "--save", "runs/of-ranks", CHECKPOINT="ckpt/llama-tp2-pp1")
     a, b = ((folder / run / "adapter" / "adapter_model.safetensors").read_bytes() for run in ("runs/lora", "runs/of-ranks"))
     check(a == b, "adapters beside the folders of ranks are those beside the model that they were made of")
+    of_model = script(folder, "generate_llama.sh", CHECKPOINT=MODEL).stdout
+    check(script(folder, "generate_llama.sh").stdout == of_model, "folders of ranks answer as the model does that they were made of")
     with_adapter = script(folder, "generate_llama.sh", "--lora-load", "runs/lora/adapter", CHECKPOINT=MODEL).stdout
-    check(with_adapter and with_adapter != script(folder, "generate_llama.sh", CHECKPOINT=MODEL).stdout, f"the adapter says something else: {with_adapter}")
+    check(with_adapter and with_adapter != of_model, f"the adapter says something else: {with_adapter}")
     said = script(folder, "evaluate_llama.sh", CHECKPOINT=MODEL).stdout
     check("boolq" in said, said)
 

@@ -14,15 +14,9 @@
 #include "config/config.h"
 #include "files/tensor_file.h"
 #include "io/convert/expert_names.h"
+#include "io/convert/recognise.h"
 
 namespace ravine {
-
-enum class WeightLayout : uint8_t { hf, megatron, deepspeed, mindformers, ravine };
-constexpr auto names_of(WeightLayout) {
-  using enum WeightLayout;
-  return std::to_array<ValueName<WeightLayout>>(
-      {{hf, "hf"}, {megatron, "megatron"}, {deepspeed, "deepspeed"}, {mindformers, "mindformers"}, {ravine, "ravine"}});
-}
 
 // What can be written.
 enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, deepspeed, ravine, peft };
@@ -39,15 +33,6 @@ constexpr auto names_of(ConvertTarget) {
 inline bool is_megatron(ConvertTarget to) {
   return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;
 }
-
-struct Recognised {
-  WeightLayout layout;
-  std::string what;  // "Megatron checkpoint (one file per tensor and pipeline rank)"
-};
-// By the names of files, and of tensors where those do not tell. Nothing if it is none of them; a damaged file is a UserError.
-std::optional<Recognised> recognise(const std::string& path);
-// Whether a folder is one of Megatron's, ModelLink's with DeepSpeed among them.
-bool holds_megatron(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;

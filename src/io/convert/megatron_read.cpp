@@ -6,7 +6,7 @@
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_names.h"
-#include "io/stored_model.h"
+#include "io/two_tables.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace fs = std::filesystem;

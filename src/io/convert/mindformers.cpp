@@ -16,21 +16,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// "" for a name that MindFormers does not use.
-std::string our_name(const std::string& name) {
-  for (const bool core : {false, true}) {
-    const std::string_view prefix = core ? "decoder.layers." : "model.layers.";
-    if (const size_t end = layer_end(name, prefix); end != std::string::npos) {
-      const std::string suffix =
-          core ? renamed(name.substr(end), kCoreLayer, true) : renamed(name.substr(end), kLegacyLayer, true);
-      if (!suffix.empty()) return "model.layers." + name.substr(prefix.size(), end - prefix.size()) + suffix;
-    }
-    std::string top = core ? renamed(name, kCoreTop, true) : renamed(name, kLegacyTop, true);
-    if (!top.empty()) return top;
-  }
-  return "";
-}
-
 // What a training checkpoint holds beside weights.
 bool is_state(const TensorInfo& t) {
   for (const StateSpelling& s : kStateSpellings)
@@ -208,13 +193,6 @@ Shape mindformers_shape(const std::string& name, const Geometry& g) {
   const std::string ours = our_name(name);
   const Shape whole = ours.empty() || ours.find("fused_") != std::string::npos ? Shape() : expected_shape(ours, g);
   return whole.rank() == 3 ? Shape() : whole;  // experts lie in several ways
-}
-
-bool is_mindformers_name(const std::string& name) {
-  if (name == "model.tok_embeddings.embedding_weight") return true;
-  const std::string ours = our_name(name);
-  return !ours.empty() && ours != name &&
-         (layer_end(name, "model.layers.") != std::string::npos || layer_end(name, "decoder.layers.") != std::string::npos);
 }
 
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,

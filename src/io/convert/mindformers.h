@@ -52,7 +52,4 @@ ElementsPtr turned_experts(const ElementsPtr& stack);
 // What tensor rank r of n holds of a tensor, by its name in MindFormers.
 ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n);
 
-// Says whether a name is one of MindFormers and of nobody else.
-bool is_mindformers_name(const std::string& name);
-
 }  // namespace ravine

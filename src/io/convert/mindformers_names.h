@@ -82,4 +82,9 @@ inline size_t layer_end(const std::string& name, std::string_view prefix) {
   return dot + 1;
 }
 
+// Our name of one of theirs; "" for a name that MindFormers does not use.
+std::string our_name(const std::string& name);
+// Whether a name is one of MindFormers and of nobody else.
+bool is_mindformers_name(const std::string& name);
+
 }  // namespace ravine

@@ -1,12 +1,13 @@
+#include "io/convert/recognise.h"
+
 #include <filesystem>
 
 #include "files/tensor_set.h"
 #include "files/torch_file.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
-#include "io/convert/convert.h"
 #include "io/convert/megatron_place.h"
-#include "io/convert/mindformers.h"
+#include "io/convert/mindformers_names.h"
 
 namespace fs = std::filesystem;
 

@@ -4,7 +4,7 @@
 
 #include "files/compare.h"
 #include "files/convert.h"
-#include "io/stored_model.h"
+#include "io/two_tables.h"
 #include "model/families/families.h"
 #include "model/vocabulary.h"
 

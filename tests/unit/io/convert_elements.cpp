@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/json.h"
 #include "io/convert/mindformers.h"
+#include "io/convert/mindformers_names.h"
 #include "io/convert/stream.h"
 #include "io/convert/weights.h"
 #include "tests/unit/families.h"
