@@ -23,7 +23,7 @@ GPT_ARGS="
     --ffn-hidden-size 176
     --num-attention-heads 4
     --seq-length 64
-    --max-position-embeddings 64
+    --max-position-embeddings 256
     --position-embedding-type rope
     --normalization RMSNorm
     --norm-epsilon 1e-5

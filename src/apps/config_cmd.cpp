@@ -7,6 +7,7 @@
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "dialects/reverse.h"
 #include "train/advice.h"
@@ -47,6 +48,9 @@ int write_for(const std::string& program, const Config& config) {
     const ForeignForm form = w.write(config, described_model(config));
     std::fwrite(form.text.data(), 1, form.text.size(), stdout);
     std::fflush(stdout);
+    std::string flags;
+    for (const std::string& word : form.flags) flags += " " + shell_word(word);
+    if (!flags.empty()) say("flags:" + escaped(flags));
     for (const std::string& notice : form.notices) say("notice: " + escaped(notice));
     for (const UnsaidOption& o : form.unsaid)
       say("not said: " + escaped(fmt::format("{}={} (it comes to {})", o.option, o.value, o.theirs)));

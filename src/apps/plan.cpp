@@ -96,6 +96,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
                            {.json = flags.ds_config,
                             .as_json = flags.json,
                             .overwrite = flags.overwrite,
+                            .free_batch = !asked.sources.contains("train.global_batch") && !start.says_batch,
                             .ranks = ranks,
                             .memory = have,
                             .backend = flags.common.backend});
@@ -159,6 +160,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
            {"active_parameters", model->params().active_count()},
            {"weights", m.weights},
            {"optimizer", m.optimizer},
+           {"disk", m.disk},
            {"gradients", kind(MemoryKind::gradients)},
            {"activations", kind(MemoryKind::activations)},
            {"workspace", kind(MemoryKind::workspace)},
@@ -195,6 +197,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
     fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns, layout.mesh.expert));
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
+  if (m.disk > 0) line("disk", m.disk, "in offload.path, no memory: of it the lines above have what is in use at once");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
   line("  gradients", kind(MemoryKind::gradients), "");
   line("  activations", kind(MemoryKind::activations), "");

@@ -29,7 +29,7 @@ std::vector<std::string> procedure_words(const std::vector<std::string>& words) 
 }
 
 int print_procedure(Model& model, const Config& options, const DeepSpeedStart& start, const ProcedureCall& call) {
-  const Procedure p = walk_procedure(model, options, call.backend, call.ranks, call.memory);
+  const Procedure p = walk_procedure(model, options, call.backend, call.ranks, call.memory, call.free_batch);
   const ProcedureStep* choice = p.choice();
   std::string file;
   if (choice) file = deepspeed_json_of(start, choice->config, run_layout(choice->config, call.ranks, model).mesh.data);
@@ -68,12 +68,12 @@ int print_procedure(Model& model, const Config& options, const DeepSpeedStart& s
   int first = 0;
   for (const ProcedureStep& s : p.steps)
     if (first == 0 && s.possible && s.fits) first = s.number;
-  say(fmt::format(
-      "\nstep {} is the first that fits, with micro batches of {}; the Trainer takes --gradient_checkpointing beside "
-      "this file",
-      first, choice->config.train.micro_batch));
+  say(
+      fmt::format("\nstep {1} is the first that fits, with micro batches of {0}; beside this file the Trainer takes "
+                  "--gradient_checkpointing --per_device_train_batch_size {0}",
+                  choice->config.train.micro_batch, first));
   if (choice->host > 0 || choice->disk > 0)
-    say("where the CPU computes nothing is moved: a rank needs the sum of device and host here, and a disk is refused");
+    say("where the CPU computes nothing moves to its own memory: a rank needs the sum of device and host here");
   if (call.json.empty())
     fmt::print("{}", file);
   else

@@ -12,7 +12,7 @@ namespace ravine {
 
 struct ProcedureCall {
   std::string json;  // it is written here; "": to the terminal
-  bool as_json = false, overwrite = false;
+  bool as_json = false, overwrite = false, free_batch = false;
   int ranks = 1;
   int64_t memory = 0;  // bytes of a rank
   Backend backend = Backend::cpu;

@@ -1,6 +1,8 @@
 #include "apps/stop_signals.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,8 +40,18 @@ struct Answers {
 Answers answers[2];
 std::atomic<int> current{0}, readers{0};
 
+// A pipe that nobody reads any more (mpirun stops reading as it ends a job) would hold whoever writes a line, and with it the
+// save. From the first signal on what does not fit into it is lost; log.txt has all lines.
+void never_wait_for_readers() {
+  struct stat s;
+  if (::fstat(STDERR_FILENO, &s) != 0 || !(S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))) return;
+  const int flags = ::fcntl(STDERR_FILENO, F_GETFL);
+  if (flags >= 0) ::fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
+}
+
 void handle(int number) {
   const int error = errno;
+  never_wait_for_readers();
   const bool first = !asked.exchange(true);
   readers.fetch_add(1);
   const Answers& a = answers[current.load()];

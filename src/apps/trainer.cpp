@@ -8,6 +8,8 @@
 #include "apps/dialect_command.h"
 #include "base/error.h"
 #include "base/launcher.h"
+#include "dialects/deepspeed_config.h"
+#include "dialects/launch_script.h"
 #include "files/safetensors.h"
 #include "io/convert/deepspeed_state.h"
 #include "runs/open.h"
@@ -54,13 +56,54 @@ std::optional<int64_t> columns_of(const std::string& file) {
   return ids->shape[1];
 }
 
-Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
-  const TrainerLine line = read_trainer_line(words);
+// Folders of checkpoints directly in the output folder; `of`: a file that they hold.
+std::vector<std::string> checkpoints_in(const std::string& output, const std::string& of) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> out;
+  std::error_code error;
+  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename().string().starts_with("checkpoint-") && fs::exists(it->path() / of, error))
+      out.push_back(it->path().string());
+  return out;
+}
+
+// What the line says of going on, and is not so.
+void look_at_output(TrainerLine& line) {
+  if (!line.args.has("output_dir")) return;
+  const std::string output = line.args.text("output_dir");
+  const std::string from = line.args.has("resume_from_checkpoint") ? line.args.text("resume_from_checkpoint") : "";
+  std::error_code error;
+  const bool ours = std::filesystem::exists(output + "/checkpoints/latest", error);
+  if ((from == "True" || from == "true") && !ours && checkpoints_in(output, "latest").empty())
+    line.refusals.push_back(key_refusal("--resume_from_checkpoint", "command line",
+                                        "no valid checkpoint is in " + output + "; correct --output_dir, or leave it out"));
+  const std::vector<std::string> plain = checkpoints_in(output, "optimizer.pt");
+  if (from.empty() && !plain.empty() && !ours && !line.args.on("overwrite_output_dir"))
+    line.refusals.push_back(key_refusal(
+        "--output_dir", "command line",
+        fmt::format(
+            "{} is a checkpoint of the Trainer without DeepSpeed, whose optimizer.pt is not read; choose another folder, "
+            "with --model_name_or_path {} for its weights alone",
+            plain.back(), plain.back())));
+}
+
+Translation translate_words(const std::vector<PlacedWord>& given, const DialectFlags& flags) {
+  std::vector<PlacedWord> words = given;
+  int64_t ranks = flags.ranks;
+  if (!flags.script.empty()) {
+    const LaunchScript script = read_launch_script(flags.script);
+    LaunchedProgram launched = launched_program(script);
+    if (ranks == 0) ranks = launched.ranks;
+    words = std::move(launched.flags);
+    words.insert(words.end(), given.begin(), given.end());  // what is typed counts over the script
+  }
+  TrainerLine line = read_trainer_line(words);
   TrainerFacts facts;
-  facts.ranks = flags.ranks > 0 ? flags.ranks : launched_ranks();
+  facts.ranks = ranks > 0 ? ranks : launched_ranks();
   facts.version = line.version;
   facts.runs = !flags.explain && !flags.print_config;
   look_at_model(line.args, facts);
+  if (facts.runs) look_at_output(line);
   if (line.args.has("train_file")) facts.columns = columns_of(line.args.text("train_file"));
   const bool by_epochs = line.args.whole("max_steps") <= 0 && line.args.has("train_file");
   if (by_epochs && line.refusals.empty()) {

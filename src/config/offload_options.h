@@ -23,14 +23,16 @@ struct OffloadOptions {
   template <class V>
   void each(V&& v) {
     v("optimizer", optimizer,
-      "where states of the optimizer lie: cpu is memory of the host, where the CPU backend has them anyway; disk: files in offload.path",
+      "where states of the optimizer lie, and masters of 16-bit copies with them: cpu is memory of the host, where the CPU backend has them anyway; disk: a file in offload.path",
       may_change());
     v("params", params, "where weights lie between their uses, in the same words", may_change());
-    v("path", path, "folder on the disk that disk means", writes() & metavar("DIR") & may_change());
-    v("block_kb", block_kb, "KiB that one request reads or writes", between(1, 1 << 20) & may_change());
-    v("queue_depth", queue_depth, "requests under way at once", between(1, 4096) & may_change());
-    v("threads", threads, "threads that read and write", between(1, 256) & may_change());
-    v("buffers", buffers, "pieces in memory at once", between(1, 1024) & may_change());
+    v("path", path, "folder for what lies on a disk, in one file of each rank without a name, which goes with the process",
+      writes() & metavar("DIR") & may_change());
+    v("block_kb", block_kb, "of DeepSpeed's aio: KiB of one request; the system moves pages here, so this changes nothing",
+      between(1, 1 << 20) & may_change());
+    v("queue_depth", queue_depth, "of the same: requests under way at once", between(1, 4096) & may_change());
+    v("threads", threads, "of the same: threads that read and write", between(1, 256) & may_change());
+    v("buffers", buffers, "of the same: pieces in memory at once", between(1, 1024) & may_change());
     v("pin", pin, "of a GPU: memory of the host that the system does not move", may_change());
   }
 };

@@ -86,6 +86,8 @@ class KeyTaker {
     const bool of_class = key.starts_with("optimizer.params.") || key.starts_with("scheduler.params.");
     const DeepSpeedKey* known = of_class ? nullptr : find_deepspeed_key(key);
     if (value->kind == Kind::map && is_section(key)) return note_empty(std::move(given));
+    if (!known && is_section(key))
+      return refuse(fmt::format("it is {}, it must be an object; write {{..}}", written_value(*value)));
     if (!known && !of_class) return refuse("unknown key; " + nearest_deepspeed_key(key));
     if (known && !given.automatic && value->kind != Kind::null &&
         !(value->kind == Kind::map && known->type == DeepSpeedValue::any)) {

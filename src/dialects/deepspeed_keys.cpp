@@ -20,7 +20,7 @@ constexpr std::string_view kNoCuda = "it concerns CUDA";
 constexpr std::string_view kHfSection =
     "models of Transformers do not look at this section, there --gradient_checkpointing decides; so it is here";
 constexpr std::string_view kOffSection = "the section is not switched on";
-constexpr std::string_view kMoves = "blocks are read ahead and written behind the update, which waits for neither";
+constexpr std::string_view kMoves = "a block is read ahead of its update, and written behind it while the next is updated";
 
 constexpr std::string_view kAmsgrad = "DeepSpeed's own Adam has no amsgrad either";
 constexpr std::string_view kOneBackend = "the ranks are MPI's";
@@ -174,8 +174,7 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"zero_optimization.offload_param.device", text, by_value, "offload.params", -1e300, 1e300, " none cpu nvme "},
       {"zero_optimization.offload_param.nvme_path", text, by_value, "offload.path"},
       {"zero_optimization.offload_param.buffer_count", whole, by_value, "offload.buffers", 1, 1024},
-      {"zero_optimization.offload_param.buffer_size", size, inert,
-       "a buffer is as large as a block of offload.block_kb asks for", 0},
+      {"zero_optimization.offload_param.buffer_size", size, inert, "the system moves pages, and decides how many at once", 0},
       {"zero_optimization.offload_param.max_in_cpu", size, inert,
        "what lies on disk is cached by the system, as far as memory allows", 0},
       {"zero_optimization.offload_param.pin_memory", flag, by_value, "offload.pin"},

@@ -17,7 +17,7 @@ DeepSpeedStart read_deepspeed_start(const std::string& file, Config& options) {
   out.json = json_of(*root);
   std::vector<KeyRefusal> refusals;
   DeepSpeedConfig config = take_deepspeed_keys(*root, name, compared_with_flag, refusals, out.notices);
-  for (DeepSpeedGiven& given : config.keys) given.left_to_default = given.left_to_default || given.automatic;
+  std::erase_if(config.keys, [](const DeepSpeedGiven& given) { return given.automatic; });
   TrainerOutcome found;
   lead_deepspeed(config, read_trainer_flags({}, refusals), found);
   refusals.insert(refusals.end(), found.refusals.begin(), found.refusals.end());
@@ -29,7 +29,8 @@ DeepSpeedStart read_deepspeed_start(const std::string& file, Config& options) {
           o.assign(*load_yaml(flow_yaml(choice.value), choice.option, false), name);
           options.sources[choice.option] = name;
         }
-  if (config.value("train_batch_size"))
+  out.says_batch = config.value("train_batch_size") != nullptr;
+  if (out.says_batch)
     options.train.global_batch = std::max<int64_t>(1, static_cast<int64_t>(config.number("train_batch_size", 1)));
   return out;
 }
@@ -55,9 +56,10 @@ std::string deepspeed_json_of(const DeepSpeedStart& start, const Config& c, int6
     out.erase("bfloat16");
     if (out.contains("fp16")) out["fp16"]["enabled"] = false;
   }
-  out["train_micro_batch_size_per_gpu"] = c.train.micro_batch;
-  out["gradient_accumulation_steps"] = c.train.global_batch / c.train.micro_batch / data_ranks;
-  out["train_batch_size"] = c.train.global_batch;
+  for (const auto& [key, value] : {std::pair{"train_micro_batch_size_per_gpu", c.train.micro_batch},
+                                   {"gradient_accumulation_steps", c.train.global_batch / c.train.micro_batch / data_ranks},
+                                   {"train_batch_size", c.train.global_batch}})
+    if (out.contains(key) && out[key] != "auto") out[key] = value;  // others follow from the flags
   return out.dump(2) + "\n";
 }
 

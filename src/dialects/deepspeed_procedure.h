@@ -11,6 +11,7 @@ namespace ravine {
 struct DeepSpeedStart {
   Json json;                         // as it was written
   std::vector<std::string> notices;  // what was forgiven
+  bool says_batch = false;           // train_batch_size is a number
 };
 
 // Reads the file and puts into `options` what it says of batch, optimizer, schedule and arithmetic; "auto" leaves options as they

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
+#include "config/load.h"
+#include "config/takes.h"
 #include "config/yaml_json.h"
 #include "dialects/deepspeed_auto.h"
 #include "dialects/deepspeed_json.h"
@@ -31,8 +35,8 @@ Json class_section(const Config& c, std::span<const DeepSpeedClass> classes, con
       if (p.option.empty()) continue;
       if (p.option == "optimizer.type")
         params[std::string(p.key)] = !plain_adam;
-      else
-        params[std::string(p.key)] = option_value(c, p.option);
+      else if (const Json value = option_value(c, p.option); value != "auto" && value != "none")  // the class's own default
+        params[std::string(p.key)] = value;
     }
     return {{"type", std::string(k.name)}, {"params", params}};
   }
@@ -79,6 +83,63 @@ Json written_form(const Config& c) {
   return j;
 }
 
+// The flags of the training script beside the file: what the file does not say, and what must be the same in both.
+std::vector<std::string> flags_of(const Config& c) {
+  std::vector<std::string> out;
+  const auto flag = [&](const char* key, const std::string& value) { out.insert(out.end(), {key, value}); };
+  const auto number = [&](const char* key, double x) { flag(key, number_as_given(x).dump()); };
+  if (!c.model.path.empty()) flag("--model_name_or_path", c.model.path);
+  if (!c.model.config.empty() && !is_inline(c.model.config)) flag("--config_name", c.model.config);
+  if (!c.model.tokenizer.empty()) flag("--tokenizer_name", c.model.tokenizer);
+  if (c.data.train.size() == 1) flag("--train_file", c.data.train[0].path);
+  if (c.data.valid.size() == 1) flag("--validation_file", c.data.valid[0].path);
+  flag("--block_size", std::to_string(c.data.sequence_length));
+  const int64_t ranks = std::max<int64_t>(1, c.parallel.data);
+  flag("--max_steps", std::to_string(c.train.steps));
+  flag("--per_device_train_batch_size", std::to_string(c.train.micro_batch));
+  flag("--gradient_accumulation_steps",
+       std::to_string(std::max<int64_t>(1, c.train.global_batch / c.train.micro_batch / ranks)));
+  number("--learning_rate", c.optimizer.lr), number("--weight_decay", c.optimizer.weight_decay);
+  if (c.optimizer.betas.size() == 2) number("--adam_beta1", c.optimizer.betas[0]), number("--adam_beta2", c.optimizer.betas[1]);
+  if (c.optimizer.eps.size() == 1) number("--adam_epsilon", c.optimizer.eps[0]);
+  number("--max_grad_norm", c.optimizer.clip_norm);
+  if (takes_setting(c.schedule.type, "warmup_steps")) flag("--warmup_steps", std::to_string(c.schedule.warmup_steps));
+  if (takes_setting(c.schedule.type, "warmup_num_steps"))
+    number("--warmup_steps", static_cast<double>(c.schedule.classes.warmup_num_steps));
+  if (c.precision.compute == DType::bf16) out.emplace_back("--bf16");
+  if (c.precision.compute == DType::f16) out.emplace_back("--fp16");
+  if (c.train.recompute == Recompute::full) out.emplace_back("--gradient_checkpointing");
+  if (c.train.valid_every > 0) flag("--eval_strategy", "steps"), flag("--eval_steps", std::to_string(c.train.valid_every));
+  flag("--logging_steps", std::to_string(c.log.every));
+  if (c.checkpoint.every > 0)
+    flag("--save_steps", std::to_string(c.checkpoint.every));
+  else
+    flag("--save_strategy", "no");
+  if (c.checkpoint.keep > 0) flag("--save_total_limit", std::to_string(c.checkpoint.keep));
+  flag("--report_to", c.log.tensorboard ? "tensorboard" : "none");
+  flag("--transformers_version", c.train.loss_average == LossAverage::micro ? "4.37" : "5.23");
+  flag("--seed", std::to_string(c.train.seed)), flag("--output_dir", c.train.output);
+  out.emplace_back("--do_train");
+  return out;
+}
+
+// What file and flags together come to; nothing where they contradict each other.
+std::optional<Config> said_by(const DeepSpeedConfig& file, const std::vector<std::string>& flags, int64_t ranks) {
+  TrainerLine line;
+  line.args = read_trainer_flags(placed(flags), line.refusals);
+  if (line.args.text("transformers_version").starts_with("5")) line.version = TransformersVersion::v5_23;
+  line.config = file;
+  TrainerFacts facts;
+  facts.ranks = ranks, facts.version = line.version;
+  const Translation t = translate_trainer(std::move(line), facts);
+  if (!t.refusals().empty()) return {};
+  try {
+    return load_config("", t.settings());
+  } catch (const UserError&) {  // the file alone says what it does
+    return {};
+  }
+}
+
 }  // namespace
 
 ForeignForm deepspeed_form(const Config& config, const Json&) {
@@ -100,6 +161,12 @@ ForeignForm deepspeed_form(const Config& config, const Json&) {
       for (const Option& o : s.options)
         if (o.name() == choice.option) o.assign(*load_yaml(flow_yaml(choice.value), choice.option, false), "config");
   form.unsaid = unsaid_options(config, got, kFlagsSay);
+  form.flags = flags_of(config);
+  if (const auto both = said_by(read, form.flags, std::max<int64_t>(1, config.parallel.data))) {
+    std::set<std::string> still;
+    for (const UnsaidOption& o : unsaid_options(config, *both, kFlagsSay)) still.insert(o.option);
+    std::erase_if(form.unsaid, [&](const UnsaidOption& o) { return !still.contains(o.option); });
+  }
   return form;
 }
 

@@ -46,8 +46,8 @@ DialectTable megatron_checkpoint_rows() {
   return {
       used("--save", text, "train.output"),
       used("--save-interval", whole, "checkpoint.every"),
-      used("--load", text, "model.path"),
-      inert("--finetune", on, "what --load names are weights; a run that goes on is that of --save"),
+      used("--load", text, "model.path, model.weights"),
+      inert("--finetune", on, "what --load names are weights either way; a run that goes on is that of --save"),
       inert("--no-initialization", on, "weights begin from the seed or a file, one of them"),
       used("--use-checkpoint-args", on, "model.path"),
       used("--exit-on-missing-checkpoint", on, "model.path"),

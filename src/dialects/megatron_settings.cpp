@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -310,14 +311,21 @@ bool set_load(Translation& t) {
   const std::string load = t.text("--load");
   std::error_code error;
   const bool there = fs::exists(load, error);
+  const fs::path tracker = fs::path(load) / "latest_checkpointed_iteration.txt";
+  if (fs::exists(tracker, error) || fs::exists(fs::path(load) / "latest", error)) {  // weights, of the shape that the flags say
+    t.set("model.weights", load, "--load");
+    std::string word;
+    std::ifstream(tracker) >> word;
+    if (!word.empty() && word != "release" && !t.is_on("--finetune"))
+      t.notice(fmt::format(
+          "--load {0}: its weights are taken, and the run begins at step 0; with moments and step it goes on as a run of Ravine: "
+          "ravine convert --input {0} --output RUN --to ravine --optimizer",
+          load));
+    return false;
+  }
   if (fs::exists(fs::path(load) / "config.json", error)) {
     t.set("model.path", load, "--load");
     return true;
-  }
-  if (fs::exists(fs::path(load) / "latest_checkpointed_iteration.txt", error) || fs::exists(fs::path(load) / "latest", error)) {
-    t.refuse("--load", fmt::format("--load {}", load), "weights are read from a Hugging Face folder or go on from --save",
-             fmt::format("make one: ravine convert --input {0} --output {0}-hf --to hf, and name it with --load", load));
-    return false;
   }
   if (!there && t.is_on("--exit-on-missing-checkpoint"))
     t.refuse("--exit-on-missing-checkpoint", fmt::format("--exit-on-missing-checkpoint with --load {}", load),

@@ -113,8 +113,13 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   s.sequence = t.whole("model.model_config.seq_length");
   s.epochs = t.whole("runner_config.epochs");
   s.micro = t.whole("runner_config.batch_size");
-  if (s.epochs < 1)
-    t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), "it is 1 or more", "correct the value");
+  if (s.epochs < 1 || static_cast<double>(s.epochs) > kMostSteps)
+    t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), fmt::format("it is 1 to {:.0f}", kMostSteps),
+             "correct the value"),
+        s.epochs = 1;
+  if (const int64_t repeat = t.whole("train_dataset.repeat"); static_cast<double>(repeat) > kMostSteps)
+    t.refuse("train_dataset.repeat", fmt::format("repeat is {}", repeat), fmt::format("it is at most {:.0f}", kMostSteps),
+             "correct the value");
   if (s.micro < 1)
     t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
   const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
@@ -164,6 +169,9 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
 
   const auto take_rows = [&](int64_t rows, const std::string& from) {
     s.steps_per_epoch = s.global > 0 ? rows / s.global : 0;
+    if (static_cast<double>(s.epochs) * static_cast<double>(s.steps_per_epoch) > kMostSteps)
+      return t.refuse("runner_config.epochs", fmt::format("{} epochs of {} steps", s.epochs, s.steps_per_epoch),
+                      fmt::format("a run has at most {:.0f} steps", kMostSteps), "lower epochs or repeat");
     s.steps = s.epochs * s.steps_per_epoch;
     if (s.steps == 0)
       t.refuse(from, fmt::format("{} rows, and {} in a step", rows, s.global), "an epoch has at least one step",

@@ -17,6 +17,7 @@ struct UnsaidOption {
 
 struct ForeignForm {
   std::string text;                  // flags, one a line, or a file
+  std::vector<std::string> flags;    // that belong beside the file; empty: none
   std::vector<UnsaidOption> unsaid;  // in the order of our options
   std::vector<std::string> notices;  // what else is to be known of the text
 };

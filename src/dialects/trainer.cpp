@@ -392,11 +392,12 @@ void choose_files(const TrainerFacts& facts, TrainerOutcome& out) {
   for (const TrainerOutcome::Choice& c : out.choices)
     if (c.option == "optimizer.type" && c.value.is_string()) type = c.value.get<std::string>();
   const bool filed = type == "adamw" || type == "adam" || type == "lion";
-  if (filed && facts.ordered.value_or(false)) return out.set("checkpoint.layout", "deepspeed", "--deepspeed");
+  // Where nobody can tell, whoever opens the model says what is wrong with it.
+  if (filed && facts.ordered.value_or(true)) return out.set("checkpoint.layout", "deepspeed", "--deepspeed");
   if (!filed)
     out.notices.push_back(fmt::format(
         "checkpoints have Ravine's own form: DeepSpeed's have states of adamw, adam and lion here, not of {}", type));
-  else if (facts.ordered)
+  else
     out.notices.emplace_back(
         "checkpoints have Ravine's own form: the order of this family's parameters in DeepSpeed's files is not known");
 }

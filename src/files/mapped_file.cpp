@@ -28,18 +28,14 @@ struct Note {
 std::atomic<Note*> notes{nullptr};  // a signal handler can reach nothing else
 std::mutex noting_files;
 
-Note* note_mapping(const std::string& path, int fd, const void* at, size_t size) {
-  struct stat s {};
-  ::fstat(fd, &s);
+Note* add_note(std::string line, const std::string& path, const struct stat& s, const void* at, size_t size) {
   std::lock_guard lock(noting_files);
   Note* note = notes.load();
   while (note && note->end.load() != 0) note = note->next;
   const bool fresh = note == nullptr;
   if (fresh) note = new Note;
   note->path = path;
-  note->line = fmt::format(
-      "error: file was cut short while it was read ({}): a file in use must keep its {} bytes; restore it and run the same command again\n",
-      path, size);
+  note->line = std::move(line);
   note->device = s.st_dev;
   note->file = s.st_ino;
   note->begin = reinterpret_cast<uintptr_t>(at);
@@ -51,9 +47,14 @@ Note* note_mapping(const std::string& path, int fd, const void* at, size_t size)
   return note;
 }
 
-void forget_mapping(void* noted) {
-  std::lock_guard lock(noting_files);
-  static_cast<Note*>(noted)->end = 0;
+Note* note_file(const std::string& path, int fd, const void* at, size_t size) {
+  struct stat s {};
+  ::fstat(fd, &s);
+  return add_note(
+      fmt::format(
+          "error: file was cut short while it was read ({}): a file in use must keep its {} bytes; restore it and run the same command again\n",
+          path, size),
+      path, s, at, size);
 }
 
 // Calls only what may be called in a handler.
@@ -70,6 +71,13 @@ void on_bus_error(int number, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+void* note_mapping(std::string line, const void* at, size_t size) { return add_note(std::move(line), "", {}, at, size); }
+
+void forget_mapping(void* noted) {
+  std::lock_guard lock(noting_files);
+  static_cast<Note*>(noted)->end = 0;
+}
 
 void name_cut_files() {
   struct sigaction action {};
@@ -105,7 +113,7 @@ MappedFile::MappedFile(std::string path, const Fd& fd, int64_t size, Use use) : 
   if (use != Use::any) ::madvise(at, static_cast<size_t>(size), use == Use::random ? MADV_RANDOM : MADV_SEQUENTIAL);
   data_ = static_cast<const std::byte*>(at);
   size_ = static_cast<size_t>(size);
-  noted_ = note_mapping(path_, *fd, at, size_);
+  noted_ = note_file(path_, *fd, at, size_);
 }
 
 MappedFile::~MappedFile() {

@@ -38,4 +38,8 @@ void name_cut_files();
 // file that is shorter now than when it was mapped. A file that was replaced (another one has its name) is as it was.
 void check_mapped_files();
 
+// Of memory over a file that is no MappedFile: SIGBUS in it writes `line` and ends the process the same way, until it is forgotten.
+void* note_mapping(std::string line, const void* at, size_t size);
+void forget_mapping(void* noted);
+
 }  // namespace ravine

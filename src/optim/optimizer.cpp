@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <numeric>
 
 namespace ravine {
 
@@ -14,7 +15,7 @@ UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) cons
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,
-                     std::unique_ptr<UpdateRule> rule, int group_size, int group_rank)
+                     std::unique_ptr<UpdateRule> rule, int group_size, int group_rank, DiskMemory* disk)
     : options_(options),
       store_(store),
       tensor_rank_(tensor_rank),
@@ -23,8 +24,13 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
       declared_(rule_->states()),
       states_(declared_.size()),
       group_size_(group_size),
-      group_rank_(group_rank) {
+      group_rank_(group_rank),
+      disk_(disk) {
   using Per = StateDeclaration::Per;
+  if (disk && rule_->sees() == Whole::model)
+    throw UserError("offload.optimizer is disk", "offload.optimizer",
+                    fmt::format("{} updates all weights at once, with all their states", name(options.type)),
+                    "use cpu, or another optimizer.type");
   for (const StateDeclaration& s : declared_) {
     require(s.per != Per::block || s.block > 0, "optimizer: state '{}' is of blocks of {}", s.name, s.block);
     const Whole least = s.per == Per::element  ? Whole::element
@@ -67,6 +73,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
       int64_t count = b.trainable && rule_->sees() == Whole::element ? b.owned.count : 0;
       for (const SpanItems& items : items_.back()) count += state_count(declared_[i], items);
       states_[i].emplace_back(device, count * size_of(state_type(declared_[i], b.master_type)));
+      if (disk_) disk_->take(states_[i].back());
     }
     int64_t own = 0;
     for (const SpanItems& items : items_.back()) {
@@ -203,12 +210,16 @@ void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std:
     if (store_.owned_grad(b).absent() || frozen_at(b, steps_)) continue;
     const Unit& unit = *store_.buckets()[b].unit;
     if (before_unit) before_unit(unit);
+    if (disk_ && b + 1 < store_.buckets().size())
+      for (const std::vector<Storage>& state : states_) disk_->fetch(state[b + 1]);
     Ctx::Scope scope(c, unit.name);
     if (rule_->sees() == Whole::element)
       update_elements(c, b, lr, scale);
     else
       update_items(c, b, lr, scale);
     store_.publish(c, b);
+    if (disk_)
+      for (const std::vector<Storage>& state : states_) disk_->drop(state[b]);
   }
 }
 
@@ -400,9 +411,10 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
 }
 
 int64_t Optimizer::bytes() const {
-  int64_t n = 0;
+  std::vector<int64_t> by_bucket(store_.buckets().size(), 0);
   for (const std::vector<Storage>& state : states_)
-    for (const Storage& s : state) n += s.bytes();
+    for (size_t b = 0; b < state.size(); ++b) by_bucket[b] += state[b].bytes();
+  int64_t n = disk_ ? DiskMemory::most_at_once(by_bucket) : std::accumulate(by_bucket.begin(), by_bucket.end(), int64_t{0});
   for (const Storage& s : own_) n += s.bytes();
   return n;
 }

@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "engine/ctx.h"
+#include "files/disk_memory.h"
 #include "optim/schedule.h"
 #include "optim/state_layout.h"
 
@@ -16,9 +17,10 @@ class Optimizer {
   // Param::from_step a parameter is frozen: its gradient counts in no norm, neither it nor its states change; the rule then counts
   // its updates from 1, as torch does for a parameter that an optimizer is given later. `tensor`: how many tensor ranks cut the
   // parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the groups of the
-  // buckets, and group_rank this one, for rules that send something else than gradients.
+  // buckets, and group_rank this one, for rules that send something else than gradients. disk (may be null; must outlive this):
+  // where states lie between the updates of their buckets; of a rule that sees the model a UserError.
   Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1,
-            std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1, int group_rank = 0);
+            std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1, int group_rank = 0, DiskMemory* disk = nullptr);
 
   // Whether the next update takes gradients as each rank has them; the store must not have summed them then.
   bool wants_unreduced() const { return rule_->wants_unreduced(steps_ + 1); }
@@ -41,7 +43,7 @@ class Optimizer {
   const std::vector<int64_t>& unfreezing() const { return unfreezing_; }
   int64_t last_unfrozen() const;
   void set_steps(int64_t n) { steps_ = n; }
-  int64_t bytes() const;
+  int64_t bytes() const;  // in memory; of states on a disk what is there at once
 
   const UpdateRule& rule() const { return *rule_; }
   // What the rule keeps of a bucket, as boxes of the states of its parameters: what this rank has, or what of it this rank
@@ -91,6 +93,7 @@ class Optimizer {
   std::vector<std::vector<SpanItems>> items_;  // per bucket; of others
   std::vector<std::vector<Storage>> states_;   // by state of the rule, per bucket
   int group_size_, group_rank_;
+  DiskMemory* disk_;
   std::vector<Storage> own_;  // per bucket; of a rule that sees the model: one
   int64_t steps_ = 0;
   std::vector<int64_t> unfreezing_;

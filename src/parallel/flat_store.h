@@ -14,7 +14,7 @@ class FlatStore : public FlatWeights, public FlatGrads {
 
   TensorView owned_master(size_t bucket) const override { return master_range(bucket, buckets()[bucket].owned); }
   TensorView owned_copy(size_t bucket) const override { return copy_range(bucket, buckets()[bucket].owned); }
-  void publish(Ctx&, size_t bucket) override { share(bucket); }
+  void publish(Ctx&, size_t bucket) override;
   void end_step() override;
   void progress() override;
   std::vector<const Param*> params_in(const TensorView& view) const override;

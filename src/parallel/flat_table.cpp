@@ -23,6 +23,8 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
                .divided = layout.zero > 0,
                .whole_below = layout.whole_below,
                .first_rank_saves = layout.first_rank_saves},
+      disk_values(layout.disk_values),
+      disk_masters(layout.disk_masters),
       read_by(set.units().size()),
       stages_(layout.stages),
       locations_(set.params().size()) {

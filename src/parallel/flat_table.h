@@ -5,6 +5,7 @@
 
 #include "comm/ranks.h"
 #include "engine/flat.h"
+#include "files/disk_memory.h"
 
 namespace ravine {
 
@@ -15,6 +16,8 @@ struct FlatLayout {
   bool first_rank_saves = false;  // as in Sharding
   bool sequence = false;          // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
   const Ranks* ranks = nullptr;   // null: alone; must outlive the store
+  // Where values lie between their uses, and masters that only the update reads; null: in memory. Must outlive the store.
+  DiskMemory *disk_values = nullptr, *disk_masters = nullptr;
 };
 
 class FlatTable {
@@ -42,6 +45,8 @@ class FlatTable {
   const int zero;
   const bool sequence;
   const Sharding sharding;
+  DiskMemory* const disk_values;
+  DiskMemory* const disk_masters;
   std::vector<Bucket> buckets;
   size_t borrowed = 0;                       // from here on buckets are of tied parameters whose owner is on another stage
   std::vector<std::vector<size_t>> read_by;  // by Unit::index: buckets whose values its blocks read

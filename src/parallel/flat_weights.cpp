@@ -20,7 +20,23 @@ FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind devi
     m.master = Storage(device, bytes(bucket.has_master(), m.master_whole, bucket.master_type));
     m.copy = Storage(device, bytes(bucket.has_copy(), m.copy_whole, bucket.copy_type));
     if (bucket.storage == ValueStorage::packed) lay_out_blocks(b, device);
+    const bool only_updated = bucket.has_copy() && !bucket.reads_master;
+    m.master_disk = table_->disk_values ? table_->disk_values : only_updated ? table_->disk_masters : nullptr;
+    if (m.master_disk) m.master_disk->take(m.master);
+    if (table_->disk_values) table_->disk_values->take(m.copy), table_->disk_values->take(m.packed);
   }
+}
+
+void FlatWeights::fetch_from_disk(size_t b) const {
+  const Memory& m = memory_[b];
+  if (m.master_disk) m.master_disk->fetch(m.master);
+  if (const DiskMemory* disk = table_->disk_values) disk->fetch(m.copy), disk->fetch(m.packed);
+}
+
+void FlatWeights::drop_to_disk(size_t b) const {
+  const Memory& m = memory_[b];
+  if (m.master_disk) m.master_disk->drop(m.master);
+  if (const DiskMemory* disk = table_->disk_values) disk->drop(m.copy), disk->drop(m.packed);
 }
 
 void FlatWeights::lay_out_blocks(size_t b, DeviceKind device) {
@@ -76,12 +92,15 @@ void FlatWeights::gather(size_t b) {
 }
 
 void FlatWeights::prefetch(const Unit& unit) {
-  if (table_->zero < 3) return;
-  for (size_t b : table_->read_by[unit.index]) gather(b);
+  if (!comes_and_goes()) return;
+  for (size_t b : table_->read_by[unit.index]) {
+    if (memory_[b].leases == 0) fetch_from_disk(b);
+    gather(b);
+  }
 }
 
 void FlatWeights::acquire(const Unit& unit) {
-  if (table_->zero < 3) return;
+  if (!comes_and_goes()) return;
   for (size_t b : table_->read_by[unit.index]) {
     gather(b);
     memory_[b].coming_copy.wait();
@@ -91,9 +110,12 @@ void FlatWeights::acquire(const Unit& unit) {
 }
 
 void FlatWeights::release(const Unit& unit) {
-  if (table_->zero < 3) return;
+  if (!comes_and_goes()) return;
   for (size_t b : table_->read_by[unit.index])
-    if (--memory_[b].leases == 0) memory_[b].gathered_copy = memory_[b].gathered_master = Tensor();
+    if (--memory_[b].leases == 0) {
+      memory_[b].gathered_copy = memory_[b].gathered_master = Tensor();
+      drop_to_disk(b);
+    }
 }
 
 void FlatWeights::progress() {
@@ -167,6 +189,7 @@ void FlatWeights::refresh_copies(Ctx& c) {
     share(b);
     settle_values();
   }
+  for (size_t b = 0; b < table_->buckets.size(); ++b) drop_to_disk(b);
 }
 
 std::vector<const Param*> FlatWeights::params_in(const TensorView& v) const {
@@ -195,8 +218,13 @@ bool FlatWeights::all_resident() const {
 
 int64_t FlatWeights::weight_bytes() const {
   int64_t n = 0;
-  for (const Memory& m : memory_) n += m.master.bytes() + m.copy.bytes() + m.packed.bytes();
-  return n;
+  std::vector<int64_t> on_disk;
+  for (const Memory& m : memory_) {
+    const int64_t masters = m.master.bytes(), others = m.copy.bytes() + m.packed.bytes();
+    n += (m.master_disk ? 0 : masters) + (table_->disk_values ? 0 : others);
+    on_disk.push_back((m.master_disk ? masters : 0) + (table_->disk_values ? others : 0));
+  }
+  return n + DiskMemory::most_at_once(on_disk);
 }
 
 }  // namespace ravine

@@ -49,16 +49,20 @@ class FlatWeights : public WeightSource {
   // is acquired, at the latest at settle_values.
   void share(size_t bucket);
   void settle_values();
-  int64_t weight_bytes() const;
+  int64_t weight_bytes() const;  // in memory; of what lies on a disk what is there at once
 
  protected:
   TensorView master_range(size_t bucket, Range range) const;  // absent where there is no master, or no copy
   TensorView copy_range(size_t bucket, Range range) const;
+  // Of what of a bucket lies on a disk.
+  void fetch_from_disk(size_t bucket) const;
+  void drop_to_disk(size_t bucket) const;
 
  private:
   struct Memory {
     Storage master, copy, packed;
     bool master_whole = true, copy_whole = true;
+    DiskMemory* master_disk = nullptr;  // null: it is in memory
     // While acquired or on its way, under stage 3.
     Tensor gathered_master, gathered_copy;
     Pending coming_master, coming_copy;
@@ -67,6 +71,7 @@ class FlatWeights : public WeightSource {
   TensorView view(const Param& p, bool wants_master) const;
   void lay_out_blocks(size_t bucket, DeviceKind device);
   void gather(size_t bucket);
+  bool comes_and_goes() const { return table_->zero >= 3 || table_->disk_values; }  // around the blocks that read it
 
   std::shared_ptr<const FlatTable> table_;
   Ctx* ctx_ = nullptr;

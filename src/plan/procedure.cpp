@@ -12,6 +12,7 @@ namespace ravine {
 namespace {
 
 constexpr int kMostDataRanks = 4096;
+constexpr int64_t kMostMicro = 1024;  // sequences; larger ones are no faster
 
 // Bytes of the rank of one stage that needs most on its device.
 void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
@@ -22,12 +23,14 @@ void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
                         .columns = c.data.sequence_length,
                         .micro_batches = layout.micro_batches,
                         .leaves = layout.leaves};
+  Config all_there = c;
+  all_there.offload = {};
   const auto states = std::max<int64_t>(1, static_cast<int64_t>(make_update_rule(c.optimizer)->states().size()));
   const Mesh& m = layout.mesh;
   step.device = step.host = step.disk = 0;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
-    const RunMemory memory = StepEngine(model, c, types, kernels, shape, nullptr, &fake).memory();
+    const RunMemory memory = StepEngine(model, all_there, types, kernels, shape, nullptr, &fake).memory();
     const bool half = types.compute == DType::bf16 || types.compute == DType::f16;
     const int64_t masters = half ? std::min(memory.weights, memory.optimizer / states) : 0;  // states are f32, as masters are
     int64_t device = memory.total() - memory.base, host = 0, disk = 0;
@@ -50,7 +53,7 @@ const ProcedureStep* Procedure::choice() const {
   return nullptr;
 }
 
-Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t have) {
+Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t have, bool free_batch) {
   Procedure out;
   Config c = asked;
   c.train.micro_batch = 1;
@@ -109,7 +112,8 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
   for (;;) {  // the larger the products, the faster
     c.train.micro_batch *= 2;
     const int64_t data = run_layout(out.steps.back().config, ranks, model).mesh.data;
-    if (c.train.global_batch % (c.train.micro_batch * data) != 0) break;
+    if (free_batch) c.train.global_batch = std::max(asked.train.global_batch, c.train.micro_batch * data);
+    if (c.train.micro_batch > kMostMicro || c.train.global_batch % (c.train.micro_batch * data) != 0) break;
     if (!plan(10, fmt::format("micro batches of {}", c.train.micro_batch))) break;
   }
   return out;

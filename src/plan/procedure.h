@@ -29,7 +29,8 @@ struct Procedure {
   std::optional<int> ranks_enough;      // where none fits: as many data ranks, a power of two, as would do with all of it
 };
 
-// `asked`: the batch is global_batch sequences, over `ranks` ranks. Errors: UserError where the mesh does not fit the model.
-Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t bytes_per_rank);
+// `asked`: the batch is global_batch sequences, over `ranks` ranks; free_batch: it may grow with the micro batches. Errors: UserError where the mesh does not fit the model.
+Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t bytes_per_rank,
+                         bool free_batch = false);
 
 }  // namespace ravine

@@ -61,15 +61,19 @@ void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& l
 
 }  // namespace
 
+const std::string& base_of(const Config& c) { return c.model.path.empty() ? c.model.weights : c.model.path; }
+
 std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   const LoraOptions& o = c.lora;
   if (!o.asked()) {
     refuse_unused(c);
     return std::nullopt;
   }
-  if (c.model.path.empty())
-    throw UserError("an adapter without a base", "lora.rank", "adapters stand beside weights that are there",
-                    "set model.path to the folder of the base model");
+  if (base_of(c).empty() || (c.lora.merge && c.model.path.empty()))
+    throw UserError(
+        "an adapter without a base", "lora.rank",
+        c.lora.merge ? "it is merged into the weights of model.path" : "adapters stand beside weights that are there",
+        "set model.path to the folder of the base model");
   LoraOptions asked = o;  // in the family's words
   asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
   LoraSettings s;

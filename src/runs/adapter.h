@@ -9,8 +9,11 @@ namespace ravine {
 
 // Nothing where lora.rank is 0 and lora.path empty. With lora.path the settings are those of its adapter_config.json; an option
 // that is given must agree with it, or is a UserError (targets: name the same modules; lora.dropout is the run's own). An
-// adapter without model.path is a UserError, so are its options without one.
+// adapter without weights to stand beside is a UserError, so are its options without one.
 std::optional<LoraSettings> lora_of(const Config& config, const Model& base);
+
+// The weights that an adapter stands beside: model.path, or the files of model.weights.
+const std::string& base_of(const Config& config);
 
 // Writes what lora.path gave into the options: config.yaml and checkpoints then say what was trained, and a resume finds out
 // when the file says something else.

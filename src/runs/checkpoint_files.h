@@ -22,6 +22,8 @@ class CheckpointFiles {
   virtual ~CheckpointFiles() = default;
   // A UserError where these files have no place for what an option asks for. Before anything is opened.
   virtual void check(const Config& config) const = 0;
+  // A UserError where train.output holds what the run would write and is not its own. `run`: whose the folder is; "": nobody's.
+  virtual void check_folder(const Config& /*config*/, const std::string& /*run*/) const {}
   // The file or folder that checkpoint.resume leads to; "" where the run begins. A UserError where it names none.
   virtual std::string to_resume(const Config& config) const = 0;
   virtual ForeignState open(const OpenedRun& run, const std::string& path) const = 0;

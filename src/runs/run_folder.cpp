@@ -33,8 +33,8 @@ namespace {
 
 // What a run writes directly in its folder.
 constexpr const char* kNames[] = {
-    "checkpoints", "config.yaml", "exported",    kHealthFile, "log.txt", "metrics.jsonl", "adapter",
-    "model",       "stop",        "tensorboard", "tokens",    ".lock",   kFolderMark,     "reference.safetensors"};
+    "checkpoints", "config.yaml", "exported", kHealthFile, "log.txt",   "metrics.jsonl",         "adapter", "model",
+    "stop",        "tensorboard", "tokens",   ".lock",     kFolderMark, "reference.safetensors", ".saving"};
 std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
@@ -286,13 +286,15 @@ void RunFolder::refuse_other_run() const {
     if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();
   const std::string begin = "choose another train.output, or set checkpoint.resume=none to begin anew";
   if (!saved.empty())
-    throw UserError(fmt::format("the checkpoints of this run are gone{}", there), path(saved),
-                    "it was saved there, and without it the same command would begin anew, over what the run has written",
-                    fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
+    throw UserError(
+        fmt::format("the checkpoints of this run are gone{}", there), path(saved),
+        "it was saved there, and without it the same command would begin anew, over what the run has written (checkpoints of another checkpoint.layout do not count)",
+        fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
   if (model)
-    throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
-                    "a run goes on from its checkpoints, and one that begins anew would replace the model",
-                    begin + " and replace it");
+    throw UserError(
+        fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
+        "a run goes on from its checkpoints (of its own checkpoint.layout), and one that begins anew would replace the model",
+        begin + " and replace it");
 }
 
 void RunFolder::hold() {

@@ -57,13 +57,20 @@ Ctx::Setup StepEngine::setup(Arena& arena, FlatStore& store, const Kernels& kern
   return s;
 }
 
-FlatLayout StepEngine::layout(const Ranks& ranks) const {
+DiskMemory* StepEngine::disk_of_states(DiskMemory& disk) const {
+  return config_.offload.optimizer == OffloadTo::disk ? &disk : nullptr;
+}
+
+// As in DeepSpeed masters go with the states.
+FlatLayout StepEngine::layout(const Ranks& ranks, DiskMemory& disk) const {
   return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
           .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
           .whole_below = config_.parallel.zero_threshold,
           .first_rank_saves = make_update_rule(config_.optimizer)->diverges(),
           .sequence = config_.parallel.sequence,
-          .ranks = &ranks};
+          .ranks = &ranks,
+          .disk_values = config_.offload.params == OffloadTo::disk ? &disk : nullptr,
+          .disk_masters = disk_of_states(disk)};
 }
 
 namespace {
@@ -98,13 +105,14 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   Kernels meta = meta_kernels(kernels_);
   PhaseArena arena;
   Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
-  FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
+  DiskMemory disk;
+  FlatStore store(model.params(), types, DeviceKind::meta, layout(fake, disk));
   if (wants_unreduced(config)) {
     unreduced_squares_.resize(model.params().params().size());
     store.watch_unreduced(&unreduced_squares_);
   }
   Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
-                      fake.mesh().data, fake.at().data);
+                      fake.mesh().data, fake.at().data, disk_of_states(disk));
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   if (config.train.objective == TrainObjective::dpo)
@@ -159,6 +167,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   memory_.arena = arena.pack();
   memory_.weights = store.weight_bytes();
   memory_.optimizer = optimizer.bytes();
+  memory_.disk = disk.bytes();
   memory_.base = resident_memory();
   memory_.batches = loader_bytes(config.data.prefetch, shape.micro_batches, shape.rows, shape.columns);
 }
@@ -178,9 +187,11 @@ Verdict stop_unless_finite(double loss, double grad_norm) {
 }
 
 void StepEngine::allocate() {
-  store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
-  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor,
-                                           ranks_->mesh().tensor, nullptr, ranks_->mesh().data, ranks_->at().data);
+  disk_ = memory_.disk > 0 ? std::make_unique<DiskMemory>(config_.offload.path, memory_.disk) : std::make_unique<DiskMemory>();
+  store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_, *disk_));
+  optimizer_ =
+      std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor, ranks_->mesh().tensor,
+                                  nullptr, ranks_->mesh().data, ranks_->at().data, disk_of_states(*disk_));
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);

@@ -33,7 +33,8 @@ class ModelBatch {
 
 // What a run keeps in memory, by kind, in bytes.
 struct RunMemory {
-  int64_t weights = 0, optimizer = 0;  // outside the arena
+  int64_t weights = 0, optimizer = 0;  // outside the arena; of what lies on a disk what is in memory at once
+  int64_t disk = 0;                    // in a file of offload.path: no memory
   MemoryPlan arena;                    // gradients, activations, workspace
   std::vector<MemoryPhase> phases;     // of the arena, while the step goes on
   int64_t base = 0;                    // the program itself and what it holds at the time of planning (tokens, tables)
@@ -142,7 +143,8 @@ class StepEngine {
                   double micro_scale);
   void run_forward(const MicroBatch& micro, const SequenceLoss* loss);
   std::unique_ptr<SequenceLoss> sequence_loss(const MicroBatch& micro) const;  // null: the sum over labels
-  FlatLayout layout(const Ranks& ranks) const;
+  FlatLayout layout(const Ranks& ranks, DiskMemory& disk) const;
+  DiskMemory* disk_of_states(DiskMemory& disk) const;  // null: they lie in memory
   Ctx::Setup setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks);
 
   Model& model_;
@@ -158,6 +160,7 @@ class StepEngine {
   Ranks alone_;
   const Ranks* ranks_;
   std::vector<BlockRange> parts_;
+  std::unique_ptr<DiskMemory> disk_;  // outlives whoever has memory there
   std::unique_ptr<FlatStore> store_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ctx> ctx_;

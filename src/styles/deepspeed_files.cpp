@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/takes.h"
 #include "dialects/reverse.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
@@ -32,12 +33,12 @@ std::optional<int64_t> step_of_name(const std::string& name) {
   return std::stoll(digits);
 }
 
-// Steps of the folders of these names in `output`, ascending.
+// Steps of what has these names in `output`, ascending.
 std::vector<int64_t> steps_in(const std::string& output) {
   std::vector<int64_t> out;
   std::error_code error;
   for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (const auto step = step_of_name(it->path().filename().string()); step && it->is_directory(error)) out.push_back(*step);
+    if (const auto step = step_of_name(it->path().filename().string()); step) out.push_back(*step);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -53,24 +54,49 @@ bool is_of_run(const std::string& folder, const std::string& run) {
   return mark && mark->kind == kCheckpointFolder && mark->run == run;
 }
 
-// What the Trainer's log_history has, of the lines that the log of the run shows.
-Json history_of(const std::string& metrics, int64_t step, int64_t every, double steps_of_pass) {
+// What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
+// each validation an entry of its own.
+Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass) {
   Json out = Json::array();
   std::error_code error;
   if (!fs::is_regular_file(metrics, error)) return out;
   LineReader lines(metrics, kMetricsLine);
+  double sum = 0;
+  int64_t count = 0, before = 0;
   while (const auto line = lines.next()) {
     const Json row = Json::parse(*line, nullptr, false);
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
     const auto at = row["step"].get<int64_t>();
-    if (at > step || at % every != 0) continue;
-    Json entry = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
-    for (const auto& [ours, theirs] : {std::pair{"loss", "loss"}, {"lr", "learning_rate"}, {"grad_norm", "grad_norm"}})
-      if (row.contains(ours) && row[ours].is_number()) entry[theirs] = row[ours];
-    if (row.contains("valid_loss") && row["valid_loss"].is_number()) entry["eval_loss"] = row["valid_loss"];
-    out.push_back(entry);
+    if (at > step) continue;
+    const Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
+    const auto number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
+    // A row is of the steps since the row before; one of a validation may lie between two lines.
+    for (const char* key : {"mean_loss", "loss"})
+      if (number(key)) {
+        sum += row[key].get<double>() * static_cast<double>(at - before), count += at - before;
+        break;
+      }
+    before = at;
+    if (at % c.log.every == 0) {
+      Json entry = place;
+      entry["learning_rate"] = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, at).lr;
+      if (number("grad_norm")) entry["grad_norm"] = row["grad_norm"];
+      if (count > 0) entry["loss"] = sum / static_cast<double>(count);
+      sum = 0, count = 0;
+      out.push_back(entry);
+    }
+    if (number("valid_loss")) {
+      out.push_back(place);
+      out.back()["eval_loss"] = row["valid_loss"];
+    }
   }
   return out;
+}
+
+int64_t warmup_of(const ScheduleOptions& s) {
+  return takes_setting(s.type, "warmup_steps")       ? s.warmup_steps
+         : takes_setting(s.type, "warmup_num_steps") ? static_cast<int64_t>(s.classes.warmup_num_steps)
+                                                     : 0;
 }
 
 // The Trainer's arguments, by its names, as far as a run has them.
@@ -83,7 +109,7 @@ Json arguments_of(const Config& c) {
           {"learning_rate", c.optimizer.lr},
           {"weight_decay", c.optimizer.weight_decay},
           {"max_grad_norm", c.optimizer.clip_norm},
-          {"warmup_steps", c.schedule.warmup_steps},
+          {"warmup_steps", warmup_of(c.schedule)},
           {"logging_steps", c.log.every},
           {"save_steps", c.checkpoint.every},
           {"save_total_limit", c.checkpoint.keep > 0 ? Json(c.checkpoint.keep) : Json()},
@@ -95,6 +121,15 @@ Json arguments_of(const Config& c) {
 
 class DeepSpeedFiles : public CheckpointFiles {
  public:
+  void check_folder(const Config& c, const std::string& run) const override {
+    const std::string from = to_resume(c);
+    for (const int64_t step : steps_in(c.train.output)) {
+      const std::string there = c.train.output + "/" + name_of_step(step);
+      if (!is_of_run(there, run) && there != from && !is_whole(there))
+        throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
+                        "choose another train.output (--output_dir), or remove it");
+    }
+  }
   void check(const Config& c) const override {
     static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lion};
     if (std::find(std::begin(kFiled), std::end(kFiled), c.optimizer.type) == std::end(kFiled))
@@ -145,14 +180,8 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
 
 Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
   const Config& c = run.config();
-  const std::string output = c.train.output, id = run.folder->run(), from = to_resume(c);
+  const std::string output = c.train.output, id = run.folder->run();
   check_deepspeed_order(run.model->config(), model_place(c.model));
-  for (const int64_t step : steps_in(output)) {
-    const std::string there = output + "/" + name_of_step(step);
-    if (!is_of_run(there, id) && there != from && !is_whole(there))
-      throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
-                      "choose another train.output, or remove it");
-  }
   DeepSpeedState s{.stage = c.parallel.zero,
                    .ranks = run.spec->layout.mesh.data,
                    .compute = run.spec->types.compute,
@@ -165,7 +194,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
                    .arguments = arguments_of(c),
                    .ds_config = Json::parse(deepspeed_form(c, nullptr).text, nullptr, false)};
   const double steps_of_pass =
-      std::max(1.0, static_cast<double>(run.data.train->sample_count()) / static_cast<double>(c.train.global_batch));
+      std::max(1.0, std::ceil(static_cast<double>(run.data.train->sample_count()) / static_cast<double>(c.train.global_batch)));
   return [s, c, id, output, steps_of_pass, model = run.model->config(), metrics = run.path("metrics.jsonl")](
              const std::string& folder, int64_t step, const Json& scalars) mutable {
     const auto made = scalars.find("optimizer_steps");
@@ -179,7 +208,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"logging_steps", c.log.every},
         {"save_steps", c.checkpoint.every},
         {"eval_steps", c.train.valid_every},
-        {"log_history", history_of(metrics, step, c.log.every, steps_of_pass)}};
+        {"log_history", history_of(metrics, step, c, steps_of_pass)}};
     const std::string name = name_of_step(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
       if (!is_of_run(there, id))

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/mindformers_state.h"
 #include "io/run_files.h"
@@ -42,6 +43,10 @@ class MindFormersFiles : public CheckpointFiles {
 };
 
 void MindFormersFiles::check(const Config& c) const {
+  const std::string& prefix = c.checkpoint.prefix;  // the rest of a name has up to 60 characters
+  if (prefix.size() > 180 || std::any_of(prefix.begin(), prefix.end(), [](unsigned char x) { return x < 32 || x == '/'; }))
+    throw UserError(fmt::format("checkpoint.prefix is '{}'", escaped(prefix.substr(0, 80))), "checkpoint.prefix",
+                    "it begins the names of files: at most 180 characters, no '/', no control characters", "shorten it");
   static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lamb, OptimizerType::sgd};
   if (std::find(std::begin(kFiled), std::end(kFiled), c.optimizer.type) != std::end(kFiled)) return;
   throw UserError(fmt::format("checkpoint.layout is mindformers, optimizer.type {}", name(c.optimizer.type)),

@@ -7,6 +7,7 @@
 
 #include "base/counted.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "model/vocabulary.h"
 #include "plan/estimate.h"
 #include "plan/machine.h"
@@ -104,6 +105,7 @@ void announce_memory(const OpenedRun& run) {
       size_text(m.weights), size_text(m.optimizer), size_text(m.arena.total), kind(MemoryKind::gradients),
       kind(MemoryKind::activations), kind(MemoryKind::workspace), size_text(m.batches), size_text(m.base),
       static_cast<double>(m.total()) / (1 << 20));
+  if (m.disk > 0) run.log.line("disk     {} of them in {}", size_text(m.disk), escaped(run.config().offload.path));
 }
 
 // A rule of precision for calls that no step makes. Of a pipeline each stage has its own calls, so nothing is said there.

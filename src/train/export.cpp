@@ -146,7 +146,7 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
       ExactFrozen exact(store, *run.model, run.spec->types, exact_from);
       WeightSource& source = exact_from.empty() ? store : exact;
       if (run.lora && !run.config().lora.merge)
-        return save_adapter(folder, run.config().model.path, *run.lora, *run.model, store);
+        return save_adapter(folder, base_of(run.config()), *run.lora, *run.model, store);
       if (!run.lora) return save_model_folder(folder, *run.model, source);
       MergedWeights merged(source, *run.model, *run.lora);
       save_model_folder(folder, *run.model, merged);
@@ -223,7 +223,7 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
   if (run.lora && !run.config().lora.merge) {
     run.log.line(
         "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
-        program_word(), shell_word(run.config().model.path), shell_word(folder.dir), talk);
+        program_word(), shell_word(base_of(run.config())), shell_word(folder.dir), talk);
   } else {
     run.log.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample",
                                                                         program_word(), shell_word(folder.dir), talk)

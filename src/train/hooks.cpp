@@ -133,7 +133,7 @@ class Metrics : public Hook {
       throw_system("read", path, error.value());
     }
     if (lost > done && done == 0)
-      run.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
+      run.log().line("anew     the run begins again: it was at step {} at least, and goes on from no checkpoint", lost);
     write_file_atomic(path, kept);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) throw_system("open file", path, errno);

@@ -23,15 +23,6 @@ namespace ravine {
 namespace fs = std::filesystem;
 namespace {
 
-// What a run keeps lies in memory: a config may name a disk, to be shown and translated, but no run can work so.
-void refuse_disk(const Config& c) {
-  if (!c.offload.asks_for_disk()) return;
-  const bool states = c.offload.optimizer == OffloadTo::disk;
-  const std::string key = states ? "offload.optimizer" : "offload.params";
-  throw UserError(key + " is disk", key, "states and weights lie in memory: this version moves neither to a disk",
-                  "use cpu, or more ranks with parallel.zero=3; `ravine plan` says what a rank needs");
-}
-
 // The checkpoint that the run may go on from, at a glance; it is opened by find_checkpoint, once the folder is held.
 std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   const Config& c = run.config();
@@ -39,6 +30,7 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   if (world) check_same(world->all(), "program", program_version());
   if (world) check_same(world->all(), "config", to_yaml(c));
   run.folder = std::make_unique<RunFolder>(c, run.files);
+  if (run.files) run.files->check_folder(c, run.folder->run());
   if (world) world->all().barrier();  // all have looked before one of them writes
   std::optional<RunRecord> was = glance_at_checkpoint(run.path("checkpoints"), c.checkpoint.resume, healthy_only(c));
   if (world) check_same(world->all(), "checkpoint", was ? was->checkpoint : "none");
@@ -156,7 +148,6 @@ void refuse_without_memory(const OpenedRun& run) {
 }  // namespace
 
 const OpenedRun& open_run(OpenedRun& run, Backend backend) {
-  refuse_disk(run.asked);
   if (run.files) run.files->check(run.asked);
   const std::optional<RunRecord> was = look_at_folder(run);
   RunFacts facts = open_model(run, was, backend);

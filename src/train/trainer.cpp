@@ -68,6 +68,7 @@ bool Trainer::prepare() {
   place_data(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
+  began_at_ = progress_.done, updates_before_ = run_.engine->optimizer().steps();
   for (StepWatch* w : watches_) w->begin(run_, progress_.done);
   refuse_without_room(run_.config(), ranks, run_.bytes, progress_.done);
   if (first()) {
@@ -167,9 +168,9 @@ void Trainer::finish(bool stopped) {
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first()) std::filesystem::remove_all(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
-  if (stopped || progress_.done == 0 || run_.engine->optimizer().steps() > 0) return;
+  if (stopped || progress_.done == began_at_ || run_.engine->optimizer().steps() > updates_before_) return;
   run_.log.warn(
-      "no step of {} changed a weight: {}", progress_.done,
+      "no step of {} changed a weight: {}", progress_.done - began_at_,
       progress_.loss_scale
           ? fmt::format("each overflowed, at last at a loss scale of {}; lower precision.loss_scale or precision.scale_initial",
                         progress_.loss_scale->scale())

@@ -82,6 +82,7 @@ class Trainer : public RunView {
 
   StopToken never_, *stop_ = &never_;
   RunStyle style_;
+  int64_t began_at_ = 0, updates_before_ = 0;  // steps and updates that lie before this process
   OpenedRun run_;                              // what it is made of
   Progress progress_;                          // where it stands
   References references_;                      // of train.objective=dpo

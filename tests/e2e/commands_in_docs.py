@@ -235,6 +235,9 @@ def _megatron(base, out):
     shutil.copytree(ROOT / "tests" / "golden" / "tokenizer" / "llama", out / "tokenizer")
     (out / "data").mkdir()
     (out / "data" / "books.jsonl").write_text("".join(json.dumps({"text": f"Book {i}: " + "the word stands here and goes on. " * 40}) + "\n" for i in range(40)))
+    (out / "data" / "alpaca.jsonl").write_text("".join(json.dumps({"instruction": f"Say {i}.", "input": "", "output": f"{i} it is."}) + "\n" for i in range(20)))
+    (out / "data" / "boolq").mkdir()
+    (out / "data" / "boolq" / "dev.jsonl").write_text(json.dumps({"passage": "Deep.", "question": "is it deep", "answer": True}) + "\n")
 
 
 def _experts(base, out):

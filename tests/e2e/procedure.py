@@ -56,13 +56,23 @@ def test_the_file_is_the_users(folder):
     done = procedure(folder, "--memory-mb", 2000)
     out = json.loads(done.stdout)
     check(out["zero_optimization"]["stage"] == 0 and out["zero_optimization"]["reduce_bucket_size"] == 200000 and out["wall_clock_breakdown"], f"{out}")
-    check(out["train_micro_batch_size_per_gpu"] == 8 and out["gradient_accumulation_steps"] == 1 and out["train_batch_size"] == 16, f"with room for it the largest micro batch: {out}")
+    check(out["train_micro_batch_size_per_gpu"] == 8 and out["gradient_accumulation_steps"] == 1 and "train_batch_size" not in out, f"with room for it the largest micro batch: {out}")
     check("step 1 is the first that fits" in done.stderr and "gradient checkpointing" in done.stderr, done.stderr)
     procedure(folder, "--memory-mb", 2000, "--ds-config", folder / "chosen.json")
     r.save_ids(folder / "ids.safetensors", 16, 32)
     line = ["trainer", "--deepspeed", folder / "chosen.json", "--model_name_or_path", folder / "model", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 1, "--learning_rate", "3e-4",
             "--per_device_train_batch_size", 8, "--max_grad_norm", 0.5, "--weight_decay", 0.01, "--output_dir", folder / "run", "--ranks", 2, "--print-config"]
     check("global_batch: 16" in r.run(*line).stdout, "the trainer takes it")
+
+
+def test_auto_leaves_options_as_they_are(folder):
+    auto = {"optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "gradient_clipping": "auto",
+            "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}}}
+    prepare(folder, **auto)
+    done = r.run("plan", "--procedure", "--config", folder / "ds.json", "--ranks", 2, "--model", folder / "model", "data.sequence_length=32", "--memory-mb", 2000)
+    out = json.loads(done.stdout)
+    check("--per_device_train_batch_size 1024" in done.stderr and out["train_micro_batch_size_per_gpu"] == "auto", f"nothing says how large a batch is: {done.stderr}")
+    check(out["optimizer"] == auto["optimizer"] and out["scheduler"] == auto["scheduler"] and out["bf16"] == auto["bf16"], f"{out}")
 
 
 def test_mistakes_are_said(folder):

@@ -3,6 +3,7 @@
 Property: of random configs made of options that both programs can say, none is named as not said, and the way back gives every option again."""
 import json
 import random
+import shlex
 import subprocess
 
 import ravine_run as r
@@ -75,10 +76,11 @@ def random_deepspeed(draw):
     words = {
         "optimizer.type": kind, "optimizer.decay": "all", "optimizer.lr": draw.choice([1e-4, 0.003]), "optimizer.weight_decay": draw.choice([0, 0.01]), "optimizer.clip_norm": draw.choice([0, 1, 0.3]),
         "train.global_batch": 16, "train.micro_batch": draw.choice([1, 2]), "precision.compute": draw.choice(["f32", "bf16", "f16"]), "parallel.zero": draw.choice([0, 1, 2, 3]),
-        "schedule.type": draw.choice(["WarmupLR", "WarmupDecayLR"]), "schedule.warmup_num_steps": draw.choice([2, 50]), "schedule.warmup_max_lr": draw.choice([1e-3, 2e-4]), "schedule.warmup_type": draw.choice(["log", "linear"]),
+        "schedule.type": draw.choice(["WarmupLR", "WarmupDecayLR"]), "schedule.warmup_num_steps": draw.choice([2, 50]), "schedule.warmup_type": draw.choice(["log", "linear"]),
     }
+    words["schedule.warmup_max_lr"] = words["optimizer.lr"]
     if words["schedule.type"] == "WarmupDecayLR":
-        words["schedule.total_num_steps"] = 900
+        words |= {"schedule.total_num_steps": 900, "train.steps": 900}  # the Trainer compares
     if kind in ("adamw", "lion"):
         words["optimizer.betas"] = "[0.85, 0.97]"
     if words["precision.compute"] == "f16":
@@ -108,12 +110,19 @@ def test_megatron_and_back(folder):
 
 def test_deepspeed_and_back(folder):
     draw = random.Random(2)
-    for words in r.rows([random_deepspeed(draw) for _ in range(30)], 10, "random configs"):
+    model = f"model.config={r.save_config(folder / 'config.json')}"
+    for words in r.rows([[*random_deepspeed(draw), model] for _ in range(30)], 10, "random configs"):
         said = config(words, "--to", "deepspeed")
         r.check(not not_said(said), f"{words}\n{said.stdout}\n{said.stderr}")
         j = json.loads(said.stdout)
         given = dict(x.split("=", 1) for x in words)
         r.check((j["train_batch_size"], j["train_micro_batch_size_per_gpu"], j["zero_optimization"]["stage"]) == (16, int(given["train.micro_batch"]), int(given["parallel.zero"])), j)
+        (folder / "ds.json").write_text(said.stdout)
+        flags = shlex.split(next(x for x in said.stderr.splitlines() if x.startswith("flags:"))[6:])
+        back, there = (leaves(x.stdout) for x in (r.run("trainer", "--deepspeed", folder / "ds.json", *flags, "--print-config"), config(words)))
+        for key, line in there.items():
+            if key.startswith(("  type/", "  lr/", "  betas/", "  weight_decay/", "  global_batch/", "  micro_batch/", "  compute/", "  zero/", "  steps/", "  warmup", "  total_num", "  clip_norm/", "  optimizer/")):
+                r.check(back.get(key) == line, f"{key}: {line}, and back {back.get(key)}\n{words}\n{said.stderr}")
         r.check(j["gradient_clipping"] == float(given["optimizer.clip_norm"]) and j["optimizer"]["params"]["lr"] == float(given["optimizer.lr"]), j)
 
 
@@ -122,10 +131,13 @@ def test_what_cannot_be_said_is_named(folder):
     cases = [("megatron", "optimizer.type=muon", "optimizer.type=muon"), ("megatron", "parallel.zero=3", "parallel.zero=3"), ("megatron", "optimizer.decay=all", "optimizer.decay=all"),
              ("megatron", "train.recompute=none", "train.recompute=none"), ("megatron", "schedule.type=cosine", "schedule.type=cosine"), ("megatron", "lora.rank=4", "lora.rank=4"),
              ("deepspeed", "train.dropout=0.1", "train.dropout=0.1"), ("deepspeed", "parallel.tensor=2", "parallel.tensor=2"), ("deepspeed", "precision.scale_factor=4", "precision.scale_factor=4.0"),
-             ("deepspeed", "optimizer.type=came", "optimizer.type=came"), ("deepspeed", "train.steps=7", "train.steps=7")]
+             ("deepspeed", "optimizer.type=came", "optimizer.type=came")]
     for program, word, named in cases:
         said = config([*base, word], "--to", program)
         r.check(any(x.startswith(f"not said: {named} ") for x in not_said(said)), f"{word}: {said.stderr}")
+    said = config([*base, "train.steps=7", "optimizer.lr=0.002"], "--to", "deepspeed").stderr
+    flags = next(x for x in said.splitlines() if x.startswith("flags:"))
+    r.check("--max_steps 7" in flags and "--learning_rate 0.002" in flags and "--do_train" in flags, said)
     # A model that the flags have no words for: its fields are named, or the whole of it.
     said = config([f"model.config={json.dumps(LLAMA | dict(rope_scaling=dict(rope_type='llama3', factor=8.0)))}", *base[1:]], "--to", "megatron")
     r.check(any("model.config.rope_scaling" in x for x in not_said(said)), said.stderr)

@@ -221,13 +221,19 @@ def test_a_run_is_that_of_the_printed_config(folder):
     check(len(losses) == 5 and len(set(losses)) == 5, f"{losses}")  # each step has other sequences
 
 
-def test_a_disk_is_refused_before_anything_is_written(folder):
-    prepare(folder)
-    disk = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": str(folder)}}}
-    check(option(ask(folder, disk), "offload.optimizer") == "disk", "the config says disk")
-    (folder / "ds.json").write_text(json.dumps(disk))
-    said = r.run(*line(folder, "--deepspeed", folder / "ds.json", "--train_file", folder / "ids.safetensors"), status=2).stderr
-    check("offload.optimizer" in said and not (folder / "out").exists(), said)
+def test_nvme_is_a_disk(folder):
+    """A run with states and weights on nvme is the run without."""
+    r.run("train", *r.options(folder, folder / "first", train__steps=1))
+    (folder / "first" / "model").rename(folder / "made")
+    for device in ("none", "nvme"):
+        section = {"device": device, "nvme_path": str(folder / "disk"), "buffer_count": 6}
+        config = {"optimizer": ADAM, "zero_optimization": {"stage": 3, "offload_optimizer": section, "offload_param": section}}
+        (folder / "ds.json").write_text(json.dumps(config))
+        said = r.run("trainer", "--deepspeed", folder / "ds.json", "--model_name_or_path", folder / "made", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", "3", "--per_device_train_batch_size", "2",
+                     "--learning_rate", "1e-2", "--logging_steps", "1", "--save_strategy", "no", "--report_to", "none", "--output_dir", folder / device).stderr
+        check((f"of them in {folder / 'disk'}" in said) == (device == "nvme"), said)
+    different = r.same_run(folder / "none", folder / "nvme")
+    check(not different and not any((folder / "disk").iterdir()), different or "files are left behind")
 
 
 def test_examples(folder):

@@ -3,7 +3,9 @@ them is judged by tools/golden/judge_deepspeed.py."""
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 
 import ravine_run as r
 from ravine_run import check
@@ -18,8 +20,8 @@ def prepare(folder, stage=2, **more):
     (folder / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": stage}, "train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, **more}))
 
 
-def line(folder, *flags, output="out", batch=4):
-    return ["trainer", "--deepspeed", folder / "ds.json", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 6, "--learning_rate", "3e-3",
+def line(folder, *flags, output="out", batch=4, steps=6):
+    return ["trainer", "--deepspeed", folder / "ds.json", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", steps, "--learning_rate", "3e-3",
             "--per_device_train_batch_size", batch, "--logging_steps", 1, "--save_steps", 2, "--output_dir", folder / output, *flags]
 
 
@@ -89,6 +91,67 @@ def test_what_is_not_the_runs_own_stays(folder):
     r.run(*line(folder))
     said = r.run(*line(folder, "--overwrite_output_dir"), status=2).stderr
     check("already holds checkpoints" in said and len(names(folder / "out")) == 3, said)
+    said = r.run(*line(folder, "--resume_from_checkpoint", "True", output="typo"), status=2).stderr
+    check("no valid checkpoint is in" in said and not (folder / "typo").exists(), said)
+    plain = folder / "plain" / "checkpoint-3"
+    plain.mkdir(parents=True)
+    (plain / "optimizer.pt").write_text("")
+    check("optimizer.pt is not read" in r.run(*line(folder, output="plain"), status=2).stderr and len(list((folder / "plain").iterdir())) == 1, "nothing is written beside")
+
+
+def test_history_is_the_trainers(folder):
+    """A mean since the line before, the rate of the next update, and validations as entries of their own, also between two lines."""
+    prepare(folder)
+    r.run(*line(folder, "--logging_steps", 4, "--do_eval", "--eval_strategy", "steps", "--eval_steps", 3, "--validation_file", folder / "ids.safetensors", "--lr_scheduler_type", "linear", "--warmup_steps", 2))
+    r.run(*line(folder, "--lr_scheduler_type", "linear", "--warmup_steps", 2, output="each"))
+    rows = [json.loads(text) for text in (folder / "each" / "metrics.jsonl").read_text().splitlines()]
+    state = json.loads((folder / "out" / "checkpoint-6" / "trainer_state.json").read_text())
+    losses = [x for x in state["log_history"] if "loss" in x]
+    check([x["step"] for x in losses] == [4] and abs(losses[0]["loss"] - sum(x["loss"] for x in rows[:4]) / 4) < 1e-6, f"{losses}")
+    check(abs(losses[0]["learning_rate"] - rows[4]["lr"]) < 1e-12, f"{losses} and {rows[4]['lr']}")
+    check([x["step"] for x in state["log_history"] if "eval_loss" in x] == [3, 6] and "TrainerControl" in state["stateful_callbacks"], f"{state}")
+    check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
+
+
+def test_shards_of_two_steps_are_refused(folder):
+    prepare(folder, 2)
+    words = line(folder, output="two", batch=2)
+    done = subprocess.run([*LAUNCH, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0, done.stderr)
+    shard = "zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    shutil.copy(folder / "two/checkpoint-2/global_step2" / shard, folder / "two/checkpoint-4/global_step4" / shard)
+    said = r.run(*line(folder, "--resume_from_checkpoint", folder / "two/checkpoint-4", output="on"), status=2).stderr
+    check("ranks of different steps" in said and shard in said, said)
+
+
+def test_a_stop_is_not_held_by_a_reader(folder):
+    """Nobody reads the pipe: the run is asked to stop, saves, and ends."""
+    prepare(folder, 0)
+    words = [r.PROGRAM, *map(str, line(folder, steps=10**6))]
+    run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        metrics = folder / "out" / "metrics.jsonl"
+        while not metrics.exists():
+            check(run.poll() is None, "it runs")
+            time.sleep(0.05)
+        size = -1
+        while size != metrics.stat().st_size:  # the pipe is full: nothing goes on
+            size = metrics.stat().st_size
+            time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        check(run.wait(r.LIMIT) == 130, f"exit {run.returncode}")
+        check(names(folder / "out"), "the last step is saved")
+    finally:
+        run.kill()
+        run.stderr.close()
+
+
+def test_a_script_is_read(folder):
+    prepare(folder)
+    words = " ".join(map(str, line(folder)[1:]))
+    (folder / "run.sh").write_text(f"#!/bin/bash\nSTEPS=3\ndeepspeed --num_gpus=1 run_clm.py {words} --max_steps $STEPS\n".replace("--max_steps 6 ", ""))
+    r.run("trainer", "--script", folder / "run.sh")
+    check(len(losses(folder / "out")) == 3, "the steps of the script")
 
 
 def test_other_optimizers_keep_our_form(folder):

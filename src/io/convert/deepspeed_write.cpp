@@ -585,7 +585,17 @@ void StateFolder::write_beside(TargetFolder& folder, const std::function<void(in
                 {"total_flos", 0},
                 {"train_batch_size", nullptr},
                 {"trial_name", nullptr},
-                {"trial_params", nullptr}};
+                {"trial_params", nullptr},
+                // Transformers 5 saves no further without it, and 4.37 knows no such field: the file is that of 5.
+                {"stateful_callbacks",
+                 {{"TrainerControl",
+                   {{"args",
+                     {{"should_training_stop", false},
+                      {"should_epoch_stop", false},
+                      {"should_save", false},
+                      {"should_evaluate", false},
+                      {"should_log", false}}},
+                    {"attributes", Json::object()}}}}}};
   if (s_.trainer_state.is_object()) state.update(s_.trainer_state);
   write_file_atomic(folder.path("trainer_state.json"), state.dump(2) + "\n");
   if (!s_.arguments.is_null()) write_file_atomic(folder.path("training_args.json"), s_.arguments.dump(2) + "\n");

@@ -243,7 +243,8 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   w.config_where = config_where;
   const std::string folder = fs::is_directory(path) ? path : folder_of(path);
   if (fs::is_directory(path) || has_tokenizer(folder)) w.folder = folder;
-  if (w.config.is_null() && fs::exists(folder + "/config.json")) w.config = read_json(w.config_where = folder + "/config.json");
+  for (const std::string& of : {folder, folder + "/.."})  // DIR, or DIR/rank_R
+    if (w.config.is_null() && fs::exists(of + "/config.json")) w.config = read_json(w.config_where = of + "/config.json");
   if (w.config.is_null())
     throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
   const Geometry g = geometry_of(w.config, w.config_where);

@@ -71,6 +71,19 @@ std::optional<double> number_in(const TensorFile& file, const char* name) {
   return value;
 }
 
+// The files of rank_1, rank_2, .. beside DIR/rank_0/FILE.
+std::vector<std::string> of_other_ranks(const std::string& path) {
+  std::vector<std::string> out;
+  const fs::path own = path;
+  std::error_code error;
+  if (own.parent_path().filename() != "rank_0") return out;
+  for (int64_t r = 1;; ++r) {
+    const fs::path other = own.parent_path().parent_path() / fmt::format("rank_{}", r) / of_rank(own.filename().string(), r);
+    if (!fs::exists(other, error)) return out;
+    out.push_back(other.string());
+  }
+}
+
 // The optimizer whose states a file holds; nothing: none, as of SGD without momentum, whose `accum` counts nothing.
 std::optional<OptimizerType> optimizer_of(const TensorFile& file) {
   for (const StateSpelling& s : kStateSpellings)
@@ -118,6 +131,12 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   };
   int64_t done = whole(step.value_or(updates.value_or(0)), "step_num"), made = whole(updates.value_or(*step), "global_step");
   made = std::min(made, done);
+  for (const std::string& other : of_other_ranks(path)) {
+    const std::shared_ptr<const TensorFile> beside = open_tensor_file(other);
+    if (number_in(*beside, "step_num") != step || number_in(*beside, "global_step") != updates)
+      throw UserError("ranks of different steps", other, fmt::format("its step_num and global_step are not those of {}", path),
+                      "use files of one checkpoint");
+  }
   const int64_t batch =
       whole(number_in(*file, "global_batch_size").value_or(static_cast<double>(global_batch)), "global_batch_size");
   const bool same = batch == global_batch || batch == 0;
@@ -345,6 +364,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
         remove_older_states(folder, s);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
+        write_file_atomic(s.dir + "/config.json", model.dump(2) + "\n");  // for `ravine convert`
         if (rank == 0) first_name = name;
       }
     }

@@ -502,6 +502,16 @@ std::vector<Pickle::Ref> all_states(const StateFiles& c, const TorchFile*& f) {
   return whole ? numbered_values(f->pickle(), need(*f, whole->torch, "state")) : std::vector<Pickle::Ref>();
 }
 
+// The count of updates in the states of a file. FusedAdam counts in the state of the last parameter of a group only; the others
+// say 0 for ever.
+std::optional<int64_t> updates_in(const TorchFile& f, const std::vector<Pickle::Ref>& states) {
+  std::optional<int64_t> out;
+  for (Pickle::Ref state : states)
+    if (const auto v = f.pickle().find(state, "step"))
+      if (const auto n = torch_whole_number(f, *v)) out = std::max(out.value_or(0), *n);
+  return out;
+}
+
 ZeroRun run_of(const StateFiles& c) {
   ZeroRun run;
   run.folder = c.folder;
@@ -516,11 +526,13 @@ ZeroRun run_of(const StateFiles& c) {
   const TorchFile* f = nullptr;
   if (const std::vector<Pickle::Ref> states = all_states(c, f); !states.empty()) {
     const Pickle& p = f->pickle();
-    // FusedAdam counts in the state of the last parameter of a group only; the others say 0 for ever.
-    std::optional<int64_t> step;
-    for (Pickle::Ref state : states)
-      if (const auto v = p.find(state, "step"))
-        if (const auto n = torch_whole_number(*f, *v)) step = std::max(step.value_or(0), *n);
+    const std::optional<int64_t> step = updates_in(*f, states);
+    for (size_t r = 1; c.stage > 0 && !c.universal && r < c.optimizer.size(); ++r)
+      if (const auto other = updates_in(*c.optimizer[r], optimizer_states(*c.optimizer[r], c.stage)); other != step)
+        throw UserError(
+            "ranks of different steps", c.optimizer[r]->path(),
+            fmt::format("its states have seen {} updates, those of {} {}", other.value_or(0), f->path(), step.value_or(0)),
+            "use files of one checkpoint");
     run.updates = step.value_or(run.updates);
     const auto* fields = p.fields(states[0]);
     for (size_t i = 0; fields && i < fields->size(); i += 2)
