@@ -162,7 +162,7 @@ TEST(Run, ARunWithoutCheckpointsSaysThatItBeginsAgain) {
   run_once(run);
   fs::remove_all(run.config.train.output + "/model");
   const std::string log = run_once(run);
-  EXPECT_NE(log.find("anew     the run begins again: it was at step 4 at least, of which no checkpoint is there"),
+  EXPECT_NE(log.find("anew     the run begins again: it was at step 4 at least, and goes on from no checkpoint"),
             std::string::npos)
       << log;
   EXPECT_EQ(run.metrics().size(), 4u);
