@@ -54,6 +54,21 @@ bool is_of_run(const std::string& folder, const std::string& run) {
   return mark && mark->kind == kCheckpointFolder && mark->run == run;
 }
 
+// A folder as it was made: names and sizes, so that what somebody put there or changed is not taken for the run's.
+FolderMark mark_with_sizes(const std::string& folder, const std::string& run) {
+  FolderMark mark{.run = run, .files = {}, .kind = kCheckpointFolder};
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file())
+      mark.files[fs::path(entry.path()).lexically_relative(folder).string()].bytes = static_cast<int64_t>(entry.file_size());
+  return mark;
+}
+
+// Whether nothing but the run's own files lies in it.
+bool may_go(const std::string& folder) {
+  std::optional<FolderMark> mark = read_mark(folder);
+  return mark && foreign_in_folder(folder, *mark, true).empty();
+}
+
 // What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
 // each validation an entry of its own.
 Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass) {
@@ -211,11 +226,12 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
     const std::string name = name_of_step(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
-      if (!is_of_run(there, id))
-        throw UserError("a folder that this run would replace", there, "it is not this run's own", "move it away");
+      if (!is_of_run(there, id) || !may_go(there))
+        throw UserError("a folder that this run would replace", there, "it, or a file in it, is not this run's own",
+                        "move it away");
     });
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
-    write_mark(target.folder(), {.run = id, .files = {}, .kind = kCheckpointFolder});
+    write_mark(target.folder(), mark_with_sizes(target.folder(), id));
     target.commit();
     record_verdict(path, name, scalars);
     std::vector<int64_t> own;
@@ -223,7 +239,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
       if (is_of_run(output + "/" + name_of_step(one), id)) own.push_back(one);
     std::error_code error;
     for (size_t i = 0; c.checkpoint.keep > 0 && i + static_cast<size_t>(c.checkpoint.keep) < own.size(); ++i)
-      fs::remove_all(output + "/" + name_of_step(own[i]), error);
+      if (const std::string old = output + "/" + name_of_step(own[i]); may_go(old)) fs::remove_all(old, error);
     return path;
   };
 }

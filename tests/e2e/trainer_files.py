@@ -67,6 +67,16 @@ def test_limit_and_inference(folder):
     check(said[0] == said[1] and said[0], f"{said}")
 
 
+def test_a_folder_with_notes_stays(folder):
+    """The limit takes folders of the run as it made them; one in which somebody has put a file is kept."""
+    prepare(folder)
+    r.run(*line(folder, "--save_total_limit", 1, steps=4))
+    check(names(folder / "out") == ["checkpoint-4"], f"{names(folder / 'out')}")
+    (folder / "out" / "checkpoint-4" / "notes.txt").write_text("mine")
+    r.run(*line(folder, "--save_total_limit", 1, steps=8))
+    check(names(folder / "out") == ["checkpoint-4", "checkpoint-8"] and (folder / "out" / "checkpoint-4" / "notes.txt").exists(), f"{names(folder / 'out')}")
+
+
 def test_another_rank_count_goes_on(folder):
     prepare(folder, 2)
     r.run(*line(folder))
