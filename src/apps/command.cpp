@@ -29,6 +29,7 @@
 #include "base/version.h"
 #include "config/named_path.h"
 #include "config/other_names.h"
+#include "dialects/foreign_words.h"
 #include "files/fd.h"
 #include "files/same_path.h"
 #include "runs/run_folder.h"
@@ -195,7 +196,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   auto call = c.call();
   if (c.rewrite) rest = c.rewrite(rest);
   std::optional<Config> read = call->read(rest);
-  Config config = read ? std::move(*read) : read_command_line(c.spec, call->flags(), rest);
+  Config config = read ? std::move(*read) : read_command_line(c.spec, call->flags(), rest, words_of_dialects);
   keep_inputs(call->flags(), c.spec, config);
   if (c.spec.name != "config") refuse_misplaced(c.spec, config);  // it shows a config as it is
   if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "config/count_steps.h"
 #include "data/loader.h"
 #include "data/open_datasets.h"
 #include "io/checkpoint.h"
@@ -116,6 +117,7 @@ int run_show(ShowFlags& flags, Config& config) {
   for (const std::string& note : opened.notes) say(escaped(note));
   for (const std::string& line : opened.warnings) say("warning: " + escaped(line));
   const std::unique_ptr<Dataset> data = std::move(opened.train);
+  count_steps(config, data->sample_count());
   if (std::count(config.data.skip_steps.begin(), config.data.skip_steps.end(), flags.step)) {
     std::fprintf(stderr, "step %lld is left out (data.skip_steps)\n", static_cast<long long>(flags.step));
     return 0;

@@ -40,8 +40,9 @@ std::string flag_word(const Option& f);
 
 class Words {
  public:
-  Words(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args)
-      : spec_(spec), flags_(flags), args_(args) {}
+  Words(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
+        const ForeignWords& foreign)
+      : spec_(spec), flags_(flags), args_(args), foreign_(foreign) {}
 
   Config read() {
     bool only_names = false;
@@ -66,7 +67,7 @@ class Words {
         std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) &&
         option_named([](const Option& o) { return o.name() == "model.config"; }).empty())
       settings_.push_back({"model.config", "", kPlace, true});
-    Config config = load_config(file_, settings_);
+    Config config = load_config(file_, settings_, foreign_);
     note_repeated(config);
     share(config);
     check_required();
@@ -214,8 +215,9 @@ class Words {
       fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
     const NameThere there = [this](const std::string& n) { return is_name(n); };
     if (const std::string several = sources_meant(behind); fix.empty() && !several.empty())
-      if (fix = other_name_advice(name, there, several, takes_value); !fix.starts_with("here it is data.")) fix.clear();
-    if (fix.empty()) fix = other_name_advice(name, there, value, takes_value);
+      if (fix = other_name_advice(name, there, several, takes_value, foreign_); !fix.starts_with("here it is data."))
+        fix.clear();
+    if (fix.empty()) fix = other_name_advice(name, there, value, takes_value, foreign_);
     if (fix.empty() && !name.starts_with("--") && is_name("--" + key)) fix = fmt::format("did you mean '--{}'?", key);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
@@ -408,6 +410,7 @@ class Words {
   const CommandSpec& spec_;
   const std::vector<Option>& flags_;
   const std::vector<std::string>& args_;
+  const ForeignWords& foreign_;
   size_t at_ = 0;
   std::string file_;
   std::vector<Setting> settings_;
@@ -440,8 +443,9 @@ bool takes(const CommandSpec& spec, const Option& option) {
                      [&](const std::string& s) { return s == option.section || s == option.name(); });
 }
 
-Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args) {
-  return Words(spec, flags, args).read();
+Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
+                         const ForeignWords& words) {
+  return Words(spec, flags, args, words).read();
 }
 
 bool asks_for_help(const std::vector<std::string>& args) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/other_names.h"
 
 namespace ravine {
 
@@ -30,7 +31,9 @@ bool takes(const CommandSpec& spec, const Option& option);  // on its command li
 
 // Reads `args` into the fields behind `flags` and returns the config they lead to. Words are read in order, the later wins. A
 // flag with same_as sets that config option; if not given, its field takes the config's value. Mistakes are UserErrors.
-Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args);
+// `words`: what other programs call things, for the mistakes.
+Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
+                         const ForeignWords& words = {});
 
 // The help page: the example, the summary, flags, then the config options of the command's sections.
 std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags);

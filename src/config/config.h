@@ -96,6 +96,7 @@ struct LoraOptions {
 
 struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
+  double epochs = 0;
   std::string output = "runs/default";
   TrainObjective objective = TrainObjective::causal;
   Recompute recompute = Recompute::cheap;
@@ -109,6 +110,9 @@ struct TrainOptions {
   template <class V>
   void each(V&& v) {
     v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change());
+    v("epochs", epochs,
+      "passes over the data that the run takes, in place of train.steps, rounded up to whole steps; once the data are open a run counts steps; 0: train.steps",
+      between(0, 1e6) & may_change());
     v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches",
       between(1, kMostSequences) & may_change());
     v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank",

@@ -4,10 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/look_alike.h"
+#include "base/shell_word.h"
 #include "config/asked.h"
+#include "config/count_steps.h"
 #include "config/optimizer_types.h"
 #include "config/other_names.h"
 #include "config/yaml_slips.h"
@@ -23,7 +27,8 @@ std::string short_name(const std::string& text) { return text.size() > 80 ? text
 
 class Loader {
  public:
-  explicit Loader(Config& config) : config_(config), sections_(sections_of(config)) {}
+  explicit Loader(Config& config, const ForeignWords& words = {})
+      : config_(config), sections_(sections_of(config)), words_(words) {}
 
   void document(const YamlNode& root, const std::string& source) {
     if (root.kind == YamlNode::Kind::null) return;
@@ -68,12 +73,16 @@ class Loader {
   }
 
  private:
-  // Files of other programs are flat: all that stands there under another name is named at once.
+  // All that stands there under another name is named at once, and the command that takes a file with such names.
   void refuse_names_of_others(const YamlNode& root, const std::string& source) const {
     std::vector<std::string> found;
     const YamlNode* first = nullptr;
     std::string name;
+    std::map<std::string, size_t> lines;  // how many names each takes
     for (const auto& [key, value] : root.fields) {
+      std::set<std::string> known;
+      for (const ForeignWord& w : words_ ? words_(key) : std::vector<ForeignWord>()) known.insert(w.line);
+      for (const std::string& line : known) ++lines[line];
       if (std::any_of(sections_.begin(), sections_.end(), [&key = key](const Section& s) { return s.name == key; })) continue;
       const std::string advice = advice_on(key, value.get());
       if (advice.empty()) continue;
@@ -84,6 +93,10 @@ class Loader {
     if (found.size() < 2) return;
     const size_t all = found.size();
     found.resize(std::min(all, kShown));
+    for (const auto& [line, names] : lines)  // of a file's own keys: flags do not stand in files
+      if (line.find(" --") != std::string::npos && names > root.fields.size() / 2)
+        found = {
+            fmt::format("`{} {}` takes it as it is, and shows these options with --print-config", line, shell_word(source))};
     throw UserError(fmt::format("unknown section '{}'", short_name(name)), place(*first, source),
                     fmt::format("{} names of this file are another program's, options stand in sections here", all),
                     fmt::format("{}", fmt::join(found, "; ")));
@@ -182,7 +195,7 @@ class Loader {
             return std::any_of(s.options.begin(), s.options.end(), [&](const Option& o) { return o.name() == name; });
           });
         },
-        value && value->scalar() ? value->text : "");
+        value && value->scalar() ? value->text : "", {}, words_);
     return value ? in_file(advice) : advice;
   }
 
@@ -195,6 +208,7 @@ class Loader {
 
   Config& config_;
   std::vector<Section> sections_;
+  const ForeignWords words_;
 };
 
 // Behind all that was given.
@@ -202,6 +216,7 @@ void finish(Config& config) {
   leave_aside(config);
   apply_type_defaults(config);
   validate(config);
+  count_steps(config);
 }
 
 }  // namespace
@@ -223,9 +238,9 @@ Config parse_config(const std::string& yaml, const std::string& name, const std:
   return config;
 }
 
-Config load_config(const std::string& file, const std::vector<Setting>& settings) {
+Config load_config(const std::string& file, const std::vector<Setting>& settings, const ForeignWords& words) {
   Config config;
-  Loader loader(config);
+  Loader loader(config, words);
   if (!file.empty()) {
     const YamlNode::Ptr root = read_yaml(file);
     if (root->kind == YamlNode::Kind::null)

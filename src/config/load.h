@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/other_names.h"
 
 namespace ravine {
 
@@ -17,7 +18,8 @@ Setting parse_setting(const std::string& text);  // "section.key=value"
 
 // Default < file (if not "") < settings, the later one wins; then validate(). Every mistake is a UserError that names file and
 // line (or the command line), the rule, and for an unknown name the nearest one.
-Config load_config(const std::string& file, const std::vector<Setting>& settings = {});
+// `words`: what other programs call things, for the mistakes.
+Config load_config(const std::string& file, const std::vector<Setting>& settings = {}, const ForeignWords& words = {});
 Config parse_config(const std::string& yaml, const std::string& name, const std::vector<Setting>& settings = {});
 
 }  // namespace ravine

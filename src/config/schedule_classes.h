@@ -37,7 +37,9 @@ struct ScheduleClasses {
     const Rule length = between(-1, kMostSteps) & may_change(), steps = between(0, kMostSteps) & fixed();
     const Rule rate = between(0, kMostRate) & fixed(), share = between(0, 1) & no_value("none") & fixed();
     v("total_steps", total_steps, "length of the schedule; -1: schedule.steps, or train.steps", length);
-    v("warmup_ratio", warmup_ratio, "warm-up as a share of the length, in place of warmup_steps", share);
+    v("warmup_ratio", warmup_ratio,
+      "warm-up as a share of the length, in place of warmup_steps; of Ravine's own types it becomes these steps, rounded up",
+      share);
     v("warmup_lr_init", warmup_lr_init, "rate at which the warm-up begins", rate);
     v("lr_end", lr_end,
       "last rate (CosineWithWarmUpLR and CosineWithRestartsAndWarmUpLR: 0 unless given; PolynomialWithWarmUpLR and WarmUpStableDecayLR: 1e-7)",

@@ -18,14 +18,15 @@ struct SettingsOf {
 };
 
 constexpr SettingsOf kSettings[] = {
-    {ScheduleType::constant, " warmup_steps "},
-    {ScheduleType::linear, " warmup_steps "},
-    {ScheduleType::cosine, " warmup_steps min_lr_ratio cycles "},
-    {ScheduleType::polynomial, " warmup_steps power end_lr "},
-    {ScheduleType::cosine_with_restarts, " warmup_steps cycles "},
-    {ScheduleType::inverse_sqrt, " warmup_steps timescale "},
-    {ScheduleType::warmup_stable_decay, " warmup_steps min_lr_ratio stable_steps decay_steps warmup_type decay_type "},
-    {ScheduleType::cosine_warmup_with_min_lr, " warmup_steps min_lr_ratio cycles warmup_lr_ratio "},
+    {ScheduleType::constant, " warmup_steps warmup_ratio "},
+    {ScheduleType::linear, " warmup_steps warmup_ratio "},
+    {ScheduleType::cosine, " warmup_steps warmup_ratio min_lr_ratio cycles "},
+    {ScheduleType::polynomial, " warmup_steps warmup_ratio power end_lr "},
+    {ScheduleType::cosine_with_restarts, " warmup_steps warmup_ratio cycles "},
+    {ScheduleType::inverse_sqrt, " warmup_steps warmup_ratio timescale "},
+    {ScheduleType::warmup_stable_decay,
+     " warmup_steps warmup_ratio min_lr_ratio stable_steps decay_steps warmup_type decay_type "},
+    {ScheduleType::cosine_warmup_with_min_lr, " warmup_steps warmup_ratio min_lr_ratio cycles warmup_lr_ratio "},
     {ScheduleType::reduce_lr_on_plateau, " factor patience threshold threshold_mode cooldown lowest_lr "},
     {ScheduleType::greedy,
      " factor patience threshold threshold_mode cooldown raise_cooldown lowest_lr highest_lr smooth_window reset_after "},
@@ -130,6 +131,10 @@ bool takes_setting(ScheduleType type, std::string_view key) {
   return holds(" type steps lr_scale ", key) ||
          std::any_of(std::begin(kSettings), std::end(kSettings),
                      [&](const SettingsOf& s) { return s.type == type && holds(s.keys, key); });
+}
+
+bool makes_steps_of_ratio(ScheduleType type) {
+  return takes_setting(type, "warmup_ratio") && !takes_setting(type, "warmup_lr_init");
 }
 
 bool may_say(const ScheduleOptions& s, std::string_view key) {

@@ -26,6 +26,8 @@ std::string selected_text(const Taken& taken);
 
 // type, steps and lr_scale are taken by all.
 bool takes_setting(ScheduleType type, std::string_view key);
+// Of types that are Ravine's own: those of other programs count it themselves, over another length.
+bool makes_steps_of_ratio(ScheduleType type);
 // Whether its type takes the setting, or the value is true of every type: no warm-up, no lowest rate.
 bool may_say(const ScheduleOptions& schedule, std::string_view key);
 

@@ -145,6 +145,23 @@ void refuse_in_vain(const Config& c, const std::string& option, Conflicts& confl
            other.empty() ? fmt::format("remove it, or set {}={}", t.selector, t.values.front()) : other);
 }
 
+// What is said once, and in one way.
+void check_lengths(const Config& c, const Asked& asked, Conflicts& conflict) {
+  if (c.train.epochs > 0 && asked.contains("train.steps"))
+    conflict(c, fmt::format("train.epochs is {}, train.steps {}", c.train.epochs, c.train.steps), "train.epochs",
+             "each says how long the run is", "remove one of them");
+  if (c.train.epochs > 0 && (c.data.order == SampleOrder::megatron || c.data.order == SampleOrder::megatron_2023))
+    conflict(c, fmt::format("train.epochs is {}, data.order {}", c.train.epochs, name(c.data.order)), "train.epochs",
+             "Megatron's order is made for a number of steps",
+             "write train.steps (`ravine data show` says how many a pass takes)");
+  if (c.schedule.classes.warmup_ratio && asked.contains("schedule.warmup_ratio") && asked.contains("schedule.warmup_steps") &&
+      makes_steps_of_ratio(c.schedule.type))
+    conflict(c,
+             fmt::format("schedule.warmup_ratio is {}, schedule.warmup_steps {}", *c.schedule.classes.warmup_ratio,
+                         c.schedule.warmup_steps),
+             "schedule.warmup_ratio", "each says how long the warm-up is", "remove one of them");
+}
+
 void check_preferences(const Config& c, Conflicts& conflict) {
   if (c.train.objective != TrainObjective::dpo) return;
   if (c.dpo.loss != PreferenceLossType::sigmoid && c.dpo.label_smoothing != 0)
@@ -403,6 +420,7 @@ void validate(const Config& c) {
              "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
   check_sizes(c, conflict);
   check_preferences(c, conflict);
+  check_lengths(c, asked, conflict);
   for (const std::string& option : asked_in_vain(c, false)) refuse_in_vain(c, option, conflict);
   check_update(c, asked, conflict);
   conflict.refuse();

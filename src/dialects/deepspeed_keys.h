@@ -21,14 +21,16 @@ enum class DeepSpeedValue : uint8_t {
   any,
 };
 
-// What becomes of a key. Of `by_value` deepspeed.cpp decides, with other keys and the flags in view.
-enum class DeepSpeedFate : uint8_t { by_value, inert, refused, refused_if_on };
+// What becomes of a key. Of the first two deepspeed.cpp decides, with other keys and the flags in view; the option of a `renamed`
+// one gets the key's own value.
+enum class DeepSpeedFate : uint8_t { by_value, renamed, inert, refused, refused_if_on };
+constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::renamed; }
 
 struct DeepSpeedKey {
   std::string_view key;  // dotted; a last part of * stands for every key below
   DeepSpeedValue type = DeepSpeedValue::any;
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says;  // by_value: options that it leads to; else the reason
+  std::string_view says;  // of what is used: options that it leads to; else the reason
   double min = -1e300, max = 1e300;
   std::string_view choices = {};  // of a text, between blanks; letters of either case
 };

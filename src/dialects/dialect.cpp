@@ -106,7 +106,13 @@ std::string_view name(KeyStatus status) {
 }
 
 DialectKey copied(std::string key, KeyType type, std::string option, Json standard) {
-  return {.key = std::move(key), .type = type, .option = std::move(option), .standard = std::move(standard), .copied = true};
+  DialectKey row = renamed(std::move(key), type, std::move(option), std::move(standard));
+  row.copied = true;
+  return row;
+}
+
+DialectKey renamed(std::string key, KeyType type, std::string option, Json standard) {
+  return {.key = std::move(key), .type = type, .option = std::move(option), .standard = std::move(standard), .same = true};
 }
 
 DialectKey used(std::string key, KeyType type, std::string option, Json standard, std::vector<std::string> choices) {

@@ -36,12 +36,14 @@ struct DialectKey {
   Json standard = nullptr;                // what the other program takes where the key is not given; null: nothing
   std::vector<std::string> choices = {};  // of a text
   bool copied = false;
+  bool same = false;                 // the option gets the value that the key has, by `copied` or by the functions
   std::string fix = "leave it out";  // refused: what to do instead
 };
 using DialectTable = std::vector<DialectKey>;
 
 // Rows in one line each: copied("--train-iters", KeyType::whole, "train.steps").
 DialectKey copied(std::string key, KeyType type, std::string option, Json standard = nullptr);
+DialectKey renamed(std::string key, KeyType type, std::string option, Json standard = nullptr);  // used, and the same value
 DialectKey used(std::string key, KeyType type, std::string option, Json standard = nullptr,
                 std::vector<std::string> choices = {});
 DialectKey inert(std::string key, KeyType type, std::string reason, Json standard = nullptr);

@@ -46,8 +46,8 @@ DialectTable megatron_shape_rows(MegatronAge age) {
       used("--init-method-std", number, model, 0.02),
       used("--num-experts", whole, model),
       used("--moe-router-topk", whole, model, 2),
-      used("--moe-aux-loss-coeff", number, "moe.aux_loss, moe.load_balance"),
-      used("--moe-z-loss-coeff", number, "moe.z_loss"),
+      renamed("--moe-aux-loss-coeff", number, "moe.aux_loss, moe.load_balance"),
+      renamed("--moe-z-loss-coeff", number, "moe.z_loss"),
       used("--moe-train-capacity-factor", number, "moe.capacity_factor, moe.drop"),
       used("--expert-interval", whole, model, 1),
   };

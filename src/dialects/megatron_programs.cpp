@@ -49,11 +49,11 @@ void add_model(Translation& t) {
 
 DialectTable megatron_running_rows() {
   return {
-      used("--load", text, "--model"),
-      used("--lora-load", text, "--adapter"),
-      used("--max-new-tokens", whole, "--max-new-tokens"),
-      used("--tensor-model-parallel-size", whole, "parallel.tensor"),
-      used("--pipeline-model-parallel-size", whole, "parallel.pipeline"),
+      renamed("--load", text, "--model"),
+      renamed("--lora-load", text, "--adapter"),
+      renamed("--max-new-tokens", whole, "--max-new-tokens"),
+      renamed("--tensor-model-parallel-size", whole, "parallel.tensor"),
+      renamed("--pipeline-model-parallel-size", whole, "parallel.pipeline"),
       used("--fp16", on, "precision.compute"),
       used("--bf16", on, "precision.compute"),
       inert("--row-col-parallel-linear-bias", on, "the config.json of the model says it"),
@@ -77,11 +77,12 @@ std::string folder_of_task(const std::string& path, const std::string& task) {
 
 DialectTable megatron_evaluation_rows() {
   DialectTable own = megatron_running_rows();
-  for (DialectKey& row : DialectTable{
-           used("--task", texts, "--tasks", nullptr), used("--task-data-path", texts, "--data"),
-           used("--evaluation-batch-size", whole, "--batch"), inert("--temperature", number, "the protocol answers greedily"),
-           inert("--top-p", number, "the protocol answers greedily"), inert("--top-k", whole, "the protocol answers greedily"),
-           inert("--greedy", on, "the protocol answers greedily")})
+  for (DialectKey& row : DialectTable{used("--task", texts, "--tasks", nullptr), renamed("--task-data-path", texts, "--data"),
+                                      renamed("--evaluation-batch-size", whole, "--batch"),
+                                      inert("--temperature", number, "the protocol answers greedily"),
+                                      inert("--top-p", number, "the protocol answers greedily"),
+                                      inert("--top-k", whole, "the protocol answers greedily"),
+                                      inert("--greedy", on, "the protocol answers greedily")})
     own.push_back(std::move(row));
   return own;
 }
@@ -89,8 +90,8 @@ DialectTable megatron_evaluation_rows() {
 DialectTable megatron_inference_rows() {
   DialectTable own = megatron_running_rows();
   for (DialectKey& row :
-       DialectTable{used("--task", texts, "--sample, --beams"), used("--temperature", number, "--temperature", 0.7),
-                    used("--top-k", whole, "--top-k", 50), used("--top-p", number, "--top-p", 0.95),
+       DialectTable{used("--task", texts, "--sample, --beams"), renamed("--temperature", number, "--temperature", 0.7),
+                    renamed("--top-k", whole, "--top-k", 50), renamed("--top-p", number, "--top-p", 0.95),
                     inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed")})
     own.push_back(std::move(row));
   return own;
@@ -99,21 +100,21 @@ DialectTable megatron_inference_rows() {
 DialectTable megatron_conversion_table() {
   const char* said = "the config.json of the input says it";
   return {
-      used("--input-model-dir", text, "--input"),
-      used("--output-model-dir", text, "--output"),
-      used("--load-dir", text, "--input"),
-      used("--save-dir", text, "--output"),
-      used("--tensor-model-parallel-size", whole, "--tensor", 1),
-      used("--pipeline-model-parallel-size", whole, "--pipeline", 1),
-      used("--tgt-tensor-model-parallel-size", whole, "--tensor"),
-      used("--tgt-pipeline-model-parallel-size", whole, "--pipeline"),
-      used("--target-tensor-parallel-size", whole, "--tensor"),
-      used("--target-pipeline-parallel-size", whole, "--pipeline"),
+      renamed("--input-model-dir", text, "--input"),
+      renamed("--output-model-dir", text, "--output"),
+      renamed("--load-dir", text, "--input"),
+      renamed("--save-dir", text, "--output"),
+      renamed("--tensor-model-parallel-size", whole, "--tensor", 1),
+      renamed("--pipeline-model-parallel-size", whole, "--pipeline", 1),
+      renamed("--tgt-tensor-model-parallel-size", whole, "--tensor"),
+      renamed("--tgt-pipeline-model-parallel-size", whole, "--pipeline"),
+      renamed("--target-tensor-parallel-size", whole, "--tensor"),
+      renamed("--target-pipeline-parallel-size", whole, "--pipeline"),
       inert("--src-tensor-model-parallel-size", whole, "the input is recognised"),
       inert("--src-pipeline-model-parallel-size", whole, "the input is recognised"),
       used("--deepspeed", on, "--to"),
-      used("--loader", text, "--from"),
-      used("--saver", text, "--to", "megatron"),
+      renamed("--loader", text, "--from"),
+      renamed("--saver", text, "--to", "megatron"),
       used("--save-model-type", text, "--to", "megatron"),
       inert("--type", text, said),
       inert("--num_layers", whole, said),

@@ -355,7 +355,7 @@ class TrainerFlagsLead {
     const bool changed = f.fallback.empty() || json_of(v) != json_of(*default_of(f));
     if (f.fate == DeepSpeedFate::refused_if_on && changed && !(v.kind == Kind::text && v.text.empty()) && !is_zero(f, v))
       refuse(f.name, std::string(f.says));
-    const bool used = f.fate == DeepSpeedFate::by_value && own == inert_.end();
+    const bool used = is_used(f.fate) && own == inert_.end();
     out_.fates[written(f.name)] = {used ? KeyStatus::used : KeyStatus::inert,
                                    own != inert_.end() ? own->second : std::string(f.says), json_of(v)};
   }

@@ -35,7 +35,8 @@ DialectKey row_of(std::string key, DeepSpeedValue type, DeepSpeedFate fate, std:
   DialectKey row = used(std::move(key), type_of(type), std::string(says));
   for (const std::string& choice : split(choices, ' '))
     if (!choice.empty()) row.choices.push_back(choice);
-  if (fate == DeepSpeedFate::by_value) return row;
+  row.same = fate == DeepSpeedFate::renamed;
+  if (is_used(fate)) return row;
   row.status = fate == DeepSpeedFate::refused ? KeyStatus::refused : KeyStatus::inert;
   row.reason = fate == DeepSpeedFate::refused_if_on ? fmt::format("where it is {}; else refused: {}", standard, says) : says;
   return row;

@@ -152,12 +152,18 @@ const OpenedRun& open_run(OpenedRun& run, Backend backend) {
   const std::optional<RunRecord> was = look_at_folder(run);
   RunFacts facts = open_model(run, was, backend);
   run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
-  if (was) refuse_other_options(*was, option_changes(*was, run.spec->record, run.weights), run.config());
+  const auto refuse_changes = [&] {
+    if (was) refuse_other_options(*was, option_changes(*was, run.spec->record, run.weights), run.config());
+  };
+  const bool by_epochs = run.asked.train.epochs > 0;  // then the data say how long it is
+  if (!by_epochs) refuse_changes();
   check_what_it_begins_from(run);
   run.data = open_run_data(run.config(), run.model->facts(), run.ranks, *run.folder, run.log);
   refuse_broken_sequences(run);
   facts.columns = run.data.train->columns();
+  facts.samples = run.data.train->sample_count();
   run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
+  if (by_epochs) refuse_changes();
   const Config& config = run.config();
   plan_step(run);
   refuse_without_memory(run);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/count_steps.h"
 #include "plan/choose_recompute.h"
 #include "plan/decide.h"
 #include "plan/estimate.h"
@@ -45,6 +46,8 @@ RunSpec resolve_types(const Config& asked, const RunFacts& facts) {
 RunSpec resolve(const Config& asked, const RunFacts& facts) {
   RunSpec spec{.options = asked, .backend = facts.backend};
   Config& options = spec.options;
+  count_steps(options, facts.samples);
+  if (asked.train.epochs > 0 && facts.samples > 0) validate(options);  // with the length that it has now
   if (facts.lora && !options.lora.path.empty()) keep_in_config(*facts.lora, options);
   spec.layout = run_layout(options, facts.ranks, *facts.model, facts.was ? facts.was->sum_leaves : std::nullopt);
   choose_types(spec, facts);

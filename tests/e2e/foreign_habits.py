@@ -106,7 +106,7 @@ MISTAKES = [
     ("MindFormers' tensor ranks", "config parallel.model_parallel=2", ["here it is parallel.tensor"]),
     ("Megatron's layers", TRAIN + "--num-layers 2", ["model.config", "num_hidden_layers"]),
     ("Megatron's vocabulary", TRAIN + "--vocab-file x", ["here it is model.tokenizer"]),
-    ("Megatron's warm-up", TRAIN + "--lr-warmup-fraction 0.1", ["here it is schedule.warmup_steps"]),
+    ("Megatron's warm-up", TRAIN + "--lr-warmup-fraction 0.1", ["here it is schedule.warmup_ratio=0.1"]),
     ("Megatron's finetune", TRAIN + "--finetune", ["leave it out"]),
     ("resume without a value", TRAIN + "--resume", ["leave it out: the same command goes on"]),
     ("the type of a tokenizer", "preprocess --tokenizer-type HF --input {dir}/book.txt", ["--tokenizer-type is HF", "PretrainedFromHF"]),

@@ -87,7 +87,7 @@ FLIPS = {
 def used_flags():
     """Of the tables of training programs."""
     text = "".join((SOURCES / f"megatron_{part}.cpp").read_text() for part in ("network", "training", "layout", "files"))
-    return set(re.findall(r'\b(?:used|copied)\(\s*"(--[\w-]+)"', text))
+    return set(re.findall(r'\b(?:used|renamed|copied)\(\s*"(--[\w-]+)"', text))
 
 
 def test_every_used_flag_acts(folder):

@@ -65,7 +65,7 @@ MISTAKES = [
     ("modules to save with a slip", LORA + "lora.save=[lm_heed]", ["(lora.save, command line)", "did you mean 'lm_head'?"]),
     ("a run of an adapter to measure", "bench decode --model {dir}/l", ["a run of an adapter, not of a model", "merge-lora --model {base} --adapter {adapter}"]),
     # ---- rates
-    ("a share of steps with cosine", "config schedule.warmup_ratio=0.5", ["cosine has no such setting", "write schedule.warmup_steps, a number of steps"]),
+    ("a share of steps with WarmupLR", "config schedule.type=WarmupLR schedule.warmup_ratio=0.5", ["WarmupLR has no such setting", "write schedule.warmup_num_steps, a number of steps"]),
     ("a default of another schedule", "config schedule.type=linear schedule.min_lr_ratio=0.1", ["linear has no such setting, cosine, warmup_stable_decay", "(command line)"]),
     ("steps of a warm-up that counts otherwise", "config schedule.type=WarmupDecayLR schedule.warmup_steps=2", ["WarmupDecayLR has no such setting", "write schedule.warmup_num_steps"]),
     ("a last rate with cosine", "config schedule.end_lr=1e-7", ["cosine has no such setting", "write schedule.min_lr_ratio"]),

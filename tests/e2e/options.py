@@ -186,7 +186,7 @@ OPTIONS = {
     "data.skip_steps": ListOf(Number(1, STEPS)), "data.prefetch": Number(0, 2**16),
     "data.order": Text(choices=("philox", "megatron", "megatron-2023", "mindspore", "mindspore-whole")), "data.labels": Bool(), "data.pad": Number(-1, 2**31 - 1), "data.samples": Number(0, 10**12), "data.split": Split(), "data.index_cache": FREE,
     "data.reset_position_ids": Bool(), "data.reset_attention_mask": Bool(), "data.eod_mask_loss": Bool(), "data.eod": Number(-1, 2**31 - 1),
-    "train.steps": Number(1, STEPS), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
+    "train.steps": Number(1, STEPS), "train.epochs": real(0, 1e6), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
     "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full", "auto")), "train.memory_mb": Number(0, 10**9), "train.dropout": real(0, 0.99), "train.attention_dropout": real(0, 0.99),
     "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
@@ -277,6 +277,8 @@ BESIDE["schedule.end_lr"].append("optimizer.lr=10")
 BESIDE["schedule.min_lr"].append("optimizer.lr=10")
 BESIDE["train.recompute"] = ["train.memory_mb=4000"]
 BESIDE["precision.scale_window_min"] = [f"precision.scale_window_max={STEPS}"]
+BESIDE["optimizer.lr"] = ["health.stop_not_finite=true"]  # else a rate is at most 10
+BESIDE["precision.scale_window_max"] = ["precision.scale_window_min=1"]
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),

@@ -42,6 +42,27 @@ def test_a_complete_run_says_so(folder):
     r.check(r.same_run(folder / "whole", folder / "run") == "", r.same_run(folder / "whole", folder / "run"))
 
 
+def test_passes_over_the_data_are_counted_in_steps(folder):
+    """64 sequences in steps of 4: a quarter of a pass are 4 steps. From there on it is a run of so many steps."""
+    given = {**options(folder), "train.output": folder / "counted"}
+    del given["train.steps"], given["schedule.steps"], given["schedule.warmup_steps"]
+    by_epochs = {**given, "schedule.warmup_ratio": 0.25, "train.output": folder / "run"}
+    log = r.run("train", *r.settings({**by_epochs, "train.epochs": 0.25})).stderr
+    r.run("train", *r.settings({**given, "train.steps": 4, "schedule.warmup_steps": 1}))
+    r.check("run      4 steps" in log and r.same_run(folder / "counted", folder / "run") == "", log)
+    config = (folder / "run" / "config.yaml").read_text()
+    r.check("steps: 4" in config and "epochs: 0" in config and "warmup_steps: 1" in config, config)
+    log = r.run("train", *r.settings({**by_epochs, "train.epochs": 0.25})).stderr
+    r.check("complete: 4 of 4 steps" in log, log)
+    del by_epochs["schedule.warmup_ratio"]
+    log = r.run("train", *r.settings({**by_epochs, "schedule.warmup_steps": 1, "train.epochs": 0.5})).stderr
+    r.check("changed  train.steps: 8, was 4" in log and sorted(r.metrics(folder / "run")) == list(range(1, 9)), log)
+    refused = r.run("train", *r.settings({**by_epochs, "train.epochs": 1, "train.steps": 5}), status=2).stderr
+    r.check("each says how long the run is" in refused, refused)
+    shown = r.run("data", "show", "--config", folder / "run" / "config.yaml", "train.output=" + str(folder / "none"))
+    r.check("train.steps=8" in shown.stderr, shown.stderr)
+
+
 def test_a_model_of_fewer_steps_is_not_taken_for_complete(folder):
     """Killed after its last checkpoint and before the model: the model of the shorter run is replaced."""
     train(folder)

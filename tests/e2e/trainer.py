@@ -125,8 +125,8 @@ TYPED = {"Lamb": {"max_coeff": 5, "min_coeff": 0.1, "bias_correction": False}, "
 
 
 def decided(file):
-    """Keys or flags of a table whose fate is by_value."""
-    return set(re.findall(r'\{"([\w.]+)", \w+, (?:"[^"]*", )?by_value', (SOURCES / file).read_text()))
+    """Keys or flags of a table that have an effect."""
+    return set(re.findall(r'\{"([\w.]+)", \w+, (?:"[^"]*", )?(?:by_value|renamed)', (SOURCES / file).read_text()))
 
 
 def test_every_key_of_a_config_acts(folder):

@@ -47,15 +47,15 @@ struct Result {
   Config config;
 };
 
-Result read(const std::vector<std::string>& args, const CommandSpec& spec = kSpec) {
+Result read(const std::vector<std::string>& args, const CommandSpec& spec = kSpec, const ForeignWords& words = {}) {
   Result r;
-  r.config = read_command_line(spec, options_of(r.flags), args);
+  r.config = read_command_line(spec, options_of(r.flags), args, words);
   return r;
 }
 
-std::string error_of(const std::vector<std::string>& args, const CommandSpec& spec = kSpec) {
+std::string error_of(const std::vector<std::string>& args, const CommandSpec& spec = kSpec, const ForeignWords& words = {}) {
   try {
-    read(args, spec);
+    read(args, spec, words);
   } catch (const UserError& e) {
     return e.what();
   }
@@ -102,6 +102,29 @@ TEST(CommandLine, FileBelowCommandLine) {
   EXPECT_EQ(r.flags.model, "m");
 }
 
+// What the tables of other programs say is handed down by whoever has them.
+TEST(CommandLine, WordsOfOtherProgramsLeadToOptions) {
+  const ForeignWords words = [](const std::string& word) -> std::vector<ForeignWord> {
+    if (word == "lr") return {{"ravine other", "optimizer.lr", true, "", ""}, {"ravine other", "train.seed", true, "", ""}};
+    if (word == "samples") return {{"ravine other", "train.steps", false, "", ""}};
+    if (word == "init") return {{"ravine other", "schedule.lr_warmup_init", true, " (type other)", ""}};
+    if (word == "fused") return {{"ravine other", "", false, "", "leave it out: it always is"}};
+    return {};
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {"--lr=7", "here it is train.seed=7"},       // optimizer is no section of this command
+      {"--samples=80", "here it is train.steps"},  // as many as something else
+      {"--fused", "leave it out: it always is"},
+  };
+  for (const auto& [word, advice] : cases) {
+    const std::string said = error_of({"--model=m", word}, kSpec, words);
+    EXPECT_NE(said.find(advice), std::string::npos) << said;
+  }
+  EXPECT_EQ(other_name_advice(
+                "init", [](const std::string&) { return true; }, "0", {}, words),
+            "here it is schedule.lr_warmup_init=0 (type other)");
+}
+
 TEST(CommandLine, Errors) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--modle", "a"}, "unknown flag '--modle' (command line): try has no such flag; did you mean '--model'?"},
@@ -112,7 +135,7 @@ TEST(CommandLine, Errors) {
        "unknown flag '--train.steps' (command line): try has no such flag; options have no dashes: write train.steps=3"},
       {{"--steps", "3"},
        "unknown flag '--steps' (command line): try has no such flag; options are written section.key=value: train.steps=3"},
-      {{"--top_k", "3"}, "unknown flag '--top_k' (command line): try has no such flag; here it is --top-k 3"},
+      {{"--top_k", "3"}, "unknown flag '--top_k' (command line): try has no such flag; did you mean '--top-k'?"},
       {{"--inp", "a"}, "unknown flag '--inp' (command line): try has no such flag; did you mean '--input'?"},
       {{"--model"}, "--model has no value (command line): it needs one; write --model=DIR"},
       {{"--model", "--json"}, "--model has no value (command line): it needs one; write --model=DIR"},

@@ -54,6 +54,23 @@ TEST(Resolve, FollowsTheFacts) {
   EXPECT_EQ(spec.why, "f32: as in step_000002");
 }
 
+TEST(Resolve, CountsTheStepsOfPassesOnceTheDataAreOpen) {
+  Opened o("train: {epochs: 3, global_batch: 8}\nschedule: {warmup_ratio: 0.1}\n");
+  o.facts.columns.reset();
+  EXPECT_EQ(resolve(o.asked, o.facts).options.train.epochs, 3);
+  o.facts.columns = 16, o.facts.samples = 200;
+  const RunSpec spec = resolve(o.asked, o.facts);
+  EXPECT_EQ(spec.options.train.steps, 75);
+  EXPECT_EQ(spec.options.train.epochs, 0);
+  EXPECT_EQ(spec.options.schedule.warmup_steps, 8);
+  EXPECT_EQ(spec.record.at("train.steps"), "75");
+  EXPECT_NE(spec.config_text.find("steps: 75"), std::string::npos);
+  // Rules between a length and other options are those of the length that came out.
+  Opened late("train: {epochs: 1, global_batch: 8}\nschedule: {type: WarmUpStableDecayLR, decay_start_steps: 30}\n");
+  late.facts.samples = 200;
+  EXPECT_THROW(resolve(late.asked, late.facts), UserError);
+}
+
 TEST(Resolve, RefusesRanksThatDoNotFit) {
   Opened o("train: {global_batch: 8, micro_batch: 2}\n", 3);
   EXPECT_THROW(resolve(o.asked, o.facts), UserError);
