@@ -21,6 +21,10 @@ void hold_values(Translation& t, const MindFormersTable& table) {
   for (const std::string& key : t.given()) {
     const auto only = table.only.find(key);
     if (only == table.only.end() || !t.has(key)) continue;
+    if (key.starts_with("eval_dataset") && !t.is_on("do_eval") && t.text("run_mode") != "eval") {
+      t.becomes(key, KeyStatus::inert, "it counts with do_eval alone");
+      continue;
+    }
     const std::vector<Json>& values = only->second.values;
     if (std::find(values.begin(), values.end(), t.value(key)) == values.end())
       t.refuse(key, fmt::format("{} is {}", key, t.value(key).dump()), only->second.rule, only->second.fix);

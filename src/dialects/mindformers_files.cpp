@@ -86,18 +86,27 @@ void set_mindformers_columns(Translation& t, const std::string& set) {
     if (t.has(ignored) && t.whole(ignored) != -100)
       t.refuse(ignored, fmt::format("ignore_token_id is {}", t.whole(ignored)), "a label that counts nothing is -100",
                "write -100 into the data");
-    if (t.is_on(sliced))
+    if (t.is_on(sliced) && megatron)  // labels of token files are those of the next tokens already, here too
+      t.becomes(sliced, KeyStatus::used, "data.order");
+    else if (t.is_on(sliced))
       t.refuse(sliced, "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
                "give rows of seq_length + 1 tokens");
   }
   if (!t.has(columns)) return;
   const Json& names = t.value(columns);
-  const bool known = std::all_of(names.begin(), names.end(), [](const Json& n) { return n == "input_ids" || n == "labels"; });
-  if (!known || std::find(names.begin(), names.end(), "input_ids") == names.end())
-    t.refuse(columns, fmt::format("input_columns is {}", names.dump()), "a row has input_ids, and may have labels",
+  // The model takes columns by their place: ids, labels, and what training has no use for.
+  const auto is_labels = [](const Json& name) { return name == "labels" || name == "target_ids"; };
+  static constexpr std::string_view kOfTokenFiles[] = {"input_ids", "labels", "loss_mask", "position_ids", "attention_mask"};
+  const bool of_token_files = megatron && names.size() == std::size(kOfTokenFiles) &&
+                              std::equal(names.begin(), names.end(), std::begin(kOfTokenFiles));
+  const bool fits = of_token_files || (!names.empty() && names[0] == "input_ids" && (names.size() < 2 || is_labels(names[1])) &&
+                    (names.size() < 3 || names[2] == "attention_mask") && names.size() <= 3);
+  if (!fits)
+    t.refuse(columns, fmt::format("input_columns is {}", names.dump()),
+             "a row has input_ids, may have labels (target_ids) behind them, and then attention_mask, which is not read",
              "name these");
   else if (!megatron && counts)
-    t.set("data.labels", std::find(names.begin(), names.end(), "labels") != names.end(), columns);
+    t.set("data.labels", names.size() > 1, columns);
 }
 
 bool has_mindformers_weights(Translation& t, const std::string& key, bool runs) {

@@ -20,6 +20,9 @@ void mark_idle_keys(Translation& t) {
   idle(t.has("lr_schedule.learning_rate") || t.has("lr_schedule.base_lr"), {"optimizer.learning_rate"},
        "the rate of lr_schedule counts");
   idle(!t.is_on("do_eval"), {"eval_step_interval", "eval_epoch_interval"}, with("do_eval"));
+  const std::string full = "recompute_config.recompute";
+  idle(t.value(full).is_boolean() && t.is_on(full), {"recompute_config.select_recompute", "recompute_config.select_recompute."},
+       "recompute is on, which makes whole layers again");
   idle(!t.is_on("lr_scale"), {"lr_scale_factor"}, with("lr_scale"));
   const Json& resume = t.value("resume_training");
   const bool goes_on = resume.is_string() || (resume.is_boolean() && resume.get<bool>());

@@ -189,6 +189,15 @@ void add_parallel_rows(MindFormersTable& t) {
              "activations are not moved to the host", "use recompute_config");
 }
 
+// Patterns of names stand as keys of a map: feed_forward\.mul: True, or a list of layers.
+void add_recompute_patterns(MindFormersTable& t, const std::vector<GivenKey>& given) {
+  for (const GivenKey& g : given) {
+    if (g.key.starts_with("recompute_config.select_recompute.")) t.add({used(g.key, any, "train.recompute")});
+    if (g.key.starts_with("recompute_config.select_comm_recompute."))
+      t.add({inert(g.key, any, "what ranks exchange is kept or made again with its layer")});
+  }
+}
+
 void add_monitor_rows(MindFormersTable& t) {
   for (const char* format : {"local_loss_format", "local_norm_format", "device_local_loss_format", "device_local_norm_format",
                              "optimizer_state_format", "weight_state_format"})
@@ -282,6 +291,7 @@ MindFormersTable mindformers_table(const std::vector<GivenKey>& given) {
   add_general_rows(t);
   add_runner_rows(t);
   add_parallel_rows(t);
+  add_recompute_patterns(t, given);
   add_monitor_rows(t);
   add_mindformers_update_rows(t);
   add_mindformers_data_rows(t, given);

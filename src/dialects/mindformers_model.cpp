@@ -299,7 +299,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   for (const char* key : {"use_flash_attention", "fused_rms_norm", "use_fused_rope", "use_fused_swiglu", "apply_rope_fusion",
                           "bias_swiglu_fusion", "bias_dropout_fusion", "qkv_concat", "mlp_concat", "use_rope_slice",
                           "rmsnorm_compute_2d", "use_attn_mask_compression", "use_ring_attention", "is_dynamic",
-                          "attention_softmax_in_fp32", "enable_fa_var_len", "moe_grouped_gemm"})
+                          "attention_softmax_in_fp32", "enable_fa_var_len", "moe_grouped_gemm", "ffn_concat"})
     table.add({inert(at(key), boolean, fused)});
   const char* speaking = "it counts while a text is made; `ravine generate` has flags for it";
   for (const char* key :
@@ -309,15 +309,27 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   const char* layout = "how ranks share a layer decides no number";
   for (const char* key : {"batch_size", "parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
     table.add({inert(at(key), any, layout)});
-  table.add({inert(at("auto_map.AutoTokenizer"), any, "no code that lies beside a model is run"),
-             inert(at("rl_config"), any, "MindFormers itself passes it over"),
+  for (const char* key : {"model.arch.auto_register", "model.model_config.auto_register", "model.model_config.auto_map.AutoModel",
+                          "model.model_config.auto_map.AutoConfig", "model.model_config.auto_map.AutoTokenizer"})
+    table.add({inert(key, any, "no code that lies beside a model is run")});
+  for (const char* key :
+       {"emb_dropout_prob", "use_past_shard", "rotary_pct", "rotary_emb_base", "compute_in_2d", "rl_config"})
+    table.add({inert(at(key), any, "MindFormers itself passes it over")});
+  table.add({used(at("untie_embeddings_and_output_weights"), boolean, "model.config"),
+             used(at("qk_layernorm"), boolean, "model.config"),
+             inert(at("router_dense_type"), text, "routers compute in f32"),
+             inert(at("use_contiguous_weight_layout"), boolean, "weights of files are told apart by their names"),
              inert(at("parallel_config"), any, "the section of that name counts"),
              inert(at("moe_config"), any, "the section of that name counts")});
   const auto only = [&](const char* key, std::vector<Json> values, const char* rule) {
     table.add_only(at(key), any, std::move(values), "it is as models here are", rule);
   };
   only("freeze_include", {nullptr}, "parameters are chosen by train.freeze, under the names of Hugging Face");
-  only("hidden_act", {"silu", nullptr}, "feed-forward layers are gated by silu");
+  only("normalization", {"RMSNorm"}, "layers have RMSNorm");
+  only("gated_linear_unit", {true}, "feed-forward layers are gated by silu");
+  only("add_bias_linear", {false}, "linear layers have no bias beside that of add_qkv_bias");
+  only("quantization_config", {nullptr}, "weights are trained, not quantised");
+  only("hidden_act", {"silu", "swiglu", nullptr}, "feed-forward layers are gated by silu");
   only("use_sliding_window", {false}, "attention of these models sees all that comes before");
   only("scoring_func", {"sigmoid", nullptr}, "experts of this model are scored by the sigmoid");
   only("topk_method", {"noaux_tc", nullptr}, "experts of this model are chosen in groups, with a bias");
@@ -339,6 +351,8 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
       table.add({refused(g.key, any, "adapters have options of their own here",
                          "train them by `ravine train` with lora.rank and lora.targets")});
     if (g.key.starts_with(at("rl_config."))) table.add({inert(g.key, any, "MindFormers itself passes it over")});
+    if (g.key.starts_with(at("quantization_config.")))
+      table.add({refused(g.key, any, "weights are trained, not quantised", "name weights of 16 or 32 bits")});
   }
   table.add({inert(at("mtp_loss_factor"), number, "it counts with mtp_depth alone"),
              inert(at("mtp_loss_scaling_factor"), number, "it counts with mtp_depth alone")});
@@ -440,6 +454,13 @@ void set_mindformers_model(Translation& t) {
       config[f.field] = t.value(key);
       refuse_second_value(t, f, key);
     }
+  if (const std::string untie = kModelKeys + std::string("untie_embeddings_and_output_weights");
+      t.has(untie) && key_of(t, "tie_word_embeddings").empty())
+    config["tie_word_embeddings"] = !t.is_on(untie);
+  const bool norms_heads = family.starts_with("qwen3"), latent = family.starts_with("deepseek");
+  if (const std::string key = kModelKeys + std::string("qk_layernorm"); t.has(key) && !latent && t.is_on(key) != norms_heads)
+    t.refuse(key, fmt::format("qk_layernorm is {}, and the model of family {}", t.is_on(key), family),
+             "queries and keys of a head are normalised in Qwen3, and in no other family", "name that class, or leave it out");
   const std::string seq = kModelKeys + std::string("seq_length");
   int64_t positions = t.whole(seq);
   for (const char* name : {"max_position_embedding", "max_position_embeddings"})

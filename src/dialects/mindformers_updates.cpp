@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "config/config.h"
@@ -35,20 +36,26 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
 }
 
 void choose_recompute(Translation& t) {
-  const auto asks = [](const Json& v) {
+  const std::function<bool(const Json&)> asks = [&](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
     if (v.is_number()) return v.get<double>() > 0;
-    if (!v.is_array()) return v.is_object() && !v.empty();
+    if (v.is_object()) return std::any_of(v.begin(), v.end(), asks);  // by patterns of names
+    if (!v.is_array()) return false;
     return std::any_of(v.begin(), v.end(), [](const Json& x) {
       return x.is_array() ? std::any_of(x.begin(), x.end(), [](const Json& y) { return y.is_number() && y.get<double>() > 0; })
                           : (x.is_number() && x.get<double>() > 0) || (x.is_boolean() && x.get<bool>()) || x.is_string();
     });
   };
   const std::string full = "recompute_config.recompute", some = "recompute_config.select_recompute";
+  std::string patterns;  // the first that asks for something
+  for (const std::string& key : t.given())
+    if (patterns.empty() && key.starts_with(some + ".") && asks(t.value(key))) patterns = key;
   if (asks(t.value(full)))
     t.set("train.recompute", "full", full);
   else if (asks(t.value(some)))
     t.set("train.recompute", "cheap", some);
+  else if (!patterns.empty())
+    t.set("train.recompute", "cheap", patterns);
   else
     t.set("train.recompute", "none", full);
 }
@@ -56,14 +63,17 @@ void choose_recompute(Translation& t) {
 // The rows of optimizers.def by the names of MindFormers' classes.
 void choose_optimizer(Translation& t) {
   static const std::map<std::string, std::string> kTypes = {
-      {"AdamW", "adamw"},        {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"},
+      {"AdamW", "adamw"},        {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"FP32StateAdamWeightDecay", "adamw"},
       {"Adam", "adam"},          {"SGD", "sgd"},          {"Momentum", "sgd"},
       {"Lamb", "lamb"},          {"Came", "came"},        {"Adagrad", "adagrad"},
       {"AdaFactor", "adafactor"}};
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;
-  if (t.text("optimizer.type") == "AdamWeightDecay") t.set("optimizer.bias_correction", false, "optimizer.type");
+  // The second keeps moments in f32 beside weights of 16 bits, as is done here in any case.
+  const bool uncorrected =
+      t.text("optimizer.type") == "AdamWeightDecay" || t.text("optimizer.type") == "FP32StateAdamWeightDecay";
+  if (uncorrected) t.set("optimizer.bias_correction", false, "optimizer.type");
   if (t.text("optimizer.type") == "Momentum")
     t.notice("checkpoints have the names of SGD, whose steps are those of Momentum: to go on there, write optimizer.type: SGD");
   t.set("optimizer.type", type, "optimizer.type");
@@ -87,7 +97,7 @@ void choose_optimizer(Translation& t) {
       const double second = t.has("optimizer.beta2") ? t.number("optimizer.beta2") : 0.999;
       t.set("optimizer.betas", {first, second}, t.has("optimizer.beta1") ? "optimizer.beta1" : "optimizer.type");
     }
-    const double eps = type == "lamb" || t.text("optimizer.type") == "AdamWeightDecay" ? 1e-6 : 1e-8;
+    const double eps = type == "lamb" || uncorrected ? 1e-6 : 1e-8;
     t.set("optimizer.eps", t.has("optimizer.eps") ? t.value("optimizer.eps") : Json(eps),
           t.has("optimizer.eps") ? "optimizer.eps" : "optimizer.type");
   } else {

@@ -17,7 +17,8 @@ namespace ravine {
 namespace {
 
 constexpr const char* kIds = "input_ids";
-constexpr const char* kLabels = "labels";
+// Of labels; the second is their name in files that the converters of Qwen write.
+constexpr const char* kLabelColumns[] = {"labels", "target_ids"};
 
 class MindRecordDataset final : public Dataset {
  public:
@@ -30,11 +31,11 @@ class MindRecordDataset final : public Dataset {
         seed_(o.seed),
         shuffle_(shuffle),
         chained_(o.order == SampleOrder::mindspore_whole),
-        labelled_(o.labels && files_.has(kLabels)) {
+        label_column_(find_labels(files_, o.labels)) {
     const std::string& path = paths[0];
     if (!files_.has(kIds))
       throw UserError("no column input_ids", path, fmt::format("it has {}", fmt::join(files_.columns(), ", ")),
-                      "name a data set that MindFormers' tools have made for language models");
+                      "name a data set that was made for language models");
     rows_ = rows > 0 ? std::min(rows, files_.rows()) : files_.rows();
     used_ = rows_ / batch * batch;
     if (used_ == 0)
@@ -56,11 +57,18 @@ class MindRecordDataset final : public Dataset {
   Sample sample(int64_t index) const override { return read(row_of(index)); }
 
  private:
+  static const char* find_labels(const MindRecordFiles& files, bool asked) {
+    for (const char* name : kLabelColumns)
+      if (asked && files.has(name)) return name;
+    return nullptr;
+  }
+
   Sample read(int64_t row) const {
     const std::vector<int64_t> ids = files_.values(row, kIds);
-    const std::vector<int64_t> labels = labelled_ ? files_.values(row, kLabels) : ids;
+    const char* column = label_column_ ? label_column_ : kIds;
+    const std::vector<int64_t> labels = label_column_ ? files_.values(row, column) : ids;
     const auto length = static_cast<size_t>(columns_);
-    for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, kLabels}})
+    for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, column}})
       if (values->size() != length + 1)
         throw UserError(
             fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.place(row), name),
@@ -73,7 +81,7 @@ class MindRecordDataset final : public Dataset {
     for (size_t i = 0; i < length; ++i) {
       s.ids[i] = id(ids[i], row, kIds, i);
       const bool counts = ids[i] != pad_ && labels[i + 1] != kIgnored;
-      s.labels[i] = counts ? id(labels[i + 1], row, labelled_ ? kLabels : kIds, i + 1) : kIgnored;
+      s.labels[i] = counts ? id(labels[i + 1], row, column, i + 1) : kIgnored;
     }
     return s;
   }
@@ -104,7 +112,8 @@ class MindRecordDataset final : public Dataset {
   MindRecordFiles files_;
   int64_t columns_, vocabulary_, pad_;
   uint64_t seed_;
-  bool shuffle_, chained_, labelled_;
+  bool shuffle_, chained_;
+  const char* label_column_;  // null: ids are their own labels
   int64_t rows_ = 0, used_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<int64_t> order_;  // of the epoch `epoch_`, from 1; 0: as stored

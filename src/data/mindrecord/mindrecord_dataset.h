@@ -1,6 +1,6 @@
 // Training on MindRecord files (data.order=mindspore) as MindFormers trains on them: MindDataset and
 // CausalLanguageModelDataset. A row has S + 1 ids under input_ids, of which the first S are read and the last S predicted, and
-// may have labels, that stand at the places of their ids. Behind an id that is data.pad, and where a label is -100, nothing is
+// may have labels (target_ids), that stand at the places of their ids. Behind an id that is data.pad, and where a label is -100, nothing is
 // predicted.
 //
 // With data.shuffle every epoch has an order of its own: std::shuffle of libstdc++ with std::default_random_engine(seed + epoch),

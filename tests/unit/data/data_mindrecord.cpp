@@ -204,6 +204,15 @@ TEST(MindRecord, RowsAreSamplesOfOneTokenLess) {
   EXPECT_NE(error_of([&] { open_datasets(o, nullptr); }).find("data.order=mindspore"), std::string::npos);
 }
 
+TEST(MindRecord, LabelsMayBeTargetIds) {
+  const TemporaryFolder folder;
+  save(folder / "a", file_of({{{1, 2, 3}, {1, -100, 5}}, {{1, 2, 3}, {1, -100, 5}}}, {"input_ids", "target_ids"}, true, 1));
+  DatasetOptions o = options(folder / "a", 2);
+  EXPECT_EQ(open_datasets(o, nullptr).train->sample(0).labels, (std::vector<int32_t>{kIgnored, 5}));
+  o.labels = false;
+  EXPECT_EQ(open_datasets(o, nullptr).train->sample(0).labels, (std::vector<int32_t>{2, 3}));
+}
+
 // MindSpore 2.7, MindDataset(shuffle=True) of 80 rows after set_seed(42), with and without num_shards=1, and with num_samples=40
 // besides: the first rows of epochs.
 TEST(MindRecord, ShufflesAsMindSpore) {

@@ -392,6 +392,8 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {m + "num_moe_experts", {"8", deep}},
       {m + "num_experts", {"8", deep}},
       {m + "num_experts_per_tok", {"3", deep}},
+      {m + "untie_embeddings_and_output_weights", {"False"}},
+      {m + "qk_layernorm", {"True"}},
       {m + "moe_router_topk", {"3", deep}},
       {m + "moe_intermediate_size", {"64", deep}},
       {m + "moe_ffn_hidden_size", {"64", deep}},
@@ -633,6 +635,33 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   const Translation lacks = with_columns({"input_ids"});
   ASSERT_EQ(lacks.refusals().size(), 1u);
   EXPECT_TRUE(says(lacks.refusals()[0].what, "input_columns has labels"));
+}
+
+// What files of MindFormers' repository have beside the keys that decide something.
+TEST(MindFormers, KeysOfShippedFiles) {
+  const Job job;
+  const auto option = [&](std::vector<std::string> words, const char* name) { return job.settings(std::move(words))[name]; };
+  const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.", some = "--recompute_config.select_recompute";
+  EXPECT_EQ(option({columns, R"(["input_ids", "target_ids", "attention_mask"])"}, "data.labels"), "true");
+  EXPECT_TRUE(says(job.refused({columns, R"(["input_ids", "attention_mask"])"}), "input_columns is"));
+  EXPECT_TRUE(says(job.refused({columns, R"(["labels", "input_ids"])"}), "input_columns is")) << "columns count by their place";
+  EXPECT_EQ(option({some, R"({"feed_forward\\.mul": true, "feed_forward\\.w1": false})"}, "train.recompute"), "cheap");
+  EXPECT_EQ(option({some, R"({"feed_forward\\.mul": false})"}, "train.recompute"), "none");
+  EXPECT_EQ(job.refused({"--eval_dataset.drop_remainder", "False"}), "") << "nothing is evaluated";
+  EXPECT_EQ(job.refused({m + "emb_dropout_prob", "0.0", m + "use_past_shard", "False", m + "rotary_pct", "1.0",
+                         m + "auto_register", "a.B", m + "normalization", "RMSNorm", m + "hidden_act", "swiglu"}),
+            "");
+  EXPECT_TRUE(says(job.refused({m + "normalization", "LayerNorm"}), "layers have RMSNorm"));
+  EXPECT_TRUE(says(job.refused({m + "qk_layernorm", "True"}), "Qwen3"));
+  EXPECT_TRUE(says(option({m + "untie_embeddings_and_output_weights", "False"}, "model.config"), "tie_word_embeddings: true"));
+  EXPECT_TRUE(says(job.refused({m + "quantization_config.quant_method", "ptq"}), "not quantised"));
+  EXPECT_EQ(option({"--optimizer.type", "FP32StateAdamWeightDecay"}, "optimizer.bias_correction"), "false");
+  const std::vector<std::string> tokens = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader",
+                                           "--train_dataset.data_loader.config.data_path", "[\"a\"]",
+                                           "--train_dataset.data_loader.sizes", "[80,0,0]", columns,
+                                           R"(["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"])",
+                                           m + "input_sliced_sig", "True"};
+  EXPECT_EQ(job.refused(tokens), "");
 }
 
 TEST(MindFormers, FormatsWithoutTheirSection) {
