@@ -89,8 +89,9 @@ class DialectCall : public Call {
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
-    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend);
-    return run_training(config, flags_.common.backend);
+    const bool results = translation_->trainer_results;
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, results);
+    return run_training(config, flags_.common.backend, results);
   }
 
  private:

@@ -21,6 +21,9 @@ struct TrainerLine {
   std::vector<std::string> notices;
 };
 
+bool trainer_evaluates(const TrainerArguments& args);
+bool only_evaluates(const TrainerArguments& args);  // --do_eval without --do_train
+
 // Reads the words, and the file of --deepspeed, whose syntax must be right (deepspeed_json.h); other mistakes are kept for
 // translate_trainer.
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words);

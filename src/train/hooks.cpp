@@ -53,6 +53,7 @@ class Validation : public Hook {
             r.step, follows_validation(run.config().schedule) ? ", and the rate stays as it is" : "");
       told_ = true;
     } else if (result) {
+      r.validation = result;
       r.more.emplace_back("valid_loss", result->loss);
       for (const auto& [name, value] : result->preferences) r.more.emplace_back("valid_" + name, value);
       run.follow(result->loss);
