@@ -120,6 +120,19 @@ def test_evaluation(folder):
     check("load_checkpoint" in line(folder, *flags[:-2], status=2).stderr, "weights are named")
 
 
+def test_what_is_not_finite_is_refused(folder):
+    """Weights and moments of a checkpoint that a run goes on from, whatever its losses are scaled by."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    file = folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    header, body = r.load_raw(file)
+    for name in ("adam_v.model.layers.1.attention.wq.weight", "model.layers.1.attention.wq.weight"):
+        begin = header[name]["data_offsets"][0]
+        r.save_raw(file, header, body[:begin] + struct.pack("<f", math.nan) + body[begin + 4:])
+        said = line(folder, "--output_dir", "runs/on", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", file.name, status=2).stderr
+        check(file.name in said and ("v/" if name.startswith("adam") else "weights/") + "model.layers.1.self_attn.q_proj.weight" in said and "earlier checkpoint" in said, said)
+
+
 def test_data_sets_of_several_files(folder):
     """Files of a list, and of folders below dataset_dir, in the order of their paths."""
     prepare(folder)
