@@ -91,8 +91,9 @@ const std::vector<HfSchedule>& hf_schedules() {
 
 class TrainerFlagsLead {
  public:
-  TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out)
-      : a_(args), c_(config), facts_(facts), out_(out) {}
+  TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,
+                   bool misread)
+      : a_(args), c_(config), facts_(facts), out_(out), misread_(misread) {}
 
   void all() {
     steps_ = updates_of_run(a_, facts_);
@@ -120,6 +121,7 @@ class TrainerFlagsLead {
 
  private:
   void refuse(std::string_view flag, const std::string& why) {
+    if (misread_ && !a_.was_given(flag)) return;
     out_.refusals.push_back(key_refusal(written(flag), "command line", why));
   }
   std::string written(std::string_view flag) const {
@@ -374,6 +376,7 @@ class TrainerFlagsLead {
   const DeepSpeedConfig* c_;
   const TrainerFacts& facts_;
   TrainerOutcome& out_;
+  bool misread_ = false;
   int64_t steps_ = 0;
   std::map<std::string, std::string> inert_;
 };
@@ -449,6 +452,7 @@ bool only_evaluates(const TrainerArguments& args) { return trainer_evaluates(arg
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words) {
   TrainerLine line;
   line.args = read_trainer_flags(words, line.refusals);
+  line.misread = !line.refusals.empty();
   const std::string& version = line.args.text("transformers_version");
   if (version.starts_with("5"))
     line.version = TransformersVersion::v5_23;
@@ -465,11 +469,12 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   DeepSpeedConfig* config = line.config ? &*line.config : nullptr;
   const bool evaluation = only_evaluates(line.args);
   TrainerFacts facts = asked;
-  if (evaluation) facts.samples = 1;  // the length of a training is of no account
+  if (evaluation || line.misread) facts.samples = 1;  // the length of a training is of no account
+  if (line.misread) facts.runs = false;
   TrainerOutcome out;
   out.refusals = std::move(line.refusals);
   if (config) fill_auto(*config, line.args, facts, out.refusals);
-  TrainerFlagsLead(line.args, config, facts, out).all();
+  TrainerFlagsLead(line.args, config, facts, out, line.misread).all();
   if (config) lead_deepspeed(*config, line.args, out);
   if (evaluation)
     lead_evaluation(line.args, facts, out);

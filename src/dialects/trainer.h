@@ -19,6 +19,7 @@ struct TrainerLine {
   TransformersVersion version = TransformersVersion::v4_37;
   std::vector<KeyRefusal> refusals;
   std::vector<std::string> notices;
+  bool misread = false;  // a flag was refused: others that are missing may follow from that, and are not missed
 };
 
 bool trainer_evaluates(const TrainerArguments& args);
