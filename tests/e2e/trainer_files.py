@@ -211,6 +211,31 @@ def test_other_optimizers_keep_our_form(folder):
     check("Ravine's own form" in said and (folder / "out" / "checkpoints" / "latest").exists() and not names(folder / "out")[1:], said)
 
 
+def test_a_run_stands_for_its_newest(folder):
+    """Of a run that was stopped, and has no model yet: its checkpoints are found by whoever asks for its weights."""
+    prepare(folder)
+    out = folder / "out"
+    r.run(*line(folder))
+    shutil.rmtree(out / "model")
+    (out / "checkpoint-6" / "latest").unlink()  # it was not finished
+    told = json.loads(r.run("info", out, "--json").stdout)
+    check(told["checkpoints"] == ["checkpoint-2", "checkpoint-4"] and told["latest"] == "checkpoint-4" and "ravine convert" in told["to_use_it"], f"{told}")
+    for source, target in ((out, "of-run"), (out / "checkpoint-4", "of-step")):
+        r.run("convert", "--input", source, "--output", folder / target, "--to", "hf")
+    check((folder / "of-run/model.safetensors").read_bytes() == (folder / "of-step/model.safetensors").read_bytes(), "the newest one")
+    said = r.run("generate", "--model", out, "--prompt", "x", status=2).stderr
+    check("a run without a model" in said and f"ravine convert --input {out}" in said, said)
+
+
+def test_two_runs_do_not_share_a_folder(folder):
+    prepare(folder)
+    out = folder / "out"
+    r.run(*line(folder))
+    rows = (out / "metrics.jsonl").read_text()
+    said = r.run(*line(folder, "checkpoint.layout=ravine", "--overwrite_output_dir"), status=2).stderr
+    check("checkpoint.layout is deepspeed" in said and "train.output is --output_dir" in said and (out / "metrics.jsonl").read_text() == rows and not (out / "checkpoints").exists(), said)
+
+
 def test_a_step_of_our_form_is_told_apart(folder):
     prepare(folder)
     r.run(*line(folder, "checkpoint.layout=ravine"))
