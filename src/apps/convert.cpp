@@ -190,6 +190,8 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);
+  const auto [weights, model_config] = weights_meant_by(o.input, o.model_config);
+  o.input = weights, o.model_config = model_config;
   refuse_run_without_weights(o.input, "--input");
   if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;

@@ -1,8 +1,10 @@
 #include "apps/dialect_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "apps/terminal_columns.h"
@@ -41,6 +43,43 @@ Json rates_of(const Config& c) {
   std::sort(steps.begin(), steps.end());
   for (const int64_t step : steps) rates[std::to_string(step)] = rate(step);
   return rates;
+}
+
+bool speaks_of(const std::string& text, const std::string& option) {
+  const auto of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (size_t at = text.find(option); at != std::string::npos; at = text.find(option, at + 1)) {
+    const size_t end = at + option.size();
+    if (at > 0 && (of_name(text[at - 1]) || text[at - 1] == '.')) continue;
+    if (end < text.size() && (of_name(text[end]) || (text[end] == '.' && end + 1 < text.size() && of_name(text[end + 1]))))
+      continue;
+    return true;
+  }
+  return false;
+}
+
+// Of the options that an error speaks of the other program's keys, those of the line first: "train.output is --output_dir".
+std::string keys_behind(const std::string& text, const std::vector<KeySection>& sections, const Translation& t) {
+  constexpr size_t kMost = 3;  // more say nothing
+  const std::vector<std::string> on_line = t.given();
+  Config all;
+  std::string out;
+  for (const Section& section : sections_of(all))
+    for (const Option& option : section.options) {
+      if (!speaks_of(text, option.name())) continue;
+      std::vector<std::string> known, given;
+      for (const KeySection& s : sections)
+        for (const DialectKey& row : s.rows) {
+          if (row.status != KeyStatus::used || !speaks_of(row.option, option.name())) continue;
+          known.push_back(row.key);
+          if (std::find(on_line.begin(), on_line.end(), row.key) != on_line.end()) given.push_back(row.key);
+        }
+      const std::vector<std::string>& keys = given.empty() ? known : given;
+      const bool said =
+          std::any_of(keys.begin(), keys.end(), [&](const std::string& k) { return text.find(k) != std::string::npos; });
+      if (keys.empty() || keys.size() > kMost || said) continue;
+      out += fmt::format("{}{} is {}", out.empty() ? "" : ", ", option.name(), fmt::join(keys, " or "));
+    }
+  return out;
 }
 
 class DialectCall : public Call {
@@ -82,6 +121,17 @@ class DialectCall : public Call {
   }
 
   int run(Config& config) override {
+    try {
+      return run_translated(config);
+    } catch (const UserError& e) {
+      const std::string keys = translation_ ? keys_behind(e.what(), keys_(), *translation_) : "";
+      if (keys.empty()) throw;
+      throw UserError(fmt::format("{} (here {})", e.what(), keys));
+    }
+  }
+
+ private:
+  int run_translated(Config& config) {
     if (flags_.keys) return print(key_page(spec_.name, keys_())), 0;
     if (!translation_->command.empty()) return run_command();
     if (flags_.explain) {
@@ -89,11 +139,11 @@ class DialectCall : public Call {
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
-    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend);
-    return run_training(config, flags_.common.backend);
+    const bool results = translation_->trainer_results;
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, results);
+    return run_training(config, flags_.common.backend, results);
   }
 
- private:
   int run_command() {
     std::vector<std::string> words = translation_->command;
     for (const Setting& s : over_) words.push_back(s.key + "=" + s.value);

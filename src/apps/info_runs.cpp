@@ -89,7 +89,10 @@ void add_fingerprint(Json& j, const Json& data) {
 
 Json describe_run(const std::string& path) {
   Json j{{"kind", "run"}, {"path", path}};
-  const std::vector<std::string> checkpoints = checkpoint_names(path + "/checkpoints");
+  std::vector<std::string> checkpoints = checkpoint_names(path + "/checkpoints");
+  const std::vector<std::string> others = checkpoints_of_other_layout(path);
+  if (!others.empty()) checkpoints.clear();
+  for (const std::string& other : others) checkpoints.push_back(fs::path(other).lexically_relative(path).string());
   const std::string word = shell_word(path), model = path + "/model";
   std::vector<std::string> use;
   if (const Json last = last_metrics(path); !last.is_null()) {
@@ -97,7 +100,10 @@ Json describe_run(const std::string& path) {
     use.push_back("ravine plot " + word);
   }
   j["checkpoints"] = checkpoints;
-  if (const auto latest = latest_step(path + "/checkpoints")) j["latest"] = checkpoint_name(*latest);
+  if (!others.empty())
+    j["latest"] = checkpoints.back();
+  else if (const auto latest = latest_step(path + "/checkpoints"))
+    j["latest"] = checkpoint_name(*latest);
   const bool exported = fs::exists(model + "/config.json");
   j["final_model"] = exported;
   const std::string adapter = path + "/adapter";

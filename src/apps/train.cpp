@@ -5,6 +5,7 @@
 #include "probe/capture.h"
 #include "runs/run_places.h"
 #include "styles/styles.h"
+#include "styles/trainer_results.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -24,7 +25,7 @@ int run_train(TrainFlags& flags, Config& config) { return run_training(config, f
 
 }  // namespace
 
-int run_training(Config& config, Backend backend) {
+int run_training(Config& config, Backend backend, bool trainer_results) {
   refuse_config_of_other_run(config);
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
@@ -33,7 +34,9 @@ int run_training(Config& config, Backend backend) {
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
-    trainer = std::make_unique<Trainer>(config, backend, log, world, style_of(config));
+    RunStyle style = style_of(config);
+    if (trainer_results) style.results = trainer_results_hook;
+    trainer = std::make_unique<Trainer>(config, backend, log, world, std::move(style));
     for (const auto& dump : dumps) trainer->watch(*dump);
     StopSignals signals;
     trainer->run(signals);

@@ -103,9 +103,11 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   facts.version = line.version;
   facts.runs = !flags.explain && !flags.print_config;
   look_at_model(line.args, facts);
-  if (facts.runs) look_at_output(line);
-  if (line.args.has("train_file")) facts.columns = columns_of(line.args.text("train_file"));
-  const bool by_epochs = line.args.whole("max_steps") <= 0 && line.args.has("train_file");
+  const bool trains = !only_evaluates(line.args);
+  if (facts.runs && trains) look_at_output(line);
+  const char* rows = !trains && line.args.has("validation_file") ? "validation_file" : "train_file";
+  if (line.args.has(rows)) facts.columns = columns_of(line.args.text(rows));
+  const bool by_epochs = trains && line.args.whole("max_steps") <= 0 && line.args.has("train_file");
   if (by_epochs && line.refusals.empty()) {
     TrainerFacts one = facts;  // any length does to open the data
     one.samples = 1;
@@ -120,7 +122,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
 Command trainer_command() {
   return dialect_command(
       {.name = "trainer",
-       .summary = "training by the flags of Transformers' Trainer, with a DeepSpeed config or without",
+       .summary = "training and evaluation by the flags of Transformers' Trainer, with a DeepSpeed config or without",
        .example = "ravine trainer --deepspeed ds.json --model_name_or_path DIR --train_file book.txt --do_train "
                   "--output_dir runs/book",
        .lasting = true,

@@ -5,10 +5,11 @@
 
 namespace ravine {
 
-int run_training(Config& config, Backend backend);  // the exit status; throws UserError, Error or Stopped
+// The exit status; throws UserError, Error or Stopped. `trainer_results`: with the figures of styles/trainer_results.h.
+int run_training(Config& config, Backend backend, bool trainer_results = false);
 
-// Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout; nothing is
-// written.
-int run_evaluation(Config& config, Backend backend);
+// Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout. Nothing is
+// written, but for the figures of `trainer_results`.
+int run_evaluation(Config& config, Backend backend, bool trainer_results);
 
 }  // namespace ravine

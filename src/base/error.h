@@ -7,10 +7,13 @@
 
 namespace ravine {
 
+// The text of an error ends at its first NUL byte, which a name from a file may hold: shown as \x00.
+std::string with_shown_nul(std::string text);
+
 // A broken contract between rooms or an operation of the system that failed (exit status 1).
 // Text: "<op>: <rule>, got <what was received>".
 struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& text) : std::runtime_error(with_shown_nul(text)) {}
 };
 
 // The user's input is wrong: usage, config, data, file (exit status 2). Printed as
@@ -18,6 +21,7 @@ struct Error : std::runtime_error {
 struct UserError : Error {
   UserError(const std::string& what, const std::string& where, const std::string& rule, const std::string& fix)
       : Error(fmt::format("{} ({}): {}; {}", what, where, rule, fix)) {}
+  explicit UserError(const std::string& text) : Error(text) {}  // of another one, with more to it
 };
 
 // The run ended early because it was asked to, after saving (exit status 130). Printed as it is.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -226,9 +227,17 @@ class ScriptReader {
   // Words that open and close what a shell decides on; they may stand before a command.
   bool keyword(std::string_view word) {
     for (const char* opens : {"if", "for", "while", "until", "case", "select", "{", "function"})
-      if (word == opens) return depth_ += word == "function" ? 0 : 1, true;
+      if (word == opens) {
+        depth_ += word == "function" ? 0 : 1;
+        decisions_ += word == "{" || word == "function" ? 0 : 1;
+        return true;
+      }
     for (const char* closes : {"fi", "done", "esac", "}"})
-      if (word == closes) return depth_ = std::max(0, depth_ - 1), true;
+      if (word == closes) {
+        depth_ = std::max(0, depth_ - 1);
+        decisions_ = std::max(0, decisions_ - (word == "}" ? 0 : 1));
+        return true;
+      }
     for (const char* between : {"then", "else", "elif", "do", "in", "!", "time"})
       if (word == between) return true;
     return false;
@@ -240,7 +249,7 @@ class ScriptReader {
     ScriptCommand words;
     bool first = true;  // words so far were assignments or keywords
     bool declares = false;
-    std::string variable_of_loop;
+    const size_t begin = at_;
     for (;;) {
       blanks();
       if (at_ >= text_.size()) break;
@@ -251,6 +260,7 @@ class ScriptReader {
         ++at_;
         if (c == '(' && words.empty()) ++depth_;
         if (c == ')' && words.empty()) depth_ = std::max(0, depth_ - 1);
+        if (c == ')' && words.size() == 1 && decisions_ > 0) words.clear(), first = true;  // a pattern of `case`
         continue;
       }
       const RawWord raw = word();
@@ -283,8 +293,21 @@ class ScriptReader {
       d.kept = output && !words.empty() && words[0].text == "cat";
       if (d.kept) d.file = *output;
     }
+    const bool stands = at_ > begin, tests = !words.empty() && is_test(words[0].text), doubtful = doubtful_;
+    if (decisions_ > 0 || doubtful)
+      for (ScriptWord& w : words)
+        if (w.trouble.empty()) w.trouble = "whether this command runs, only a shell can tell", w.trouble_line = w.line;
     if (!words.empty() && !declares) out_.commands.push_back(std::move(words));
+    const std::string_view sign = text_.substr(std::min(at_, text_.size()), 2);
+    if (stands && sign == "&&") doubtful_ = doubtful || tests;
+    if (stands && sign == "||") doubtful_ = true;
+    if (stands && sign != "&&" && sign != "||") doubtful_ = false;
     to_next(documents);
+  }
+
+  // Commands whose result is what they are for: one behind && depends on it.
+  static bool is_test(const std::string& command) {
+    return command == "[" || command == "[[" || command == "test" || command == "false";
   }
 
   void skip_command() {
@@ -313,6 +336,8 @@ class ScriptReader {
   std::string_view text_;
   size_t at_ = 0;
   int line_ = 1, depth_ = 0;
+  int decisions_ = 0;      // conditions and loops around
+  bool doubtful_ = false;  // a command before && or || decides whether the next one runs
   int64_t spent_ = 0;
   ShellVariables variables_;
   std::vector<HereDocument> pending_;
@@ -369,7 +394,7 @@ LaunchScript read_launch_script(const std::string& path) {
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word) {
   if (!word.trouble.empty())
     throw UserError(word.trouble, fmt::format("{}:{}", script.name, word.trouble_line),
-                    "scripts are read, and nothing of them is run", "write its result there");
+                    "scripts are read, and nothing of them is run", "write there what it comes to");
   return {word.text, fmt::format("{}:{}", script.name, word.line)};
 }
 
@@ -379,30 +404,49 @@ void refuse_second_launch(const LaunchScript& script, const ScriptWord& first, c
                   "leave one of the two lines in it");
 }
 
+void refuse_other_folder(const LaunchScript& script, const ScriptCommand& launch) {
+  namespace fs = std::filesystem;
+  fs::path folder = ".";
+  const ScriptCommand* moves = nullptr;
+  for (const ScriptCommand& words : script.commands) {
+    if (&words == &launch) break;
+    if (words[0].text != "cd" && words[0].text != "pushd" && words[0].text != "popd") continue;
+    moves = &words;
+    folder /= words.size() > 1 ? known_word(script, words[1]).text : "another folder";
+  }
+  std::error_code error;
+  if (!moves || fs::equivalent(folder, ".", error)) return;
+  throw UserError(fmt::format("{} {}", (*moves)[0].text, moves->size() > 1 ? (*moves)[1].text.substr(0, 80) : ""),
+                  fmt::format("{}:{}", script.name, (*moves)[0].line),
+                  "paths of the line are looked for in the folder where ravine is started",
+                  "start it in that folder, and take the command out of the script");
+}
+
 LaunchedProgram launched_program(const LaunchScript& script) {
-  std::optional<LaunchedProgram> launched;
-  const ScriptWord* first = nullptr;
+  const ScriptCommand* launch = nullptr;
+  size_t at = 0;  // of the program's word
   for (const ScriptCommand& words : script.commands) {
     if (!is_launcher(words[0].text)) continue;
     for (size_t i = 1; i < words.size(); ++i) {
       if (!words[i].text.ends_with(".py")) continue;
-      if (first) refuse_second_launch(script, *first, words[i]);
-      first = &words[i];
-      LaunchedProgram out{.program = known_word(script, words[i]), .flags = {}};
-      for (size_t k = i + 1; k < words.size(); ++k) out.flags.push_back(known_word(script, words[k]));
-      const auto local =
-          launcher_number(script, words, i, {"__nproc_per_node", "__num_gpus", "__num_processes", "_n", "_np", "__ntasks"});
-      const auto nodes = launcher_number(script, words, i, {"__nnodes", "__num_nodes", "__num_machines"});
-      const auto all = launcher_number(script, words, i, {"__worker_num"});  // msrun counts those of all nodes
-      out.ranks = all.value_or(local.value_or(1) * nodes.value_or(1));
-      launched = std::move(out);
+      if (launch) refuse_second_launch(script, (*launch)[at], words[i]);
+      launch = &words, at = i;
       break;
     }
   }
-  if (launched) return std::move(*launched);
-  throw UserError("no program is launched", script.name,
-                  "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun",
-                  "name the script that launches it");
+  if (!launch)
+    throw UserError("no program is launched", script.name,
+                    "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun",
+                    "name the script that launches it");
+  refuse_other_folder(script, *launch);
+  LaunchedProgram out{.program = known_word(script, (*launch)[at]), .flags = {}};
+  for (size_t k = at + 1; k < launch->size(); ++k) out.flags.push_back(known_word(script, (*launch)[k]));
+  const auto local =
+      launcher_number(script, *launch, at, {"__nproc_per_node", "__num_gpus", "__num_processes", "_n", "_np", "__ntasks"});
+  const auto nodes = launcher_number(script, *launch, at, {"__nnodes", "__num_nodes", "__num_machines"});
+  const auto all = launcher_number(script, *launch, at, {"__worker_num"});  // msrun counts those of all nodes
+  out.ranks = all.value_or(local.value_or(1) * nodes.value_or(1));
+  return out;
 }
 
 }  // namespace ravine

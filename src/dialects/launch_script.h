@@ -3,7 +3,8 @@
 // Understood: comments, continuations, quotes, NAME=value and NAME+=value (also behind export, declare, local, readonly), arrays
 // NAME=( .. ) and NAME+=( .. ), $NAME, ${NAME}, ${NAME:-default}, ${NAME[@]}, $(( arithmetic )), here-documents, words split at
 // blanks. Other commands, redirections, pipes and & are passed over. What only a shell can tell ($( ), `..`, $1, a variable that
-// a condition or a loop sets) is trouble of the words that it is part of, and an error only where somebody needs them. A
+// a condition or a loop sets, whether a command in one of them runs, or behind || or a test and &&) is trouble of the words that it is
+// part of, and an error only where somebody needs them. A
 // variable that the script does not set is that of the environment, as in a shell.
 #pragma once
 #include <map>
@@ -45,6 +46,8 @@ struct LaunchedProgram {
   int64_t ranks = 0;              // that the launcher is told to start, over all machines; 1 without one
 };
 LaunchedProgram launched_program(const LaunchScript& script);
+// A UserError at FILE:LINE where the script goes to another folder (cd) before the launch: its relative paths would mean others.
+void refuse_other_folder(const LaunchScript& script, const ScriptCommand& launch);
 [[noreturn]] void refuse_second_launch(const LaunchScript& script, const ScriptWord& first, const ScriptWord& second);
 
 }  // namespace ravine

@@ -71,8 +71,7 @@ void hold_strategy(Translation& t, const MindFormersFacts& facts) {
   if (path.empty() || !t.refusals().empty()) return;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    if (facts.runs) t.refuse(key, fmt::format("no {}", path), "it is a strategy file, or a folder of them", "correct the path");
-    return;
+    return t.refuse(key, fmt::format("no {}", path), "it is a strategy file, or a folder of them", "correct the path");
   }
   const auto setting = [&](const char* option) {
     std::string value;
@@ -121,6 +120,11 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
     t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), fmt::format("it is 1 to {:.0f}", kMostSteps),
              "correct the value"),
         s.epochs = 1;
+  for (const char* counts :
+       {"train_dataset.repeat", "micro_batch_interleave_num", "parallel_config.data_parallel", "parallel_config.model_parallel",
+        "parallel_config.pipeline_stage", "parallel_config.expert_parallel", "parallel_config.micro_batch_num"})
+    if (t.has(counts) && t.whole(counts) < 1)
+      t.refuse(counts, fmt::format("{} is {}", counts, t.whole(counts)), "it is 1 or more", "correct the value");
   if (const int64_t repeat = t.whole("train_dataset.repeat"); static_cast<double>(repeat) > kMostSteps)
     t.refuse("train_dataset.repeat", fmt::format("repeat is {}", repeat), fmt::format("it is at most {:.0f}", kMostSteps),
              "correct the value");

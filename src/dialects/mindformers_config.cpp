@@ -340,6 +340,8 @@ MindFormersLaunch read_mindformers_script(const std::string& path) {
     launcher = &words, at = static_cast<size_t>(found - words.begin());
   }
   if (launcher) {
+    refuse_other_folder(script, *launcher);
+    known_word(script, (*launcher)[at]);
     std::vector<PlacedWord> behind;
     for (size_t k = at + 1; k < launcher->size(); ++k) behind.push_back(known_word(script, (*launcher)[k]));
     if (behind.empty())

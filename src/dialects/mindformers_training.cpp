@@ -1,7 +1,10 @@
 // Keys of runner_wrapper, optimizer, lr_schedule, the data sets and the callbacks.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
+#include "base/counted.h"
 #include "dialects/mindformers_tables.h"
 
 namespace ravine {
@@ -10,7 +13,7 @@ namespace {
 using enum KeyType;
 
 // "callbacks[1]" of "callbacks[1].prefix".
-std::string item_of(const std::string& key) { return key.substr(0, key.find(']') + 1); }
+std::string item_of(const std::string& key) { return key.substr(0, key.find('.')); }
 
 const Json* value_in(const std::vector<GivenKey>& given, const std::string& key) {
   for (const GivenKey& g : given)
@@ -204,6 +207,20 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
   t.add({inert(at + ".enc_mode", text, "it counts with enc_key alone")});
 }
 
+// Why an item of a list, callbacks[7], is none; "": it is one. An item has a type, and stands behind those before it.
+std::string trouble_of_item(const std::string& at, const std::vector<GivenKey>& given) {
+  const size_t bracket = at.find('[');
+  const std::string number = at.substr(bracket + 1, at.size() - bracket - 2);
+  if (number.empty() || number.size() > 6 || number.find_first_not_of("0123456789") != std::string::npos || !at.ends_with(']'))
+    return "an item of the list is named by its number, from 0";
+  std::set<std::string> items;
+  for (const GivenKey& g : given)
+    if (g.key.starts_with(at.substr(0, bracket + 1))) items.insert(item_of(g.key));
+  const auto count = static_cast<int64_t>(items.size());
+  if (std::stoll(number) >= count) return fmt::format("the list has {} without it", counted(count - 1, "item"));
+  return value_in(given, at + ".type") ? "" : "an item of the list has a type, and this one has none";
+}
+
 }  // namespace
 
 const std::vector<std::string>& mindformers_callbacks() {
@@ -220,6 +237,12 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     if (!g.key.starts_with("callbacks[") && !g.key.starts_with("eval_callbacks[")) continue;
     const std::string at = item_of(g.key);
     if (!seen.insert(at).second) continue;
+    if (const std::string trouble = trouble_of_item(at, given); !trouble.empty()) {
+      for (const GivenKey& k : given)
+        if (k.key == at || k.key.starts_with(at + "."))
+          t.add({refused(k.key, any, trouble, "correct the number, or leave it out")});
+      continue;
+    }
     const Json* named = value_in(given, at + ".type");
     const std::string type = named && named->is_string() ? named->get<std::string>() : "";
     if (type == "MFLossMonitor" || type == "LossMonitor") {

@@ -190,6 +190,14 @@ void choose_rates(Translation& t, const MindFormersSizes& s) {
       t.set(std::string("schedule.") + name, t.value(whole), whole);
 }
 
+// The number of a scale that does not move.
+void set_fixed_scale(Translation& t, const std::string& key) {
+  if (!(t.number(key) > 0))
+    t.refuse(key, fmt::format("{} is {}", key, t.number(key)), "losses are multiplied by it: it is above 0",
+             "write 1, or scale_sense.type: DynamicLossScaleUpdateCell");
+  t.set("precision.loss_scale", t.number(key), key);
+}
+
 void choose_loss_scale(Translation& t) {
   const std::string at = "runner_wrapper.scale_sense";
   const bool section = t.has("runner_wrapper.type");
@@ -202,10 +210,7 @@ void choose_loss_scale(Translation& t) {
     t.set("precision.scale_min", 1, from);
   };
   if (!section) return moving(65536, 2, 1000, "runner_wrapper.type");
-  if (t.has(at)) {
-    t.set("precision.loss_scale", t.number(at), at);
-    return;
-  }
+  if (t.has(at)) return set_fixed_scale(t, at);
   const std::string type = t.text(at + ".type");
   if (type.empty()) {
     for (const char* part : {"loss_scale_value", "scale_factor", "scale_window", "max_scale_window", "min_scale_window"})
@@ -223,10 +228,7 @@ void choose_loss_scale(Translation& t) {
     return t.number(whole);
   };
   const double first = needs("loss_scale_value");
-  if (type == "FixedLossScaleUpdateCell") {
-    t.set("precision.loss_scale", first, at + ".loss_scale_value");
-    return;
-  }
+  if (type == "FixedLossScaleUpdateCell") return set_fixed_scale(t, at + ".loss_scale_value");
   const double factor = needs("scale_factor");
   moving(first, factor, static_cast<int64_t>(needs("scale_window")), at + ".type");
   if (type == "AdaptiveLossScaleUpdateCell") {

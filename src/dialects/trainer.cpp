@@ -91,8 +91,9 @@ const std::vector<HfSchedule>& hf_schedules() {
 
 class TrainerFlagsLead {
  public:
-  TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out)
-      : a_(args), c_(config), facts_(facts), out_(out) {}
+  TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,
+                   bool misread)
+      : a_(args), c_(config), facts_(facts), out_(out), misread_(misread) {}
 
   void all() {
     steps_ = updates_of_run(a_, facts_);
@@ -120,6 +121,7 @@ class TrainerFlagsLead {
 
  private:
   void refuse(std::string_view flag, const std::string& why) {
+    if (misread_ && !a_.was_given(flag)) return;
     out_.refusals.push_back(key_refusal(written(flag), "command line", why));
   }
   std::string written(std::string_view flag) const {
@@ -181,7 +183,7 @@ class TrainerFlagsLead {
     }
   }
 
-  bool evaluates() const { return a_.on("do_eval") || a_.text("evaluation_strategy") != "no"; }
+  bool evaluates() const { return trainer_evaluates(a_); }
 
   // A number of steps, or a share of the run, rounded up.
   int64_t steps_of(std::string_view flag) {
@@ -225,7 +227,8 @@ class TrainerFlagsLead {
   }
 
   void actions() {
-    if (!a_.on("do_train")) refuse("do_train", "it is missing, and then the script trains nothing; add it");
+    if (!a_.on("do_train") && !evaluates())
+      refuse("do_train", "it is missing, and --do_eval too: the script does nothing; add one of them");
     if (a_.on("do_train") && !a_.has("train_file") && !a_.has("dataset_name") && facts_.runs)
       refuse("train_file", "it is missing; name what is trained on");
     const bool evaluates_at_end = a_.on("do_eval") && a_.text("evaluation_strategy") == "no";
@@ -373,6 +376,7 @@ class TrainerFlagsLead {
   const DeepSpeedConfig* c_;
   const TrainerFacts& facts_;
   TrainerOutcome& out_;
+  bool misread_ = false;
   int64_t steps_ = 0;
   std::map<std::string, std::string> inert_;
 };
@@ -402,11 +406,53 @@ void choose_files(const TrainerFacts& facts, TrainerOutcome& out) {
         "checkpoints have Ravine's own form: the order of this family's parameters in DeepSpeed's files is not known");
 }
 
+// --do_eval without --do_train: the loss on the validation data. What only a training reads is inert, and its options are those of
+// no line.
+void lead_evaluation(const TrainerArguments& a, const TrainerFacts& facts, TrainerOutcome& out) {
+  const auto of_training = [](std::string_view option) {
+    if (option.starts_with("train.output") || option.starts_with("train.valid_batches")) return false;
+    return option.starts_with("train.") || option.starts_with("optimizer.") || option.starts_with("schedule.") ||
+           option.starts_with("checkpoint.") || option.starts_with("log.");
+  };
+  const auto written = [&](const char* flag) {
+    const auto found = a.given.find(flag);
+    return found == a.given.end() ? "--" + std::string(flag) : found->second;
+  };
+  const std::string batch = written("per_device_eval_batch_size"), valid = written("validation_file"),
+                    eval = written("do_eval");
+  for (auto& [key, fate] : out.fates)
+    if (fate.status == KeyStatus::used && key != eval && of_training(fate.says))
+      fate.status = KeyStatus::inert, fate.says = "--do_train is missing: nothing is trained";
+  std::erase_if(out.choices, [&](const TrainerOutcome::Choice& c) { return of_training(c.option); });
+  const int64_t rows = a.whole("per_device_eval_batch_size");
+  out.set("train.steps", 1, eval);
+  out.set("train.micro_batch", rows, batch);
+  out.set("train.global_batch", rows * facts.ranks, batch);
+  if (a.has("max_eval_samples"))
+    out.set("train.valid_batches", (a.whole("max_eval_samples") + rows - 1) / rows, written("max_eval_samples"));
+  if (const auto fate = out.fates.find(batch); fate != out.fates.end())
+    fate->second = {KeyStatus::used, "train.micro_batch", fate->second.value};
+  out.set("checkpoint.resume", kResumeNone, eval);
+  if (a.has("validation_file")) {
+    out.set("data.train", Json::array({a.text("validation_file")}), valid);
+    for (const char* flag : {"train_file", "dataset_name"})
+      if (const auto fate = out.fates.find(written(flag)); fate != out.fates.end())
+        fate->second = {KeyStatus::inert, "--validation_file is given, and nothing is trained", fate->second.value};
+  } else if (facts.runs && (facts.columns || (!a.has("train_file") && !a.has("dataset_name")))) {
+    out.refusals.push_back(key_refusal(valid, "command line", "it is missing; name the data that the loss is asked of"));
+  }
+}
+
 }  // namespace
+
+bool trainer_evaluates(const TrainerArguments& args) { return args.on("do_eval") || args.text("evaluation_strategy") != "no"; }
+
+bool only_evaluates(const TrainerArguments& args) { return trainer_evaluates(args) && !args.on("do_train"); }
 
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words) {
   TrainerLine line;
   line.args = read_trainer_flags(words, line.refusals);
+  line.misread = !line.refusals.empty();
   const std::string& version = line.args.text("transformers_version");
   if (version.starts_with("5"))
     line.version = TransformersVersion::v5_23;
@@ -419,13 +465,21 @@ TrainerLine read_trainer_line(const std::vector<PlacedWord>& words) {
   return line;
 }
 
-Translation translate_trainer(TrainerLine line, const TrainerFacts& facts) {
+Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   DeepSpeedConfig* config = line.config ? &*line.config : nullptr;
+  const bool evaluation = only_evaluates(line.args);
+  TrainerFacts facts = asked;
+  if (evaluation || line.misread) facts.samples = 1;  // the length of a training is of no account
+  if (line.misread) facts.runs = false;
   TrainerOutcome out;
   out.refusals = std::move(line.refusals);
   if (config) fill_auto(*config, line.args, facts, out.refusals);
-  TrainerFlagsLead(line.args, config, facts, out).all();
-  if (config) lead_deepspeed(*config, line.args, out), choose_files(facts, out);
+  TrainerFlagsLead(line.args, config, facts, out, line.misread).all();
+  if (config) lead_deepspeed(*config, line.args, out);
+  if (evaluation)
+    lead_evaluation(line.args, facts, out);
+  else if (config)
+    choose_files(facts, out);
 
   DialectTable table;
   std::vector<GivenKey> given;
@@ -439,6 +493,8 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& facts) {
     given.push_back({g.written, json_of(*g.value), g.source});
   }
   Translation t = translate(std::move(table), given, "the Trainer");
+  t.evaluates = evaluation;
+  t.trainer_results = true;
   for (const TrainerOutcome::Choice& c : out.choices) t.set(c.option, c.value, c.from);
   for (const auto& [key, fate] : out.fates) {
     t.becomes(key, fate.status, fate.says);

@@ -19,7 +19,11 @@ struct TrainerLine {
   TransformersVersion version = TransformersVersion::v4_37;
   std::vector<KeyRefusal> refusals;
   std::vector<std::string> notices;
+  bool misread = false;  // a flag was refused: others that are missing may follow from that, and are not missed
 };
+
+bool trainer_evaluates(const TrainerArguments& args);
+bool only_evaluates(const TrainerArguments& args);  // --do_eval without --do_train
 
 // Reads the words, and the file of --deepspeed, whose syntax must be right (deepspeed_json.h); other mistakes are kept for
 // translate_trainer.

@@ -222,6 +222,9 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const Json& s = reader.scalars();
   const auto began = seconds_now();
   const bool whole = restore(*run.engine, reader, run.config().model.path);
+  refuse_not_finite(
+      *run.engine, from.folder,
+      "go on from an earlier checkpoint, by checkpoint.resume; health.embedding_norm keeps a record of healthy ones");
   const int64_t had = ranks_with_buffers(reader), has = run.engine->optimizer().ranks_with_buffers();
   if (any(run.ranks.all(), !whole))
     run.log.warn(

@@ -11,6 +11,8 @@
 #include "files/same_path.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
+#include "io/convert/deepspeed_state.h"
+#include "io/convert/mindformers_state.h"
 #include "io/open_weights.h"
 #include "io/run_files.h"
 #include "runs/run_folder.h"
@@ -44,7 +46,9 @@ Config options_of_run(const fs::path& run) {
   }
 }
 
-bool saved_any(const fs::path& run) { return first_step_to_try((run / "checkpoints").string()).has_value(); }
+bool saved_any(const fs::path& run) {
+  return first_step_to_try((run / "checkpoints").string()).has_value() || !checkpoints_of_other_layout(run.string()).empty();
+}
 
 std::string model_of_checkpoint(const fs::path& run) {
   return fmt::format("make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
@@ -72,6 +76,30 @@ void refuse_while_it_runs(const fs::path& run, const std::string& where) {
 std::string goes_on(const fs::path& run) { return fmt::format("go on with it by `{}`", command_that_goes_on_in(run.string())); }
 
 }  // namespace
+
+std::vector<std::string> checkpoints_of_other_layout(const std::string& run) {
+  std::vector<std::string> out;
+  const CheckpointLayout layout = options_of_run(run).checkpoint.layout;
+  if (layout == CheckpointLayout::mindformers) return mindformers_checkpoints((fs::path(run) / "checkpoint").string());
+  if (layout == CheckpointLayout::deepspeed)
+    for (const auto& [step, path] : deepspeed_checkpoints(run)) out.push_back(path);
+  return out;
+}
+
+WeightsOfRun weights_meant_by(const std::string& path, const std::string& model_config) {
+  WeightsOfRun meant{path, model_config};
+  if (!is_run(path)) return meant;
+  const std::vector<std::string> all = checkpoints_of_other_layout(path);
+  if (all.empty()) return meant;
+  const Config c = options_of_run(path);
+  meant.path = all.back();
+  std::error_code error;
+  const std::string own = c.model.path.empty() ? c.model.config : c.model.path + "/config.json";
+  if (model_config.empty() && c.checkpoint.layout == CheckpointLayout::mindformers &&
+      (is_inline(own) || fs::is_regular_file(own, error)))
+    meant.model_config = own;
+  return meant;
+}
 
 bool is_prepared(const std::string& folder) {
   std::error_code error;
@@ -104,6 +132,9 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
                                 shell_word(c.model.path), shell_word((run / "adapter").lexically_normal().string())));
   }
   refuse_while_it_runs(run, where);
+  if (options_of_run(run).checkpoint.layout == CheckpointLayout::mindformers)
+    throw UserError("a run without a model", where, "its weights lie in its checkpoints, which are MindFormers' own",
+                    saved_any(run) ? model_of_checkpoint(run) : goes_on(run));
   throw UserError("a run without a model", where, "it is written when the run has come to its end",
                   goes_on(run) + (saved_any(run) ? ", or " + model_of_checkpoint(run) : ""));
 }
@@ -218,6 +249,16 @@ std::string command_that_goes_on_in(const std::string& run) {
   } catch (const Error&) {  // `train` says what is wrong with it
   }
   return fmt::format("ravine train --config {}{}", shell_word(file), other);
+}
+
+void refuse_run_of_other_layout(const Config& config) {
+  const std::string& output = config.train.output;
+  if (!is_run(output)) return;
+  const CheckpointLayout was = options_of_run(output).checkpoint.layout, now = config.checkpoint.layout;
+  if (was == now || !saved_any(output)) return;
+  throw UserError(fmt::format("a run whose checkpoint.layout is {}, and this one's is {}", name(was), name(now)),
+                  "train.output=" + output, "two runs in one folder would mix their metrics.jsonl and config.yaml",
+                  "choose another train.output");
 }
 
 void refuse_config_of_other_run(const Config& config) {

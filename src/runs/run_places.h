@@ -2,6 +2,7 @@
 // its run, a run for its model.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 
@@ -30,6 +31,17 @@ MeantModel model_and_adapter_meant_by(const std::string& model, const std::strin
 // UserError that names `key`.
 std::string adapter_meant_by(const std::string& path, const std::string& key);
 
+// Of a run whose checkpoints are another program's (checkpoint.layout) these, the oldest first: folders checkpoint-N, or files of
+// rank_0. Of other runs none.
+std::vector<std::string> checkpoints_of_other_layout(const std::string& run);
+
+// Where weights are read of a run: the newest of these, with the config.json of the run's model, or its text, where they have none
+// and nobody names one. Any other path as it is, a run with checkpoints of Ravine too.
+struct WeightsOfRun {
+  std::string path, model_config;
+};
+WeightsOfRun weights_meant_by(const std::string& path, const std::string& model_config);
+
 // Where RUN/model or RUN/adapter is of an earlier end than the run's newest checkpoint, or the run has come to make the other of
 // the two: a warning with both and the commands; else "".
 std::string older_than_its_run(const std::string& made);
@@ -45,6 +57,10 @@ void refuse_run_without_weights(const std::string& path, const std::string& key)
 // "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another
 // folder.
 std::string command_that_goes_on_in(const std::string& run);
+
+// A UserError where train.output holds a run whose checkpoints have another layout than this one's (checkpoint.layout): both would
+// write config.yaml and metrics.jsonl.
+void refuse_run_of_other_layout(const Config& config);
 
 // A UserError where train.output comes from the file of a run, or of a prepared folder, that was copied or moved, and so names
 // another folder than that of the run which lies with the file.

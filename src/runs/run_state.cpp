@@ -1,8 +1,10 @@
 #include "runs/run_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
+#include "base/parallel.h"
 #include "files/convert.h"
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"
@@ -130,6 +132,49 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
   return whole;
 }
 
+namespace {
+
+// Whether all bits of an exponent are set in one of `count` numbers, which NaN and infinity have alone.
+template <class Bits>
+bool has_not_finite(const void* data, int64_t count, Bits exponent) {
+  constexpr int64_t kPart = int64_t{1} << 20;
+  const auto* values = static_cast<const Bits*>(data);
+  std::atomic<bool> found = false;
+  parallel_for((count + kPart - 1) / kPart, [&](int64_t part) {
+    bool any = false;
+    for (int64_t i = part * kPart, end = std::min(count, i + kPart); i < end; ++i) any |= (values[i] & exponent) == exponent;
+    if (any) found = true;
+  });
+  return found;
+}
+
+bool has_not_finite(const TensorView& v) {
+  switch (v.dtype) {
+    case DType::f32:
+      return has_not_finite<uint32_t>(v.data, v.count(), 0x7f800000);
+    case DType::f64:
+      return has_not_finite<uint64_t>(v.data, v.count(), 0x7ff0000000000000);
+    case DType::bf16:
+      return has_not_finite<uint16_t>(v.data, v.count(), 0x7f80);
+    case DType::f16:
+      return has_not_finite<uint16_t>(v.data, v.count(), 0x7c00);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void refuse_not_finite(StepEngine& engine, const std::string& where, const std::string& fix) {
+  std::string mine;
+  for (const StateTensor& t : state_of(engine, StateFor::reading).tensors)
+    if (mine.empty() && has_not_finite(t.view)) mine = t.name;
+  for (const std::string& name : gather_texts(engine.ranks().all(), mine))
+    if (!name.empty())
+      throw UserError("a number that is NaN or infinite", tensor_at(where, name),
+                      "every step from there on would be NaN, or be left out", fix);
+}
+
 void begin_weights(StepEngine& engine, const Config& c) {
   FlatStore& store = engine.store();
   if (!c.model.weights.empty()) {
@@ -144,6 +189,10 @@ void begin_weights(StepEngine& engine, const Config& c) {
   else if (c.lora.asked())
     initialise(store, static_cast<uint64_t>(c.train.seed), [](const Param& p) { return p.adapter; });
   store.refresh_copies(engine.ctx());
+  std::string read;
+  for (const std::string* path : {&c.model.weights, &c.model.path, &c.lora.path})
+    if (!path->empty() && !(path == &c.model.path && !c.model.weights.empty())) read += (read.empty() ? "" : ", ") + *path;
+  if (!read.empty()) refuse_not_finite(engine, read, "use weights that are whole");
 }
 
 }  // namespace ravine

@@ -30,8 +30,13 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
 inline bool restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "") {
   return restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, model_path);
 }
-// Weights as a run begins with them: those of model.path, or drawn from train.seed. All ranks call it.
+// Weights as a run begins with them: those of model.path, or drawn from train.seed; refuse_not_finite looks at what was read. All
+// ranks call it.
 void begin_weights(StepEngine& engine, const Config& config);
+
+// A UserError where a weight or a state of the optimizer is NaN or infinite, since no step recovers from that: `where` was read,
+// `fix` says what to read. One pass over memory. All ranks call it.
+void refuse_not_finite(StepEngine& engine, const std::string& where, const std::string& fix);
 
 // A whole number among the scalars of a checkpoint; one that lacks it is a UserError.
 int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key);

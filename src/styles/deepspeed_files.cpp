@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "config/takes.h"
@@ -20,34 +21,8 @@ namespace ravine {
 namespace {
 
 constexpr const char* kCheckpointFolder = "checkpoint";  // kind of the mark
-constexpr std::string_view kBefore = "checkpoint-";
 
-std::string name_of_step(int64_t step) { return fmt::format("{}{}", kBefore, step); }
-
-// Of "checkpoint-12"; nothing of other names.
-std::optional<int64_t> step_of_name(const std::string& name) {
-  if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
-  const std::string digits = name.substr(kBefore.size());
-  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos || (digits[0] == '0' && digits.size() > 1))
-    return {};
-  return std::stoll(digits);
-}
-
-// Steps of what has these names in `output`, ascending.
-std::vector<int64_t> steps_in(const std::string& output) {
-  std::vector<int64_t> out;
-  std::error_code error;
-  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (const auto step = step_of_name(it->path().filename().string()); step) out.push_back(*step);
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-// A folder that is whole has this file, which is written last.
-bool is_whole(const std::string& folder) {
-  std::error_code error;
-  return fs::is_regular_file(folder + "/latest", error) || fs::is_regular_file(folder + "/latest_universal", error);
-}
+std::string name_of_step(int64_t step) { return fmt::format("checkpoint-{}", step); }
 
 bool is_of_run(const std::string& folder, const std::string& run) {
   const auto mark = read_mark(folder);
@@ -138,9 +113,9 @@ class DeepSpeedFiles : public CheckpointFiles {
  public:
   void check_folder(const Config& c, const std::string& run) const override {
     const std::string from = to_resume(c);
-    for (const int64_t step : steps_in(c.train.output)) {
-      const std::string there = c.train.output + "/" + name_of_step(step);
-      if (!is_of_run(there, run) && there != from && !is_whole(there))
+    const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
+    for (const auto& [step, there] : deepspeed_checkpoints(c.train.output, false)) {
+      if (!is_of_run(there, run) && there != from && !whole.contains(step))
         throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
                         "choose another train.output (--output_dir), or remove it");
     }
@@ -168,10 +143,8 @@ class DeepSpeedFiles : public CheckpointFiles {
                : "the same command with checkpoint.resume=auto (--resume_from_checkpoint True)";
   }
   int64_t newest_step(const std::string& output) const override {
-    int64_t newest = -1;
-    for (const int64_t step : steps_in(output))
-      if (is_whole(output + "/" + name_of_step(step))) newest = step;
-    return newest;
+    const std::map<int64_t, std::string> whole = deepspeed_checkpoints(output);
+    return whole.empty() ? -1 : whole.rbegin()->first;
   }
   bool beside_model() const override { return true; }
 };
@@ -180,8 +153,8 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
   const std::string& asked = c.checkpoint.resume;
   if (asked == kResumeNone) return "";
   if (asked == kResumeNewest) {
-    const int64_t step = newest_step(c.train.output);
-    return step < 0 ? "" : c.train.output + "/" + name_of_step(step);
+    const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
+    return whole.empty() ? "" : whole.rbegin()->second;
   }
   std::error_code error;
   if (!fs::is_directory(asked, error))
@@ -235,8 +208,8 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     target.commit();
     record_verdict(path, name, scalars);
     std::vector<int64_t> own;
-    for (const int64_t one : steps_in(output))
-      if (is_of_run(output + "/" + name_of_step(one), id)) own.push_back(one);
+    for (const auto& [one, there] : deepspeed_checkpoints(output, false))
+      if (is_of_run(there, id)) own.push_back(one);
     std::error_code error;
     for (size_t i = 0; c.checkpoint.keep > 0 && i + static_cast<size_t>(c.checkpoint.keep) < own.size(); ++i)
       if (const std::string old = output + "/" + name_of_step(own[i]); may_go(old)) fs::remove_all(old, error);

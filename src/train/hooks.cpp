@@ -12,6 +12,7 @@
 #include "files/appended_file.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
+#include "files/same_path.h"
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
 #include "io/run_files.h"
@@ -53,6 +54,7 @@ class Validation : public Hook {
             r.step, follows_validation(run.config().schedule) ? ", and the rate stays as it is" : "");
       told_ = true;
     } else if (result) {
+      r.validation = result;
       r.more.emplace_back("valid_loss", result->loss);
       for (const auto& [name, value] : result->preferences) r.more.emplace_back("valid_" + name, value);
       run.follow(result->loss);
@@ -117,13 +119,16 @@ class Metrics : public Hook {
   void start(RunView& run, int64_t done) override {
     std::string path = run.path("metrics.jsonl"), kept;
     int64_t lost = 0;
+    // Rows that lie here are not of the steps before a checkpoint from elsewhere.
+    const std::string &from = run.config().checkpoint.resume, &output = run.config().train.output;
+    const bool elsewhere = from != kResumeNone && from != kResumeNewest && !lies_within(from, output);
     std::error_code error;
     if (std::filesystem::exists(path, error)) {
       LineReader lines(path, kMetricsLine);
       while (const auto line = lines.next()) {
         Json j = Json::parse(*line, nullptr, false);  // the last line of a killed run may be half a line
         if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) continue;
-        if (lost > 0 || j["step"].get<int64_t>() > done) {
+        if (elsewhere || lost > 0 || j["step"].get<int64_t>() > done) {
           lost = std::max(lost, j["step"].get<int64_t>());
           continue;
         }
@@ -134,6 +139,8 @@ class Metrics : public Hook {
     }
     if (lost > done && done == 0)
       run.log().line("anew     the run begins again: it was at step {} at least, and goes on from no checkpoint", lost);
+    if (lost > 0 && elsewhere)
+      run.log().line("anew     metrics.jsonl: the run goes on from {}, and rows of another one lay here", from);
     write_file_atomic(path, kept);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) throw_system("open file", path, errno);

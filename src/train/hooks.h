@@ -38,6 +38,7 @@ struct StepReport {
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;
+  std::optional<ValidationResult> validation;  // behind this step
   bool has_loss() const { return valid > 0; }
 };
 

@@ -14,6 +14,7 @@
 #include "runs/adapter.h"
 #include "runs/healthy_only.h"
 #include "runs/open.h"
+#include "runs/run_places.h"
 #include "runs/run_record.h"
 #include "step/arithmetic.h"
 #include "train/check_reference.h"
@@ -29,6 +30,7 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   const World* world = run.world;
   if (world) check_same(world->all(), "program", program_version());
   if (world) check_same(world->all(), "config", to_yaml(c));
+  refuse_run_of_other_layout(c);
   run.folder = std::make_unique<RunFolder>(c, run.files);
   if (run.files) run.files->check_folder(c, run.folder->run());
   if (world) world->all().barrier();  // all have looked before one of them writes

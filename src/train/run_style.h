@@ -1,5 +1,5 @@
-// What of a run other programs' users see: the lines of steps, the TensorBoard scalars (log.style) and the files of checkpoints
-// (checkpoint.layout). Ravine's own are the defaults; the others are filled in above (styles/styles.h).
+// What of a run other programs' users see: the lines of steps, the TensorBoard scalars (log.style), the files of checkpoints
+// (checkpoint.layout) and of results. Ravine's own are the defaults; the others are filled in above (styles/styles.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +13,8 @@ using HookMaker = std::function<std::unique_ptr<Hook>(int64_t every)>;  // every
 
 struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
-  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
+  std::shared_ptr<const CheckpointFiles> files;    // null: checkpoints of Ravine
+  std::function<std::unique_ptr<Hook>()> results;  // that writes the figures of the end; null: none are written
 };
 
 }  // namespace ravine

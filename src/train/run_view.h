@@ -17,6 +17,9 @@ struct StepReport;
 struct ValidationResult {
   double loss = 0;                                          // mean
   int64_t labels = 0;                                       // or pairs, that counted; 0: no loss
+  int64_t samples = 0;                                      // rows that were read
+  int64_t batches = 0;                                      // micro batches
+  double seconds = 0;                                       // that it took
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
 };
 

@@ -88,6 +88,7 @@ void Trainer::start_hooks() {
   }
   hooks_.push_back(window_hook(c.log.every));
   hooks_.push_back(checkpoint_hook(c.checkpoint.every));
+  if (first() && style_.results) hooks_.push_back(style_.results());
   for (auto& h : hooks_) h->start(*this, progress_.done);
 }
 

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "base/clock.h"
 #include "step/preference.h"
 
 namespace ravine {
@@ -9,6 +10,7 @@ namespace ravine {
 std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
                                                   const ReferenceLogProbs& reference) {
   if (!data) return std::nullopt;
+  const double began = seconds_now();
   StepSums sums;
   int64_t count = 0, rows = options.micro_batch, total = ceil_div(data->sample_count(), rows);
   if (options.valid_batches > 0) total = std::min(total, options.valid_batches);
@@ -31,6 +33,9 @@ std::optional<ValidationResult> validation_result(StepEngine& engine, const Data
     return count > 0 ? all / static_cast<double>(count) : 0.0;
   };
   ValidationResult result{.loss = mean(StepSum::loss), .labels = count, .preferences = {}};
+  result.batches = total;
+  result.samples = std::min(total * rows, data->sample_count());
+  result.seconds = seconds_now() - began;
   if (count > 0 && options.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
   return result;
 }

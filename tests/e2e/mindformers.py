@@ -120,6 +120,48 @@ def test_evaluation(folder):
     check("load_checkpoint" in line(folder, *flags[:-2], status=2).stderr, "weights are named")
 
 
+def test_a_run_stands_for_its_newest(folder):
+    """Its weights lie in its checkpoints: who asks for those of the run gets the newest, and the way to a model."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    run, newest = folder / "runs/mf", "checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    told = json.loads(r.run("info", run, "--json").stdout)
+    check(told["latest"] == newest and told["checkpoints"][-1] == newest and f"ravine convert --input {run}" in told["to_use_it"], f"{told}")
+    said = r.run("generate", "--model", run, "--prompt", "x", status=2).stderr
+    check("a run without a model" in said and f"ravine convert --input {run}" in said and "come to its end" not in said, said)
+    r.run("convert", "--input", run, "--output", folder / "of-run", "--to", "hf")
+    r.run("convert", "--input", run / newest, "--model-config", write_config(folder), "--output", folder / "of-step", "--to", "hf")
+    check((folder / "of-run/model.safetensors").read_bytes() == (folder / "of-step/model.safetensors").read_bytes(), "the newest one")
+
+
+def test_what_is_not_finite_is_refused(folder):
+    """Weights and moments of a checkpoint that a run goes on from, whatever its losses are scaled by."""
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    file = folder / "runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors"
+    header, body = r.load_raw(file)
+    for name in ("adam_v.model.layers.1.attention.wq.weight", "model.layers.1.attention.wq.weight"):
+        begin = header[name]["data_offsets"][0]
+        r.save_raw(file, header, body[:begin] + struct.pack("<f", math.nan) + body[begin + 4:])
+        said = line(folder, "--output_dir", "runs/on", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", file.name, status=2).stderr
+        check(file.name in said and ("v/" if name.startswith("adam") else "weights/") + "model.layers.1.self_attn.q_proj.weight" in said and "earlier checkpoint" in said, said)
+
+
+def test_rows_of_two_runs_do_not_mix(folder):
+    """metrics.jsonl of a run that goes on from elsewhere begins anew; the folder of a run takes none with another layout of checkpoints."""
+    prepare(folder)
+    line(folder)
+    line(folder, "--epochs", "1", "--output_dir", "runs/on", "--lr_schedule.learning_rate", "1e-3")
+    said = line(folder, "--output_dir", "runs/on", "--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "llama_small_rank_0-1_8.safetensors").stderr
+    check("rows of another one lay here" in said and losses(folder, "runs/on") == losses(folder, "runs/mf")[8:], said[-800:])
+    line(folder, "--output_dir", "runs/on", "--load_checkpoint", "runs/on/checkpoint", "--resume_training", "True", "--epochs", "3")
+    check([step for step, _, _ in losses(folder, "runs/on")] == list(range(9, 25)), "its own rows stay")
+    before = (folder / "runs/mf/metrics.jsonl").read_text()
+    r.save_ids(folder / "ids.safetensors", 16, 16)
+    said = r.run("trainer", "--config_name", write_config(folder), "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 2, "--output_dir", folder / "runs/mf", status=2).stderr
+    check("checkpoint.layout is mindformers" in said and "--output_dir" in said and (folder / "runs/mf/metrics.jsonl").read_text() == before, said)
+
+
 def test_data_sets_of_several_files(folder):
     """Files of a list, and of folders below dataset_dir, in the order of their paths."""
     prepare(folder)

@@ -88,6 +88,30 @@ def test_contradictions_come_all_at_once(folder):
     check(said.count("error:") == 1, said)
 
 
+def test_no_error_beside_its_cause(folder):
+    """A flag that cannot be read is refused alone: what would follow from it is not missed too."""
+    prepare(folder)
+    flags = ["trainer", "--model_name_or_path", folder / "model", "--train_file", folder / "ids.safetensors", "--do_train"]
+    for wrong, named in ((["--max_steps", "many", "--output_dir", "o"], "--max_steps"), (["--max_steps", "2", "--output_dri", "o"], "--output_dir"), (["--max_steps", "2", "--output_dir"], "--output_dir"),
+                         (["--num_train_epochs", "0", "--output_dir", "o", "--warmup_ratio", "0.1"], "--num_train_epochs")):
+        said = r.run(*flags, *wrong, status=2).stderr
+        check(named in said and "keys are refused" not in said and "missing" not in said, said)
+    said = r.run(*flags, "--max_steps", "many", "--do_train", "maybe", status=2).stderr
+    check("2 keys are refused" in said and "--max_steps" in said and "--do_train" in said, said)
+
+
+def test_errors_name_the_flag(folder):
+    """Of the options that an error speaks of the keys that lead there."""
+    prepare(folder)
+    (folder / "file").write_text("")
+    said = r.run("trainer", "--model_name_or_path", folder / "model", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", "2", "--output_dir", folder / "file", status=2).stderr
+    check("--output_dir" in said, said)
+    said = r.run(*line(folder, "--train_file", folder / "ids.safetensors"), "--resume_from_checkpoint", folder / "nowhere", status=2).stderr
+    check("checkpoint.resume is --resume_from_checkpoint" in said, said)
+    said = r.run("train", f"model.path={folder / 'model'}", f"data.train={folder / 'ids.safetensors'}", "train.steps=2", f"train.output={folder / 'file'}", status=2).stderr
+    check("--output_dir" not in said, said)
+
+
 def test_what_is_forgiven_is_said(folder):
     prepare(folder)
     text = '{"zero_optimization": {"stage": 2, "aio": {"block_size": 262144,},},}'

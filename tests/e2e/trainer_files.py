@@ -1,6 +1,7 @@
 """checkpoint.layout=deepspeed: a run of `ravine trainer` with a DeepSpeed config leaves checkpoint-N as the Trainer and DeepSpeed do, and goes on from them, at any number of ranks. What DeepSpeed makes of
 them is judged by tools/golden/judge_deepspeed.py."""
 import json
+import math
 import os
 import shutil
 import signal
@@ -123,6 +124,46 @@ def test_history_is_the_trainers(folder):
     check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
 
 
+def results(folder, name):
+    return json.loads((folder / f"{name}_results.json").read_text())
+
+
+def test_figures_of_the_end(folder):
+    """run_clm.py's files of results, of a training and of an evaluation alone: of a model, of a checkpoint, on two ranks."""
+    prepare(folder)
+    valid = ["--validation_file", folder / "valid.safetensors"]
+    r.save_ids(folder / "valid.safetensors", 12, 16, seed=3)
+    out = folder / "out"
+    r.run(*line(folder))
+    train = results(out, "train")
+    check(abs(train["train_loss"] - sum(losses(out)) / 6) < 1e-9 and train["epoch"] == 0.75 and train["train_samples"] == 32 and train["train_runtime"] > 0, f"{train}")
+    check(abs(train["train_samples_per_second"] / train["train_steps_per_second"] - 4) < 0.1 and results(out, "all") == train and not (out / "eval_results.json").exists(), f"{train}")
+    said = r.run(*line(folder, "--do_eval", *valid, output="both")).stderr
+    both = folder / "both"
+    ended = results(both, "eval")
+    check("***** eval metrics *****" in said and results(both, "all") == {**results(both, "train"), **ended}, said)
+    check(ended["eval_loss"] == list(r.metrics(both).values())[-1]["valid_loss"] and abs(ended["perplexity"] - math.exp(ended["eval_loss"])) < 1e-9 and ended["eval_samples"] == 12 and ended["epoch"] == 0.75, f"{ended}")
+    there = names(both)
+    for model in (both / "model", both / "checkpoint-6"):
+        words = ["trainer", "--model_name_or_path", model, "--do_eval", *valid, "--per_device_eval_batch_size", 5]
+        for at, launch in (("one", []), ("two", LAUNCH)):
+            done = subprocess.run([*launch, r.PROGRAM, *map(str, words), "--output_dir", folder / at], capture_output=True, text=True, timeout=r.LIMIT)
+            check(done.returncode == 0, done.stderr)
+            alone = results(folder / at, "eval")
+            check(abs(alone["eval_loss"] - ended["eval_loss"]) < 1e-6 and alone["eval_samples"] == 12 and "epoch" not in alone and results(folder / at, "all") == alone, f"{alone} and {ended}")
+            check(sorted(p.name for p in (folder / at).iterdir()) == ["all_results.json", "eval_results.json"], "nothing else is written")
+    # into the folder of the run: its own stays, figures join those of the training
+    r.run("trainer", "--deepspeed", folder / "ds.json", "--model_name_or_path", both / "model", "--do_eval", *valid, "--train_file", folder / "ids.safetensors", "--output_dir", both, "--max_eval_samples", 8)
+    check(results(both, "eval")["eval_samples"] == 8 and results(both, "all")["train_loss"] == results(both, "train")["train_loss"] and names(both) == there, f"{results(both, 'all')}")
+    (both / "all_results.json").write_text("[1]")
+    said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", *valid, "--output_dir", both, status=2).stderr
+    check("all_results.json" in said and (both / "all_results.json").read_text() == "[1]", said)
+    said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", "--output_dir", both, status=2).stderr
+    check("--validation_file" in said, said)
+    said = r.run("trainer", "--model_name_or_path", both / "model", "--output_dir", both, *valid, status=2).stderr
+    check("--do_train" in said and "--do_eval" in said, said)
+
+
 def test_shards_of_two_steps_are_refused(folder):
     prepare(folder, 2)
     words = line(folder, output="two", batch=2)
@@ -168,6 +209,31 @@ def test_other_optimizers_keep_our_form(folder):
     prepare(folder, 0, optimizer={"type": "Adagrad", "params": {"lr": "auto"}})
     said = r.run(*line(folder)).stderr
     check("Ravine's own form" in said and (folder / "out" / "checkpoints" / "latest").exists() and not names(folder / "out")[1:], said)
+
+
+def test_a_run_stands_for_its_newest(folder):
+    """Of a run that was stopped, and has no model yet: its checkpoints are found by whoever asks for its weights."""
+    prepare(folder)
+    out = folder / "out"
+    r.run(*line(folder))
+    shutil.rmtree(out / "model")
+    (out / "checkpoint-6" / "latest").unlink()  # it was not finished
+    told = json.loads(r.run("info", out, "--json").stdout)
+    check(told["checkpoints"] == ["checkpoint-2", "checkpoint-4"] and told["latest"] == "checkpoint-4" and "ravine convert" in told["to_use_it"], f"{told}")
+    for source, target in ((out, "of-run"), (out / "checkpoint-4", "of-step")):
+        r.run("convert", "--input", source, "--output", folder / target, "--to", "hf")
+    check((folder / "of-run/model.safetensors").read_bytes() == (folder / "of-step/model.safetensors").read_bytes(), "the newest one")
+    said = r.run("generate", "--model", out, "--prompt", "x", status=2).stderr
+    check("a run without a model" in said and f"ravine convert --input {out}" in said, said)
+
+
+def test_two_runs_do_not_share_a_folder(folder):
+    prepare(folder)
+    out = folder / "out"
+    r.run(*line(folder))
+    rows = (out / "metrics.jsonl").read_text()
+    said = r.run(*line(folder, "checkpoint.layout=ravine", "--overwrite_output_dir"), status=2).stderr
+    check("checkpoint.layout is deepspeed" in said and "train.output is --output_dir" in said and (out / "metrics.jsonl").read_text() == rows and not (out / "checkpoints").exists(), said)
 
 
 def test_a_step_of_our_form_is_told_apart(folder):

@@ -67,6 +67,14 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
   return found->layout;
 }
 
+// Of model_config; null: none.
+Json given_config(const ConvertOptions& o) {
+  if (o.model_config.empty()) return {};
+  return is_inline(o.model_config) ? parse_json(o.model_config, "model.config") : read_json(o.model_config);
+}
+
+std::string place_of_config(const ConvertOptions& o) { return is_inline(o.model_config) ? "model.config" : o.model_config; }
+
 void check_output(const std::string& output) {
   std::error_code error;
   if (fs::is_symlink(fs::path(output), error))
@@ -169,8 +177,7 @@ Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& repor
                     fmt::format("convert it with --to ravine --optimizer first, and that to {}", name(o.to)));
   Leaving out;
   out.checkpoint = ravine_checkpoint_of(o.input, report.notes);
-  out.weights = read_ravine_checkpoint(out.checkpoint, o.model_config.empty() ? Json() : read_json(o.model_config),
-                                       o.model_config, StateKind::masters);
+  out.weights = read_ravine_checkpoint(out.checkpoint, given_config(o), place_of_config(o), StateKind::masters);
   report.source += fmt::format(", after step {}", out.weights.position.step);
   out.options = options_of_checkpoint(out.checkpoint, report.notes);
   return out;
@@ -295,8 +302,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (to_peft && layout != WeightLayout::megatron)
     throw UserError("--to peft of another layout", o.input, "adapters are made of ModelLink's checkpoints of LoRA",
                     "train with lora.rank, whose runs write such a folder, or choose another --to");
-  Weights w = to_peft ? read_megatron_adapter(o.input, o.model_config)
-                      : read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
+  Weights w = to_peft ? read_megatron_adapter(o.input, place_of_config(o))
+                      : read_source(layout, o, given_config(o), place_of_config(o),
                                     to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
   // A family that does not train here can only stay in Hugging Face's spelling.

@@ -51,7 +51,7 @@ struct ConvertOptions {
   std::string input, output;
   ConvertTarget to = ConvertTarget::hf;
   std::optional<WeightLayout> from;  // none: recognised
-  std::string model_config;          // a config.json; "": what the source has
+  std::string model_config;          // a config.json, or its text; "": what the source has
   std::string adapter;               // merged into the weights; "": none
   std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
   std::optional<DType> dtype;        // of floating tensors; none: as stored

@@ -1,12 +1,16 @@
 #include "io/convert/deepspeed_state.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "config/bounds.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/kept_scalars.h"
 #include "io/convert/zero_checkpoint.h"
+
+namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
@@ -21,7 +25,33 @@ std::string our_state(const std::string& key, const std::vector<std::string>& al
   return "";
 }
 
+// Of "checkpoint-12"; nothing of other names.
+std::optional<int64_t> step_of_name(const std::string& name) {
+  constexpr std::string_view kBefore = "checkpoint-";
+  if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
+  const std::string digits = name.substr(kBefore.size());
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos || (digits[0] == '0' && digits.size() > 1))
+    return {};
+  return std::stoll(digits);
+}
+
+// A folder that is whole has this file, which is written last.
+bool is_whole(const std::string& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder + "/latest", error) || fs::is_regular_file(folder + "/latest_universal", error);
+}
+
 }  // namespace
+
+std::map<int64_t, std::string> deepspeed_checkpoints(const std::string& folder, bool whole) {
+  std::map<int64_t, std::string> out;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string(), path = folder + "/" + name;
+    if (const auto step = step_of_name(name); step && (!whole || is_whole(path))) out[*step] = path;
+  }
+  return out;
+}
 
 ForeignState open_deepspeed_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                   int64_t data_steps) {

@@ -11,6 +11,7 @@
 // state of a schedule) is in the model file under "ravine", where DeepSpeed has its client state.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 
 #include "base/json.h"
@@ -20,6 +21,9 @@
 #include "io/convert/weights.h"
 
 namespace ravine {
+
+// The folders checkpoint-N in `folder`, by N; `whole`: those alone that were written to their end.
+std::map<int64_t, std::string> deepspeed_checkpoints(const std::string& folder, bool whole = true);
 
 // `path`: as in zero_checkpoint.h. `model`: its config.json, `where` for messages. global_batch: of the run that goes on; steps are
 // never counted anew, and data go on behind the samples that the checkpoint says. data_steps: of data that count as used, at

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {
@@ -23,6 +24,13 @@ TEST(Log, NoControlCharacterReachesTheTerminalOrTheFile) {
   const std::string want = "warning: a\\x1b[2Jb\nc\\rd\\x07\\x9b\\u202e\tkept\nkept\n";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), want);
   EXPECT_EQ(slurp(folder / "log.txt"), want);
+}
+
+TEST(Errors, ANulByteDoesNotEndThem) {
+  const std::string name("a\0b\0", 4);
+  EXPECT_STREQ(UserError("no tensor " + name, name, "it has a name", "rename it").what(),
+               "no tensor a\\x00b\\x00 (a\\x00b\\x00): it has a name; rename it");
+  EXPECT_STREQ(Error(name + "c").what(), "a\\x00b\\x00c");
 }
 
 TEST(Log, AQuietOneWritesItsFileAlone) {

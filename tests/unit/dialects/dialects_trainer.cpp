@@ -159,4 +159,34 @@ TEST(Trainer, ExplainsEachKeyThatWasGiven) {
   EXPECT_EQ(lines.at("--max_steps").option, "train.steps");
 }
 
+TEST(Trainer, EvaluatesWithoutTraining) {
+  TrainerFacts facts;
+  facts.ranks = 2;
+  facts.runs = true;
+  const auto asked = [&](std::vector<std::string> words) {
+    for (const char* word : {"--model_name_or_path", "m", "--output_dir", "o", "--do_eval", "--warmup_ratio", "0.1"})
+      words.emplace_back(word);
+    return translate_trainer(read_trainer_line(placed(words)), facts);
+  };
+  const Translation t = asked({"--validation_file", "v", "--train_file", "x", "--per_device_eval_batch_size", "3",
+                               "--max_eval_samples", "7", "--learning_rate", "1", "--bf16"});
+  EXPECT_TRUE(t.evaluates && t.trainer_results);
+  const Config c = config_of(t);
+  EXPECT_EQ(c.data.train.at(0).path, "v");
+  EXPECT_EQ(c.train.micro_batch, 3);
+  EXPECT_EQ(c.train.global_batch, 6);
+  EXPECT_EQ(c.train.valid_batches, 3);
+  EXPECT_EQ(c.checkpoint.resume, kResumeNone);
+  EXPECT_EQ(c.precision.compute, DType::bf16);
+  std::map<std::string, KeyStatus> status;
+  for (const ExplainedKey& line : t.lines()) status[line.key] = line.status;
+  for (const char* inert : {"--train_file", "--learning_rate", "--warmup_ratio"})
+    EXPECT_EQ(status.at(inert), KeyStatus::inert) << inert;
+  for (const char* used :
+       {"--validation_file", "--per_device_eval_batch_size", "--max_eval_samples", "--do_eval", "--output_dir"})
+    EXPECT_EQ(status.at(used), KeyStatus::used) << used;
+  EXPECT_EQ(asked({}).refusals().at(0).key, "--validation_file");
+  EXPECT_FALSE(translated({"--do_eval", "--validation_file", "v"}).evaluates);
+}
+
 }  // namespace test_dialects_trainer

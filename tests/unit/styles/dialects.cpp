@@ -122,6 +122,25 @@ TEST(LaunchScript, TwoLaunchesAreRefused) {
   EXPECT_EQ(launched_program(parse_launch_script("echo python a.py\ntorchrun b.py\n", "run.sh")).program.text, "b.py");
 }
 
+TEST(LaunchScript, WhatADecisionOrAFolderChangesIsRefused) {
+  const auto said = [](const std::string& text) {
+    return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
+  };
+  for (const char* text : {"if false; then\npython a.py\nfi\n", "X=1\nfor i in 1 2; do python a.py; done\n",
+                           "\n[ -d data ] && python a.py\n", "\nfalse && cd . && python a.py\n", "\ntrue || python a.py\n",
+                           "case $N in\n1) python a.py ;;\nesac\n", "while true\ndo python a.py\ndone\n"})
+    expect_words(said(text), {"run.sh:2", "only a shell can tell"});
+  for (const char* text :
+       {"mkdir -p out && python a.py\n", "[ -d data ] || exit 1\npython a.py\n", "{ python a.py; } | tee log\n",
+        "if [ -d x ]; then\n echo x\nfi\npython a.py\n", "cd . && python a.py\n", "python a.py\ncd /\n",
+        "for i in 1; do\n echo\ndone; python a.py || exit 1\n"})
+    EXPECT_EQ(said(text), "") << text;
+  expect_words(said("A=/\ncd $A && python a.py\n"), {"cd /", "run.sh:2", "where ravine is started"});
+  expect_words(said("cd\npython a.py\n"), {"run.sh:1"});
+  expect_words(said("cd /nowhere/at/all || exit\npython a.py\n"), {"run.sh:1"});
+  expect_words(said("\ncd $(dirname $0)\npython a.py\n"), {"run.sh:2", "substitution"});
+}
+
 TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   const auto run = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
