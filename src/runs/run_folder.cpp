@@ -260,7 +260,7 @@ void RunFolder::refuse_other_run() const {
       throw UserError("train.output already holds checkpoints", folder_,
                       "with checkpoint.resume=none a run begins anew and would mix with them",
                       fmt::format("choose another train.output, move {} away, or use checkpoint.resume=auto",
-                                  path(files_ ? "checkpoint-*" : "checkpoints/step_*")));
+                                  path(files_ ? files_->pattern() : "checkpoints/step_*")));
     return;
   }
   if (is_checkpoint_name(resume_)) {

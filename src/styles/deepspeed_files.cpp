@@ -8,65 +8,23 @@
 #include "config/takes.h"
 #include "dialects/reverse.h"
 #include "files/compressed.h"
-#include "files/folder_mark.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/run_files.h"
 #include "optim/schedule.h"
+#include "styles/step_folders.h"
 
 namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
 
-constexpr const char* kCheckpointFolder = "checkpoint";  // kind of the mark
-constexpr std::string_view kBefore = "checkpoint-";
-
-std::string name_of_step(int64_t step) { return fmt::format("{}{}", kBefore, step); }
-
-// Of "checkpoint-12"; nothing of other names.
-std::optional<int64_t> step_of_name(const std::string& name) {
-  if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
-  const std::string digits = name.substr(kBefore.size());
-  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos || (digits[0] == '0' && digits.size() > 1))
-    return {};
-  return std::stoll(digits);
-}
-
-// Steps of what has these names in `output`, ascending.
-std::vector<int64_t> steps_in(const std::string& output) {
-  std::vector<int64_t> out;
-  std::error_code error;
-  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (const auto step = step_of_name(it->path().filename().string()); step) out.push_back(*step);
-  std::sort(out.begin(), out.end());
-  return out;
-}
+const StepNames kCheckpoints{.before = "checkpoint-"};
 
 // A folder that is whole has this file, which is written last.
 bool is_whole(const std::string& folder) {
   std::error_code error;
   return fs::is_regular_file(folder + "/latest", error) || fs::is_regular_file(folder + "/latest_universal", error);
-}
-
-bool is_of_run(const std::string& folder, const std::string& run) {
-  const auto mark = read_mark(folder);
-  return mark && mark->kind == kCheckpointFolder && mark->run == run;
-}
-
-// A folder as it was made: names and sizes, so that what somebody put there or changed is not taken for the run's.
-FolderMark mark_with_sizes(const std::string& folder, const std::string& run) {
-  FolderMark mark{.run = run, .files = {}, .kind = kCheckpointFolder};
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file())
-      mark.files[fs::path(entry.path()).lexically_relative(folder).string()].bytes = static_cast<int64_t>(entry.file_size());
-  return mark;
-}
-
-// Whether nothing but the run's own files lies in it.
-bool may_go(const std::string& folder) {
-  std::optional<FolderMark> mark = read_mark(folder);
-  return mark && foreign_in_folder(folder, *mark, true).empty();
 }
 
 // What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
@@ -138,8 +96,8 @@ class DeepSpeedFiles : public CheckpointFiles {
  public:
   void check_folder(const Config& c, const std::string& run) const override {
     const std::string from = to_resume(c);
-    for (const int64_t step : steps_in(c.train.output)) {
-      const std::string there = c.train.output + "/" + name_of_step(step);
+    for (const int64_t step : kCheckpoints.steps_in(c.train.output)) {
+      const std::string there = c.train.output + "/" + kCheckpoints.name(step);
       if (!is_of_run(there, run) && there != from && !is_whole(there))
         throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
                         "choose another train.output (--output_dir), or remove it");
@@ -169,10 +127,11 @@ class DeepSpeedFiles : public CheckpointFiles {
   }
   int64_t newest_step(const std::string& output) const override {
     int64_t newest = -1;
-    for (const int64_t step : steps_in(output))
-      if (is_whole(output + "/" + name_of_step(step))) newest = step;
+    for (const int64_t step : kCheckpoints.steps_in(output))
+      if (is_whole(output + "/" + kCheckpoints.name(step))) newest = step;
     return newest;
   }
+  std::string pattern() const override { return kCheckpoints.before + "*"; }
   bool beside_model() const override { return true; }
 };
 
@@ -181,7 +140,7 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
   if (asked == kResumeNone) return "";
   if (asked == kResumeNewest) {
     const int64_t step = newest_step(c.train.output);
-    return step < 0 ? "" : c.train.output + "/" + name_of_step(step);
+    return step < 0 ? "" : c.train.output + "/" + kCheckpoints.name(step);
   }
   std::error_code error;
   if (!fs::is_directory(asked, error))
@@ -224,22 +183,13 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"save_steps", c.checkpoint.every},
         {"eval_steps", c.train.valid_every},
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
-    const std::string name = name_of_step(step), path = output + "/" + name;
-    TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
-      if (!is_of_run(there, id) || !may_go(there))
-        throw UserError("a folder that this run would replace", there, "it, or a file in it, is not this run's own",
-                        "move it away");
-    });
+    const std::string name = kCheckpoints.name(step), path = output + "/" + name;
+    TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
-    write_mark(target.folder(), mark_with_sizes(target.folder(), id));
+    mark_as_made(target.folder(), id);
     target.commit();
     record_verdict(path, name, scalars);
-    std::vector<int64_t> own;
-    for (const int64_t one : steps_in(output))
-      if (is_of_run(output + "/" + name_of_step(one), id)) own.push_back(one);
-    std::error_code error;
-    for (size_t i = 0; c.checkpoint.keep > 0 && i + static_cast<size_t>(c.checkpoint.keep) < own.size(); ++i)
-      if (const std::string old = output + "/" + name_of_step(own[i]); may_go(old)) fs::remove_all(old, error);
+    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep);
     return path;
   };
 }
