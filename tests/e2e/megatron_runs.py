@@ -76,6 +76,9 @@ def test_a_run_goes_on_from_what_it_left(folder):
         a = state["args"]
         check(state["iteration"] == a.iteration == 4 and a.consumed_train_samples == 16 and a.use_distributed_optimizer == (zero == 1), f"{vars(a)}")
         check((a.bf16, a.fp16) == (compute == "bf16", compute == "f16") and a.tensor_model_parallel_size == 1, f"{vars(a)}")
+        optimizer = state["optimizer"] if "param_groups" in state["optimizer"] else state["optimizer"]["optimizer"]
+        rate = r.metrics(out)[5]["lr"]
+        check(all(abs(group["lr"] - rate) < 1e-12 and group["step"] == 4 for group in optimizer["param_groups"]), f"{optimizer['param_groups']} and {rate}")
         whole, model = losses(out), r.weights(out)
         back_to(out, 4)
         said = train(at, **more)
@@ -99,6 +102,18 @@ def test_other_ranks_go_on(folder):
     check(close(losses(folder / "one"), whole[6:]), f"{losses(folder / 'one')} and {whole}")
     train(folder, "stages", ranks=4, checkpoint__resume=str(folder / "out" / "iter_0000004"), **four)
     check(close(losses(folder / "stages"), whole[4:]), f"{losses(folder / 'stages')} and {whole}")
+
+
+def test_the_names_of_2023_stay(folder):
+    prepare(folder)
+    train(folder, "own", checkpoint__layout="ravine")
+    whole = losses(folder / "own")
+    r.run("convert", "--input", folder / "own/checkpoints/step_000004", "--output", folder / "old", "--to", "megatron-legacy", "--optimizer")
+    train(folder, "old")
+    check(losses(folder / "old") == whole[4:] and steps(folder / "old") == named(4, 6, 8), f"{losses(folder / 'old')} and {whole}")
+    for step in (4, 6):
+        names = load(folder / "old" / named(step)[0] / "mp_rank_00" / "model_optim_rng.pt")[0]["model"]
+        check(list(names) == ["language_model"], f"{step}: {list(names)}")
 
 
 def test_experts_go_on(folder):
@@ -174,6 +189,10 @@ def test_answers_of_a_step(folder):
     (folder / "ids.json").write_text("[[1, 2, 3, 4]]")
     said = [r.run("generate", "--model", folder / "out" / where, "--prompt-ids", folder / "ids.json", "--max-new-tokens", 8, "--json").stdout for where in ("iter_0000002", "model")]
     check(said[0] == said[1] and said[0], f"{said}")
+    shutil.copytree(folder / "out" / "iter_0000002", folder / "alone" / "iter_0000002")
+    (folder / "alone" / TRACKER).write_text("2")
+    r.run("convert", "--input", folder / "alone", "--output", folder / "hf", "--to", "hf")
+    check('"factor": 2.0' in (folder / "hf" / "config.json").read_text(), "the scaling of positions, which arguments do not carry")
 
 
 def documents(folder):
