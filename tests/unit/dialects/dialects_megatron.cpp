@@ -101,7 +101,9 @@ TEST(MegatronLoad, GoesOnFromAnIteration) {
 TEST(MegatronLoad, OfTheFolderOfSaveIsTheNewestThere) {
   const Folders f;
   for (const std::string load : {"a", "a/", "./a", "b/../a"}) {
-    const Config c = config_of(f.translated({"--load", f / load, "--save", f / "a", "--save-interval", "2"}));
+    const Translation t = f.translated({"--load", f / load, "--save", f / "a", "--save-interval", "2"});
+    const Config c = config_of(t);
+    EXPECT_EQ(all_notices(t), "") << load;
     EXPECT_EQ(c.checkpoint.resume, "auto") << load;
     EXPECT_EQ(c.model.weights, "") << load;
   }
