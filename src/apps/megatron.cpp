@@ -6,6 +6,7 @@
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "dialects/launch_script.h"
+#include "styles/megatron_files.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
@@ -17,6 +18,7 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
     std::error_code error;
     return std::filesystem::exists(path, error) ? open_tokenizer(path)->size() : 0;
   };
+  job.beyond_files = beyond_megatron_files;
   if (flags.script.empty()) return translate_megatron(words, job);
   const LaunchScript script = read_launch_script(flags.script);
   LaunchedProgram launched = launched_program(script);

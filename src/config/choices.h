@@ -184,11 +184,11 @@ constexpr auto names_of(LogStyle) {
 // ---- checkpoints ----
 
 // Whose layout the files of checkpoints have.
-enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed };
+enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed, megatron };
 constexpr auto names_of(CheckpointLayout) {
   using enum CheckpointLayout;
   return std::to_array<ValueName<CheckpointLayout>>(
-      {{ravine, "ravine"}, {mindformers, "mindformers"}, {deepspeed, "deepspeed"}});
+      {{ravine, "ravine"}, {mindformers, "mindformers"}, {deepspeed, "deepspeed"}, {megatron, "megatron"}});
 }
 
 enum class CheckpointFormat : uint8_t { safetensors, ckpt };

@@ -44,10 +44,10 @@ DialectTable megatron_data_rows() {
 
 DialectTable megatron_checkpoint_rows() {
   return {
-      renamed("--save", text, "train.output"),
+      renamed("--save", text, "train.output, checkpoint.layout"),
       renamed("--save-interval", whole, "checkpoint.every"),
-      renamed("--load", text, "model.path, model.weights"),
-      inert("--finetune", on, "what --load names are weights either way; a run that goes on is that of --save"),
+      used("--load", text, "checkpoint.resume, model.weights, model.path"),
+      used("--finetune", on, "model.weights"),
       inert("--no-initialization", on, "weights begin from the seed or a file, one of them"),
       used("--use-checkpoint-args", on, "model.path"),
       used("--exit-on-missing-checkpoint", on, "model.path"),

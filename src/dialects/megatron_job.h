@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "config/config.h"
+
 namespace ravine {
 
 struct MegatronJob {
@@ -13,6 +15,9 @@ struct MegatronJob {
   std::map<std::string, std::string> written;  // files that a script writes before it starts the program, by path
   // Ids of the tokenizer at a path; 0 if nothing is there. Empty: nobody can tell.
   std::function<int64_t(const std::string& path)> vocabulary;
+  // Why Megatron's files cannot hold the checkpoints of a run with these options, in a sentence without a full stop; "" where they
+  // can. Empty: nobody can tell.
+  std::function<std::string(const Config& config)> beyond_files;
 };
 
 }  // namespace ravine

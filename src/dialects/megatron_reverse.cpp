@@ -17,7 +17,8 @@ constexpr const char* kSilentModelKeys[] = {"architectures",        "auto_map", 
                                             "eos_token_id",         "pad_token_id", "tokenizer_class", "torch_dtype",
                                             "transformers_version", "use_cache",    "_name_or_path"};
 // What is of the form of that program's own files and lines.
-const std::vector<std::string> kOwnForm = {"log.style", "checkpoint.keep", "model.path", "model.config", "parallel.data"};
+const std::vector<std::string> kOwnForm = {"log.style",  "checkpoint.keep", "checkpoint.layout",
+                                           "model.path", "model.config",    "parallel.data"};
 
 class MegatronFlags {
  public:
@@ -233,7 +234,14 @@ class MegatronFlags {
   }
 
   void files() {
-    if (!c_.model.path.empty()) option("--load", "model.path");
+    const std::string& resume = c_.checkpoint.resume;
+    const bool megatron = c_.checkpoint.layout == CheckpointLayout::megatron;
+    if (megatron && resume != kResumeNewest && resume != kResumeNone)
+      option("--load", "checkpoint.resume");
+    else if (!c_.model.path.empty())
+      option("--load", "model.path");
+    else if (megatron && resume == kResumeNewest && c_.checkpoint.every > 0)
+      option("--load", "train.output");
     if (c_.checkpoint.every > 0) {
       option("--save", "train.output");
       option("--save-interval", "checkpoint.every");

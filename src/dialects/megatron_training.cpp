@@ -49,7 +49,6 @@ DialectTable megatron_step_rows() {
 
 DialectTable megatron_optimizer_rows(MegatronAge age) {
   const double dropout = age == MegatronAge::classic ? 0.0 : 0.1;
-  const char* begins = "what training begins from is --load's weights; moments come only with a run that goes on";
   return {
       renamed("--attention-dropout", number, "train.attention_dropout", dropout),
       renamed("--hidden-dropout", number, "train.dropout", dropout),
@@ -66,11 +65,11 @@ DialectTable megatron_optimizer_rows(MegatronAge age) {
       used("--release-fp32-grad", on, "precision.gradients"),
       inert("--cpu-optimizer", on, "on this backend the optimizer is on the CPU as everything is"),
       inert("--cpu_torch_adam", on, "on this backend the optimizer is on the CPU as everything is"),
-      inert("--no-load-optim", on, begins),
+      used("--no-load-optim", on, "model.weights"),
       inert("--no-load-rng", on, "random numbers follow from seed and step; nothing of them is loaded"),
       inert("--no-load-lr-state", on, "rates follow from the step"),
       inert("--no-save-rng", on, "random numbers follow from seed and step; nothing of them is saved"),
-      refused("--no-save-optim", on, "a checkpoint here is one to go on from", "leave it out; OUTPUT/model has weights alone"),
+      inert("--no-save-optim", on, "a checkpoint here is always one to go on from; OUTPUT/model has weights alone"),
       used("--fp16", on, "precision.compute"),
       used("--bf16", on, "precision.compute"),
       renamed("--loss-scale", number, "precision.loss_scale"),

@@ -33,6 +33,8 @@ class CheckpointFiles {
   virtual std::string how_to_go_on(const Config& config) const = 0;
   // The newest in the folder of a run; -1: none, or it is no concern of who begins there anew.
   virtual int64_t newest_step(const std::string& /*output*/) const { return -1; }
+  // Their names there, for a message: "checkpoint-*".
+  virtual std::string pattern() const = 0;
   // Whether the run ends with a folder of its model beside them.
   virtual bool beside_model() const = 0;
 };

@@ -228,7 +228,8 @@ void RunFolder::look(bool whole) {
                     folder_, "a run writes into a folder that is new, or its own", "choose another train.output");
   mark_ = mark.value_or(FolderMark{});
   const bool begun = mark || is_run_without_mark(folder_);
-  if (!begun && fs::exists(path("config.json"), error) && !weight_files(folder_).empty())
+  const bool goes_on = files_ && newest() >= 0;  // another program's run, beside which `ravine convert` has written config.json
+  if (!begun && !goes_on && fs::exists(path("config.json"), error) && !weight_files(folder_).empty())
     throw UserError("train.output holds a model", folder_, "a run writes into a folder that is new, or its own",
                     "choose another train.output");
   if (!begun && fs::exists(path("run.yaml"), error) &&
@@ -260,7 +261,7 @@ void RunFolder::refuse_other_run() const {
       throw UserError("train.output already holds checkpoints", folder_,
                       "with checkpoint.resume=none a run begins anew and would mix with them",
                       fmt::format("choose another train.output, move {} away, or use checkpoint.resume=auto",
-                                  path(files_ ? "checkpoint-*" : "checkpoints/step_*")));
+                                  path(files_ ? files_->pattern() : "checkpoints/step_*")));
     return;
   }
   if (is_checkpoint_name(resume_)) {

@@ -9,40 +9,18 @@
 #include "config/takes.h"
 #include "dialects/reverse.h"
 #include "files/compressed.h"
-#include "files/folder_mark.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/run_files.h"
 #include "optim/schedule.h"
+#include "styles/step_folders.h"
 
 namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
 
-constexpr const char* kCheckpointFolder = "checkpoint";  // kind of the mark
-
-std::string name_of_step(int64_t step) { return fmt::format("checkpoint-{}", step); }
-
-bool is_of_run(const std::string& folder, const std::string& run) {
-  const auto mark = read_mark(folder);
-  return mark && mark->kind == kCheckpointFolder && mark->run == run;
-}
-
-// A folder as it was made: names and sizes, so that what somebody put there or changed is not taken for the run's.
-FolderMark mark_with_sizes(const std::string& folder, const std::string& run) {
-  FolderMark mark{.run = run, .files = {}, .kind = kCheckpointFolder};
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file())
-      mark.files[fs::path(entry.path()).lexically_relative(folder).string()].bytes = static_cast<int64_t>(entry.file_size());
-  return mark;
-}
-
-// Whether nothing but the run's own files lies in it.
-bool may_go(const std::string& folder) {
-  std::optional<FolderMark> mark = read_mark(folder);
-  return mark && foreign_in_folder(folder, *mark, true).empty();
-}
+const StepNames kCheckpoints{.before = "checkpoint-"};
 
 // What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
 // each validation an entry of its own.
@@ -146,6 +124,7 @@ class DeepSpeedFiles : public CheckpointFiles {
     const std::map<int64_t, std::string> whole = deepspeed_checkpoints(output);
     return whole.empty() ? -1 : whole.rbegin()->first;
   }
+  std::string pattern() const override { return kCheckpoints.before + "*"; }
   bool beside_model() const override { return true; }
 };
 
@@ -197,22 +176,13 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"save_steps", c.checkpoint.every},
         {"eval_steps", c.train.valid_every},
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
-    const std::string name = name_of_step(step), path = output + "/" + name;
-    TargetFolder target(path, fmt::format("{} {}", id, step), [&](const std::string& there) {
-      if (!is_of_run(there, id) || !may_go(there))
-        throw UserError("a folder that this run would replace", there, "it, or a file in it, is not this run's own",
-                        "move it away");
-    });
+    const std::string name = kCheckpoints.name(step), path = output + "/" + name;
+    TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
-    write_mark(target.folder(), mark_with_sizes(target.folder(), id));
+    mark_as_made(target.folder(), id);
     target.commit();
     record_verdict(path, name, scalars);
-    std::vector<int64_t> own;
-    for (const auto& [one, there] : deepspeed_checkpoints(output, false))
-      if (is_of_run(there, id)) own.push_back(one);
-    std::error_code error;
-    for (size_t i = 0; c.checkpoint.keep > 0 && i + static_cast<size_t>(c.checkpoint.keep) < own.size(); ++i)
-      if (const std::string old = output + "/" + name_of_step(own[i]); may_go(old)) fs::remove_all(old, error);
+    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep);
     return path;
   };
 }

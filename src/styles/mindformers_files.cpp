@@ -39,6 +39,7 @@ class MindFormersFiles : public CheckpointFiles {
   std::string how_to_go_on(const Config& config) const override {
     return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)", folder(config));
   }
+  std::string pattern() const override { return "checkpoint"; }
   bool beside_model() const override { return false; }
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "styles/deepspeed_files.h"
+#include "styles/megatron_files.h"
 #include "styles/megatron_log.h"
 #include "styles/mindformers_files.h"
 #include "styles/mindformers_log.h"
@@ -20,7 +21,8 @@ RunStyle style_of(const Config& config) {
     std::shared_ptr<const CheckpointFiles> files;
   } layouts[] = {{CheckpointLayout::ravine, nullptr},
                  {CheckpointLayout::mindformers, mindformers_files()},
-                 {CheckpointLayout::deepspeed, deepspeed_files()}};
+                 {CheckpointLayout::deepspeed, deepspeed_files()},
+                 {CheckpointLayout::megatron, megatron_files()}};
   for (const auto& line : lines)
     for (const auto& layout : layouts)
       if (line.name == config.log.style && layout.name == config.checkpoint.layout) {

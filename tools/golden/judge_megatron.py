@@ -4,7 +4,8 @@
 
 Judged, 6 steps of AdamW of which 3 come after the checkpoint, a Llama of odd sizes with its local layers: 1 our whole run and its; 2 it goes on from our step 3, as
 `ravine convert --to megatron-mcore --optimizer` writes it, with its plain optimizer and its DistributedOptimizer; 3 we go on from its step 3, by `ravine convert --to ravine`. On 1 rank, 2 tensor ranks,
-2 data ranks and 2 stages, in f32, and on 1 and 2 data ranks in bf16. Controls: without the moments the losses must be beyond the bound. 4 files: what it saves again behind our step 3, without a step between, is
+2 data ranks and 2 stages, in f32, and on 1 and 2 data ranks in bf16; it goes on from the folder that a run of ours on these ranks left by itself (checkpoint.layout=megatron), and `ravine megatron --load DIR --save DIR` goes on
+in place in the folder that it left. Controls: without the moments the losses must be beyond the bound. 4 files: what it saves again behind our step 3, without a step between, is
 what we wrote. The form of 2023 is held against its description alone, since that Megatron needs Apex and GPUs. 5 models with
 experts and latents: names, their order, and logits against Transformers' (its attention over latents is written out here, since that of its local layers takes no values of another width than keys).
 What runs is megatron-core 0.16 of PyPI: GPTModel, DistributedDataParallel, get_megatron_optimizer, its load_state_dict and load_parameter_state. It has no program of its own, so that the calls around them (those of
@@ -303,14 +304,38 @@ def theirs(world, tensor, pipeline, jobs):
     return out + [None] * (len(jobs) - len(out))
 
 
-def ours(folder, **more):
+def launched(ranks):
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", "--oversubscribe", *root, "-n", ranks, ravine] if ranks > 1 else [ravine]
+
+
+def losses_in(folder):
+    return {x["step"]: x["loss"] for x in map(json.loads, open(folder + "/metrics.jsonl")) if "loss" in x}
+
+
+def ours(folder, ranks=1, **more):
     values = {"model.path": MODEL, "data.train": [work + "/rows.safetensors"], "data.sequence_length": COLUMNS, "train.steps": STEPS, "train.global_batch": BATCH, "train.micro_batch": 2, "train.threads": 1,
               "precision.compute": "f32", "optimizer.type": "adamw", "optimizer.lr": LR, "optimizer.betas": list(BETAS), "optimizer.eps": [EPS], "optimizer.weight_decay": DECAY, "optimizer.decay": "matrices",
               "optimizer.clip_norm": 1, "schedule.type": "OptimizerParamScheduler", "schedule.lr_decay_style": "linear", "schedule.lr_warmup_steps": 0, "checkpoint.every": SAVED, "log.tensorboard": False,
               "train.output": folder, **more}
-    if said(ravine, "train", *(f"{k}={json.dumps(v) if not isinstance(v, str) else v}" for k, v in values.items() if v is not None)) is None:
+    if said(*launched(ranks), "train", *(f"{k}={json.dumps(v) if not isinstance(v, str) else v}" for k, v in values.items() if v is not None)) is None:
         return None
-    return {x["step"]: x["loss"] for x in map(json.loads, open(folder + "/metrics.jsonl")) if "loss" in x}
+    return losses_in(folder)
+
+
+def in_place(folder, world, tensor, pipeline, distributed):
+    """The config that `ravine megatron` makes of the flags of the job, which goes on in its folder."""
+    flags = {"num-layers": 4, "hidden-size": 40, "ffn-hidden-size": 88, "num-attention-heads": 4, "group-query-attention": None, "num-query-groups": 2, "seq-length": COLUMNS - 1, "max-position-embeddings": 64,
+             "position-embedding-type": "rope", "normalization": "RMSNorm", "norm-epsilon": 1e-5, "swiglu": None, "disable-bias-linear": None, "untie-embeddings-and-output-weights": None, "vocab-size": 256,
+             "attention-dropout": 0, "hidden-dropout": 0, "padded-vocab-size": 256, "tokenizer-type": "NullTokenizer", "micro-batch-size": 2, "global-batch-size": BATCH, "train-iters": STEPS, "lr": LR, "lr-decay-style": "linear",
+             "weight-decay": DECAY, "adam-beta1": BETAS[0], "adam-beta2": BETAS[1], "adam-eps": EPS, "clip-grad": 1.0, "data-path": "none", "split": "1,0,0", "log-interval": 1, "save-interval": SAVED, "load": folder,
+             "save": folder, "tensor-model-parallel-size": tensor, "pipeline-model-parallel-size": pipeline, **({"use-distributed-optimizer": None} if distributed else {})}
+    words = [w for key, v in flags.items() for w in (f"--{key}", v)[: 1 if v is None else 2]]
+    printed = said(ravine, "megatron", *words, "--ranks", world, "--print-config")
+    # Rows of fixed batches, which no prefix of an index holds and no split divides.
+    data = [f'data.train=["{work}/rows.safetensors"]', "data.order=philox", f"data.sequence_length={COLUMNS}", "train.threads=1"]
+    open(folder + ".yaml", "w").write("".join(line + "\n" for line in (printed or "").splitlines() if not line.startswith("  split: ")))
+    return None if said(*launched(world), "train", "--config", folder + ".yaml", *data) is None else losses_in(folder)
 
 
 def losses(what, a, b, steps, bound=16, unit=U, control=False):
@@ -374,6 +399,9 @@ for tensor, pipeline, data in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
         add(("whole", distributed), load=begin + "/release", distributed=distributed, save=f"{work}/theirs_{tag}_{distributed}{ITER}")
         add(("on", distributed), load=to + ITER, distributed=distributed, again=f"{work}/again_{tag}_{distributed}{ITER}")
         add(("lost", distributed), load=changed(to, lost) + ITER, distributed=distributed)
+        run = f"{work}/run_{tag}_{distributed}"
+        ours(run, world, **{"checkpoint.layout": "megatron", "parallel.tensor": tensor, "parallel.pipeline": pipeline, "parallel.zero": int(distributed)})
+        add(("run", distributed), load=run + ITER, distributed=distributed, again=f"{work}/again_run_{tag}_{distributed}{ITER}")
         if tensor * pipeline == 1:
             to = f"{work}/bf16_{tag}_{distributed}"
             said(ravine, "convert", "--input", work + "/ours_bf16" + STEP, "--output", to, "--to", "megatron-mcore", "--optimizer", *ranks, *more)
@@ -385,6 +413,9 @@ for tensor, pipeline, data in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
         losses(f"{name}: megatron-core's whole run against ours", done["whole", distributed], base, WHOLE)
         losses(f"{name}: megatron-core from our step {SAVED} against our whole run", done["on", distributed], base, AFTER)
         losses(f"{name}, control: with moments 0", done["lost", distributed], base, AFTER, control=True)
+        losses(f"{name}: megatron-core from step {SAVED} of the folder of a run against our whole run", done["run", distributed], base, AFTER)
+        bad, count = different(f"{work}/run_{tag}_{distributed}{ITER}", f"{work}/again_run_{tag}_{distributed}{ITER}")
+        row(f"{name}: tensors that megatron-core saves of the run's step {SAVED} that are not as it wrote them", bad if count else float("inf"), 0, f"of {count}")
         bad, count = different(f"{work}/to_{tag}_{distributed}{ITER}", f"{work}/again_{tag}_{distributed}{ITER}")
         row(f"{name}: tensors that megatron-core saves of our step {SAVED} that are not as we wrote them", bad if count else float("inf"), 0, f"of {count}")
         if tensor * pipeline == 1:
@@ -393,6 +424,8 @@ for tensor, pipeline, data in ((1, 1, 1), (2, 1, 1), (1, 1, 2), (1, 2, 1)):
             bad, count = different(f"{work}/bf16_{tag}_{distributed}{ITER}", f"{work}/again_bf16_{tag}_{distributed}{ITER}")
             row(f"{name}, bf16: tensors that megatron-core saves of our step {SAVED} that are not as we wrote them", bad if count else float("inf"), 0, f"of {count}")
         saved, back = f"{work}/theirs_{tag}_{distributed}", f"{work}/back_{tag}_{distributed}"
+        shutil.copytree(saved, saved + "-on")
+        losses(f"{name}: ours in place, --load of megatron-core's folder, against its whole run", in_place(saved + "-on", world, tensor, pipeline, distributed), done["whole", distributed], AFTER)
         said(ravine, "convert", "--input", saved, "--output", back, "--to", "ravine", "--optimizer", "--model-config", MODEL + "/config.json")
         losses(f"{name}: ours from megatron-core's step {SAVED} against its whole run", ours(back, **{"model.path": None, "model.config": back + "/config.json"}), done["whole", distributed], AFTER)
 print("\ndistrib_optim.pt of Megatron of 2023, by its description alone: from the last parameter to the first, padded to a multiple of 3 data ranks")

@@ -17,6 +17,7 @@
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_adapter.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/megatron_state.h"
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
@@ -252,7 +253,7 @@ void convert_to_megatron_run(const ConvertOptions& o, const MegatronLayout& l, W
                            ", and no opt_param_scheduler");
   }
   if (o.dtype) s.compute = *o.dtype;
-  s.layout = l, s.layout.place = megatron_iteration(at.step);
+  s.layout = l, s.layout.place = megatron_iteration(at.step) + "/";
   s.distributed = o.distributed, s.ranks = o.ranks;
   const Geometry g = geometry_of(from.weights.config, from.weights.config_where);
   megatron_notes(g, l, report.notes);

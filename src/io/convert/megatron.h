@@ -49,7 +49,9 @@ struct MegatronFile {
   };
   std::vector<Tensor> tensors;
 };
-// What the layout consists of; sizes that do not divide are a UserError. Rows that pad the vocabulary repeat the last one; of
+// A UserError where the model's sizes do not divide by the layout, or its names cannot hold the model. `where`: of the model.
+void check_megatron_layout(const Geometry& g, const MegatronLayout& layout, const std::string& where);
+// What the layout consists of, checked. Rows that pad the vocabulary repeat the last one; of
 // moments they are zero.
 std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout,
                                         bool moments = false);

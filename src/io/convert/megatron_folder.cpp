@@ -1,13 +1,12 @@
 #include "io/convert/megatron_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <regex>
 
-#include "files/compressed.h"
 #include "io/convert/megatron.h"
+#include "io/convert/megatron_place.h"
 
 namespace fs = std::filesystem;
 
@@ -34,36 +33,6 @@ std::optional<std::string> text_argument(const TorchFile& f, const char* key) {
 }
 
 namespace {
-
-std::string first_word(const std::string& path) {
-  const std::string text = read_whole(path, 4096);
-  const size_t from = text.find_first_not_of(" \t\r\n");
-  return from == std::string::npos ? "" : text.substr(from, text.find_first_of(" \t\r\n", from) - from);
-}
-
-// The folder of ranks that the tracker file names, or the path itself if it holds them.
-std::string ranks_folder(const std::string& path) {
-  for (const char* tracker : {"/latest_checkpointed_iteration.txt", "/latest"}) {
-    if (!fs::exists(path + tracker)) continue;
-    const std::string word = first_word(path + tracker);
-    std::string folder = word;
-    if (tracker[7] == '_' && word != "release") {
-      int64_t step = -1;
-      auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
-      if (code != std::errc{} || end != word.data() + word.size() || step < 0)
-        throw UserError("bad tracker file", path + tracker,
-                        fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
-      folder = fmt::format("iter_{:07}", step);
-    }
-    if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
-      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)),
-                      "correct it");
-    if (!fs::is_directory(path + "/" + folder))
-      throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", path + tracker), kComplete);
-    return path + "/" + folder;
-  }
-  return path;
-}
 
 struct RankNumbers {
   int64_t tensor = 0, pipeline = 0, expert = 0;
@@ -115,7 +84,7 @@ std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFi
 
 MegatronFolder open_megatron(const std::string& path, StateKind kind) {
   MegatronFolder f;
-  f.path = ranks_folder(path);
+  f.path = megatron_ranks(path);
   const auto files = rank_files(f.path);
   if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
   for (const auto& [rank, file] : files) {
@@ -192,7 +161,7 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
 
 std::vector<std::string> megatron_files(const std::string& path) {
   std::vector<std::string> out;
-  for (const auto& entry : fs::recursive_directory_iterator(ranks_folder(path)))
+  for (const auto& entry : fs::recursive_directory_iterator(megatron_ranks(path)))
     if (entry.is_regular_file() && entry.path().extension() == ".pt") out.push_back(entry.path().string());
   std::sort(out.begin(), out.end());
   return out;

@@ -1,16 +1,54 @@
 #include "io/convert/megatron_place.h"
 
+#include <charconv>
 #include <filesystem>
 #include <vector>
 
+#include "files/compressed.h"
 #include "files/torch_file.h"
+#include "io/convert/weights.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
+namespace {
+
+std::string first_word(const std::string& path) {
+  const std::string text = read_whole(path, 4096);
+  const size_t from = text.find_first_not_of(" \t\r\n");
+  return from == std::string::npos ? "" : text.substr(from, text.find_first_of(" \t\r\n", from) - from);
+}
+
+}  // namespace
+
+std::string megatron_iteration(int64_t step) { return fmt::format("iter_{:07}", step); }
+
+std::string megatron_ranks(const std::string& path) {
+  for (const std::string tracker : {kMegatronTracker, "latest"}) {
+    const std::string file = path + "/" + tracker;
+    if (!fs::exists(file)) continue;
+    const std::string word = first_word(file);
+    std::string folder = word;
+    if (tracker == kMegatronTracker && word != kMegatronRelease) {
+      int64_t step = -1;
+      auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
+      if (code != std::errc{} || end != word.data() + word.size() || step < 0)
+        throw UserError("bad tracker file", file, fmt::format("it holds 'release' or a number, got '{}'", printable(word)),
+                        "correct it");
+      folder = megatron_iteration(step);
+    }
+    if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
+      throw UserError("bad tracker file", file, fmt::format("it names a folder beside it, got '{}'", printable(word)),
+                      "correct it");
+    if (!fs::is_directory(path + "/" + folder))
+      throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", file), kComplete);
+    return path + "/" + folder;
+  }
+  return path;
+}
 
 bool is_megatron_folder(const std::string& path) {
   std::error_code error;
-  if (fs::exists(fs::path(path) / "latest_checkpointed_iteration.txt", error)) return true;
+  if (fs::exists(fs::path(path) / kMegatronTracker, error)) return true;
   for (const auto& entry : fs::directory_iterator(path, error))
     if (entry.is_directory(error) && entry.path().filename().string().starts_with("mp_rank_")) return true;
   return false;

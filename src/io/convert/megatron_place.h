@@ -11,4 +11,12 @@ bool is_megatron_folder(const std::string& path);
 // itself) that say Megatron's version; beside them ZeRO's shards may lie. A damaged file is a UserError.
 bool holds_megatron(const std::string& path);
 
+inline constexpr const char* kMegatronTracker = "latest_checkpointed_iteration.txt";
+inline constexpr const char* kMegatronRelease = "release";  // of weights alone, in the place of a step
+// "iter_0000100": the folder of ranks of a step.
+std::string megatron_iteration(int64_t step);
+// The folder of ranks that the tracker file names, or the path itself if it holds them. A tracker file that names none, or one that
+// is not there, is a UserError.
+std::string megatron_ranks(const std::string& path);
+
 }  // namespace ravine

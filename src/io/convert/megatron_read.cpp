@@ -367,7 +367,9 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.config = config;
   w.config_where = config_where;
   w.folder = path;
-  if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
+  for (const std::string& beside : {path, f.path})
+    if (w.config.is_null() && fs::exists(beside + "/config.json"))
+      w.config = read_json(w.config_where = beside + "/config.json");
   const bool guess = w.config.is_null();
   refuse_other_arithmetic(*f.ranks[0].file, guess);
   if (guess) w.config = config_of(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";

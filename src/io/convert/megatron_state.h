@@ -44,8 +44,6 @@ MegatronState megatron_state_of(const Config& config, double lr, std::vector<std
 // `progress` is called with the bytes written.
 void write_megatron_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                           const MegatronState& state, const std::function<void(int64_t)>& progress);
-// The folder of ranks of a step: "iter_0000100/".
-std::string megatron_iteration(int64_t step);
 // The bytes that it will write of a run with these masters, about: headers and padding are not counted.
 int64_t megatron_state_bytes(const Weights& weights, const MegatronState& state);
 

@@ -7,6 +7,7 @@
 #include "io/convert/hf_folder.h"
 #include "io/convert/kept_scalars.h"
 #include "io/convert/megatron_distrib.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/megatron_rank_file.h"
 #include "io/convert/megatron_state.h"
 #include "io/convert/ravine_checkpoint.h"
@@ -58,7 +59,7 @@ class MegatronRunFolder {
     for (const auto& t : files_[0][0].tensors) types.push_back({t.name, t.elements, s_.compute});
     write_config(folder, weights_[0], types);
     copy_beside(folder, weights_[0]);
-    write_file_atomic(folder.path("latest_checkpointed_iteration.txt"), std::to_string(step()));
+    write_file_atomic(folder.path(kMegatronTracker), std::to_string(step()));
   }
 
  private:
@@ -338,8 +339,6 @@ void write_megatron_state(TargetFolder& folder, const std::string& checkpoint, c
                           const MegatronState& state, const std::function<void(int64_t)>& progress) {
   MegatronRunFolder(checkpoint, model, where, state).write(folder, progress);
 }
-
-std::string megatron_iteration(int64_t step) { return fmt::format("iter_{:07}/", step); }
 
 int64_t megatron_state_bytes(const Weights& weights, const MegatronState& s) {
   int64_t elements = 0;

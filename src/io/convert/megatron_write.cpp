@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/megatron_rank_file.h"
 
 namespace ravine {
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
 
-int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
-  if (n % by == 0) return n / by;
+void divide(int64_t n, int64_t by, const char* what, const char* over) {
+  if (n % by == 0) return;
   throw UserError("layout does not fit", fmt::format("{} {}", by, over), fmt::format("they must divide the {} {}", n, what),
                   "choose another number");
 }
@@ -227,7 +228,7 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   lost(s.scale_by_layer, "the scale of scores by layer");
 }
 
-std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l, bool moments) {
+void check_megatron_layout(const Geometry& g, const MegatronLayout& l, const std::string& where) {
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
   if (s.attention.latent)
@@ -239,11 +240,11 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   bool dense = false;
   for (int64_t i = 0; i < g.layers; ++i) dense = dense || !s.is_sparse(i);
   if (dense) divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
-  const int64_t stages = l.pipeline * l.virtual_stages, per = divide(g.layers, stages, "layers", "stages (pipeline x virtual)");
+  divide(g.layers, l.pipeline * l.virtual_stages, "layers", "stages (pipeline x virtual)");
   if (l.virtual_stages > 1 && l.pipeline == 1)
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
-  refuse_for_megatron(g, w.config_where);
+  refuse_for_megatron(g, where);
   if (!core && s.attention.latent)
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no latent attention", "use --to megatron-mcore");
   if (!core && s.moe)
@@ -252,6 +253,12 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
   if (l.pipeline > 1000 || l.tensor > 1000)
     throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
+}
+
+std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l, bool moments) {
+  check_megatron_layout(g, l, w.config_where);
+  const bool core = l.names == MegatronNames::mcore;
+  const int64_t stages = l.pipeline * l.virtual_stages, per = g.layers / stages;
   std::vector<MegatronFile> files;
   for (int64_t p = 0; p < l.pipeline; ++p)
     for (int64_t t = 0; t < l.tensor; ++t) {
@@ -309,7 +316,7 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
   for (const auto& t : files[0].tensors) types.push_back({t.name, t.elements, dtype});
   write_config(folder, w, types);
   copy_beside(folder, w);
-  write_file_atomic(folder.path("latest_checkpointed_iteration.txt"), "release");
+  write_file_atomic(folder.path(kMegatronTracker), kMegatronRelease);
 }
 
 }  // namespace ravine

@@ -1,0 +1,261 @@
+"""checkpoint.layout=megatron: a run leaves iter_NNNNNNN and latest_checkpointed_iteration.txt as a run of Megatron does, and goes on from them, on other ranks too; `ravine megatron --load` goes on as Megatron does. What Megatron
+makes of them is judged by tools/golden/judge_megatron.py."""
+import os
+import shutil
+import struct
+import subprocess
+
+import ravine_run as r
+from megatron_files import load
+from ravine_run import check
+
+TRACKER = "latest_checkpointed_iteration.txt"
+ROUND = 2**-20  # relative: sums over ranks lie in another order
+SHAPE = ["--num-layers", 4, "--hidden-size", 32, "--ffn-hidden-size", 64, "--num-attention-heads", 4, "--seq-length", 16, "--max-position-embeddings", 64, "--position-embedding-type", "rope", "--normalization", "RMSNorm",
+         "--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights", "--attention-dropout", 0, "--hidden-dropout", 0, "--make-vocab-size-divisible-by", 128, "--vocab-size", 255,
+         "--tokenizer-type", "NullTokenizer"]
+
+
+def ranked(ranks, words, status=0):
+    launch = ["mpirun", "--oversubscribe", "-n", str(ranks), *(["--allow-run-as-root"] if os.geteuid() == 0 else [])] if ranks > 1 else []
+    done = subprocess.run([*launch, r.PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == status, f"exit {done.returncode}: {' '.join(map(str, words))}\n{done.stderr[-3000:]}")
+    return done
+
+
+def train(folder, output="out", ranks=1, status=0, **more):
+    base = {"model.config": str(folder / "config.json"), "data.train": [str(folder / "ids.safetensors")], "data.sequence_length": 16, "train.steps": 8, "train.global_batch": 4, "train.micro_batch": 2, "train.threads": 1,
+            "optimizer.type": "adamw", "optimizer.lr": 3e-3, "checkpoint.every": 2, "checkpoint.keep": 0, "checkpoint.layout": "megatron", "log.tensorboard": False, "train.output": str(folder / output)}
+    base.update({key.replace("__", "."): value for key, value in more.items()})
+    return ranked(ranks, ["train", *r.settings({k: v for k, v in base.items() if v is not None})], status)
+
+
+def prepare(folder, **fields):
+    r.save_config(folder / "config.json", num_hidden_layers=4, num_key_value_heads=2, **fields)
+    r.save_ids(folder / "ids.safetensors", 64, 16)
+
+
+def losses(output):
+    return [row["loss"] for row in r.metrics(output).values() if "loss" in row]
+
+
+def steps(output):
+    return sorted(p.name for p in output.iterdir() if p.name.startswith("iter_"))
+
+
+def named(*numbers):
+    return [f"iter_{n:07}" for n in numbers]
+
+
+def back_to(output, step):
+    """As if the run had been killed behind this step."""
+    for name in steps(output):
+        if name > named(step)[0]:
+            shutil.rmtree(output / name)
+    shutil.rmtree(output / "model")
+    (output / TRACKER).write_text(str(step))
+
+
+def close(a, b):
+    return len(a) == len(b) > 0 and all(abs(x - y) <= ROUND * abs(y) for x, y in zip(a, b))
+
+
+def test_a_run_goes_on_from_what_it_left(folder):
+    for zero, compute in ((0, "f32"), (1, "f32"), (0, "bf16"), (1, "f16")):
+        at = folder / f"{zero}-{compute}"
+        at.mkdir()
+        prepare(at)
+        more = {"parallel.zero": zero, "precision.compute": compute}
+        train(at, **more)
+        out = at / "out"
+        check(steps(out) == named(2, 4, 6, 8) and (out / TRACKER).read_text() == "8", f"{steps(out)}")
+        check(not (out / ".saving").exists() and not (out / "checkpoints").exists() and (out / "model" / "config.json").exists(), f"{os.listdir(out)}")
+        files = sorted(p.name for p in (out / "iter_0000004" / "mp_rank_00").iterdir())
+        check(files == (["distrib_optim.pt"] if zero else []) + ["model_optim_rng.pt"], f"{files}")
+        state, _ = load(out / "iter_0000004" / "mp_rank_00" / "model_optim_rng.pt")
+        a = state["args"]
+        check(state["iteration"] == a.iteration == 4 and a.consumed_train_samples == 16 and a.use_distributed_optimizer == (zero == 1), f"{vars(a)}")
+        check((a.bf16, a.fp16) == (compute == "bf16", compute == "f16") and a.tensor_model_parallel_size == 1, f"{vars(a)}")
+        optimizer = state["optimizer"] if "param_groups" in state["optimizer"] else state["optimizer"]["optimizer"]
+        rate = r.metrics(out)[5]["lr"]
+        check(all(abs(group["lr"] - rate) < 1e-12 and group["step"] == 4 for group in optimizer["param_groups"]), f"{optimizer['param_groups']} and {rate}")
+        whole, model = losses(out), r.weights(out)
+        back_to(out, 4)
+        said = train(at, **more)
+        check("iter_0000004 after step 4" in said.stderr + said.stdout, said.stderr + said.stdout)
+        check(losses(out) == whole and r.weights(out) == model, f"{zero} {compute}: {losses(out)} and {whole}")
+
+
+def test_other_ranks_go_on(folder):
+    """From 2 tensor ranks x 2 stages to 2 data ranks and 1 rank, and the other way round."""
+    prepare(folder)
+    train(folder)
+    whole = losses(folder / "out")
+    four = {"parallel.tensor": 2, "parallel.pipeline": 2}
+    train(folder, "four", ranks=4, **four, train__steps=4, schedule__steps=8)
+    check(sorted(p.name for p in (folder / "four/iter_0000004").glob("mp_*")) == [f"mp_rank_0{t}_00{p}" for t in (0, 1) for p in (0, 1)], "a folder for each tensor rank and stage")
+    check(close(losses(folder / "four"), whole[:4]), f"{losses(folder / 'four')} and {whole}")
+    train(folder, "two", ranks=2, checkpoint__resume=str(folder / "four"), parallel__zero=1)
+    check(close(losses(folder / "two"), whole[4:]) and steps(folder / "two") == named(6, 8), f"{losses(folder / 'two')} and {whole}")
+    check((folder / "two/iter_0000006/mp_rank_00/distrib_optim.pt").exists(), "the distributed optimizer's file")
+    train(folder, "one", checkpoint__resume=str(folder / "two" / "iter_0000006"))
+    check(close(losses(folder / "one"), whole[6:]), f"{losses(folder / 'one')} and {whole}")
+    train(folder, "stages", ranks=4, checkpoint__resume=str(folder / "out" / "iter_0000004"), **four)
+    check(close(losses(folder / "stages"), whole[4:]), f"{losses(folder / 'stages')} and {whole}")
+
+
+def test_the_names_of_2023_stay(folder):
+    prepare(folder)
+    train(folder, "own", checkpoint__layout="ravine")
+    whole = losses(folder / "own")
+    r.run("convert", "--input", folder / "own/checkpoints/step_000004", "--output", folder / "old", "--to", "megatron-legacy", "--optimizer")
+    train(folder, "old")
+    check(losses(folder / "old") == whole[4:] and steps(folder / "old") == named(4, 6, 8), f"{losses(folder / 'old')} and {whole}")
+    for step in (4, 6):
+        names = load(folder / "old" / named(step)[0] / "mp_rank_00" / "model_optim_rng.pt")[0]["model"]
+        check(list(names) == ["language_model"], f"{step}: {list(names)}")
+
+
+def test_experts_go_on(folder):
+    """A model with experts on one expert rank; several are refused, as its files have all experts for each tensor rank."""
+    prepare(folder, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2)
+    train(folder, train__steps=4)
+    whole, out = losses(folder / "out"), folder / "out"
+    back_to(out, 2)
+    train(folder, train__steps=4)
+    check(losses(out) == whole, f"{losses(out)} and {whole}")
+    check("parallel.expert 2" in train(folder, "no", ranks=2, status=2, parallel__expert=2).stderr and not (folder / "no").exists(), "experts over ranks")
+
+
+def test_the_limit_spares_what_is_not_as_the_run_made_it(folder):
+    prepare(folder)
+    out = folder / "out"
+    train(folder, train__steps=4, schedule__steps=8, checkpoint__keep=1)
+    check(steps(out) == named(4), f"{steps(out)}")
+    (out / "iter_0000004" / "mp_rank_00" / "notes.txt").write_text("mine")
+    train(folder, schedule__steps=8, checkpoint__keep=1)
+    check(steps(out) == named(4, 8) and (out / "iter_0000004/mp_rank_00/notes.txt").read_text() == "mine", f"{steps(out)}")
+    back_to(out, 4)
+    (out / "iter_0000006").mkdir()
+    (out / "iter_0000006" / "notes.txt").write_text("mine")
+    said = train(folder, schedule__steps=8, status=2).stderr
+    check("iter_0000006" in said and "not this run's own" in said and (out / "iter_0000006/notes.txt").exists(), said)
+
+
+def test_set_back_by_the_tracker_file(folder):
+    """The file decides, not the largest number; what is behind it is replaced as the run comes there, and no limit takes what was just written."""
+    prepare(folder)
+    out = folder / "out"
+    train(folder)
+    whole = losses(out)
+    (out / TRACKER).write_text("2\n")
+    shutil.rmtree(out / "model")
+    train(folder, checkpoint__keep=1, train__steps=4, schedule__steps=8)
+    check(steps(out) == named(4, 6, 8) and (out / TRACKER).read_text() == "4" and losses(out) == whole[:4], f"{steps(out)} {losses(out)}")
+
+
+def test_what_is_wrong_is_said(folder):
+    prepare(folder)
+    out = folder / "out"
+    train(folder, train__steps=4, schedule__steps=8)
+    for more, words in (({"optimizer.type": "lion"}, ["adamw and adam", "checkpoint.layout=ravine"]), ({"lora.rank": 2, "lora.targets": ["q_proj"]}, ["an adapter"]), ({"parallel.zero": 2}, ["parallel.zero=1"]),
+                        ({"train.freeze": ["*norm*"]}, ["train.freeze"]), ({"optimizer.groups": [{"match": "*norm*", "lr_mult": 0.5}]}, ["optimizer.groups"]), ({"health.embedding_norm": 1.0}, ["health.embedding_norm=0"])):
+        said = train(folder, "no", status=2, **more).stderr
+        check(all(w in said for w in ["checkpoint.layout is megatron", *words]) and not (folder / "no").exists(), f"{more}: {said}")
+    said = train(folder, "no", ranks=3, status=2, parallel__pipeline=3, parallel__stage_layers=[2, 1, 1]).stderr
+    check("different numbers of layers" in said, said)
+    said = train(folder, status=2, checkpoint__resume="none").stderr
+    check("already holds checkpoints" in said and "iter_*" in said, said)
+    file = out / "iter_0000004" / "mp_rank_00" / "model_optim_rng.pt"
+    whole = file.read_bytes()
+    for size in (len(whole) // 2, len(whole) - 1, 0):
+        file.write_bytes(whole[:size])
+        said = train(folder, status=2).stderr
+        check("model_optim_rng.pt" in said and losses(out), f"{size}: {said}")
+    file.write_bytes(whole)
+    (out / TRACKER).write_text("3")
+    check("iter_0000003" in train(folder, status=2).stderr, "a step that is not there")
+    (folder / "empty").mkdir()
+    for resume, words in ((folder / "gone", "no such folder"), (folder / "empty", "no checkpoint of Megatron")):
+        check(words in train(folder, "other", status=2, checkpoint__resume=str(resume)).stderr, words)
+    r.run("convert", "--input", out / "model", "--output", folder / "release", "--to", "megatron-mcore")
+    check("model.weights=" in train(folder, "other", status=2, checkpoint__resume=str(folder / "release")).stderr, "weights alone")
+
+
+def test_answers_of_a_step(folder):
+    """Each step is a model for other commands, with or without the folder around it."""
+    prepare(folder, rope_scaling={"rope_type": "linear", "factor": 2.0})
+    train(folder, train__steps=2)
+    (folder / "ids.json").write_text("[[1, 2, 3, 4]]")
+    said = [r.run("generate", "--model", folder / "out" / where, "--prompt-ids", folder / "ids.json", "--max-new-tokens", 8, "--json").stdout for where in ("iter_0000002", "model")]
+    check(said[0] == said[1] and said[0], f"{said}")
+    shutil.copytree(folder / "out" / "iter_0000002", folder / "alone" / "iter_0000002")
+    (folder / "alone" / TRACKER).write_text("2")
+    r.run("convert", "--input", folder / "alone", "--output", folder / "hf", "--to", "hf")
+    check('"factor": 2.0' in (folder / "hf" / "config.json").read_text(), "the scaling of positions, which arguments do not carry")
+
+
+def documents(folder):
+    """An indexed dataset: 40 documents of 40 ids."""
+    prefix = folder / "data_document"
+    lengths, ids = [40] * 40, [(i * 7 + i // 40) % 250 + 1 for i in range(1600)]
+    (folder / "data_document.bin").write_bytes(struct.pack("<1600i", *ids))
+    (folder / "data_document.idx").write_bytes(struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 4, 40, 41) + struct.pack("<40i", *lengths) + struct.pack("<40q", *range(0, 6400, 160)) + struct.pack("<41q", *range(41)))
+    return prefix
+
+
+def megatron(folder, *flags, ranks=1, iters=8, status=0, **more):
+    words = ["megatron", *SHAPE, "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", iters, "--lr-decay-iters", 8, "--lr", "3e-3", "--lr-decay-style", "linear", "--data-path", folder / "data_document", "--split", "1,0,0",
+             "--log-interval", 1, "--save-interval", 2, *flags, "train.threads=1"]
+    return ranked(ranks, words, status)
+
+
+def test_load_goes_on(folder):
+    documents(folder)
+    megatron(folder, "--save", folder / "whole")
+    whole = losses(folder / "whole")
+    # in place, as scripts that are sent off again have it: nothing there, then the newest
+    d = folder / "d"
+    for iters in (4, 8):
+        shutil.rmtree(d / "model", ignore_errors=True)
+        megatron(folder, "--load", str(d) + "/", "--save", d, iters=iters)
+    check(losses(d) == whole and steps(d) == named(2, 4, 6, 8) and (d / TRACKER).read_text() == "8", f"{losses(d)} and {whole}")
+    # from another folder, whose files stay as they are
+    a, before = folder / "a", {}
+    shutil.copytree(d, a)
+    back_to(a, 4)
+    before = {p: p.read_bytes() for p in a.rglob("*") if p.is_file()}
+    megatron(folder, "--load", a, "--save", folder / "b")
+    check(losses(folder / "b") == whole[4:] and steps(folder / "b") == named(6, 8), f"{losses(folder / 'b')} and {whole}")
+    check({p: p.read_bytes() for p in a.rglob("*") if p.is_file()} == before, "what --load names is not written to")
+    # once more: --save counts, and says so
+    shutil.rmtree(folder / "b" / "model")
+    back = folder / "b" / "iter_0000008"
+    shutil.rmtree(back), (folder / "b" / TRACKER).write_text("6")
+    said = megatron(folder, "--load", a, "--save", folder / "b").stderr
+    check("holds iteration 6" in said and losses(folder / "b") == whole[4:], said)
+    explained = megatron(folder, "--load", a, "--save", folder / "b", "--explain").stdout
+    check("Megatron would read --load" in explained, explained)
+    # on other ranks, with Megatron's distributed optimizer
+    megatron(folder, "--load", a, "--save", folder / "two", "--tensor-model-parallel-size", 2, "--use-distributed-optimizer", ranks=2)
+    check(close(losses(folder / "two"), whole[4:]) and (folder / "two/iter_0000006/mp_rank_01/distrib_optim.pt").exists(), f"{losses(folder / 'two')} and {whole}")
+
+
+def test_weights_alone(folder):
+    """--finetune, --no-load-optim and a release begin at step 0 with the weights; what Megatron's files cannot hold keeps Ravine's form."""
+    documents(folder)
+    megatron(folder, "--save", folder / "a", iters=4)
+    r.run("convert", "--input", folder / "a" / "model", "--output", folder / "release", "--to", "megatron-mcore")
+    first = []
+    for i, flags in enumerate((["--load", folder / "a", "--finetune"], ["--load", folder / "a", "--no-load-optim", "--no-load-rng"], ["--load", folder / "release"])):
+        said = megatron(folder, *flags, "--save", folder / f"on-{i}", "--no-save-optim", "--no-save-rng", iters=2).stderr
+        check(("Megatron would count on from iteration 4" in said) == (i == 1), said)
+        first.append(losses(folder / f"on-{i}"))
+        check(steps(folder / f"on-{i}") == named(2), f"{steps(folder / f'on-{i}')}")
+    check(first[0] == first[1] == first[2] and len(first[0]) == 2, f"{first}")
+    said = megatron(folder, "--load", folder / "a", "--optimizer", "sgd", "--save", folder / "sgd", iters=2).stderr
+    check("Ravine's own form" in said and "adamw and adam" in said and "begins at step 0" in said and r.checkpoints(folder / "sgd") == ["step_000002"] and not steps(folder / "sgd"), said)
+
+
+if __name__ == "__main__":
+    r.main(globals())
