@@ -171,8 +171,7 @@ void refuse_not_finite(StepEngine& engine, const std::string& where, const std::
     if (mine.empty() && has_not_finite(t.view)) mine = t.name;
   for (const std::string& name : gather_texts(engine.ranks().all(), mine))
     if (!name.empty())
-      throw UserError("a number that is NaN or infinite", tensor_at(where, name),
-                      "every step from there on would be NaN, or be left out", fix);
+      throw UserError("a number that is NaN or infinite", tensor_at(where, name), "no step makes it finite again", fix);
 }
 
 void begin_weights(StepEngine& engine, const Config& c) {

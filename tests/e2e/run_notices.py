@@ -102,18 +102,20 @@ def test_spikes_are_counted_in_the_log(folder):
 
 
 def test_a_weight_that_no_loss_shows(folder):
-    train(folder, folder / "base", train__steps=1)
-    base = folder / "base" / "model"
-    (base / ".ravine").unlink()  # a folder of the user's
-    header, body = r.load_raw(base / "model.safetensors")
-    table = header["model.embed_tokens.weight"]
-    begin = table["data_offsets"][0] + 4 * (32 * 251 + 7)  # row 251 of 32, which no sample holds
-    r.save_raw(base / "model.safetensors", header, body[:begin] + b"\0\0\xc0\x7f" + body[begin + 4:])
     ids = r.save_ids(folder / "few.safetensors", 8, 16, vocabulary=200)
     run = folder / "run"
-    log = train(folder, run, model__config=None, model__path=base, data__train=[ids])
-    check("weight 'model.embed_tokens.weight' holds nan at element 8039; no loss has shown it, and the model is saved as it is" in log, log)
+    element = 32 * 251 + 7  # row 251 of 32, which no sample holds
+    more = {"data__train": [ids], "probe__inject": json.dumps([{"step": 1, "op": "adamw", "phase": "update", "tensor": "param", "element": element}])}
+    log = train(folder, run, **more)
+    check(f"weight 'model.embed_tokens.weight' holds nan at element {element}; no loss has shown it, and the model is saved as it is" in log, log)
     check("the model is saved as it is" not in train(folder, folder / "fine", data__train=[ids]), "none is bad")
+    # whoever goes on from there, or begins with that model, is told
+    rows = (run / "metrics.jsonl").read_text()
+    said = train(folder, run, status=2, data__train=[ids], train__steps=3)
+    check(f"a number that is NaN or infinite ({run / 'checkpoints' / 'step_000002'}: tensor 'weights/model.embed_tokens.weight')" in said and "earlier checkpoint" in said, said)
+    said = train(folder, folder / "other", status=2, data__train=[ids], model__config=None, model__path=run / "model")
+    check(f"({run / 'model'}: tensor 'weights/model.embed_tokens.weight')" in said, said)
+    check((run / "metrics.jsonl").read_text() == rows, "its rows stay")
 
 
 def test_local_norms_in_tensorboard(folder):
