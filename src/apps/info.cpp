@@ -139,7 +139,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (const std::string near = near_indexed_prefix(path); !near.empty()) return *describe_data(near, data);
     throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
   }
-  if (fs::is_directory(path) || file.ends_with(".ckpt"))
+  if ((fs::is_directory(path) && !is_run(path)) || file.ends_with(".ckpt"))
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {

@@ -189,6 +189,8 @@ def test_answers_of_a_step(folder):
     (folder / "ids.json").write_text("[[1, 2, 3, 4]]")
     said = [r.run("generate", "--model", folder / "out" / where, "--prompt-ids", folder / "ids.json", "--max-new-tokens", 8, "--json").stdout for where in ("iter_0000002", "model")]
     check(said[0] == said[1] and said[0], f"{said}")
+    said = r.run("info", folder / "out", "--json").stdout
+    check('"kind":"run"' in said.replace(" ", ""), f"a run, whatever its checkpoints are: {said}")
     shutil.copytree(folder / "out" / "iter_0000002", folder / "alone" / "iter_0000002")
     (folder / "alone" / TRACKER).write_text("2")
     r.run("convert", "--input", folder / "alone", "--output", folder / "hf", "--to", "hf")

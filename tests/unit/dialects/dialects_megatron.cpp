@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "dialects/megatron.h"
+#include "dialects/reverse.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {
@@ -134,6 +135,28 @@ TEST(MegatronSave, KeepsOurFormWhereTheirsHasNoPlace) {
   t = f.translated(words);
   EXPECT_EQ(config_of(t).checkpoint.layout, CheckpointLayout::ravine) << "it holds such already";
   EXPECT_EQ(config_of(f.translated({})).checkpoint.layout, CheckpointLayout::ravine) << "nothing is saved";
+}
+
+TEST(MegatronReverse, LoadIsWhatTheRunGoesOnFrom) {
+  const Folders f;
+  Config c;
+  c.train.output = f / "b";
+  const auto load = [&] {
+    const std::string text = megatron_form(c, Json()).text;
+    const size_t at = text.find("--load ");
+    return at == std::string::npos ? "" : text.substr(at + 7, text.find('\n', at) - at - 7);
+  };
+  EXPECT_EQ(load(), "");
+  c.model.path = "hf";
+  EXPECT_EQ(load(), "hf");
+  c.checkpoint.layout = CheckpointLayout::megatron;
+  EXPECT_EQ(load(), "hf");
+  c.checkpoint.resume = f / "a";
+  EXPECT_EQ(load(), f / "a");
+  c.checkpoint.resume = "auto", c.model.path = "";
+  EXPECT_EQ(load(), f / "b") << "as scripts that are sent off again have it";
+  c.checkpoint.resume = "none";
+  EXPECT_EQ(load(), "");
 }
 
 }  // namespace test_dialects_megatron
