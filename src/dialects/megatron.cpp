@@ -30,6 +30,7 @@ std::vector<KeySection> megatron_key_sections() {
           {"Training", megatron_training_rows(age)},
           {"Ranks and memory", megatron_layout_rows()},
           {"Data and files", megatron_files_rows()},
+          {"Of ModelLink since 2024", megatron_recent_rows()},
           {"`evaluation*.py`, beside those of training", megatron_evaluation_rows()},
           {"`inference*.py`, beside those of training", megatron_inference_rows()},
           {"`preprocess_data.py`", megatron_preprocess_table()},

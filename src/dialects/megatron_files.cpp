@@ -75,7 +75,8 @@ DialectTable megatron_checkpoint_rows() {
 DialectTable megatron_files_rows() { return joined({megatron_data_rows(), megatron_checkpoint_rows()}); }
 
 DialectTable megatron_training_table(MegatronAge age) {
-  return joined({megatron_network_rows(age), megatron_training_rows(age), megatron_layout_rows(), megatron_files_rows()});
+  return joined({megatron_network_rows(age), megatron_training_rows(age), megatron_layout_rows(), megatron_files_rows(),
+                 megatron_recent_rows()});
 }
 
 }  // namespace ravine

@@ -22,7 +22,7 @@ DialectTable megatron_shape_rows(MegatronAge age) {
       used("--position-embedding-type", text, model, classic ? "absolute" : "learned_absolute",
            {"learned_absolute", "absolute", "rope", "alibi"}),
       used("--use-rotary-position-embeddings", on, model),
-      refused("--no-position-embedding", on, "a model here has positions of one kind", "write --position-embedding-type rope"),
+      used("--no-position-embedding", on, "rotary positions alone: none are added to the embedding"),
       used("--rotary-percent", number, model, 1.0),
       used("--rotary-base", number, model, 10000),
       used("--rotary-seq-len-interpolation-factor", number, model),

@@ -37,6 +37,13 @@ DialectTable megatron_preprocess_table() {
       inert("--dataset-impl", text, "files of tokens are of the kind mmap"),
       renamed("--workers", whole, "--workers", 1),
       inert("--log-interval", whole, "progress is told now and then"),
+      inert("--overwrite-cache", on, "records are read from their files each time"),
+      refused("--prompt-type", text, "what stands around a question is the handler's own",
+              "train on the records themselves: `ravine train data.train=[FILE] data.chat_template=NAME`"),
+      refused("--map-keys", text, "fields of records have the names that the handler knows",
+              "train on the records themselves, under the names of alpaca or sharegpt: `ravine train data.train=[FILE]`"),
+      refused("--pack", on, "rows of instruction data are packed as they are trained on",
+              "train on the records themselves: `ravine train data.train=[FILE] data.pack=true`"),
   };
 }
 

@@ -60,6 +60,9 @@ DialectTable megatron_running_rows() {
       inert("--tokenizer-type", text, "the model folder has its tokenizer"),
       inert("--tokenizer-name-or-path", text, "the model folder has its tokenizer"),
       inert("--deepspeed", on, "MPI starts the ranks"),
+      inert("--tokenizer-kwargs", texts, "the model folder has its tokenizer, with its settings"),
+      inert("--add-eos-token", texts, "the model folder has its tokenizer, with its settings"),
+      inert("--use-rotary-position-embedding", on, "the config.json of the model says it"),
   };
 }
 
@@ -82,7 +85,12 @@ DialectTable megatron_evaluation_rows() {
                                       inert("--temperature", number, "the protocol answers greedily"),
                                       inert("--top-p", number, "the protocol answers greedily"),
                                       inert("--top-k", whole, "the protocol answers greedily"),
-                                      inert("--greedy", on, "the protocol answers greedily")})
+                                      inert("--greedy", on, "the protocol answers greedily"),
+                                      inert("--no-chat-template", on, "questions have no chat template around them"),
+                                      refused("--instruction-template", text, "questions are put as the protocol has them",
+                                              "use `ravine eval` with --template FILE.json"),
+                                      refused("--prompt-type", text, "questions are put as the protocol has them",
+                                              "use `ravine eval` with --template FILE.json")})
     own.push_back(std::move(row));
   return own;
 }
@@ -92,7 +100,8 @@ DialectTable megatron_inference_rows() {
   for (DialectKey& row :
        DialectTable{used("--task", texts, "--sample, --beams"), renamed("--temperature", number, "--temperature", 0.7),
                     renamed("--top-k", whole, "--top-k", 50), renamed("--top-p", number, "--top-p", 0.95),
-                    inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed")})
+                    inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed"),
+                    used("--prompt-type", text, "--template"), used("--hf-chat-template", on, "--chat")})
     own.push_back(std::move(row));
   return own;
 }
@@ -142,6 +151,20 @@ DialectTable megatron_conversion_table() {
       inert("--tokenizer-model", text, "the tokenizer's files are copied"),
       inert("--megatron-path", text, "no code of it is run"),
       inert("--model-type", text, "the input is recognised"),
+      used("--load-model-type", text, "--to", nullptr, {"hf", "mg"}),
+      used("--use-mcore-models", on, "--to"),
+      inert("--model-type-hf", text, "the input is recognised"),
+      inert("--target-expert-parallel-size", whole, "experts are written whole in each rank's file, and cut as they are read"),
+      inert("--expert-model-parallel-size", whole, "experts are written whole in each rank's file, and cut as they are read"),
+      inert("--moe-grouped-gemm", on, "experts are told apart by their names"),
+      inert("--post-norm", on, said),
+      inert("--qk-layernorm", on, said),
+      inert("--num-layer-list", text, "stages have equal numbers of layers in the folders that are written"),
+      refused("--lora-load", text, "an adapter is merged by a command of its own",
+              "use `ravine merge-lora --model BASE --adapter ADAPTER --output DIR`"),
+      inert("--lora-r", whole, "the adapter says it"),
+      inert("--lora-alpha", number, "the adapter says it"),
+      inert("--lora-target-modules", texts, "the adapter says it"),
       inert("--max-queue-size", whole, "one process reads and writes"),
       inert("--no-checking", on, "one process reads and writes"),
       used("--params-dtype", text, "--dtype", nullptr, {"fp16", "bf16", "fp32"}),
@@ -202,6 +225,11 @@ Translation translate_inference(const std::vector<PlacedWord>& words, const Mega
   t.command = {task == "chat" ? "chat" : "generate"};
   add_model(t);
   if (task != "chat") t.command.insert(t.command.end(), {"--prompt", "how are you?"});
+  if (task != "chat" && (t.has("--prompt-type") || t.has("--hf-chat-template"))) t.command.push_back("--chat");
+  if (t.has("--prompt-type") && !t.is_on("--hf-chat-template"))
+    t.command.insert(t.command.end(), {"--template", t.text("--prompt-type")});
+  else if (t.has("--prompt-type"))
+    t.becomes("--prompt-type", KeyStatus::inert, "--hf-chat-template counts: the model's own template");
   t.command.insert(t.command.end(),
                    {"--max-new-tokens", std::to_string(t.has("--max-new-tokens") ? t.whole("--max-new-tokens") : 128)});
   if (task == "do_sample") t.command.push_back("--sample");
@@ -228,15 +256,23 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
       if (t.has(key)) return t.value(key).is_string() ? t.text(key) : std::to_string(t.whole(key));
     return "";
   };
-  const bool core = job.program == "util.py" || job.program == "convert_ckpt.py";
+  // Since 2024 a switch says it, beside the type of the input; before, the name of the program did.
+  const bool core =
+      t.has("--load-model-type") ? t.is_on("--use-mcore-models") : job.program == "util.py" || job.program == "convert_ckpt.py";
   const std::string input = first({"--input-model-dir", "--load-dir"}), output = first({"--output-model-dir", "--save-dir"});
   if (input.empty())
     t.refuse("--input-model-dir", "--input-model-dir is not given", "it is what is converted", "name the folder");
   if (output.empty())
     t.refuse("--output-model-dir", "--output-model-dir is not given", "a folder is written", "name the folder");
-  const bool hf = t.text("--save-model-type").find("huggingface") != std::string::npos;
+  const std::string kind = t.text("--save-model-type");
+  const bool hf = kind == "hf" || kind.find("huggingface") != std::string::npos;
+  // Weights of Hugging Face go into a folder of the one that has the original's config.json.
+  const std::string target = kind == "hf" ? (fs::path(output) / "mg2hg").string() : output;
   t.command = {
-      "convert", "--input", input, "--output", output, "--to", hf ? "hf" : core ? "megatron-mcore" : "megatron-legacy"};
+      "convert", "--input", input, "--output", target, "--to", hf ? "hf" : core ? "megatron-mcore" : "megatron-legacy"};
+  std::error_code error;
+  if (const fs::path config = fs::path(output) / "config.json"; kind == "hf" && fs::is_regular_file(config, error))
+    t.command.insert(t.command.end(), {"--model-config", config.string()});
   const std::string tensor = first(
                         {"--tensor-model-parallel-size", "--tgt-tensor-model-parallel-size", "--target-tensor-parallel-size"}),
                     pipeline = first({"--pipeline-model-parallel-size", "--tgt-pipeline-model-parallel-size",

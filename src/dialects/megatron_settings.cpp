@@ -435,16 +435,29 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_files(t);
   if (!set_load(t)) set_megatron_model(t, s, job, age);
   if (t.whole("--num-experts") > 0) {
-    t.set("moe.load_balance", t.number("--moe-aux-loss-coeff") > 0 ? "aux" : "none", "--moe-aux-loss-coeff");
-    if (t.number("--moe-aux-loss-coeff") > 0) t.set("moe.aux_loss", t.value("--moe-aux-loss-coeff"), "--moe-aux-loss-coeff");
+    const std::string balance = t.text("--moe-router-load-balancing-type");
+    const bool balanced =
+        t.number("--moe-aux-loss-coeff") > 0 && balance != "none" && balance != "None" && balance != "softmax_topk";
+    t.set("moe.load_balance", !balanced ? "none" : t.is_on("--seq-aux") ? "seq_aux" : "aux", "--moe-aux-loss-coeff");
+    if (balanced) t.set("moe.aux_loss", t.value("--moe-aux-loss-coeff"), "--moe-aux-loss-coeff");
     if (t.has("--moe-train-capacity-factor")) {
       t.set("moe.capacity_factor", t.value("--moe-train-capacity-factor"), "--moe-train-capacity-factor");
       t.set("moe.drop", "position", "--moe-train-capacity-factor");
     }
+    if (t.has("--moe-expert-capacity-factor")) {
+      t.set("moe.capacity_factor", t.value("--moe-expert-capacity-factor"), "--moe-expert-capacity-factor");
+      t.set("moe.drop", t.value("--moe-token-drop-policy"), "--moe-token-drop-policy");
+      if (t.is_on("--moe-pad-expert-input-to-capacity"))
+        t.set("moe.pad_to_capacity", true, "--moe-pad-expert-input-to-capacity");
+    } else {
+      for (const char* key : {"--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity"})
+        if (t.has(key)) t.becomes(key, KeyStatus::inert, "--moe-expert-capacity-factor is not given");
+    }
     if (t.has("--moe-z-loss-coeff")) t.set("moe.z_loss", t.value("--moe-z-loss-coeff"), "--moe-z-loss-coeff");
   } else {
     for (const char* key : {"--moe-router-topk", "--moe-aux-loss-coeff", "--moe-z-loss-coeff", "--moe-train-capacity-factor",
-                            "--expert-interval", "--expert-model-parallel-size"})
+                            "--expert-interval", "--expert-model-parallel-size", "--moe-router-load-balancing-type",
+                            "--moe-expert-capacity-factor", "--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity"})
       if (t.has(key)) t.becomes(key, KeyStatus::inert, "--num-experts is not given");
   }
   set_checkpoints(t, job);

@@ -12,6 +12,7 @@ DialectTable megatron_network_rows(MegatronAge age);
 DialectTable megatron_training_rows(MegatronAge age);
 DialectTable megatron_layout_rows();
 DialectTable megatron_files_rows();
+DialectTable megatron_recent_rows();                    // of ModelLink since the middle of 2024
 DialectTable megatron_training_table(MegatronAge age);  // all of these
 
 }  // namespace ravine

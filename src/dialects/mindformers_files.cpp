@@ -97,10 +97,10 @@ void set_mindformers_columns(Translation& t, const std::string& set) {
   // The model takes columns by their place: ids, labels, and what training has no use for.
   const auto is_labels = [](const Json& name) { return name == "labels" || name == "target_ids"; };
   static constexpr std::string_view kOfTokenFiles[] = {"input_ids", "labels", "loss_mask", "position_ids", "attention_mask"};
-  const bool of_token_files = megatron && names.size() == std::size(kOfTokenFiles) &&
-                              std::equal(names.begin(), names.end(), std::begin(kOfTokenFiles));
+  const bool of_token_files =
+      megatron && names.size() == std::size(kOfTokenFiles) && std::equal(names.begin(), names.end(), std::begin(kOfTokenFiles));
   const bool fits = of_token_files || (!names.empty() && names[0] == "input_ids" && (names.size() < 2 || is_labels(names[1])) &&
-                    (names.size() < 3 || names[2] == "attention_mask") && names.size() <= 3);
+                                       (names.size() < 3 || names[2] == "attention_mask") && names.size() <= 3);
   if (!fits)
     t.refuse(columns, fmt::format("input_columns is {}", names.dump()),
              "a row has input_ids, may have labels (target_ids) behind them, and then attention_mask, which is not read",

@@ -309,15 +309,14 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   const char* layout = "how ranks share a layer decides no number";
   for (const char* key : {"batch_size", "parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
     table.add({inert(at(key), any, layout)});
-  for (const char* key : {"model.arch.auto_register", "model.model_config.auto_register", "model.model_config.auto_map.AutoModel",
-                          "model.model_config.auto_map.AutoConfig", "model.model_config.auto_map.AutoTokenizer"})
-    table.add({inert(key, any, "no code that lies beside a model is run")});
   for (const char* key :
-       {"emb_dropout_prob", "use_past_shard", "rotary_pct", "rotary_emb_base", "compute_in_2d", "rl_config"})
+       {"model.arch.auto_register", "model.model_config.auto_register", "model.model_config.auto_map.AutoModel",
+        "model.model_config.auto_map.AutoConfig", "model.model_config.auto_map.AutoTokenizer"})
+    table.add({inert(key, any, "no code that lies beside a model is run")});
+  for (const char* key : {"emb_dropout_prob", "use_past_shard", "rotary_pct", "rotary_emb_base", "compute_in_2d", "rl_config"})
     table.add({inert(at(key), any, "MindFormers itself passes it over")});
   table.add({used(at("untie_embeddings_and_output_weights"), boolean, "model.config"),
-             used(at("qk_layernorm"), boolean, "model.config"),
-             inert(at("router_dense_type"), text, "routers compute in f32"),
+             used(at("qk_layernorm"), boolean, "model.config"), inert(at("router_dense_type"), text, "routers compute in f32"),
              inert(at("use_contiguous_weight_layout"), boolean, "weights of files are told apart by their names"),
              inert(at("parallel_config"), any, "the section of that name counts"),
              inert(at("moe_config"), any, "the section of that name counts")});

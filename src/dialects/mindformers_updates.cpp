@@ -63,10 +63,9 @@ void choose_recompute(Translation& t) {
 // The rows of optimizers.def by the names of MindFormers' classes.
 void choose_optimizer(Translation& t) {
   static const std::map<std::string, std::string> kTypes = {
-      {"AdamW", "adamw"},        {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"FP32StateAdamWeightDecay", "adamw"},
-      {"Adam", "adam"},          {"SGD", "sgd"},          {"Momentum", "sgd"},
-      {"Lamb", "lamb"},          {"Came", "came"},        {"Adagrad", "adagrad"},
-      {"AdaFactor", "adafactor"}};
+      {"AdamW", "adamw"}, {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"FP32StateAdamWeightDecay", "adamw"},
+      {"Adam", "adam"},   {"SGD", "sgd"},          {"Momentum", "sgd"},          {"Lamb", "lamb"},
+      {"Came", "came"},   {"Adagrad", "adagrad"},  {"AdaFactor", "adafactor"}};
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;

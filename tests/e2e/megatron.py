@@ -55,7 +55,22 @@ EXPERTS = {"--num-experts": 4, "--untie-embeddings-and-output-weights": None}
 STAGES = {"--pipeline-model-parallel-size": 4}
 LORA = {"--lora-target-modules": "query_key_value"}
 SAVE = {"--save": "out", "--save-interval": 10}
+LLAMA3 = {"--rope-scaling-type": "llama3", "--low-freq-factor": 1, "--high-freq-factor": 4, "--original-max-position-embeddings": 32}
+YARN = {"--rope-scaling-type": "yarn", "--rope-scaling-original-max-position-embeddings": 32}
+GEMMA = {"--swiglu": False, "--add-rmsnorm-offset": None, "--input-embeds-norm": None, "--gelu-tanh": None, "--post-norm": None}
+QWEN = {**EXPERTS, "--add-qkv-bias": None, "--shared-expert-gate": None, "--moe-router-load-balancing-type": "softmax_topk", "--n-shared-experts": 2, "--moe-intermediate-size": 64}
+LATENT = {**EXPERTS, "--multi-head-latent-attention": None, "--kv-lora-rank": 16, "--qk-rope-head-dim": 8, "--qk-nope-head-dim": 16, "--v-head-dim": 16, "--n-shared-experts": 2, "--moe-intermediate-size": 64}
+GROUPS = {**LATENT, "--expert-model-parallel-size": 4, "--moe-router-load-balancing-type": "group_limited_greedy", "--topk-group": 2}
+FULL = {**EXPERTS, "--moe-expert-capacity-factor": 1.5}
 FLIPS = {
+    "--rope-scaling-type": ("llama3", LLAMA3), "--rope-scaling-factor": (8, LLAMA3), "--low-freq-factor": (2, LLAMA3), "--high-freq-factor": (5, LLAMA3), "--original-max-position-embeddings": (64, LLAMA3),
+    "--rope-scaling-original-max-position-embeddings": (64, YARN), "--rope-scaling-beta-fast": (16, YARN), "--rope-scaling-beta-slow": (2, YARN), "--rope-scaling-mscale": (0.7, {**LATENT, **YARN}),
+    "--rope-scaling-mscale-all-dim": (0.7, {**LATENT, **YARN}), "--sliding-window": (16, {}), "--no-position-embedding": (None, {**GPT, "--position-embedding-type": "learned_absolute"}), "--qk-layernorm": (None, {}), "--multi-head-latent-attention": (None, LATENT), "--q-lora-rank": (32, LATENT), "--kv-lora-rank": (32, LATENT),
+    "--v-head-dim": (32, LATENT), "--qk-rope-head-dim": (16, LATENT), "--qk-nope-head-dim": (32, LATENT), "--add-rmsnorm-offset": (None, GEMMA), "--input-embeds-norm": (None, GEMMA), "--gelu-tanh": (None, GEMMA), "--geglu": (None, GEMMA),
+    "--post-norm": (None, GEMMA), "--query-pre-attn-scalar": (32, GEMMA), "--output-logit-softcapping": (30, GEMMA), "--attn-logit-softcapping": (50, GEMMA), "--interleave-sliding-window": (16, GEMMA),
+    "--moe-router-load-balancing-type": ("none", {**EXPERTS, "--moe-aux-loss-coeff": 0.01}), "--moe-intermediate-size": (32, LATENT), "--n-shared-experts": (1, LATENT), "--shared-expert-gate": (None, QWEN), "--topk-group": (3, GROUPS),
+    "--routed-scaling-factor": (16, LATENT), "--norm-topk-prob": (None, QWEN), "--first-k-dense-replace": (2, LATENT), "--moe-layer-freq": (2, LATENT), "--seq-aux": (None, {**LATENT, "--moe-aux-loss-coeff": 0.01}),
+    "--moe-expert-capacity-factor": (1.5, EXPERTS), "--moe-pad-expert-input-to-capacity": (None, FULL), "--moe-token-drop-policy": ("position", FULL), "--moe-device-level-aux-loss-coeff": (0.05, LATENT), "--moe-comm-aux-loss-coeff": (0.02, LATENT),
     "--num-layers": (4, {}), "--encoder-num-layers": (8, {"--num-layers": False}), "--hidden-size": (256, {}), "--ffn-hidden-size": (2048, {}), "--num-attention-heads": (16, {}), "--kv-channels": (32, {}),
     "--group-query-attention": (None, {"--num-query-groups": 2}), "--num-query-groups": (2, {"--group-query-attention": None}), "--max-position-embeddings": (64, {}), "--position-embedding-type": ("learned_absolute", GPT),
     "--use-rotary-position-embeddings": (None, {**GPT, "--position-embedding-type": False}), "--rotary-percent": (0.5, GPT), "--rotary-base": (5000, {}), "--rotary-seq-len-interpolation-factor": (2, {}),
@@ -86,7 +101,7 @@ FLIPS = {
 
 def used_flags():
     """Of the tables of training programs."""
-    text = "".join((SOURCES / f"megatron_{part}.cpp").read_text() for part in ("network", "training", "layout", "files"))
+    text = "".join((SOURCES / f"megatron_{part}.cpp").read_text() for part in ("network", "training", "layout", "files", "recent"))
     return set(re.findall(r'\b(?:used|renamed|copied)\(\s*"(--[\w-]+)"', text))
 
 

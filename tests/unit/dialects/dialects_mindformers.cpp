@@ -653,7 +653,8 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
 TEST(MindFormers, KeysOfShippedFiles) {
   const Job job;
   const auto option = [&](std::vector<std::string> words, const char* name) { return job.settings(std::move(words))[name]; };
-  const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.", some = "--recompute_config.select_recompute";
+  const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.",
+                    some = "--recompute_config.select_recompute";
   EXPECT_EQ(option({columns, R"(["input_ids", "target_ids", "attention_mask"])"}, "data.labels"), "true");
   EXPECT_TRUE(says(job.refused({columns, R"(["input_ids", "attention_mask"])"}), "input_columns is"));
   EXPECT_TRUE(says(job.refused({columns, R"(["labels", "input_ids"])"}), "input_columns is")) << "columns count by their place";
@@ -668,11 +669,16 @@ TEST(MindFormers, KeysOfShippedFiles) {
   EXPECT_TRUE(says(option({m + "untie_embeddings_and_output_weights", "False"}, "model.config"), "tie_word_embeddings: true"));
   EXPECT_TRUE(says(job.refused({m + "quantization_config.quant_method", "ptq"}), "not quantised"));
   EXPECT_EQ(option({"--optimizer.type", "FP32StateAdamWeightDecay"}, "optimizer.bias_correction"), "false");
-  const std::vector<std::string> tokens = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader",
-                                           "--train_dataset.data_loader.config.data_path", "[\"a\"]",
-                                           "--train_dataset.data_loader.sizes", "[80,0,0]", columns,
+  const std::vector<std::string> tokens = {"--train_dataset.data_loader.type",
+                                           "BlendedMegatronDatasetDataLoader",
+                                           "--train_dataset.data_loader.config.data_path",
+                                           "[\"a\"]",
+                                           "--train_dataset.data_loader.sizes",
+                                           "[80,0,0]",
+                                           columns,
                                            R"(["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"])",
-                                           m + "input_sliced_sig", "True"};
+                                           m + "input_sliced_sig",
+                                           "True"};
   EXPECT_EQ(job.refused(tokens), "");
 }
 

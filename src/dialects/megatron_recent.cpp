@@ -1,0 +1,142 @@
+// Flags that ModelLink has had since the middle of 2024: models of later families, and switches of speed and memory.
+#include "dialects/megatron_tables.h"
+
+namespace ravine {
+namespace {
+
+using enum KeyType;
+
+DialectTable recent_network_rows() {
+  const char* model = "model.config";
+  const char* glm = "positions of GLM have no family here";
+  const char* cpm = "scales of MiniCPM have no family here";
+  const char* grok = "scales of Grok have no family here";
+  return {
+      used("--rope-scaling-type", text, model, nullptr, {"llama3", "yarn", "linear"}),
+      used("--rope-scaling-factor", number, model, 1.0),
+      used("--low-freq-factor", number, model),
+      used("--high-freq-factor", number, model),
+      used("--original-max-position-embeddings", number, model),
+      used("--rope-scaling-original-max-position-embeddings", whole, model),
+      used("--rope-scaling-beta-fast", number, model, 32),
+      used("--rope-scaling-beta-slow", number, model, 1),
+      used("--rope-scaling-mscale", number, model, 1.0),
+      used("--rope-scaling-mscale-all-dim", number, model, 0.0),
+      used("--sliding-window", whole, model),
+      used("--qk-layernorm", on, model),
+      used("--multi-head-latent-attention", on, model),
+      used("--q-lora-rank", whole, model),
+      used("--kv-lora-rank", whole, model),
+      used("--v-head-dim", whole, model),
+      used("--qk-rope-head-dim", whole, model),
+      used("--qk-nope-head-dim", whole, model),
+      used("--add-rmsnorm-offset", on, model),
+      used("--input-embeds-norm", on, model),
+      used("--gelu-tanh", on, model),
+      used("--geglu", on, model),
+      used("--post-norm", on, model),
+      used("--query-pre-attn-scalar", whole, model),
+      used("--output-logit-softcapping", number, model),
+      used("--attn-logit-softcapping", number, model),
+      used("--interleave-sliding-window", whole, model),
+      refused("--use-glm-rope", on, glm, "train a model of another family"),
+      refused("--no-post-layer-norm", on, "models end with a norm", "train a model of another family"),
+      refused("--scale-emb", number, cpm, "train a model of another family"),
+      refused("--dim-model-base", number, cpm, "train a model of another family"),
+      refused("--scale-depth", number, cpm, "train a model of another family"),
+      refused("--embedding-multiplier-scale", number, grok, "train a model of another family"),
+      refused("--output-multiplier-scale", number, grok, "train a model of another family"),
+      refused("--input-jitter", on, "inputs of routers get no noise"),
+  };
+}
+
+DialectTable recent_expert_rows() {
+  const char* model = "model.config";
+  const char* exchange = "how tokens travel to their experts decides no number";
+  return {
+      used("--moe-router-load-balancing-type", text, "model.config, moe.load_balance", "aux_loss",
+           {"aux_loss", "none", "None", "softmax_topk", "group_limited_greedy"}),
+      used("--moe-intermediate-size", whole, model),
+      used("--n-shared-experts", whole, model),
+      used("--shared-expert-gate", on, model),
+      used("--topk-group", whole, model),
+      used("--routed-scaling-factor", number, model),
+      used("--norm-topk-prob", on, model),
+      used("--first-k-dense-replace", whole, model),
+      used("--moe-layer-freq", whole, model),
+      used("--seq-aux", on, "moe.load_balance"),
+      renamed("--moe-expert-capacity-factor", number, "moe.capacity_factor"),
+      used("--moe-pad-expert-input-to-capacity", on, "moe.pad_to_capacity"),
+      used("--moe-token-drop-policy", text, "moe.drop", "probs", {"probs", "position"}),
+      used("--moe-device-level-aux-loss-coeff", number, "0 alone: the load of devices adds nothing to the loss", 0.0),
+      used("--moe-comm-aux-loss-coeff", number, "0 alone: the load of links adds nothing to the loss", 0.0),
+      inert("--moe-grouped-gemm", on, "experts are multiplied as groups"),
+      inert("--moe-permutation-async-comm", on, exchange),
+      inert("--moe-token-dispatcher-type", text, exchange),
+      inert("--enable-token-rearrange-opt", on, exchange),
+      refused("--noisy-gate-policy", text, "scores of routers get no noise"),
+  };
+}
+
+DialectTable recent_idle_rows() {
+  const char* fused = "fused or not, the numbers are the same";
+  const char* cut = "it counts with --context-parallel-size above 1 alone";
+  const char* times = "`ravine bench train --profile` tells where time goes";
+  DialectTable rows = {
+      inert("--use-mcore-models", on, "names of both kinds are read, and --save writes those of Megatron-core"),
+      inert("--use-fused-swiglu", on, fused),
+      inert("--no-rope-fusion", on, fused),
+      inert("--no-bias-swiglu-fusion", on, fused),
+      inert("--lora-fusion", on, fused),
+      inert("--use-mc2", on, "products and sums over ranks overlap where they can"),
+      inert("--transformer-impl", text, "there is one"),
+      inert("--jit-compile", on, "nothing is compiled while it runs"),
+      inert("--use-deter-comp", on, "a run repeats itself bit for bit in any case"),
+      inert("--no-shared-storage", on, "checkpoints lie in one folder, which all ranks see"),
+      inert("--no-check-for-nan-in-loss-and-grad", on, "a loss that is NaN always ends a run, where no loss scale moves"),
+      inert("--no-create-attention-mask-in-dataloader", on, "attention knows its documents without a mask"),
+      inert("--input-layernorm-in-fp32", on, "norms are computed in f32 in any case"),
+      inert("--reuse-fp32-param", on, "weights of 16 bits lie beside their masters in f32"),
+      inert("--recompute-activation-function", on,
+            "--recompute-activations and --recompute-granularity say what is made again"),
+      inert("--recompute-activation-function-num-layers", whole,
+            "--recompute-activations and --recompute-granularity say what is made again"),
+      inert("--enable-recompute-layers-per-pp-rank", on, "what is made again is the same in all stages"),
+      inert("--output-layer-slice-num", whole, "logits are never kept: the loss takes them in parts"),
+      inert("--shape-order", text, "tensors have one order here"),
+      inert("--sparse-mode", whole, "attention always leaves the masked half of the scores out"),
+      inert("--pre-tockens", whole, "attention always leaves the masked half of the scores out"),
+      inert("--next-tockens", whole, "attention always leaves the masked half of the scores out"),
+      inert("--context-parallel-algo", text, cut),
+      inert("--ulysses-degree-in-cp", whole, cut),
+      inert("--cp-attention-mask-type", text, cut),
+      inert("--use-cp-send-recv-overlap", on, cut),
+      inert("--kv-head-repeat-before-uly-alltoall", on, cut),
+      inert("--prompt-type", text, "rows are ids: what stands around a question was decided by preprocess_data.py"),
+      inert("--pad-to-multiple-of", whole, "rows of instruction data are as long as the longest of their micro batch"),
+      inert("--full-shuffle-instruction-dataset", on, "rows of instruction data come in an order drawn from the seed"),
+      inert("--load-checkpoint-loosely", on, "weights that are missing are refused by name"),
+      inert("--use-kv-cache", on, "keys and values are kept while a text is made"),
+      inert("--profile", on, times),
+      refused("--swap-attention", on, "activations are not moved to the host", "use --recompute-granularity"),
+      refused("--swap-modules", text, "activations are not moved to the host", "use --recompute-granularity"),
+      refused("--enable-high-availability", on, "a job whose rank is lost ends",
+              "start it again: it goes on from its checkpoint"),
+      refused("--enable-optimizer-state-local-copy", on, "a job whose rank is lost ends",
+              "start it again: it goes on from its checkpoint"),
+      refused("--stage", text, "preferences are learned from records, not from token files",
+              "use `ravine train train.objective=dpo`"),
+  };
+  for (const char* key : {"--profile-level", "--profile-save-path"}) rows.push_back(inert(key, text, times));
+  for (const char* key : {"--profile-with-stack", "--profile-with-memory", "--profile-record-shapes", "--profile-with-cpu"})
+    rows.push_back(inert(key, on, times));
+  for (const char* key : {"--profile-step-start", "--profile-step-end"}) rows.push_back(inert(key, whole, times));
+  rows.push_back(inert("--profile-ranks", wholes, times));
+  return rows;
+}
+
+}  // namespace
+
+DialectTable megatron_recent_rows() { return joined({recent_network_rows(), recent_expert_rows(), recent_idle_rows()}); }
+
+}  // namespace ravine
