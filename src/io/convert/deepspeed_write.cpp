@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "files/atomic.h"
+#include "io/convert/deepspeed_layout.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/kept_scalars.h"
@@ -15,102 +16,12 @@ namespace {
 
 constexpr const char* kZeroVersion = "0.19.8";  // of the layout
 
-// Modules in the order in which Transformers' classes make them: flat groups have no names.
-constexpr const char* kInLayer[] = {"self_attn.q_proj",
-                                    "self_attn.k_proj",
-                                    "self_attn.v_proj",
-                                    "self_attn.o_proj",
-                                    "self_attn.qkv_proj",
-                                    "self_attn.q_norm",
-                                    "self_attn.k_norm",
-                                    "mlp.gate_proj",
-                                    "mlp.up_proj",
-                                    "mlp.gate_up_proj",
-                                    "mlp.down_proj",
-                                    "ln_1",
-                                    "attn.c_attn",
-                                    "attn.c_proj",
-                                    "ln_2",
-                                    "mlp.c_fc",
-                                    "mlp.c_proj",
-                                    "input_layernorm",
-                                    "self_attention.query_key_value",
-                                    "self_attention.dense",
-                                    "post_attention_layernorm",
-                                    "pre_feedforward_layernorm",
-                                    "post_feedforward_layernorm",
-                                    "attention.query_key_value",
-                                    "attention.dense",
-                                    "mlp.dense_h_to_4h",
-                                    "mlp.dense_4h_to_h"};
-constexpr const char* kBefore[] = {"embed_tokens", "wte", "wpe", "embed_in", "word_embeddings", "word_embeddings_layernorm"};
-constexpr const char* kBehind[] = {"norm", "ln_f", "final_layer_norm", "lm_head", "embed_out"};
-
-struct Place {
-  int64_t part, layer, module, bias;
-  auto operator<=>(const Place&) const = default;
-};
-
-Place place_of(const std::string& name, const CheckpointNames& names, const std::string& where) {
-  const bool bias = name.ends_with(".bias");
-  std::string module = name.substr(0, name.rfind('.'));
-  const auto in = [&](const auto& list) {
-    const auto it = std::find(std::begin(list), std::end(list), module);
-    return it == std::end(list) ? -1 : it - std::begin(list);
-  };
-  if (module.starts_with(names.layers)) {
-    module = module.substr(std::string_view(names.layers).size());
-    const size_t dot = module.find('.');
-    const int64_t layer = std::stoll(module);
-    module = module.substr(dot + 1);
-    if (const auto i = in(kInLayer); i >= 0) return {1, layer, i, bias};
-  } else {
-    module = module.substr(module.rfind('.') + 1);
-    if (const auto i = in(kBefore); i >= 0) return {0, 0, i, bias};
-    if (const auto i = in(kBehind); i >= 0) return {2, 0, i, bias};
-  }
-  throw UserError(fmt::format("the place of '{}' is not known", name), where,
-                  "DeepSpeed's groups are flat and have no names: parameters lie in the order of Transformers' modules",
-                  "write the weights alone: --to hf");
-}
-
 struct Trained {
   std::string name;
   bool decays = true;
   ElementsPtr master;
   std::vector<ElementsPtr> states;  // in order of the keys
 };
-
-ElementsPtr as_f32(const ElementsPtr& e) { return as_type(e, DType::f32); }
-
-// What lies beside each other in one vector, from `begin` on; zeros behind its end.
-ElementsPtr flat_range(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, const std::string& rule) {
-  std::vector<Copy> copies;
-  int64_t at = 0, filled = 0;
-  for (const ElementsPtr& e : parts) {
-    const int64_t low = std::max(at, begin), high = std::min(at + e->count(), begin + count);
-    if (low < high) {
-      copies.push_back({as_f32(e), low - at, 0, low - begin, 0, 1, high - low});
-      filled = high - begin;
-    }
-    at += e->count();
-  }
-  if (filled < count) copies.push_back({zeros(DType::f32, {count - filled}), 0, 0, filled, 0, 1, count - filled});
-  return assembled({count}, std::move(copies), rule);
-}
-
-// What rank r of n has of each, ceil(count / n) elements, side by side.
-ElementsPtr chunks(const std::vector<ElementsPtr>& parts, int64_t r, int64_t n, const std::string& rule) {
-  std::vector<Copy> copies;
-  int64_t to = 0;
-  for (const ElementsPtr& e : parts) {
-    const int64_t per = ceil_div(e->count(), n), from = std::min(r * per, e->count()), have = std::min(per, e->count() - from);
-    if (have > 0) copies.push_back({as_f32(e), from, 0, to, 0, 1, have});
-    if (have < per) copies.push_back({zeros(DType::f32, {per - have}), 0, 0, to + have, 0, 1, per - have});
-    to += per;
-  }
-  return assembled({to}, std::move(copies), rule);
-}
 
 class StateFolder {
  public:
@@ -126,8 +37,8 @@ class StateFolder {
       keys_.emplace_back("exp_avg_sq"), states[1] = read_ravine_checkpoint(folder, model, where, StateKind::second_moment);
     to_family_files(weights_, g_);
     for (size_t k = 0; k < keys_.size(); ++k) to_family_files(states[k], g_);
-    std::vector<std::pair<Place, std::string>> order;
-    for (const auto& [name, e] : weights_.tensors) order.emplace_back(place_of(name, g_.spec().names, where), name);
+    std::vector<std::pair<DeepSpeedPlace, std::string>> order;
+    for (const auto& [name, e] : weights_.tensors) order.emplace_back(deepspeed_place(name, g_.spec().names, where), name);
     std::sort(order.begin(), order.end());
     std::map<std::string, bool> decays;
     for (const FileTensor& t : g_.model->files().tensors) decays[t.name] = t.params[0]->decay;
@@ -629,11 +540,6 @@ void StateFolder::write(TargetFolder& folder, const std::function<void(int64_t)>
 void write_deepspeed_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                            const DeepSpeedState& state, const std::function<void(int64_t)>& progress) {
   StateFolder(checkpoint, model, where, state).write(folder, progress);
-}
-
-void check_deepspeed_order(const Json& model, const std::string& where) {
-  const Geometry g = geometry_of(model, where);
-  for (const Param& p : g.model->params().params()) place_of(p.name, g.spec().names, where);
 }
 
 int64_t deepspeed_state_bytes(const Weights& weights, const DeepSpeedState& s) {
