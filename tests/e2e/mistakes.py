@@ -174,7 +174,7 @@ MISTAKES = [
     ("an output as a flag", TRAIN + "-o {dir}/new", ["-o", "train.output={dir}/new"]),
     ("data as a flag", TRAIN + "--data {text}", ["--data", "data.train={text}"]),
     ("steps as a flag", TRAIN + "--steps 3", ["--steps", "train.steps=3"]),
-    ("passes", TRAIN + "--epochs 3", ["--epochs", "train.steps"]),
+    ("passes", TRAIN + "--epochs 3", ["--epochs", "train.epochs=3"]),
     ("a rate as a flag", TRAIN + "--lr 3e-4", ["--lr", "optimizer.lr=3e-4"]),
     ("a batch as a flag", TRAIN + "--batch-size 4", ["train.global_batch", "train.micro_batch"]),
     ("a path of data", TRAIN + "data.path={text}", ["data.path", "here it is data.train"]),
