@@ -39,7 +39,7 @@ struct DataOptions : MegatronOptions {
   RecordFormat format = RecordFormat::automatic;
   LossOn loss_on = LossOn::answers;
   TooLong too_long = TooLong::cut;
-  bool pack = true, document_attention = false, append_eos = true, shuffle = true;
+  bool pack = true, predict_next_block = true, document_attention = false, append_eos = true, shuffle = true;
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
   bool cache = true;
@@ -67,6 +67,9 @@ struct DataOptions : MegatronOptions {
       "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported", fixed());
     v("pack", pack,
       "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
+      fixed());
+    v("predict_next_block", predict_next_block,
+      "whether the last token of a full sequence of joined text predicts the first of the next one; false: it predicts nothing, as in the scripts of Transformers",
       fixed());
     v("document_attention", document_attention,
       "keep attention inside documents of a packed sequence; conversations are always kept apart, and so are the parts of a row whose position_ids begin again",

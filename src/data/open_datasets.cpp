@@ -98,7 +98,7 @@ class Opening {
   }
 
   void text(const Files& g) {
-    PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
+    PackOptions pack{o_.sequence_length, o_.pack, o_.predict_next_block, o_.document_attention, padding_};
     TokenizeOptions t{o_.text_key, o_.append_eos, o_.vocabulary, held_out_, o_.threads, o_.progress};
     TokensInUse tokens;
     std::optional<TokenizedFiles> files;
@@ -201,7 +201,7 @@ class Opening {
       throw UserError(
           "nothing to hold out", "data.valid_fraction", "token files are taken whole",
           "set data.valid_fraction=0; then data.valid may name a validation prefix, or data.order=megatron cut them by data.split");
-    PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
+    PackOptions pack{o_.sequence_length, o_.pack, o_.predict_next_block, o_.document_attention, padding_};
     add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
   }
 

@@ -43,6 +43,7 @@ Sample PackedSamples::sample(int64_t i) const {
   s.labels.assign(row.begin() + 1, row.end());
   s.ids.resize(S, options_.padding);
   s.labels.resize(S, kIgnored);
+  if (options_.pack && !options_.predict_next_block && used == S) s.labels[S - 1] = kIgnored;
   s.positions.resize(S);
   std::iota(s.positions.begin(), s.positions.end(), 0);
   if (!options_.document_attention) {

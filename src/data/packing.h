@@ -13,6 +13,7 @@ namespace ravine {
 struct PackOptions {
   int64_t columns = 0;              // S of a sample
   bool pack = true;                 // false: a sample holds one document, or a part of it
+  bool predict_next_block = true;   // packed: the last token of a full sample has a label, from the sample behind it
   bool document_attention = false;  // attention and positions stay inside documents
   int32_t padding = 0;              // id of padding columns
 };

@@ -88,7 +88,10 @@ class KeyTaker {
     if (value->kind == Kind::map && is_section(key)) return note_empty(std::move(given));
     if (!known && is_section(key))
       return refuse(fmt::format("it is {}, it must be an object; write {{..}}", written_value(*value)));
-    if (!known && !of_class) return refuse("unknown key; " + nearest_deepspeed_key(key));
+    if (!known && !of_class) {
+      refusals_.push_back(key_refusal(written.substr(0, 80), given.source, "unknown key; " + nearest_deepspeed_key(key.substr(0, 80))));
+      return;
+    }
     if (known && !given.automatic && value->kind != Kind::null &&
         !(value->kind == Kind::map && known->type == DeepSpeedValue::any)) {
       if (known->fate == DeepSpeedFate::refused) return refuse(std::string(known->says));

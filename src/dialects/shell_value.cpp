@@ -317,7 +317,8 @@ class Arithmetic {
   int64_t number(const std::string& text, const ShellTrouble& trouble) {
     if (trouble) return note(trouble.text, trouble.line), 0;
     int64_t v = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+    const bool octal = text.size() > 1 && text[0] == '0';  // as bash has it: 010 is 8, and 08 no number
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v, octal ? 8 : 10);
     if (error != std::errc() || end != text.data() + text.size())
       note(fmt::format("'{}' is no whole number in $(( ))", text.substr(0, 40)));
     return v;

@@ -182,7 +182,7 @@ OPTIONS = {
     "data.valid_fraction": real(1e-6, 1, zero=True, below=True),
     "data.sequence_length": Number(2, TOKENS), "data.text_key": NAME, "data.format": Text(choices=FORMATS), "data.chat_template": FREE,
     "data.loss_on": Text(choices=("answers", "last", "all")), "data.too_long": Text(choices=("cut", "drop")),
-    "data.pack": Bool(), "data.document_attention": Bool(), "data.append_eos": Bool(), "data.shuffle": Bool(), "data.cache": Bool(),
+    "data.pack": Bool(), "data.predict_next_block": Bool(), "data.document_attention": Bool(), "data.append_eos": Bool(), "data.shuffle": Bool(), "data.cache": Bool(),
     "data.skip_steps": ListOf(Number(1, STEPS)), "data.prefetch": Number(0, 2**16),
     "data.order": Text(choices=("philox", "megatron", "megatron-2023", "mindspore", "mindspore-whole")), "data.labels": Bool(), "data.pad": Number(-1, 2**31 - 1), "data.samples": Number(0, 10**12), "data.split": Split(), "data.index_cache": FREE,
     "data.reset_position_ids": Bool(), "data.reset_attention_mask": Bool(), "data.eod_mask_loss": Bool(), "data.eod": Number(-1, 2**31 - 1),

@@ -75,6 +75,16 @@ TEST(Packing, attention_inside_documents) {
   EXPECT_EQ(plain.sample(1).positions, (Ids{0, 1, 2, 3}));
 }
 
+// As the scripts of Transformers cut text: labels are shifted inside a block.
+TEST(Packing, a_block_may_predict_nothing_of_the_next) {
+  PackedSamples p(store({iota(10)}), {.columns = 4, .predict_next_block = false, .padding = 9});
+  ASSERT_EQ(p.count(), 3);
+  EXPECT_EQ(p.sample(0).ids, (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(p.sample(0).labels, (Ids{1, 2, 3, kIgnored}));
+  EXPECT_EQ(p.sample(1).ids, (Ids{4, 5, 6, 7}));
+  EXPECT_EQ(p.sample(2).labels, (Ids{9, kIgnored, kIgnored, kIgnored})) << "the rest has no block behind it";
+}
+
 TEST(Packing, document_that_ends_with_the_window) {
   PackedSamples p(store({iota(4), iota(4, 10)}), {.columns = 4, .document_attention = true});
   EXPECT_EQ(p.sample(0).labels, (Ids{1, 2, 3, kIgnored}));
