@@ -60,12 +60,15 @@ struct Job {
     text.replace(text.find("DATA"), 4, folder / "data");
     std::ofstream(folder / "run.yaml") << text;
   }
-  Translation translated(std::vector<std::string> words, int64_t ranks = 0) const {
+  MindFormersLine line(std::vector<std::string> words) const {
     words.insert(words.begin(), {"--config", folder / "run.yaml"});
+    return read_mindformers_line(placed(words));
+  }
+  Translation translated(const std::vector<std::string>& words, int64_t ranks = 0) const {
     MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::vector<std::string>&) {
                              return MindFormersFacts::Data{80, 33};
                            }};
-    return translate_mindformers(read_mindformers_line(placed(words)), facts);
+    return translate_mindformers(line(words), facts);
   }
   // The last value of each option.
   std::map<std::string, std::string> settings(const std::vector<std::string>& words, int64_t ranks = 0) const {
@@ -636,6 +639,12 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   EXPECT_TRUE(says(train({none + "=", files, "[\"" + a + "\", \"" + b + "\"]"}), a + ", " + b));
   EXPECT_TRUE(says(job.refused({none + "=", files, "/no/such"}), "no data set /no/such"));
   EXPECT_TRUE(says(job.refused({none + "="}), "no dataset_dir"));
+  const auto blended = [&](const std::string& paths) {
+    return train({"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.sizes",
+                  "[80,0,0]", "--train_dataset.data_loader.config.data_path", paths});
+  };
+  EXPECT_EQ(blended("[\"0.5\", \"a\", 2, \"b\"]"), "[{path: a, weight: 0.5}, {path: b, weight: 2.0}]");
+  EXPECT_EQ(blended("[\"..\", \"a\"]"), "[{path: ..}, {path: a}]") << "a folder, no number";
   const MindFormersLine line = read_mindformers_line(
       placed({"--config", job.folder / "run.yaml", "--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"}));
   const auto with_columns = [&](std::vector<std::string> names) {
@@ -653,7 +662,8 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
 TEST(MindFormers, KeysOfShippedFiles) {
   const Job job;
   const auto option = [&](std::vector<std::string> words, const char* name) { return job.settings(std::move(words))[name]; };
-  const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.", some = "--recompute_config.select_recompute";
+  const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.",
+                    some = "--recompute_config.select_recompute";
   EXPECT_EQ(option({columns, R"(["input_ids", "target_ids", "attention_mask"])"}, "data.labels"), "true");
   EXPECT_TRUE(says(job.refused({columns, R"(["input_ids", "attention_mask"])"}), "input_columns is"));
   EXPECT_TRUE(says(job.refused({columns, R"(["labels", "input_ids"])"}), "input_columns is")) << "columns count by their place";
@@ -668,11 +678,16 @@ TEST(MindFormers, KeysOfShippedFiles) {
   EXPECT_TRUE(says(option({m + "untie_embeddings_and_output_weights", "False"}, "model.config"), "tie_word_embeddings: true"));
   EXPECT_TRUE(says(job.refused({m + "quantization_config.quant_method", "ptq"}), "not quantised"));
   EXPECT_EQ(option({"--optimizer.type", "FP32StateAdamWeightDecay"}, "optimizer.bias_correction"), "false");
-  const std::vector<std::string> tokens = {"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader",
-                                           "--train_dataset.data_loader.config.data_path", "[\"a\"]",
-                                           "--train_dataset.data_loader.sizes", "[80,0,0]", columns,
+  const std::vector<std::string> tokens = {"--train_dataset.data_loader.type",
+                                           "BlendedMegatronDatasetDataLoader",
+                                           "--train_dataset.data_loader.config.data_path",
+                                           "[\"a\"]",
+                                           "--train_dataset.data_loader.sizes",
+                                           "[80,0,0]",
+                                           columns,
                                            R"(["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"])",
-                                           m + "input_sliced_sig", "True"};
+                                           m + "input_sliced_sig",
+                                           "True"};
   EXPECT_EQ(job.refused(tokens), "");
 }
 
@@ -724,6 +739,18 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
                                                                      {{"epochs", "3"}, "belongs to no flag"},
                                                                      {{"--options", "epochs"}, "KEY=VALUE"}})
     EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
+}
+
+// As deep as a line may be long: no reader goes as deep as a text says.
+TEST(MindFormers, DeepValuesAreTexts) {
+  const Job job;
+  std::string deep = "1";
+  for (int i = 0; i < 20000; ++i) deep = "{\"a\":" + deep + "}";
+  int found = 0;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--model.model_config.x", deep}, {"--options", "model.model_config.x=" + deep}})
+    for (const GivenKey& k : job.line(words).given) found += k.key == "model.model_config.x" && k.value == Json(deep);
+  EXPECT_EQ(found, 2);
 }
 
 TEST(MindFormers, ReadsFilesOverOthers) {
