@@ -1,7 +1,10 @@
 // Pickles as files of torch.save, with storages 0 to 7 of 512 zeros each: what a fuzzer changes is the pickle, not the archive
 // around it. An input holds two: the size of the first as a u16 (little endian), then both.
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
