@@ -197,9 +197,11 @@ Json value_of_dotted(const std::string& text) {
       text.find_first_of("eE") == std::string::npos && std::abs(plain.get<double>()) < 1e15)
     return static_cast<int64_t>(plain.get<double>());
   if (plain.is_number() || plain.is_boolean()) return plain;
-  const Json parsed = Json::parse(text, nullptr, false);
-  if (!parsed.is_discarded()) return parsed;
-  return text;
+  try {
+    return parse_json(text, kLineOf);
+  } catch (const UserError&) {  // JSON that is too deep is a text, too
+    return text;
+  }
 }
 
 // Of --options: a list stands between brackets or commas.

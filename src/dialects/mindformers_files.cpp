@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <regex>
 
 #include "dialects/mindformers_run.h"
@@ -30,6 +33,21 @@ std::pair<std::vector<std::string>, std::string> mindformers_paths(const Transla
   return {paths, files};
 }
 
+namespace {
+
+// A number, or a text that is one as a whole: ".." is a folder.
+std::optional<double> weight_in(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  double weight = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight, std::chars_format::fixed);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(weight) && weight >= 0
+             ? std::optional(weight)
+             : std::nullopt;
+}
+
+}  // namespace
+
 Json mindformers_sources(Translation& t, const std::string& at, bool runs) {
   const std::string type = t.text(at + ".data_loader.type"), dir = at + ".data_loader.dataset_dir";
   if (type == "BlendedMegatronDatasetDataLoader") {
@@ -39,11 +57,7 @@ Json mindformers_sources(Translation& t, const std::string& at, bool runs) {
     // weights stand before prefixes, as in Megatron
     for (size_t i = 0; given.is_array() && i < given.size(); ++i) {
       Json source = {{"path", nullptr}};
-      if (given[i].is_number() || (given[i].is_string() && i + 1 < given.size() && !given[i].get<std::string>().empty() &&
-                                   given[i].get<std::string>().find_first_not_of("0123456789.") == std::string::npos)) {
-        source["weight"] = given[i].is_number() ? given[i].get<double>() : std::stod(given[i].get<std::string>());
-        ++i;
-      }
+      if (const auto weight = i + 1 < given.size() ? weight_in(given[i]) : std::nullopt) source["weight"] = *weight, ++i;
       if (i < given.size() && given[i].is_string()) source["path"] = given[i];
       if (!source["path"].is_null()) out.push_back(source);
     }

@@ -30,8 +30,8 @@ class Expansion {
  public:
   Expansion(const ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {}
 
-  std::vector<ExpandedWord> words(std::string_view raw) {
-    unquoted(raw, 0);
+  std::vector<ExpandedWord> words(std::string_view raw, int depth) {
+    unquoted(raw, depth);
     finish();
     return std::move(out_);
   }
@@ -130,7 +130,7 @@ class Expansion {
       const size_t end = closing_bracket(raw, at + 3, '(', ')');
       if (end == std::string_view::npos || end + 1 >= raw.size() || raw[end + 1] != ')')
         return note("$(( is not closed"), raw.size();
-      const ExpandedWord value = arithmetic(raw.substr(at + 3, end - at - 3), variables_, line_);
+      const ExpandedWord value = arithmetic(raw.substr(at + 3, end - at - 3), variables_, line_, depth + 1);
       if (value.trouble) note(value.trouble.text, value.trouble.line);
       add_value(value.text, quoted);
       return end + 2;
@@ -209,23 +209,14 @@ class Expansion {
   size_t spent_ = 0;
 };
 
-bool too_deep(std::string_view raw) {
-  int depth = 0, deepest = 0;
-  for (const char c : raw) {
-    if (c == '(' || c == '{') deepest = std::max(deepest, ++depth);
-    if (c == ')' || c == '}') depth = std::max(0, depth - 1);
-  }
-  return deepest > kDeepest;
-}
-
 // A sum of products, by descent.
 class Arithmetic {
  public:
   Arithmetic(std::string_view text, const ShellVariables& variables, int line)
       : text_(text), variables_(variables), line_(line) {}
 
-  ExpandedWord value() {
-    const int64_t v = sum(0);
+  ExpandedWord value(int depth) {
+    const int64_t v = sum(depth);
     blanks();
     if (at_ < text_.size()) note(fmt::format("'{}' is not understood in $(( ))", text_.substr(at_, 20)));
     return {trouble_ ? "" : std::to_string(v), trouble_};
@@ -299,7 +290,7 @@ class Arithmetic {
         if (end == std::string_view::npos) return note("${ is not closed"), 0;
         const std::string raw(text_.substr(at_ - 1, end - at_ + 2));
         at_ = end + 1;
-        const std::vector<ExpandedWord> words = variables_.expand(raw, line_, false);
+        const std::vector<ExpandedWord> words = variables_.expand(raw, line_, false, depth + 1);
         return words.empty() ? number("", {}) : number(words[0].text, words[0].trouble);
       }
     }
@@ -382,17 +373,16 @@ ShellValue ShellVariables::get(const std::string& name, int line) const {
   return {.trouble = {fmt::format("{} is set neither in the script nor in the environment", name), line}};
 }
 
-std::vector<ExpandedWord> ShellVariables::expand(std::string_view raw, int line, bool split) const {
-  if (too_deep(raw)) return {{"", {"brackets stand in brackets too deep", line}}};
-  return Expansion(*this, line, split).words(raw);
+std::vector<ExpandedWord> ShellVariables::expand(std::string_view raw, int line, bool split, int depth) const {
+  return Expansion(*this, line, split).words(raw, depth);
 }
 
 ExpandedWord ShellVariables::expand_body(std::string_view raw, int line) const {
   return Expansion(*this, line, false).body(raw);
 }
 
-ExpandedWord arithmetic(std::string_view text, const ShellVariables& variables, int line) {
-  return Arithmetic(text, variables, line).value();
+ExpandedWord arithmetic(std::string_view text, const ShellVariables& variables, int line, int depth) {
+  return Arithmetic(text, variables, line).value(depth);
 }
 
 }  // namespace ravine

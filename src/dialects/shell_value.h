@@ -36,8 +36,8 @@ class ShellVariables {
   bool is_set(const std::string& name) const;
 
   // Expands the raw text of a word, which stands at `line`: quotes go, $ is replaced, and unquoted results are split at blanks,
-  // so none or several words may come of it. `split`: false in assignments.
-  std::vector<ExpandedWord> expand(std::string_view raw, int line, bool split = true) const;
+  // so none or several words may come of it. `split`: false in assignments. depth: of the brackets around it; too deep is trouble.
+  std::vector<ExpandedWord> expand(std::string_view raw, int line, bool split = true, int depth = 0) const;
   // The body of a here-document, where quotes are characters.
   ExpandedWord expand_body(std::string_view raw, int line) const;
 
@@ -46,7 +46,7 @@ class ShellVariables {
 };
 
 // The value of an expression in whole numbers: + - * / % ( ), names with or without $.
-ExpandedWord arithmetic(std::string_view text, const ShellVariables& variables, int line);
+ExpandedWord arithmetic(std::string_view text, const ShellVariables& variables, int line, int depth = 0);
 
 // Where the ) stands that closes the ( behind text[at - 1]; npos if none does. Quotes and nested pairs are passed over.
 size_t closing_bracket(std::string_view text, size_t at, char open, char close);

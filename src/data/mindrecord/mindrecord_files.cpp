@@ -7,10 +7,12 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "files/read_head.h"
+#include "files/tensor_file.h"
 
 namespace ravine {
 namespace {
@@ -116,9 +118,8 @@ void MindRecordFiles::open(const std::string& path) {
   if (length > kHeader || length > bytes.size() - 8)
     damaged(fmt::format("its header of {} bytes does not fit into it", length));
   const std::string where = path + ": header";
-  const Json header = Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8,
-                                  reinterpret_cast<const char*>(bytes.data()) + 8 + length, nullptr, false);
-  if (!header.is_object()) damaged("its header is no JSON");
+  const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length}, where);
+  if (!header.is_object()) damaged("its header is no object of JSON");
   const auto header_size = count_field(header, "header_size", where), page_size = count_field(header, "page_size", where);
   const bool empty = header.contains("page") && header["page"].is_null();  // a file that got no row
   const Json none = Json::array();
@@ -145,6 +146,7 @@ void MindRecordFiles::open(const std::string& path) {
     uint64_t at, size;
   };
   std::vector<Page> blobs;
+  uint64_t held = 0;  // by all pages, of which none lies on another
   for (const Json& p : pages) {
     if (field<std::string>(p, "page_type", where) != "BLOB_DATA") continue;
     const auto id = count_field(p, "page_id", where), size = count_field(p, "page_size", where);
@@ -152,6 +154,7 @@ void MindRecordFiles::open(const std::string& path) {
     if (__builtin_mul_overflow(id, page_size, &at) || __builtin_add_overflow(at, header_size, &at) || at > bytes.size() ||
         size > bytes.size() - at)
       damaged(fmt::format("page {} ends behind the file: it was cut", id));
+    if ((held += size) > bytes.size()) damaged("its pages hold more bytes than the file");
     blobs.push_back({field<int64_t>(p, "start_row_id", where), field<int64_t>(p, "end_row_id", where), at, size});
   }
   std::sort(blobs.begin(), blobs.end(), [](const Page& a, const Page& b) { return a.first < b.first; });
@@ -178,14 +181,17 @@ std::vector<std::string> MindRecordFiles::parts_of(const std::string& path) {
   const std::span<const std::byte> bytes = file.bytes();
   const uint64_t length = bytes.size() < 8 ? 0 : little(bytes.data(), 8);
   if (length == 0 || length > kHeader || length > bytes.size() - 8) return {path};  // open() says it
-  const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  const Json header = Json::parse(text, text + length, nullptr, false);
+  const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length}, path + ": header");
   const std::vector<std::string> shards = texts_field(header, "shard_addresses", path + ": header");
   const fs::path folder = fs::path(path).parent_path(), own = fs::path(path).filename();
   std::vector<std::string> out;
+  std::set<std::string> names;
   bool named = false;
   for (const std::string& shard : shards) {
     const fs::path name = fs::path(shard).filename();
+    if (!names.insert(name.string()).second)
+      throw UserError(fmt::format("part '{}' is there twice", printable(name.string())), path + ": shard_addresses",
+                      "it names each file of the data set once, it names it twice", kFix);
     named = named || name == own;
     out.push_back(name == own ? path : (folder / name).string());
   }

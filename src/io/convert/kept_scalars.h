@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "files/pickle.h"
 
@@ -20,12 +21,19 @@ inline Json kept_scalars(const Json& scalars) {
   return out;
 }
 
+// Of their text in a file, which may be anything; null: nothing is kept.
+inline Json kept_scalars_of(std::string_view text) try {
+  Json kept = parse_json(text, kOwnScalars);
+  return kept.is_object() ? kept : Json();
+} catch (const UserError&) {
+  return Json();
+}
+
 // What a torch file keeps of them; null: nothing.
 inline Json kept_scalars_in(const Pickle& p) {
   const auto v = p.find(p.root(), kOwnScalars);
   const auto text = v ? p.text(*v) : std::nullopt;
-  Json kept = text ? Json::parse(*text, nullptr, false) : Json();
-  return kept.is_object() ? kept : Json();
+  return text ? kept_scalars_of(*text) : Json();
 }
 
 // Into `scalars`, what another program has written there too: ours counts. `kept` may be anything.

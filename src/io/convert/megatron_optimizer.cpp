@@ -57,7 +57,7 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
       if (!moment)
         refuse_moments(f,
                        fmt::format("parameter {} has no '{}'; moments of Adam are read", p.integer(number).value_or(-1), key));
-      to.push_back(torch_elements(rank.file, *moment, fmt::format("{} of parameter {}", key, *p.integer(number))));
+      to.push_back(torch_elements(rank.file, *moment, fmt::format("{} of parameter {}", key, it->first)));
     }
   }
   return out;

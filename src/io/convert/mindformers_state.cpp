@@ -150,7 +150,7 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   if (const auto scale = number_in(*file, "scale_sense") ? number_in(*file, "scale_sense") : number_in(*file, "loss_scale"))
     out.scalars["loss_scale"] = {{"scale", *scale}, {"step", 1}, {"last_overflow", 0}, {"hysteresis", 1}};
   if (const auto own = file->metadata().find(kOwnScalars); own != file->metadata().end() && same)
-    take_kept_scalars(Json::parse(own->second, nullptr, false), out.scalars);
+    take_kept_scalars(kept_scalars_of(own->second), out.scalars);
   if (data_steps >= 0)
     out.scalars["data"] = {
         {"sources", Json::array()},

@@ -54,7 +54,7 @@ std::vector<int64_t> cuts_of(ProtobufMessage layout, const std::string& where) {
       refuse_strategy(where, fmt::format("a tensor map names axis {} of {}", axis, devices.size()));
     cuts.push_back(axis == -1 ? 1 : devices[devices.size() - 1 - static_cast<size_t>(axis)]);
   }
-  if (!cuts.empty() && shards > 1) cuts[0] *= shards;
+  if (!cuts.empty() && shards > 1 && __builtin_mul_overflow(cuts[0], shards, &cuts[0])) cuts[0] = 0;
   if (std::any_of(cuts.begin(), cuts.end(), [](int64_t n) { return n < 1 || n > 1 << 20; }))
     refuse_strategy(where, "a dim is cut into at least one part, and into a million at most");
   return cuts;
@@ -114,7 +114,10 @@ std::string strategy_disagreement(const MindFormersCuts& cuts, const std::string
       const Shape whole = mindformers_shape(t.name, g);
       if (whole.rank() == 0) continue;
       bool agrees = said->second.size() == static_cast<size_t>(whole.rank()) && t.shape.rank() == whole.rank();
-      for (int d = 0; agrees && d < whole.rank(); ++d) agrees = t.shape[d] * said->second[static_cast<size_t>(d)] == whole[d];
+      for (int d = 0; agrees && d < whole.rank(); ++d) {
+        const int64_t parts = said->second[static_cast<size_t>(d)];
+        agrees = whole[d] % parts == 0 && t.shape[d] == whole[d] / parts;
+      }
       if (!agrees)
         return fmt::format("{}: '{}' is {}, and {} in the model; the strategy cuts it into [{}]", path, t.name, t.shape.text(),
                            whole.text(), fmt::join(said->second, ", "));

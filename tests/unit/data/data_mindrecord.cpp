@@ -162,6 +162,19 @@ TEST(MindRecord, RefusesWhatIsDamaged) {
     save(path, file_of(kRows, {"input_ids", "labels"}, true, 2, {{key, value}}));
     EXPECT_NE(error_of(read), "no error") << key;
   }
+  const Json page = {{"page_id", 0}, {"page_type", "BLOB_DATA"}, {"page_size", 16384}, {"start_row_id", 0}, {"end_row_id", 1}};
+  Json again = page;
+  again.update({{"start_row_id", 1}, {"end_row_id", 2}});
+  save(path, file_of(kRows, {"input_ids", "labels"}, true, 2, {{"page", {page, again, again}}}));
+  EXPECT_NE(error_of([&] { MindRecordFiles files(path); }).find("more bytes than the file"), std::string::npos)
+      << "pages that lie on each other are as many rows as the header names pages";
+  save(path, file_of(kRows, {"input_ids", "labels"}, true, 2, {{"shard_addresses", {"a.mindrecord", "a.mindrecord"}}}));
+  EXPECT_NE(error_of(read).find("names it twice"), std::string::npos);
+  const std::string deep =
+      R"({"header_size":16,"page_size":16,"page":null,"schema":[{"blob_fields":["a"],"schema":{"a":{"type":"int32","b":)" +
+      std::string(500000, '[') + std::string(500000, ']') + "}}}]}";
+  save(path, number(deep.size(), 8) + deep);
+  EXPECT_NE(error_of(read).find("nested too deeply"), std::string::npos);
   std::string text = file_of(kRows, {"input_ids", "labels"}, true, 2);
   text.replace(text.find("int32"), 5, "bytes");
   save(path, text);

@@ -60,12 +60,15 @@ struct Job {
     text.replace(text.find("DATA"), 4, folder / "data");
     std::ofstream(folder / "run.yaml") << text;
   }
-  Translation translated(std::vector<std::string> words, int64_t ranks = 0) const {
+  MindFormersLine line(std::vector<std::string> words) const {
     words.insert(words.begin(), {"--config", folder / "run.yaml"});
+    return read_mindformers_line(placed(words));
+  }
+  Translation translated(const std::vector<std::string>& words, int64_t ranks = 0) const {
     MindFormersFacts facts{.ranks = ranks, .data = [](const std::string&, const std::vector<std::string>&) {
                              return MindFormersFacts::Data{80, 33};
                            }};
-    return translate_mindformers(read_mindformers_line(placed(words)), facts);
+    return translate_mindformers(line(words), facts);
   }
   // The last value of each option.
   std::map<std::string, std::string> settings(const std::vector<std::string>& words, int64_t ranks = 0) const {
@@ -636,6 +639,12 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   EXPECT_TRUE(says(train({none + "=", files, "[\"" + a + "\", \"" + b + "\"]"}), a + ", " + b));
   EXPECT_TRUE(says(job.refused({none + "=", files, "/no/such"}), "no data set /no/such"));
   EXPECT_TRUE(says(job.refused({none + "="}), "no dataset_dir"));
+  const auto blended = [&](const std::string& paths) {
+    return train({"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.sizes",
+                  "[80,0,0]", "--train_dataset.data_loader.config.data_path", paths});
+  };
+  EXPECT_EQ(blended("[\"0.5\", \"a\", 2, \"b\"]"), "[{path: a, weight: 0.5}, {path: b, weight: 2.0}]");
+  EXPECT_EQ(blended("[\"..\", \"a\"]"), "[{path: ..}, {path: a}]") << "a folder, no number";
   const MindFormersLine line = read_mindformers_line(
       placed({"--config", job.folder / "run.yaml", "--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"}));
   const auto with_columns = [&](std::vector<std::string> names) {
@@ -730,6 +739,18 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
                                                                      {{"epochs", "3"}, "belongs to no flag"},
                                                                      {{"--options", "epochs"}, "KEY=VALUE"}})
     EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
+}
+
+// As deep as a line may be long: no reader goes as deep as a text says.
+TEST(MindFormers, DeepValuesAreTexts) {
+  const Job job;
+  std::string deep = "1";
+  for (int i = 0; i < 20000; ++i) deep = "{\"a\":" + deep + "}";
+  int found = 0;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--model.model_config.x", deep}, {"--options", "model.model_config.x=" + deep}})
+    for (const GivenKey& k : job.line(words).given) found += k.key == "model.model_config.x" && k.value == Json(deep);
+  EXPECT_EQ(found, 2);
 }
 
 TEST(MindFormers, ReadsFilesOverOthers) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "io/convert/mindformers_strategy.h"
+#include "tests/unit/files_temporary.h"
 
 namespace ravine {
 namespace test_convert_strategy {
@@ -31,6 +32,22 @@ TEST(Strategy, SaysInHowManyPartsDimsAreCut) {
   EXPECT_EQ(parse_mindformers_strategy(packed, "s.ckpt"), (MindFormersCuts{{"p", {2}}})) << "packed numbers";
   EXPECT_THROW(parse_mindformers_strategy(item("a", {2}, {1}, 0), "s.ckpt"), UserError) << "an axis that is not there";
   EXPECT_TRUE(parse_mindformers_strategy("", "s.ckpt").empty());
+}
+
+TEST(Strategy, NumbersBeyond64BitsAreRefused) {
+  const std::string devices = "\x08\x81" + std::string(7, '\x80') + "\x20";  // 2^61 + 1, of which eight times are 8 in 64 bits
+  EXPECT_THROW(
+      parse_mindformers_strategy(part(3, part(1, "a") + part(2, part(1, devices) + part(2, dims({0})) + "\x38\x08")), "s.ckpt"),
+      UserError);
+  const TemporaryFolder folder;
+  const std::string header =
+      R"({"model.tok_embeddings.embedding_weight":{"dtype":"F32","shape":[1125899906842624,0],"data_offsets":[0,0]}})";
+  spill(folder / "w.safetensors", std::string{static_cast<char>(header.size())} + std::string(7, '\0') + header);
+  const Json model = {{"model_type", "llama"},    {"hidden_size", 8}, {"intermediate_size", 8}, {"num_hidden_layers", 1},
+                      {"num_attention_heads", 1}, {"vocab_size", 16}, {"rms_norm_eps", 1e-5},   {"hidden_act", "silu"}};
+  EXPECT_NE(strategy_disagreement({{"model.tok_embeddings.embedding_weight", {1 << 20, 1}}}, folder / "w.safetensors", model,
+                                  "config.json"),
+            "");
 }
 
 TEST(Strategy, AnyBytesAreReadOrRefused) {

@@ -10,6 +10,7 @@
 
 #include "files/torch_file.h"
 #include "files/torch_save.h"
+#include "io/convert/kept_scalars.h"
 #include "io/convert/megatron_distrib.h"
 #include "tests/unit/files_temporary.h"
 #include "tests/unit/our_checkpoint.h"
@@ -184,6 +185,22 @@ TEST(MegatronState, CutAndChangedFiles) {
   }
   EXPECT_GT(cuts, 150);
   EXPECT_GT(refused, 10);
+}
+
+TEST(MegatronState, WhatARunHasKeptMayBeAnything) {
+  const TemporaryFolder folder;
+  const auto kept = [&](const std::string& text) {
+    TorchSave out(folder / "kept.pt");
+    out.begin_dict(), out.text(kOwnScalars), out.text(text), out.end();
+    out.commit();
+    Json scalars = Json::object();
+    take_kept_scalars(kept_scalars_in(TorchFile(folder / "kept.pt").pickle()), scalars);
+    return scalars;
+  };
+  EXPECT_EQ(kept(R"({"seed": 3})"), Json({{"seed", 3}}));
+  for (const std::string& text :
+       {std::string("no JSON"), std::string("[1]"), R"({"data":)" + std::string(500000, '[') + std::string(500000, ']') + "}"})
+    EXPECT_TRUE(kept(text).empty()) << text.substr(0, 20);
 }
 
 TEST(MegatronState, PlacesInABuffer) {

@@ -157,6 +157,9 @@ TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   std::string doubling = "A=xxxxxxxx\n";
   for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
   expect_words(run(doubling + "python a.py --b $A\n"), {"too long"});
+  std::string opened, closed;  // brackets in quotes close nothing
+  for (int i = 0; i < 6000; ++i) opened += "$((${NOT_SET_ANYWHERE:-\")))\"", closed += "}))";
+  expect_words(run("A=" + opened + "1" + closed + "\npython a.py --b $A\n"), {"too deep"});
 }
 
 // ---- Megatron ----
