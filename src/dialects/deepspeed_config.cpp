@@ -89,7 +89,8 @@ class KeyTaker {
     if (!known && is_section(key))
       return refuse(fmt::format("it is {}, it must be an object; write {{..}}", written_value(*value)));
     if (!known && !of_class) {
-      refusals_.push_back(key_refusal(written.substr(0, 80), given.source, "unknown key; " + nearest_deepspeed_key(key.substr(0, 80))));
+      refusals_.push_back(
+          key_refusal(written.substr(0, 80), given.source, "unknown key; " + nearest_deepspeed_key(key.substr(0, 80))));
       return;
     }
     if (known && !given.automatic && value->kind != Kind::null &&

@@ -171,6 +171,7 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
                                          "data.too_long",
                                          "data.pack",
                                          "data.document_attention",
+                                         "data.predict_next_block",
                                          "data.append_eos",
                                          "data.shuffle",
                                          "data.order",
