@@ -62,12 +62,22 @@ std::string family_of(const MegatronNet& n) {
 }
 
 // Rows of the embedding: as given, else the tokenizer's ids and what fills them up for the tensor ranks; 0: not known.
-int64_t rows_of_net(const Translation& t, const MegatronSizes& s, const MegatronJob& job) {
-  for (const char* key : {"--padded-vocab-size", "--pad-vocab-size-to"})
-    if (t.has(key)) return t.whole(key);
+int64_t rows_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& job) {
   const bool null = t.text("--tokenizer-type") == "NullTokenizer";  // its end of document is one id more
   const std::string tokenizer = megatron_tokenizer(t);
   const int64_t ids = null ? t.whole("--vocab-size") + 1 : job.vocabulary && !tokenizer.empty() ? job.vocabulary(tokenizer) : 0;
+  for (const char* key : {"--padded-vocab-size", "--pad-vocab-size-to"}) {
+    if (!t.has(key)) continue;
+    if (t.whole(key) < ids)
+      t.refuse(key, fmt::format("{} {}", key, t.whole(key)), fmt::format("each of the {} ids of the tokenizer has a row", ids),
+               fmt::format("write {} or more, or leave it out", ids));
+    for (const char* other : {"--vocab-size", "--make-vocab-size-divisible-by"})
+      if (t.has(other) && !(null && std::string_view(other) == "--vocab-size"))
+        t.becomes(other, KeyStatus::inert, fmt::format("{} says how many rows there are", key));
+    return t.whole(key);
+  }
+  if (ids > 0 && !null && t.has("--vocab-size"))
+    t.becomes("--vocab-size", KeyStatus::inert, fmt::format("ids are those of the tokenizer, {}", ids));
   const int64_t part = std::max<int64_t>(1, t.whole("--make-vocab-size-divisible-by")) * s.tensor;
   return ids > 0 ? (ids + part - 1) / part * part : t.whole("--vocab-size");
 }
@@ -200,6 +210,27 @@ Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& jo
   return c;
 }
 
+// A network with flags of Gemma 2 that is none: the flag by which it is none is refused.
+void refuse_no_gemma(Translation& t, const MegatronNet& n, MegatronAge age) {
+  std::string flag;
+  for (const char* key : {"--post-norm", "--input-embeds-norm", "--gelu-tanh", "--geglu", "--add-rmsnorm-offset"})
+    if (t.is_on(key)) flag = key;
+  const auto no = [&](const std::string& key, const std::string& rule, const std::string& fix) {
+    t.refuse(key, fmt::format("{}{} with {}", key, t.has(key) ? "" : " is not given,", flag), "Gemma 2 has " + rule, fix);
+  };
+  if (!n.tied && age == MegatronAge::classic)
+    no("--no-untie-embeddings-and-output-weights", "one matrix as embedding and head", "give it");
+  else if (!n.tied)
+    no("--untie-embeddings-and-output-weights", "one matrix as embedding and head", "leave it out");
+  if (n.experts > 0) no("--num-experts", "no experts", "leave it out");
+  if (!n.rms) no("--normalization", "RMSNorm", "write --normalization RMSNorm");
+  if (!n.rope) no("--position-embedding-type", "rotary positions", "write --position-embedding-type rope");
+  if (n.embed_norm) no("--embed-layernorm", "no norm behind the embedding", "leave it out");
+  for (const char* key : {"--add-bias-linear", "--add-qkv-bias", "--add-dense-bias"})
+    if (t.is_on(key)) no(key, "no biases", "leave it out");
+  if (n.mlp_bias && !t.is_on("--add-bias-linear")) no("--disable-bias-linear", "no biases", "give it");
+}
+
 }  // namespace
 
 void set_megatron_model(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age) {
@@ -207,9 +238,9 @@ void set_megatron_model(Translation& t, const MegatronSizes& s, const MegatronJo
   std::string family = family_of(n);
   if (t.has("--sliding-window") && family == "llama" && !n.qkv_bias && !n.mlp_bias) family = "mistral";
   const auto no = [&](const char* key, const std::string& rule) { t.refuse(key, key, rule, "leave it out"); };
+  if (family.empty() && n.gemma && !n.latent) return refuse_no_gemma(t, n, age);
   if (family.empty()) {
     const char* key = n.latent                               ? "--multi-head-latent-attention"
-                      : n.gemma                              ? "--add-rmsnorm-offset"
                       : n.shared                             ? "--shared-expert-gate"
                       : n.head_norms                         ? "--qk-layernorm"
                       : n.embed_norm && !(n.alibi && !n.rms) ? "--embed-layernorm"

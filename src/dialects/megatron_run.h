@@ -20,6 +20,12 @@ void set_megatron_model(Translation& t, const MegatronSizes& sizes, const Megatr
 // The path that the flags of the tokenizer name; "" if none does.
 std::string megatron_tokenizer(const Translation& t);
 
+// --load: whether the model comes from it, in place of one that the flags describe. A tracker file that names nothing, and a
+// folder without weights for --finetune, are refused.
+bool set_megatron_load(Translation& t);
+// The form of the run's checkpoints, and what it goes on from or takes its weights of; behind all other settings.
+void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
+
 void set_megatron_run(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
 
 }  // namespace ravine

@@ -303,104 +303,6 @@ void set_files(Translation& t) {
   if (t.has("--lora-load")) t.set("lora.path", t.value("--lora-load"), "--lora-load");
 }
 
-constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
-
-// The iteration that the tracker file names; nothing for "release", or without such a file.
-std::optional<int64_t> iteration_in(const std::string& folder) {
-  std::ifstream file(fs::path(folder) / kTracker);
-  int64_t n = -1;
-  return file >> n && n >= 0 ? std::optional(n) : std::nullopt;
-}
-
-bool holds_ranks(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / kTracker, error) || fs::exists(fs::path(folder) / "latest", error);
-}
-
-bool same_place(const std::string& a, const std::string& b) {
-  const auto place = [](const std::string& path) {
-    std::error_code error;
-    const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
-    return whole.has_filename() ? whole : whole.parent_path();
-  };
-  return !a.empty() && !b.empty() && place(a) == place(b);
-}
-
-// --load: what lies there decides. Returns whether the model comes from it, in place of one that the flags describe.
-bool set_load(Translation& t) {
-  for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
-    if (t.has(key) && !t.has("--load")) t.becomes(key, KeyStatus::inert, "--load is not given");
-  if (!t.has("--load")) return false;
-  const std::string load = t.text("--load");
-  std::error_code error;
-  const bool there = fs::exists(load, error);
-  if (holds_ranks(load)) return false;  // set_checkpoints() takes them, in the shape that the flags say
-  if (fs::exists(fs::path(load) / "config.json", error)) {
-    t.set("model.path", load, "--load");
-    return true;
-  }
-  if (!there && t.is_on("--exit-on-missing-checkpoint"))
-    t.refuse("--exit-on-missing-checkpoint", fmt::format("--exit-on-missing-checkpoint with --load {}", load),
-             "the folder is missing", "correct the path");
-  t.becomes("--load", KeyStatus::inert,
-            same_place(load, t.text("--save"))
-                ? "there is no checkpoint yet: training begins with new weights, and goes on from the newest of --save"
-            : there ? "there is no checkpoint in it: training begins with new weights, as the program does"
-                    : "there is no such folder: training begins with new weights, as the program does");
-  for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
-    if (t.has(key)) t.becomes(key, KeyStatus::inert, "--load names no weights here");
-  return false;
-}
-
-// Why checkpoints are not Megatron's; "" where they are.
-std::string beyond_files(const Translation& t, const MegatronJob& job) {
-  if (t.is_on("--deepspeed")) return "with --deepspeed they would be DeepSpeed's, which are not written by these flags";
-  std::error_code error;
-  if (t.has("--save") && fs::exists(fs::path(t.text("--save")) / "checkpoints", error))
-    return "--save holds such already, from which the run goes on";
-  if (!job.beyond_files || !t.refusals().empty()) return "";
-  try {
-    return job.beyond_files(config_of(t));
-  } catch (const UserError&) {  // whoever runs the config says what is wrong with it
-    return "";
-  }
-}
-
-// The files of checkpoints, Megatron's where they can hold the run, and what training goes on from or takes its weights of.
-void set_checkpoints(Translation& t, const MegatronJob& job) {
-  const std::string load = t.text("--load"), save = t.text("--save");
-  const bool ranks = t.has("--load") && holds_ranks(load);
-  const std::optional<int64_t> loaded = ranks ? iteration_in(load) : std::nullopt, saved = iteration_in(save);
-  bool goes_on = loaded.has_value();
-  for (const char* key : {"--finetune", "--no-load-optim"}) {
-    if (!t.has(key)) continue;
-    if (loaded)
-      goes_on = false;
-    else
-      t.becomes(key, KeyStatus::inert, "what --load names are weights alone, if it is given");
-  }
-  const std::string beyond = t.has("--save") || goes_on ? beyond_files(t, job) : "";
-  if (!beyond.empty()) t.notice("checkpoints have Ravine's own form: " + beyond);
-  if (beyond.empty() && (t.has("--save") || goes_on))
-    t.set("checkpoint.layout", "megatron", t.has("--save") ? "--save" : "--load");
-  const bool same = same_place(load, save), newest = beyond.empty() && saved.has_value();
-  if (newest && t.has("--load") && !same) {
-    const std::string why = fmt::format(
-        "--save {} holds iteration {}, and a run always goes on from the newest of --save; Megatron would read --load", save,
-        *saved);
-    t.notice(why);
-    if (ranks) return t.becomes("--load", KeyStatus::inert, why);
-  }
-  if (!ranks) return;
-  if (goes_on && beyond.empty()) return t.set("checkpoint.resume", same ? kResumeNewest : load, "--load");
-  t.set("model.weights", load, "--load");
-  if (!loaded) return;
-  if (t.is_on("--finetune")) return t.set("model.weights", load, "--finetune");
-  if (t.is_on("--no-load-optim")) t.set("model.weights", load, "--no-load-optim");
-  t.notice(fmt::format("--load {}: its weights are taken, and the run begins at step 0{}", load,
-                       t.is_on("--no-load-optim") ? fmt::format("; Megatron would count on from iteration {}", *loaded) : ""));
-}
-
 // The settings of --deepspeed_config, which a script may write itself; an empty object without it.
 Json deepspeed_settings(Translation& t, const MegatronJob& job) {
   if (!t.is_on("--deepspeed") || !t.has("--deepspeed_config")) return Json::object();
@@ -433,7 +335,7 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_data(t, s, age);
   set_tokenizer(t);
   set_files(t);
-  if (!set_load(t)) set_megatron_model(t, s, job, age);
+  if (!set_megatron_load(t)) set_megatron_model(t, s, job, age);
   if (t.whole("--num-experts") > 0) {
     const std::string balance = t.text("--moe-router-load-balancing-type");
     const bool balanced =
@@ -460,7 +362,7 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
                             "--moe-expert-capacity-factor", "--moe-token-drop-policy", "--moe-pad-expert-input-to-capacity"})
       if (t.has(key)) t.becomes(key, KeyStatus::inert, "--num-experts is not given");
   }
-  set_checkpoints(t, job);
+  set_megatron_checkpoints(t, job);
 }
 
 }  // namespace ravine

@@ -31,8 +31,8 @@ MeantModel model_and_adapter_meant_by(const std::string& model, const std::strin
 // UserError that names `key`.
 std::string adapter_meant_by(const std::string& path, const std::string& key);
 
-// Of a run whose checkpoints are another program's (checkpoint.layout) these, the oldest first: folders checkpoint-N, or files of
-// rank_0. Of other runs none.
+// Of a run whose checkpoints are another program's (checkpoint.layout) these, the oldest first: folders checkpoint-N or
+// iter_NNNNNNN, or files of rank_0. Of other runs none.
 std::vector<std::string> checkpoints_of_other_layout(const std::string& run);
 
 // Where weights are read of a run: the newest of these, with the config.json of the run's model, or its text, where they have none

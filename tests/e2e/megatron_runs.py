@@ -259,5 +259,43 @@ def test_weights_alone(folder):
     check("Ravine's own form" in said and "adamw and adam" in said and "begins at step 0" in said and r.checkpoints(folder / "sgd") == ["step_000002"] and not steps(folder / "sgd"), said)
 
 
+def test_in_place_with_moments(folder):
+    """--no-load-optim with one folder for --load and --save: the second start goes on with the moments, and says so."""
+    documents(folder)
+    megatron(folder, "--save", folder / "whole")
+    d = ["--load", folder / "d", "--save", folder / "d", "--no-load-optim", "--no-load-rng"]
+    megatron(folder, *d, iters=4)
+    shutil.rmtree(folder / "d" / "model")
+    said = megatron(folder, *d).stderr
+    check("with its moments" in said and losses(folder / "d") == losses(folder / "whole"), said)
+    megatron(folder, "--load", folder / "d" / "iter_0000004", "--save", folder / "e")
+    check(losses(folder / "e") == losses(folder / "whole")[4:], "an iteration's folder")
+
+
+def test_weights_of_a_run_of_our_form(folder):
+    documents(folder)
+    megatron(folder, "--save", folder / "own", "checkpoint.layout=ravine", iters=2)
+    before = r.weights(folder / "own")
+    said = megatron(folder, "--load", folder / "own", "--finetune", "--save", folder / "on", "--lr", 0, "--min-lr", 0, iters=1).stderr
+    check(str(folder / "own" / "model") in said and r.weights(folder / "on") == before, said)
+    said = megatron(folder, "--load", folder / "own" / "checkpoints" / "step_000002", "--save", folder / "no", status=2).stderr
+    check(str(folder / "own" / "model") in said and not (folder / "no").exists(), said)
+
+
+def test_a_run_is_converted(folder):
+    """Where a run with these files is named, its newest checkpoint is meant: the one that the tracker file names."""
+    documents(folder)
+    megatron(folder, "--save", folder / "a", iters=4)
+    (folder / "a" / TRACKER).write_text("2")
+    r.run("convert", "--input", folder / "a", "--output", folder / "hf", "--to", "hf")
+    r.run("convert", "--input", folder / "a" / "iter_0000002", "--output", folder / "two", "--to", "hf")
+    check((folder / "hf/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes(), "iteration 2")
+    said = r.run("info", folder / "a").stdout
+    check("iter_0000002" in said and "iter_0000004" not in said, said)
+    for bad in ("", "-1", "nan"):
+        (folder / "a" / TRACKER).write_text(bad)
+        check("bad tracker file" in ranked(1, ["convert", "--input", folder / "a", "--output", folder / "no", "--to", "hf"], 2).stderr, bad)
+
+
 if __name__ == "__main__":
     r.main(globals())

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <map>
 
+#include "config/bounds.h"
 #include "io/convert/megatron_distrib.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/torch_elements.h"
@@ -61,6 +62,17 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
     }
   }
   return out;
+}
+
+// A number of updates, which may be a tensor; 0 where it is None.
+int64_t updates_of(const TorchFile& f, Pickle::Ref step) {
+  if (f.pickle().kind(step) == Pickle::Kind::none) return 0;
+  const auto updates = torch_whole_number(f, step);
+  if (!updates || *updates < 0 || static_cast<double>(*updates) > kMostSteps)
+    throw UserError(fmt::format("bad step of the optimizer: {}", updates ? std::to_string(*updates) : "no whole number"),
+                    f.path() + ": optimizer, step", fmt::format("it counts updates, from 0 to {:.0f}", kMostSteps),
+                    "use another checkpoint");
+  return *updates;
 }
 
 }  // namespace
@@ -125,10 +137,10 @@ int64_t optimizer_steps(const TorchFile& f) {
   if (!optimizer) return 0;
   if (const auto all = p.find(*optimizer, "state"))
     if (const auto state = numbered(p, *all); !state.empty())
-      if (const auto step = p.find(state.begin()->second, "step")) return torch_whole_number(f, *step).value_or(0);
+      if (const auto step = p.find(state.begin()->second, "step")) return updates_of(f, *step);
   const Pickle::Ref groups = *p.find(*optimizer, "param_groups");
   if (p.kind(groups) == Pickle::Kind::list && !p.items(groups).empty())
-    if (const auto step = p.find(p.items(groups)[0], "step")) return torch_whole_number(f, *step).value_or(0);
+    if (const auto step = p.find(p.items(groups)[0], "step")) return updates_of(f, *step);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "files/compressed.h"
@@ -22,10 +23,35 @@ std::string first_word(const std::string& path) {
 
 std::string megatron_iteration(int64_t step) { return fmt::format("iter_{:07}", step); }
 
+std::optional<int64_t> megatron_step(const std::string& folder) {
+  constexpr std::string_view kBefore = "iter_";
+  if (!folder.starts_with(kBefore)) return {};
+  int64_t step = -1;
+  const char* end = folder.data() + folder.size();
+  const auto [behind, code] = std::from_chars(folder.data() + kBefore.size(), end, step);
+  return code == std::errc{} && behind == end && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+std::vector<std::string> megatron_checkpoints(const std::string& path) {
+  if (!fs::exists(path + "/" + kMegatronTracker)) return {};
+  const auto newest = megatron_step(fs::path(megatron_ranks(path)).filename().string());
+  std::map<int64_t, std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (const auto step = megatron_step(entry.path().filename().string());
+        step && newest && *step <= *newest && entry.is_directory(error))
+      found[*step] = entry.path().string();
+  std::vector<std::string> out;
+  for (const auto& [step, folder] : found) out.push_back(folder);
+  return out;
+}
+
 std::string megatron_ranks(const std::string& path) {
   for (const std::string tracker : {kMegatronTracker, "latest"}) {
     const std::string file = path + "/" + tracker;
     if (!fs::exists(file)) continue;
+    if (!fs::is_regular_file(file))
+      throw UserError("bad tracker file", file, "it is a regular file", "remove what has its name, and write the file");
     const std::string word = first_word(file);
     std::string folder = word;
     if (tracker == kMegatronTracker && word != kMegatronRelease) {

@@ -1,5 +1,7 @@
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace ravine {
 
@@ -18,5 +20,9 @@ std::string megatron_iteration(int64_t step);
 // The folder of ranks that the tracker file names, or the path itself if it holds them. A tracker file that names none, or one that
 // is not there, is a UserError.
 std::string megatron_ranks(const std::string& path);
+// Folders iter_NNNNNNN up to the one that the tracker file names, oldest first; none where it names none.
+std::vector<std::string> megatron_checkpoints(const std::string& path);
+// The number in "iter_0000100"; nothing of other names.
+std::optional<int64_t> megatron_step(const std::string& folder);
 
 }  // namespace ravine

@@ -1,14 +1,18 @@
 #include "io/convert/megatron_state.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "config/bounds.h"
 #include "io/convert/kept_scalars.h"
 #include "io/convert/megatron_folder.h"
+#include "io/convert/megatron_place.h"
 #include "io/convert/torch_elements.h"
 
 namespace ravine {
 namespace {
+
+namespace fs = std::filesystem;
 
 // The state of the loss scale behind `steps` steps: growth_tracker counts good steps behind an overflow or a growth. Null: it does
 // not move.
@@ -27,6 +31,22 @@ Json loss_scale_of(const TorchFile& f, int64_t steps) {
           {"hysteresis", std::max<int64_t>(hysteresis ? p.integer(*hysteresis).value_or(1) : 1, 1)}};
 }
 
+// The step, which the name of a folder iter_NNNNNNN says too.
+int64_t iteration_of(const TorchFile& f, const std::string& folder) {
+  const Pickle& p = f.pickle();
+  const auto field = p.find(p.root(), "iteration");
+  const auto steps = field ? torch_whole_number(f, *field) : std::nullopt;
+  const auto refuse = [&](const std::string& what, const std::string& rule) {
+    throw UserError("bad iteration: " + what, f.path() + ": iteration", rule, "use another checkpoint");
+  };
+  if (!steps) refuse(field ? "no whole number" : "missing", "it says how many steps were made");
+  if (*steps < 0 || static_cast<double>(*steps) > kMostSteps)
+    refuse(std::to_string(*steps), fmt::format("it counts from 0 to {:.0f}", kMostSteps));
+  if (const auto named = megatron_step(fs::path(folder).filename().string()); named && *named != *steps)
+    refuse(std::to_string(*steps), fmt::format("the folder's name, {}, says {}", fs::path(folder).filename().string(), *named));
+  return *steps;
+}
+
 }  // namespace
 
 ForeignState open_megatron_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
@@ -35,11 +55,7 @@ ForeignState open_megatron_state(const std::string& path, const Json& model, con
   const TorchFile& f = *folder.ranks[0].file;
   const Pickle& p = f.pickle();
   const auto field = [&](const char* key) { return p.find(p.root(), key); };
-  const auto iteration = field("iteration");
-  const int64_t steps = iteration ? p.integer(*iteration).value_or(0) : 0;
-  if (steps < 0 || static_cast<double>(steps) > kMostSteps)
-    throw UserError(fmt::format("iteration is {}", steps), f.path(), fmt::format("it counts from 0 to {:.0f}", kMostSteps),
-                    "use another checkpoint");
+  const int64_t steps = iteration_of(f, folder.path);
   const int64_t samples = std::max<int64_t>(argument(f, "consumed_train_samples").value_or(0), 0);
   ForeignState out;
   out.where = folder.path;

@@ -1,5 +1,6 @@
 // Files that Megatron's flags name: what a run goes on from, what it takes weights of, and whose form its checkpoints have.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -22,7 +23,8 @@ class Folders : public TemporaryFolder {
       spill(*this / name + "/latest_checkpointed_iteration.txt", tracker);
     }
   }
-  Translation translated(std::vector<std::string> words, const std::string& beyond = "") const {
+  Translation translated(std::vector<std::string> words, const std::string& beyond = "",
+                         std::function<int64_t(const std::string&)> vocabulary = {}) const {
     std::vector<std::string> all{"--num-layers",
                                  "8",
                                  "--hidden-size",
@@ -46,6 +48,7 @@ class Folders : public TemporaryFolder {
     all.insert(all.end(), words.begin(), words.end());
     MegatronJob job{.ranks = 1};
     if (beyond != "nobody") job.beyond_files = [beyond](const Config&) { return beyond; };
+    job.vocabulary = std::move(vocabulary);
     return translate_megatron(placed(all), job);
   }
 };
@@ -135,6 +138,155 @@ TEST(MegatronSave, KeepsOurFormWhereTheirsHasNoPlace) {
   t = f.translated(words);
   EXPECT_EQ(config_of(t).checkpoint.layout, CheckpointLayout::ravine) << "it holds such already";
   EXPECT_EQ(config_of(f.translated({})).checkpoint.layout, CheckpointLayout::ravine) << "nothing is saved";
+}
+
+std::string refused(const Translation& t) {
+  std::string out;
+  for (const KeyRefusal& r : t.refusals()) out += fmt::format("{} ({}): {}; {}\n", r.what, r.key, r.rule, r.fix);
+  return out;
+}
+
+TEST(MegatronLoad, OfARunOfOurFormIsItsModel) {
+  const Folders f;
+  fs::create_directories(f / "run/checkpoints/step_000004");
+  spill(f / "run/checkpoints/step_000004/manifest.json", "{}");
+  Translation t = f.translated({"--load", f / "run"});
+  EXPECT_TRUE(says(refused(t), "a run without a model") && says(refused(t), "ravine convert --input " + f / "run"))
+      << refused(t);
+  EXPECT_EQ(refused(f.translated({"--load", f / "run", "--save", f / "run", "--save-interval", "2"})), "")
+      << "it goes on in place";
+  fs::create_directories(f / "run/model");
+  spill(f / "run/model/config.json", "{}");
+  for (const char* finetune : {"", "--finetune"}) {
+    t = f.translated(*finetune ? std::vector<std::string>{"--load", f / "run", finetune}
+                               : std::vector<std::string>{"--load", f / "run"});
+    EXPECT_EQ(refused(t), "");
+    EXPECT_EQ(config_of(t).model.path, f / "run/model");
+    EXPECT_TRUE(says(all_notices(t), "the weights of " + f / "run/model are taken")) << all_notices(t);
+  }
+  t = f.translated({"--load", f / "run/checkpoints/step_000004"});
+  EXPECT_TRUE(says(refused(t), "Ravine's own form") && says(refused(t), "write --load " + f / "run/model")) << refused(t);
+  fs::create_directories(f / "lora/adapter");
+  fs::create_directories(f / "lora/checkpoints");
+  spill(f / "lora/adapter/adapter_config.json", "{}");
+  t = f.translated({"--load", f / "lora"});
+  EXPECT_TRUE(says(refused(t), "write --lora-load " + f / "lora/adapter")) << refused(t);
+}
+
+TEST(MegatronLoad, WithoutWeightsIsSaid) {
+  const Folders f;
+  fs::create_directories(f / "empty");
+  for (const char* name : {"empty", "gone"}) {
+    const Translation t = f.translated({"--load", f / name, "--save", f / "new", "--save-interval", "2"});
+    EXPECT_EQ(refused(t), "");
+    EXPECT_TRUE(says(all_notices(t), "training begins with new weights")) << all_notices(t);
+    EXPECT_EQ(all_notices(f.translated({"--load", f / name, "--save", f / name, "--save-interval", "2"})), "") << name;
+    EXPECT_TRUE(says(refused(f.translated({"--load", f / name, "--finetune"})), "nothing to fine-tune"));
+    EXPECT_TRUE(says(refused(f.translated({"--load", f / name, "--exit-on-missing-checkpoint"})), "correct the path"));
+    const Translation on = f.translated({"--load", f / name, "--finetune", "--save", f / "b", "--save-interval", "2"});
+    EXPECT_EQ(refused(on), "") << "a second start";
+    EXPECT_TRUE(says(all_notices(on), "goes on from the newest of --save")) << all_notices(on);
+  }
+  fs::create_directories(f / "lost/iter_0000004/mp_rank_00");
+  const std::string said = refused(f.translated({"--load", f / "lost"}));
+  EXPECT_TRUE(says(said, "iteration into " + f / "lost/latest_checkpointed_iteration.txt")) << said;
+}
+
+TEST(MegatronLoad, InPlaceMomentsStay) {
+  const Folders f;
+  for (const char* key : {"--no-load-optim", "--finetune"}) {
+    const Translation t = f.translated({"--load", f / "a", "--save", f / "a", "--save-interval", "2", key});
+    EXPECT_EQ(refused(t), "");
+    const Config c = config_of(t);
+    EXPECT_EQ(c.checkpoint.resume, "auto") << key;
+    EXPECT_EQ(c.model.weights, "") << key;
+    EXPECT_TRUE(says(all_notices(t), fmt::format("with its moments: {} counts at a run's first start", key))) << all_notices(t);
+    EXPECT_EQ(line_of(t, key).status, KeyStatus::inert);
+  }
+  EXPECT_TRUE(
+      says(refused(f.translated({"--load", f / "r", "--save", f / "r", "--save-interval", "2"})), "choose another --save"));
+}
+
+TEST(MegatronLoad, ABadTrackerFileIsRefused) {
+  const Folders f;
+  const std::string tracker = f / "bad/latest_checkpointed_iteration.txt";
+  fs::create_directories(f / "bad");
+  const auto refuses = [&](const std::string& what) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"--load", f / "bad"},
+                                                  {"--save", f / "bad", "--save-interval", "2"},
+                                                  {"--load", f / "bad", "--save", f / "bad", "--save-interval", "2"}}) {
+      const Translation t = f.translated(words);
+      EXPECT_EQ(t.refusals().size(), 1U) << what << refused(t);
+      EXPECT_TRUE(says(refused(t), "bad tracker file " + tracker)) << what << refused(t);
+    }
+  };
+  for (const std::string& text : {std::string(), std::string("-1"), std::string("nan"), std::string("4x"),
+                                  std::string("99999999999999999999"), std::string(1 << 20, '4')}) {
+    spill(tracker, text);
+    refuses(text.substr(0, 24));
+  }
+  fs::remove(tracker);
+  fs::create_directories(tracker);
+  refuses("a folder");
+  fs::remove(tracker);
+  ASSERT_EQ(mkfifo(tracker.c_str(), 0600), 0);
+  refuses("a FIFO");
+}
+
+TEST(MegatronLoad, OfAnIterationsFolderGoesOn) {
+  const Folders f;
+  fs::create_directories(f / "a/iter_0000004/mp_rank_00");
+  spill(f / "a/iter_0000004/config.json", "{}");
+  for (const char* end : {"", "/"}) {
+    const Translation t = f.translated({"--load", f / "a/iter_0000004" + end, "--save", f / "new", "--save-interval", "2"});
+    EXPECT_EQ(config_of(t).checkpoint.resume, f / "a/iter_0000004");
+    EXPECT_EQ(config_of(t).model.path, "");
+    EXPECT_EQ(all_notices(t), "");
+  }
+  EXPECT_EQ(config_of(f.translated({"--load", f / "a/iter_0000004", "--finetune"})).model.weights, f / "a/iter_0000004");
+  fs::create_directories(f / "step/mp_rank_00");
+  const Translation t = f.translated({"--load", f / "step"});
+  EXPECT_EQ(config_of(t).model.weights, f / "step");
+  EXPECT_TRUE(says(all_notices(t), "name is no iteration")) << all_notices(t);
+}
+
+TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
+  const Folders f;
+  const auto with = [&](std::vector<std::string> words) {
+    return f.translated(words, "", [](const std::string&) { return int64_t{200}; });
+  };
+  const std::vector<std::string> tokenizer{"--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", "tok"};
+  const auto beside = [&](std::vector<std::string> words) {
+    words.insert(words.end(), tokenizer.begin(), tokenizer.end());
+    return with(words);
+  };
+  EXPECT_EQ(line_of(with({}), "--vocab-size").status, KeyStatus::used);
+  const Translation t = beside({});
+  EXPECT_EQ(line_of(t, "--vocab-size").status, KeyStatus::inert);
+  EXPECT_TRUE(says(line_of(t, "--vocab-size").reason, "those of the tokenizer, 200"));
+  for (const char* key : {"--padded-vocab-size", "--pad-vocab-size-to"}) {
+    EXPECT_TRUE(says(refused(beside({key, "199"})), "write 200 or more")) << key;
+    const Translation more = beside({key, "256"});
+    EXPECT_EQ(refused(more), "");
+    EXPECT_EQ(line_of(more, key).status, KeyStatus::used);
+    EXPECT_EQ(line_of(more, "--vocab-size").status, KeyStatus::inert);
+  }
+}
+
+TEST(MegatronGemma, WhatIsNoGemmaIsNamed) {
+  const Folders f;
+  const auto said = [&](std::vector<std::string> words) {
+    for (const char* word :
+         {"--add-rmsnorm-offset", "--geglu", "--normalization", "RMSNorm", "--position-embedding-type", "rope"})
+      words.push_back(word);
+    return refused(f.translated(words));
+  };
+  const std::string head = said({"--untie-embeddings-and-output-weights", "--disable-bias-linear"});
+  EXPECT_TRUE(says(head, "--untie-embeddings-and-output-weights with --add-rmsnorm-offset")) << head;
+  EXPECT_TRUE(says(head, "one matrix as embedding and head"));
+  EXPECT_FALSE(says(head, "(--add-rmsnorm-offset)"));
+  const std::string biases = said({});
+  EXPECT_TRUE(says(biases, "--disable-bias-linear is not given") && says(biases, "no biases")) << biases;
 }
 
 TEST(MegatronReverse, LoadIsWhatTheRunGoesOnFrom) {

@@ -203,6 +203,44 @@ TEST(MegatronState, WhatARunHasKeptMayBeAnything) {
     EXPECT_TRUE(kept(text).empty()) << text.substr(0, 20);
 }
 
+TEST(MegatronState, AStepThatIsNoneIsRefused) {
+  TemporaryFolder folder;
+  const Json model = llama(true, 1);
+  const Ours ours(folder, model, kScalars, {"m", "v"});
+  const std::string at = written(folder, ours, model, with(MegatronNames::mcore, 1, 1, 1, DType::bf16, true), "out"),
+                    path = at + "/iter_0000005/mp_rank_00/model_optim_rng.pt", whole = slurp(path);
+  const auto integer = [](int32_t v) {
+    std::string out = "J";
+    for (int i = 0; i < 4; ++i) out += static_cast<char>(static_cast<uint32_t>(v) >> (8 * i));
+    return out;
+  };
+  const auto said = [&](const std::string& before, const std::string& after) {
+    std::string changed = whole;
+    size_t found = 0;
+    for (size_t n = changed.find(before); n != std::string::npos; n = changed.find(before, n + 1), ++found)
+      changed.replace(n, before.size(), after);
+    EXPECT_GT(found, 0U) << before;
+    spill(path, changed);
+    const std::string message = message_of<UserError>([&] { open_megatron_state(at, model, "test", 6); });
+    spill(path, whole);
+    return message;
+  };
+  const auto has = [](const std::string& message, std::initializer_list<const char*> words) {
+    for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
+  };
+  const std::string none = "NN0N0", text = std::string("U\x03now", 5);  // None, and None twice put away; a text
+  has(said("iteration" + integer(5), "iterati0n" + integer(5)), {"missing", "model_optim_rng.pt: iteration"});
+  has(said("iteration" + integer(5), "iteration" + none), {"no whole number"});
+  has(said("iteration" + integer(5), "iteration" + integer(-3)), {"-3", "it counts from 0"});
+  has(said("iteration" + integer(5), "iteration" + integer(6)), {"iter_0000005", "says 5", "bad iteration: 6"});
+  const std::string step = std::string("X\x04\0\0\0step", 9);
+  has(said(step + integer(4), step + integer(-1)), {"bad step of the optimizer: -1"});
+  has(said(step + integer(4), step + text), {"bad step of the optimizer: no whole number"});
+  fs::rename(at + "/iter_0000005", at + "/iter_0000007");
+  spill(at + "/latest_checkpointed_iteration.txt", "7");
+  has(message_of<UserError>([&] { open_megatron_state(at, model, "test", 6); }), {"iter_0000007", "says 7"});
+}
+
 TEST(MegatronState, PlacesInABuffer) {
   const std::vector<int64_t> counts{100, 64, 10, 7};  // from the first to the last of the model
   const struct {
