@@ -16,6 +16,7 @@
 #include "runs/open.h"
 #include "runs/run_places.h"
 #include "runs/run_record.h"
+#include "runs/saves.h"
 #include "step/arithmetic.h"
 #include "train/check_reference.h"
 #include "train/resolve.h"
@@ -172,7 +173,8 @@ const OpenedRun& open_run(OpenedRun& run, Backend backend) {
   run.bytes = saved_bytes(config, *run.model, run.spec->types, run.weights.empty(), run.spec->layout.mesh.data);
   // Where nothing lies yet that a run might clear away, before anything is written.
   std::error_code ignored;
-  const bool fresh = run.ranks.first() && !fs::exists(run.path("checkpoints"), ignored);
+  const bool fresh = run.ranks.first() && !fs::exists(checkpoints_of(config), ignored) &&
+                     (!run.files || run.files->newest_step(config.train.output) < 0);
   if (!was && any(run.ranks.all(), fresh)) refuse_without_room(config, run.ranks, run.bytes, 0);
   return run;
 }
