@@ -100,6 +100,11 @@ def test_what_is_not_the_runs_own_stays(folder):
     check("checkpoint-4" in said and (mine / "notes.txt").read_text() == "mine" and names(folder / "out") == ["checkpoint-4"], said)
     shutil.rmtree(folder / "out")
     r.run(*line(folder))
+    shutil.copytree(folder / "out" / "checkpoint-6", folder / "out" / "checkpoint-8")
+    (folder / "out" / "checkpoint-8" / "latest").unlink()
+    said = r.run(*line(folder, steps=8), status=2).stderr
+    check("checkpoint-8" in said and "not this run's own" in said, said)
+    shutil.rmtree(folder / "out" / "checkpoint-8")
     said = r.run(*line(folder, "--overwrite_output_dir"), status=2).stderr
     check("already holds checkpoints" in said and len(names(folder / "out")) == 3, said)
     said = r.run(*line(folder, "--resume_from_checkpoint", "True", output="typo"), status=2).stderr
