@@ -156,13 +156,20 @@ def test_figures_of_the_end(folder):
             check(done.returncode == 0, done.stderr)
             alone = results(folder / at, "eval")
             check(abs(alone["eval_loss"] - ended["eval_loss"]) < 1e-6 and alone["eval_samples"] == 12 and "epoch" not in alone and results(folder / at, "all") == alone, f"{alone} and {ended}")
-            check(sorted(p.name for p in (folder / at).iterdir()) == ["all_results.json", "eval_results.json"], "nothing else is written")
+            kept = ["all_results.json.before", "eval_results.json.before"] if model != both / "model" else []
+            check(sorted(p.name for p in (folder / at).iterdir()) == sorted(["all_results.json", "eval_results.json", *kept]), "nothing else is written")
+            check(not kept or ("kept  " in done.stderr and json.loads((folder / at / kept[1]).read_text())["eval_samples"] == 12), done.stderr)
     # into the folder of the run: its own stays, figures join those of the training
     r.run("trainer", "--deepspeed", folder / "ds.json", "--model_name_or_path", both / "model", "--do_eval", *valid, "--train_file", folder / "ids.safetensors", "--output_dir", both, "--max_eval_samples", 8)
+    check(not list(both.glob("*.before")), "the run's own are replaced")
     check(results(both, "eval")["eval_samples"] == 8 and results(both, "all")["train_loss"] == results(both, "train")["train_loss"] and names(both) == there, f"{results(both, 'all')}")
     (both / "all_results.json").write_text("[1]")
     said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", *valid, "--output_dir", both, status=2).stderr
     check("all_results.json" in said and (both / "all_results.json").read_text() == "[1]", said)
+    (both / "all_results.json").unlink()
+    os.mkfifo(both / "all_results.json")
+    said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", *valid, "--output_dir", both, status=2).stderr
+    check("it is a plain file" in said and (both / "all_results.json").is_fifo(), said)
     said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", "--output_dir", both, status=2).stderr
     check("--validation_file" in said, said)
     said = r.run("trainer", "--model_name_or_path", both / "model", "--output_dir", both, *valid, status=2).stderr
