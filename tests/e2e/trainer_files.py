@@ -209,6 +209,13 @@ def test_a_stop_is_not_held_by_a_reader(folder):
         run.stderr.close()
 
 
+def test_a_tokenizer_that_is_not_there(folder):
+    """Ids need none, and the model at the end gets it."""
+    prepare(folder)
+    said = r.run(*line(folder, "--tokenizer_name", folder / "gone"), status=2).stderr
+    check("no such tokenizer" in said and "gone" in said and not (folder / "out").exists(), said)
+
+
 def test_a_script_is_read(folder):
     prepare(folder)
     words = " ".join(map(str, line(folder)[1:]))
