@@ -102,12 +102,12 @@ void write_mark(const std::string& folder, const FolderMark& mark) {
   write_file_atomic(folder + "/" + kFolderMark, j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
-FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind) {
+FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind, bool glance) {
   FolderMark mark{.run = run, .files = {}, .kind = kind};
   each_below(folder, [&](const std::string& path, bool plain) {
     if (!plain) return;
     FolderMark::File& file = mark.files[path] = look_at_file(folder + "/" + path);
-    file.checksum = checksum_text(checksum_of_file(folder + "/" + path));
+    if (!glance || file.bytes <= kMostGlance) file.checksum = checksum_text(checksum_of_file(folder + "/" + path));
   });
   for (auto& [path, file] : mark.files)  // at the end: reading takes time, in which the large ones settle
     if (!is_settled(folder + "/" + path, file)) file.inode = file.changed = 0;

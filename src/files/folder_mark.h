@@ -36,8 +36,8 @@ inline constexpr const char* kPreprocessFolder = "preprocess";  // the work fold
 std::string new_run_id();  // 32 digits that no other run has
 std::optional<FolderMark> read_mark(const std::string& folder);
 void write_mark(const std::string& folder, const FolderMark& mark);
-FolderMark mark_of(const std::string& folder, const std::string& run,
-                   const std::string& kind);  // lists what is in the folder now; reads all of it
+// Lists what is in the folder now; reads all of it, with `glance` only files up to 1 MiB: others get no checksum.
+FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind, bool glance = false);
 
 // The first file (or link, or empty folder) below `folder` that its mark does not name, or that is not as the mark says any
 // more; "" if there is none. The mark itself is ours. What had to be read is noted in `mark`, and not read again by the next

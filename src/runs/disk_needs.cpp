@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there) {
+DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside) {
   auto kept = [&](int64_t n) {
     return keep == 0 ? n : std::min(n, std::max(keep, int64_t{1}));
   };  // of n, once older ones are removed
@@ -25,7 +25,7 @@ DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t k
   auto needs = [&](int64_t n) {
     if (n == 0) return model;
     const int64_t before = n == 1 ? 0 : std::max(int64_t{0}, kept(there + n - 1) - there), after = kept(there + n) - there;
-    return std::max((before + 1) * checkpoint, after * checkpoint + model);
+    return std::max((before + 1) * checkpoint + beside, after * checkpoint + model);
   };
   DiskNeeds d;
   d.least = std::max(int64_t{0}, needs(std::min<int64_t>(saves, 1)));
@@ -70,13 +70,20 @@ struct DiskRoom {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(run_path(config, "checkpoints"), error))
       if (checkpoint_step(entry.path().filename().string())) ++there;
-    needs = disk_needs(bytes.checkpoint, bytes.model, saves, config.checkpoint.keep, there);
+    const bool own = config.checkpoint.layout == CheckpointLayout::ravine;  // else its state lies beside what is made of it
+    needs = disk_needs(bytes.checkpoint, bytes.model, saves, config.checkpoint.keep, there, own ? 0 : bytes.checkpoint);
     free = free_space(config.train.output);
   }
   int64_t saves = 0;  // still to come
   DiskNeeds needs;
   std::optional<int64_t> free;  // nothing: not known
 };
+
+std::string twice(const Config& config) {
+  return config.checkpoint.layout == CheckpointLayout::ravine
+             ? ""
+             : fmt::format(", twice while it is written for checkpoint.layout={},", name(config.checkpoint.layout));
+}
 
 }  // namespace
 
@@ -97,7 +104,7 @@ void refuse_without_room(const Config& config, const Ranks& ranks, const SavedBy
       refusal = fmt::format(
           "no room for the run ({}): {} are free, it needs at least {}: {}the model of {}; free some, or choose another train.output{}",
           config.train.output, human(*room.free), human(room.needs.least),
-          saves ? fmt::format("a checkpoint of {} and ", human(bytes.checkpoint)) : "", human(bytes.model),
+          saves ? fmt::format("a checkpoint of {}{} and ", human(bytes.checkpoint), twice(config)) : "", human(bytes.model),
           saves ? ", or go without checkpoints by checkpoint.every=0" : "");
   }
   refusal = gather_texts(ranks.all(), refusal)[0];
@@ -109,9 +116,9 @@ void warn_of_little_room(const Config& config, Log& log, const SavedBytes& bytes
   const int64_t keep = config.checkpoint.keep;
   if (room.free && *room.free < room.needs.most)
     log.warn(
-        "{} has {} free, the run may need {}: checkpoints of {} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
+        "{} has {} free, the run may need {}: checkpoints of {}{} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
         "out and said, earlier ones stay",
-        config.train.output, human(*room.free), human(room.needs.most), human(bytes.checkpoint),
+        config.train.output, human(*room.free), human(room.needs.most), human(bytes.checkpoint), twice(config),
         keep == 0 ? "all are kept" : fmt::format("checkpoint.keep={}", keep), human(bytes.model));
   else if (room.free && room.saves == 0 && *room.free < bytes.checkpoint)
     log.warn("{} has {} free, and a checkpoint needs {}: stopping this run will not save it", config.train.output,

@@ -13,11 +13,11 @@ struct Types;
 
 // Bytes that a run still writes, beyond what is on its disk: at least, if it shall save anything at all, and at most at a time.
 // `there` checkpoints lie in its folder, `saves` more will be made, `keep` as checkpoint.keep; one of `checkpoint` bytes each,
-// and the model at the end.
+// and the model at the end. `beside`: bytes that lie beside a checkpoint while it is written, and go then.
 struct DiskNeeds {
   int64_t least = 0, most = 0;
 };
-DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there);
+DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside = 0);
 
 // Bytes of what a run saves, over all ranks: one checkpoint, and the model at the end. checkpoint.model_dtype says a type.
 struct SavedBytes {

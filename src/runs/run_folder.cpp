@@ -282,6 +282,7 @@ void RunFolder::refuse_other_run() const {
                    : "choose another train.output, or go on with what is there by checkpoint.resume=auto");
   }
   if (newest >= 0) return;
+  if (files_ && first_step_to_try(path(".saving"))) return;  // publish_left makes of it what the run goes on from
   std::string saved;
   for (const auto& [file, entry] : mark_.files)
     if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();

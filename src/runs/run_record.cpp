@@ -218,10 +218,13 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
   for (const OptionChange& c : changes) {
     const bool of_data = c.name.starts_with("data.");
     if (c.rule != OnResume::fixed || (of_data && config.checkpoint.other_data)) continue;
-    const auto source = config.sources.find(c.name);
+    auto source = config.sources.find(c.name);
+    const char* ratio = "schedule.warmup_ratio";  // which count_steps made steps of
+    const bool of_ratio = c.name == "schedule.warmup_steps" && source == config.sources.end() && config.sources.contains(ratio);
+    if (of_ratio) source = config.sources.find(ratio);
     if (where.empty()) where = source == config.sources.end() ? "default" : source->second;
     what.push_back(fmt::format("{} is {}, was {}", c.name, shown_text(c.now), shown_text(c.was)));
-    back.push_back(fmt::format("{}={}", c.name, shown_text(c.was)));
+    back.push_back(fmt::format("{}={}{}", c.name, shown_text(c.was), of_ratio ? fmt::format(" (in place of {})", ratio) : ""));
     data = data && of_data;
   }
   if (what.empty()) return;

@@ -6,8 +6,53 @@
 #include "base/error.h"
 #include "files/mapped_file.h"
 #include "io/checkpoint_health.h"
+#include "runs/opened_run.h"
 
 namespace ravine {
+namespace {
+
+// kUnhealthy of a hidden state: the record of health gets the name that the state is published under.
+constexpr const char* kHiddenVerdict = "hidden_unhealthy";
+
+std::string hidden_state(const Config& config, int64_t step) { return checkpoints_of(config) + "/" + checkpoint_name(step); }
+
+// An Error leaves the state as it is.
+void publish_state(const Config& config, Log& log, const Publisher& publish, int64_t step) {
+  const std::string folder = hidden_state(config, step);
+  Json scalars = CheckpointReader(folder, false).scalars();
+  if (const auto verdict = scalars.find(kHiddenVerdict); verdict != scalars.end()) scalars[kUnhealthy] = Json(*verdict);
+  log.line("written  {}", publish(folder, step, scalars));
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+}
+
+std::string not_published(const Config& config, int64_t step, const std::string& why) {
+  return fmt::format("step {} is saved in {}, and could not be written for checkpoint.layout={}: {}", step,
+                     hidden_state(config, step), name(config.checkpoint.layout), why);
+}
+
+}  // namespace
+
+void publish_left(const OpenedRun& run) {
+  const Config& config = run.config();
+  std::string refusal;
+  if (run.ranks.first() && run.files && config.checkpoint.resume == kResumeNewest) {
+    int64_t step = 0;
+    try {
+      const auto left = newest_checkpoint(checkpoints_of(config), [&](const std::string& text) { run.log.warn("{}", text); });
+      const std::string at = left ? run.files->to_resume(config) : "";
+      if (left) step = CheckpointReader(*left, false).step();
+      if (left && (at.empty() || run.files->open(run, at).step < step))
+        publish_state(config, run.log, run.files->publisher(run), step);
+    } catch (const Error& e) {
+      refusal = fmt::format(
+          "{}; once that is mended the same command goes on from there, and with checkpoint.resume=none it begins anew",
+          step > 0 ? not_published(config, step, e.what()) : std::string(e.what()));
+    }
+  }
+  refusal = gather_texts(run.ranks.all(), refusal)[0];
+  if (!refusal.empty()) fail("{}", refusal);
+}
 
 std::string checkpoints_of(const Config& config) {
   return run_path(config, config.checkpoint.layout == CheckpointLayout::ravine ? "checkpoints" : ".saving");
@@ -27,12 +72,8 @@ void Saves::save(int64_t step, TrainState state, double embedding_squares) {
     const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
     unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares <= limit));  // of one that is not finite too
   }
-  Json scalars = state.scalars;
-  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) scalars[kUnhealthy] = verdict->second;
-  if (publish_)
-    published_[step] = scalars;  // the record of health gets the name that it is published under
-  else
-    state.scalars = std::move(scalars);
+  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end())
+    state.scalars[publish_ ? kHiddenVerdict : kUnhealthy] = verdict->second;
   writer_.save(checkpoints_of(config_), step, state, publish_ ? 0 : config_.checkpoint.keep);
 }
 
@@ -61,6 +102,7 @@ void Saves::report(int64_t done) {
   }
   if (auto warning = writer_.take_warning()) {
     if (!saved) not_saved_ = *warning;
+    if (!saved && unpublished_) publish(*unpublished_);
     const int64_t every = config_.checkpoint.every,
                   next = every > 0 ? std::min(config_.train.steps, (done / every + 1) * every) : 0;
     log_.warn("{}{}", *warning,
@@ -70,12 +112,19 @@ void Saves::report(int64_t done) {
 
 void Saves::publish(int64_t step) {
   if (!publish_ || !ranks_.first()) return;
-  const std::string folder = checkpoints_of(config_) + "/" + checkpoint_name(step);
-  const std::string at = publish_(folder, step, published_[step]);
-  published_.erase(step);
   std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  log_.line("written  {}", at);
+  std::vector<std::filesystem::path> others;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_of(config_), error))
+    if (checkpoint_step(entry.path().filename().string()).value_or(step) != step) others.push_back(entry.path());
+  for (const auto& other : others) std::filesystem::remove_all(other, error);
+  try {
+    publish_state(config_, log_, publish_, step);
+    unpublished_.reset();
+  } catch (const Error& e) {
+    unpublished_ = step;
+    log_.warn("{}; it is tried again at the next save, and at the next start with checkpoint.resume=auto",
+              not_published(config_, step, e.what()));
+  }
 }
 
 void Saves::warn_of_health(int64_t step) {
@@ -89,13 +138,14 @@ void Saves::warn_of_health(int64_t step) {
 }
 
 std::string Saves::command_that_goes_on() const {
-  if (publish_) return files_->how_to_go_on(config_);
+  if (publish_ && !unpublished_) return files_->how_to_go_on(config_);
   return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
 }
 
 std::string Saves::what_is_kept() const {
   if (publish_)
-    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_, files_->folder(config_))
+    return newest_ ? fmt::format("what is kept is step {}, in {}", *newest_,
+                                 unpublished_ ? checkpoints_of(config_) : files_->folder(config_))
                    : std::string("no checkpoint was saved before");
   const std::string& resume = config_.checkpoint.resume;
   try {
@@ -112,6 +162,9 @@ std::string Saves::what_is_kept() const {
 
 std::string Saves::what_is_lost(int64_t done) {
   std::string lost;
+  if (unpublished_ && !files_->beside_model())  // its checkpoints are all that such a run leaves
+    lost = fmt::format("step {} is saved in {} alone: once there is room {} writes it for checkpoint.layout={}", *unpublished_,
+                       hidden_state(config_, *unpublished_), command_that_goes_on(), name(config_.checkpoint.layout));
   if (config_.checkpoint.every > 0 && ranks_.first() && newest_ != done) {
     if (newest_ || !checkpoints_to_try(checkpoints_of(config_)).empty()) {
       log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done,

@@ -20,6 +20,11 @@ namespace ravine {
 // that they leave again.
 std::string checkpoints_of(const Config& config);
 
+// For checkpoints of another program, with checkpoint.resume=auto: the newest complete state that a start before could not
+// publish is published, where it is newer than the newest that is; the run then goes on from it. An Error on all ranks where
+// that fails. The folder is held; all ranks call it, before they look for what to resume from.
+void publish_left(const OpenedRun& run);
+
 // Of several ranks each has one and writes its part; all call save, wait, is_saved, what_is_lost and end_stopped together, in
 // the same order. The first speaks, writes down what is saved, and alone knows whether the whole of a checkpoint is there.
 class Saves {
@@ -47,6 +52,8 @@ class Saves {
   void report(int64_t done);
   // The newest step with a complete checkpoint, as this rank knows; nothing: none.
   std::optional<int64_t> newest() const { return newest_; }
+  // Whether that is a state that could not be published yet. The first rank knows.
+  bool unpublished() const { return unpublished_.has_value(); }
 
   // What goes on where this run ends: with another checkpoint.resume the same command would begin where this one began, or be
   // refused.
@@ -71,7 +78,7 @@ class Saves {
   void publish(int64_t step);
   Publisher publish_;                       // null: they stay as they are
   const CheckpointFiles* files_ = nullptr;  // what it makes of them
-  std::map<int64_t, Json> published_;       // scalars of checkpoints under way, with a publisher
+  std::optional<int64_t> unpublished_;      // complete, and not published yet
   std::map<int64_t, bool> unhealthy_;       // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<int64_t> newest_;
   std::string not_saved_;  // why the save after it failed

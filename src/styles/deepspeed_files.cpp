@@ -92,11 +92,14 @@ class DeepSpeedFiles : public CheckpointFiles {
   void check_folder(const Config& c, const std::string& run) const override {
     const std::string from = to_resume(c);
     const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
-    for (const auto& [step, there] : deepspeed_checkpoints(c.train.output, false)) {
-      if (!is_of_run(there, run) && there != from && !whole.contains(step))
-        throw UserError("a folder that this run would write", there, "it is not this run's own, and is not replaced",
-                        "choose another train.output (--output_dir), or remove it");
-    }
+    const auto refuse = [](const std::string& there) {
+      throw UserError("a folder that this run would write", there,
+                      "it, or a file in it, is not this run's own, and is not replaced",
+                      "choose another train.output (--output_dir), or move it away");
+    };
+    for (const auto& [step, there] : deepspeed_checkpoints(c.train.output, false))
+      if (!is_of_run(there, run) && there != from && !whole.contains(step)) refuse(there);
+    if (const std::string there = foreign_ahead(c, kCheckpoints, run, from); !there.empty()) refuse(there);
   }
   void check(const Config& c) const override {
     static const OptimizerType kFiled[] = {OptimizerType::adamw, OptimizerType::adam, OptimizerType::lion};
@@ -179,7 +182,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     const std::string name = kCheckpoints.name(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
-    mark_as_made(target.folder(), id);
+    mark_as_made(target.folder(), id, name);
     target.commit();
     record_verdict(path, name, scalars);
     keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep);

@@ -99,15 +99,10 @@ class MegatronFiles : public CheckpointFiles {
     refuse(beyond_model(c, *open_run_model(c)));
   }
   void check_folder(const Config& c, const std::string& run) const override {
-    const std::string from = to_resume(c);
-    const int64_t done = kIterations.step(fs::path(from).filename().string()).value_or(0);
-    for (const int64_t step : kIterations.steps_in(c.train.output)) {
-      const std::string there = c.train.output + "/" + kIterations.name(step);
-      if (step > done && step <= c.train.steps && !may_go(there, run))
-        throw UserError("a folder that this run would write", there,
-                        "it, or a file in it, is not this run's own, and is not replaced",
-                        "choose another train.output (--save), or move it away");
-    }
+    if (const std::string there = foreign_ahead(c, kIterations, run, to_resume(c)); !there.empty())
+      throw UserError("a folder that this run would write", there,
+                      "it, or a file in it, is not this run's own, and is not replaced",
+                      "choose another train.output (--save), or move it away");
   }
   std::string to_resume(const Config& c) const override;
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
@@ -172,7 +167,7 @@ Publisher MegatronFiles::publisher(const OpenedRun& run) const {
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_megatron_state(target, folder, model, place, s, [](int64_t) {});
     write_file_atomic(target.path("config.json"), model.dump(2) + "\n");
-    mark_as_made(target.folder(), id);
+    mark_as_made(target.folder(), id, kIterations.name(step));
     target.commit();
     write_file_atomic(output + "/" + kMegatronTracker, std::to_string(step));
     keep_newest(output, kIterations, id, step, c.checkpoint.keep);

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr const char* kCheckpointFolder = "checkpoint";  // kind of the mark
+std::string kind_of(const std::string& name) { return "checkpoint " + name; }  // of the mark
 
 }  // namespace
 
@@ -35,13 +35,25 @@ std::vector<int64_t> StepNames::steps_in(const std::string& output) const {
 }
 
 bool is_of_run(const std::string& folder, const std::string& run) {
+  std::error_code error;
+  if (fs::is_symlink(folder, error)) return false;
   const auto mark = read_mark(folder);
-  return mark && mark->kind == kCheckpointFolder && mark->run == run;
+  return mark && mark->kind == kind_of(fs::path(folder).filename().string()) && mark->run == run;
 }
 
 bool may_go(const std::string& folder, const std::string& run) {
   std::optional<FolderMark> mark = read_mark(folder);
   return is_of_run(folder, run) && mark && foreign_in_folder(folder, *mark, true).empty();
+}
+
+std::string foreign_ahead(const Config& config, const StepNames& names, const std::string& run, const std::string& from) {
+  const int64_t done = names.step(fs::path(from).filename().string()).value_or(0);
+  const TrainOptions& train = config.train;
+  for (const int64_t step : names.steps_in(train.output))
+    if (const std::string there = train.output + "/" + names.name(step);
+        step > done && (train.epochs > 0 || step <= train.steps) && !may_go(there, run))
+      return there;
+  return "";
 }
 
 MayReplace replaces_own(const std::string& run) {
@@ -52,12 +64,8 @@ MayReplace replaces_own(const std::string& run) {
   };
 }
 
-void mark_as_made(const std::string& folder, const std::string& run) {
-  FolderMark mark{.run = run, .files = {}, .kind = kCheckpointFolder};
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file())
-      mark.files[fs::path(entry.path()).lexically_relative(folder).string()].bytes = static_cast<int64_t>(entry.file_size());
-  write_mark(folder, mark);
+void mark_as_made(const std::string& folder, const std::string& run, const std::string& name) {
+  write_mark(folder, mark_of(folder, run, kind_of(name), true));
 }
 
 void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep) {

@@ -1,11 +1,13 @@
-// Folders of steps in train.output, for another program: checkpoint-12, iter_0000012. Each has a mark of the run with its files as
-// they were made (files/folder_mark.h): what somebody put there or changed is never removed or replaced.
+// Folders of steps in train.output, for another program: checkpoint-12, iter_0000012. Each has a mark of the run with its name
+// and its files as they were made, of large ones the sizes (files/folder_mark.h): what somebody put there or changed, a copy under
+// another name and a link are never removed or replaced.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "io/convert/target_folder.h"
 
 namespace ravine {
@@ -21,9 +23,13 @@ struct StepNames {
 bool is_of_run(const std::string& folder, const std::string& run);
 // Of the run, and nothing lies in it but the run's own files.
 bool may_go(const std::string& folder, const std::string& run);
+// The first folder in train.output of a step that a run may write, which goes on from the folder `from` (or begins), and that may
+// not go; "": none.
+std::string foreign_ahead(const Config& config, const StepNames& names, const std::string& run, const std::string& from);
 // For TargetFolder: a folder that may not go is a UserError.
 MayReplace replaces_own(const std::string& run);
-void mark_as_made(const std::string& folder, const std::string& run);
+// `name`: of the folder, once it is complete.
+void mark_as_made(const std::string& folder, const std::string& run, const std::string& name);
 // checkpoint.keep: of the run's folders up to this step the newest stay; 0: all. Later ones are of a run that was set back.
 void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep);
 

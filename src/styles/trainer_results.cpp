@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "files/atomic.h"
+#include "files/folder_mark.h"
 
 namespace ravine {
 namespace {
@@ -27,6 +28,18 @@ std::string shown_figure(const std::string& key, const Json& value) {
   if (!key.ends_with("_runtime")) return Json(rounded(value.get<double>(), 1e4)).dump();
   const auto hundredths = static_cast<int64_t>(value.get<double>() * 100), seconds = hundredths / 100;
   return fmt::format("{}:{:02}:{:02}.{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60, hundredths % 100);
+}
+
+void replace_results(const std::string& folder, const std::string& name, const Json& figures, Log& log) {
+  namespace fs = std::filesystem;
+  const std::string path = folder + "/" + name, before = path + ".before";
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path, error)) && !fs::exists(fs::symlink_status(before, error)) && !read_mark(folder)) {
+    fs::rename(path, before, error);
+    if (error) throw_system("rename", path, error.value());
+    log.line("kept     {} as {}.before: no run made this folder", path, name);
+  }
+  write_file_atomic(path, figures.dump(4));
 }
 
 class TrainerResults : public Hook {
@@ -77,14 +90,16 @@ void write_results(const std::string& folder, const std::string& split, const Js
     keys = std::max(keys, key.size()), values = std::max(values, shown_figure(key, value).size());
   log.line("***** {} metrics *****", split);
   for (const auto& [key, value] : figures.items()) log.line("  {:<{}} = {:>{}}", key, keys, shown_figure(key, value), values);
-  write_file_atomic(fmt::format("{}/{}_results.json", folder, split), figures.dump(4));
+  replace_results(folder, split + "_results.json", figures, log);
   const std::string path = folder + "/all_results.json";
   std::error_code error;
-  Json all = std::filesystem::exists(path, error) ? read_json(path) : Json::object();
-  if (!all.is_object())
-    throw UserError("no results", path, "it is a JSON object, to which the figures are added", "move it away");
+  const auto there = std::filesystem::status(path, error);  // one that is no plain file might be waited for forever
+  Json all = std::filesystem::is_regular_file(there) ? read_json(path) : Json::object();
+  if ((std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) || !all.is_object())
+    throw UserError("no results", path, "it is a plain file with a JSON object, to which the figures are added",
+                    "move it away");
   all.update(figures);
-  write_file_atomic(path, all.dump(4));
+  replace_results(folder, "all_results.json", all, log);
 }
 
 std::unique_ptr<Hook> trainer_results_hook() { return std::make_unique<TrainerResults>(); }

@@ -13,8 +13,8 @@ namespace ravine {
 // eval_loss, perplexity, eval_samples and the speed.
 Json evaluation_figures(const ValidationResult& result);
 
-// Shows them, replaces SPLIT_results.json, and the keys that they have in all_results.json; one that is no JSON object is a
-// UserError. `split`: train or eval.
+// Shows them, replaces SPLIT_results.json, and the keys that they have in all_results.json; one that is no JSON object in a
+// plain file is a UserError. Files that lie in a folder that no run made stay as NAME.before, once. `split`: train or eval.
 void write_results(const std::string& folder, const std::string& split, const Json& figures, Log& log);
 
 // At the end of a run that was not stopped: of the steps that this process made, and of the validation behind the last one.

@@ -1,5 +1,7 @@
 #include "train/open_run.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "base/version.h"
@@ -16,6 +18,7 @@
 #include "runs/open.h"
 #include "runs/run_places.h"
 #include "runs/run_record.h"
+#include "runs/saves.h"
 #include "step/arithmetic.h"
 #include "train/check_reference.h"
 #include "train/resolve.h"
@@ -82,6 +85,19 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
           .of_ranks = [&run](int64_t bytes) { return largest(run.ranks.all(), bytes); }};
 }
 
+// Data of ids need no tokenizer; the model at the end gets it.
+void refuse_lost_tokenizer(const OpenedRun& run) {
+  const std::string& tokenizer = run.config().model.tokenizer;
+  if (tokenizer.empty() || (run.files && !run.files->beside_model())) return;
+  std::error_code error;
+  if (!fs::is_directory(tokenizer, error) && !fs::is_regular_file(tokenizer, error))
+    throw UserError("no such tokenizer", "model.tokenizer=" + tokenizer, "the model at the end gets a copy of it",
+                    "correct the path, or leave it out");
+  if (::access(tokenizer.c_str(), R_OK) != 0)
+    throw UserError("tokenizer cannot be read", "model.tokenizer=" + tokenizer, "the model at the end gets a copy of it",
+                    "give this user the right to read it");
+}
+
 // Before anything is written. Whoever resumes does not need the weights that the run began with.
 void check_what_it_begins_from(const OpenedRun& run) {
   const Config& c = run.config();
@@ -90,6 +106,7 @@ void check_what_it_begins_from(const OpenedRun& run) {
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);
   check_reference(c, *run.model);
+  refuse_lost_tokenizer(run);
   if (resume != kResumeNone && resume != kResumeNewest && !run.files)
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 }
@@ -172,7 +189,8 @@ const OpenedRun& open_run(OpenedRun& run, Backend backend) {
   run.bytes = saved_bytes(config, *run.model, run.spec->types, run.weights.empty(), run.spec->layout.mesh.data);
   // Where nothing lies yet that a run might clear away, before anything is written.
   std::error_code ignored;
-  const bool fresh = run.ranks.first() && !fs::exists(run.path("checkpoints"), ignored);
+  const bool fresh = run.ranks.first() && !fs::exists(checkpoints_of(config), ignored) &&
+                     (!run.files || run.files->newest_step(config.train.output) < 0);
   if (!was && any(run.ranks.all(), fresh)) refuse_without_room(config, run.ranks, run.bytes, 0);
   return run;
 }

@@ -51,6 +51,7 @@ void Trainer::take_folder() {
 // Up to the first step: memory, weights and what else the run goes on from, and what it writes of itself. False: nothing is
 // left to do.
 bool Trainer::prepare() {
+  publish_left(run_);
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   if (from && is_complete(run_, progress_.done, from->folder)) return false;
   const Ranks& ranks = run_.ranks;
@@ -167,7 +168,8 @@ void Trainer::finish(bool stopped) {
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
-  if (std::error_code error; run_.files && first()) std::filesystem::remove_all(checkpoints_of(run_.config()), error);
+  if (std::error_code error; run_.files && first() && !saves_->unpublished())
+    std::filesystem::remove_all(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
   if (stopped || progress_.done == began_at_ || run_.engine->optimizer().steps() > updates_before_) return;
   run_.log.warn(

@@ -177,6 +177,29 @@ def test_status_is_1_where_the_disk_is_full(folder):
         r.check(last_line(done).startswith("error: ") and str(disk) in last_line(done) and "room" in last_line(done), done.stderr)
 
 
+def test_a_state_without_room_for_its_files_goes_on(folder):
+    """checkpoint.layout=megatron: Megatron's file does not fit, the state does. The run ends whole with a warning at each save, the newest state stays, and
+    the next start writes it and goes on from it as if nothing had been."""
+    megatron = {"checkpoint.layout": "megatron", "checkpoint.every": 2, "schedule.steps": 6}
+    sizes(folder)
+    state = (folder / "sizes/checkpoints/step_000001/state-00000.safetensors").stat().st_size
+    r.run("train", *options(folder, train__output=folder / "whole", **megatron))
+    file = folder / "whole/iter_0000006/mp_rank_00/model_optim_rng.pt"
+    r.check(state < file.stat().st_size - 1, f"{state} and {file.stat().st_size}")
+    out = folder / "out"
+    done = subprocess.run(r.command("train", *options(folder, train__steps=4, **megatron)), capture_output=True, text=True, preexec_fn=limit(file.stat().st_size - 1))
+    hidden = out / ".saving"
+    r.check(done.returncode == 0 and all(f"step {n} is saved in {hidden}/step_00000{n}, and could not be written for checkpoint.layout=megatron: " in done.stderr for n in (2, 4)), done.stderr)
+    r.check([p.name for p in hidden.iterdir() if p.is_dir()] == ["step_000004"] and not list(out.glob("*iter_*")) and (out / "model").exists(), f"{list(out.iterdir())} {list(hidden.iterdir())}")
+    done = subprocess.run(r.command("train", *options(folder, **megatron)), capture_output=True, text=True, preexec_fn=limit(file.stat().st_size - 1))
+    r.check(done.returncode == 1 and "once that is mended the same command goes on from there" in last_line(done) and (hidden / "step_000004").exists(), done.stderr)
+    log = r.run("train", *options(folder, **megatron)).stderr
+    r.check(f"written  {out}/iter_0000004" in log and "after step 4" in log and not hidden.exists(), log)
+    losses = [[row["loss"] for row in r.metrics(p).values()] for p in (out, folder / "whole")]
+    r.check(losses[0] == losses[1] and len(losses[0]) == 6, f"{losses}")
+    r.check((out / "model/model.safetensors").read_bytes() == (folder / "whole/model/model.safetensors").read_bytes(), "the model")
+
+
 def test_conversion_is_refused_where_it_does_not_fit(folder):
     checkpoint, model = sizes(folder)
     with small_disk(folder, model // 2 // 1024) as disk:

@@ -140,6 +140,13 @@ def test_the_limit_spares_what_is_not_as_the_run_made_it(folder):
     (out / "iter_0000006" / "notes.txt").write_text("mine")
     said = train(folder, schedule__steps=8, status=2).stderr
     check("iter_0000006" in said and "not this run's own" in said and (out / "iter_0000006/notes.txt").exists(), said)
+    shutil.rmtree(out / "iter_0000006")
+    (out / "iter_0000004/mp_rank_00/notes.txt").unlink()
+    for make in (lambda to: to.symlink_to(out / "iter_0000004"), lambda to: shutil.copytree(out / "iter_0000004", to)):
+        make(out / "iter_0000006")
+        said = train(folder, schedule__steps=8, status=2).stderr
+        check("iter_0000006" in said and "not this run's own" in said and len(losses(out)) == 8, said)
+        (out / "iter_0000006").unlink() if (out / "iter_0000006").is_symlink() else shutil.rmtree(out / "iter_0000006")
 
 
 def test_set_back_by_the_tracker_file(folder):

@@ -54,6 +54,8 @@ def test_passes_over_the_data_are_counted_in_steps(folder):
     r.check("steps: 4" in config and "epochs: 0" in config and "warmup_steps: 1" in config, config)
     log = r.run("train", *r.settings({**by_epochs, "train.epochs": 0.25})).stderr
     r.check("complete: 4 of 4 steps" in log, log)
+    refused = r.run("train", *r.settings({**by_epochs, "train.epochs": 0.5}), status=2).stderr
+    r.check("schedule.warmup_steps is 2, was 1" in refused and "schedule.warmup_steps=1 (in place of schedule.warmup_ratio)" in refused and "(default)" not in refused, refused)
     del by_epochs["schedule.warmup_ratio"]
     log = r.run("train", *r.settings({**by_epochs, "schedule.warmup_steps": 1, "train.epochs": 0.5})).stderr
     r.check("changed  train.steps: 8, was 4" in log and sorted(r.metrics(folder / "run")) == list(range(1, 9)), log)

@@ -100,6 +100,11 @@ def test_what_is_not_the_runs_own_stays(folder):
     check("checkpoint-4" in said and (mine / "notes.txt").read_text() == "mine" and names(folder / "out") == ["checkpoint-4"], said)
     shutil.rmtree(folder / "out")
     r.run(*line(folder))
+    shutil.copytree(folder / "out" / "checkpoint-6", folder / "out" / "checkpoint-8")
+    (folder / "out" / "checkpoint-8" / "latest").unlink()
+    said = r.run(*line(folder, steps=8), status=2).stderr
+    check("checkpoint-8" in said and "not this run's own" in said, said)
+    shutil.rmtree(folder / "out" / "checkpoint-8")
     said = r.run(*line(folder, "--overwrite_output_dir"), status=2).stderr
     check("already holds checkpoints" in said and len(names(folder / "out")) == 3, said)
     said = r.run(*line(folder, "--resume_from_checkpoint", "True", output="typo"), status=2).stderr
@@ -151,13 +156,20 @@ def test_figures_of_the_end(folder):
             check(done.returncode == 0, done.stderr)
             alone = results(folder / at, "eval")
             check(abs(alone["eval_loss"] - ended["eval_loss"]) < 1e-6 and alone["eval_samples"] == 12 and "epoch" not in alone and results(folder / at, "all") == alone, f"{alone} and {ended}")
-            check(sorted(p.name for p in (folder / at).iterdir()) == ["all_results.json", "eval_results.json"], "nothing else is written")
+            kept = ["all_results.json.before", "eval_results.json.before"] if model != both / "model" else []
+            check(sorted(p.name for p in (folder / at).iterdir()) == sorted(["all_results.json", "eval_results.json", *kept]), "nothing else is written")
+            check(not kept or ("kept  " in done.stderr and json.loads((folder / at / kept[1]).read_text())["eval_samples"] == 12), done.stderr)
     # into the folder of the run: its own stays, figures join those of the training
     r.run("trainer", "--deepspeed", folder / "ds.json", "--model_name_or_path", both / "model", "--do_eval", *valid, "--train_file", folder / "ids.safetensors", "--output_dir", both, "--max_eval_samples", 8)
+    check(not list(both.glob("*.before")), "the run's own are replaced")
     check(results(both, "eval")["eval_samples"] == 8 and results(both, "all")["train_loss"] == results(both, "train")["train_loss"] and names(both) == there, f"{results(both, 'all')}")
     (both / "all_results.json").write_text("[1]")
     said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", *valid, "--output_dir", both, status=2).stderr
     check("all_results.json" in said and (both / "all_results.json").read_text() == "[1]", said)
+    (both / "all_results.json").unlink()
+    os.mkfifo(both / "all_results.json")
+    said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", *valid, "--output_dir", both, status=2).stderr
+    check("it is a plain file" in said and (both / "all_results.json").is_fifo(), said)
     said = r.run("trainer", "--model_name_or_path", both / "model", "--do_eval", "--output_dir", both, status=2).stderr
     check("--validation_file" in said, said)
     said = r.run("trainer", "--model_name_or_path", both / "model", "--output_dir", both, *valid, status=2).stderr
@@ -195,6 +207,13 @@ def test_a_stop_is_not_held_by_a_reader(folder):
     finally:
         run.kill()
         run.stderr.close()
+
+
+def test_a_tokenizer_that_is_not_there(folder):
+    """Ids need none, and the model at the end gets it."""
+    prepare(folder)
+    said = r.run(*line(folder, "--tokenizer_name", folder / "gone"), status=2).stderr
+    check("no such tokenizer" in said and "gone" in said and not (folder / "out").exists(), said)
 
 
 def test_a_script_is_read(folder):

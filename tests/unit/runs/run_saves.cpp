@@ -108,5 +108,55 @@ TEST(Saves, AFolderThatHasGoneIsNotMadeAgain) {
   EXPECT_FALSE(fs::exists(run.config.train.output));
 }
 
+// Checkpoints of another program, as far as Saves asks.
+struct OtherFiles : CheckpointFiles {
+  void check(const Config&) const override {}
+  std::string to_resume(const Config&) const override { return ""; }
+  ForeignState open(const OpenedRun&, const std::string&) const override { return {}; }
+  Publisher publisher(const OpenedRun&) const override { return {}; }
+  std::string folder(const Config& config) const override { return config.train.output; }
+  std::string how_to_go_on(const Config&) const override { return "their command"; }
+  std::string pattern() const override { return "iter_*"; }
+  bool beside_model() const override { return false; }
+};
+
+TEST(Saves, AStateThatCannotBePublishedStaysAndIsTriedAgain) {
+  SavingRun run;
+  run.config.checkpoint.layout = CheckpointLayout::megatron;
+  const OtherFiles files;
+  std::string trouble = "no room";
+  std::vector<int64_t> published;
+  run.saves->publish_as(files, [&](const std::string& folder, int64_t step, const Json&) {
+    EXPECT_TRUE(fs::exists(folder + "/manifest.json"));
+    if (!trouble.empty()) throw Error(trouble);
+    published.push_back(step);
+    return fmt::format("iter_{}", step);
+  });
+  const std::string hidden = run.config.train.output + "/.saving/";
+  run.save(3);
+  EXPECT_TRUE(run.saves->is_saved(3)) << "the state is there";
+  EXPECT_TRUE(run.saves->unpublished());
+  EXPECT_NE(run.said().find("warning: step 3 is saved in " + hidden +
+                            "step_000003, and could not be written for checkpoint.layout=megatron: no room; it is tried again"),
+            std::string::npos)
+      << run.said();
+  EXPECT_NE(run.saves->what_is_kept().find(hidden.substr(0, hidden.size() - 1)), std::string::npos);
+  EXPECT_NE(run.saves->what_is_lost(3).find("step 3 is saved in " + hidden + "step_000003 alone"), std::string::npos);
+  run.save(6);
+  run.saves->report(6);
+  EXPECT_FALSE(fs::exists(hidden + "step_000003")) << "the newest stays";
+  EXPECT_TRUE(fs::exists(hidden + "step_000006"));
+  EXPECT_NE(message_of<Stopped>([&] { run.saves->end_stopped(6); }).find("the same command goes on from there"),
+            std::string::npos);
+  trouble.clear();
+  run.save(8);
+  EXPECT_TRUE(run.saves->is_saved(8));
+  EXPECT_FALSE(run.saves->unpublished());
+  EXPECT_EQ(published, std::vector<int64_t>{8});
+  EXPECT_FALSE(fs::exists(hidden + "step_000006") || fs::exists(hidden + "step_000008"));
+  EXPECT_EQ(run.saves->command_that_goes_on(), "their command");
+  EXPECT_EQ(run.saves->what_is_lost(8), "");
+}
+
 }  // namespace test_run_saves
 }  // namespace ravine

@@ -41,7 +41,7 @@ void step(const std::string& output, int64_t n, const std::string& run = "") {
   const std::string folder = output + fmt::format("/iter_{:07}", n);
   fs::create_directories(folder + "/mp_rank_00");
   spill(folder + "/mp_rank_00/model_optim_rng.pt", "x");
-  if (!run.empty()) mark_as_made(folder, run);
+  if (!run.empty()) mark_as_made(folder, run, fs::path(folder).filename().string());
 }
 
 void track(const std::string& output, const std::string& text) { spill(output + "/latest_checkpointed_iteration.txt", text); }

@@ -18,7 +18,7 @@ const StepNames kSeven{.before = "iter_", .digits = 7}, kPlain{.before = "checkp
 void make(const std::string& folder, const std::string& run) {
   fs::create_directories(folder + "/mp_rank_00");
   spill(folder + "/mp_rank_00/a.pt", "12345");
-  if (!run.empty()) mark_as_made(folder, run);
+  if (!run.empty()) mark_as_made(folder, run, fs::path(folder).filename().string());
 }
 
 TEST(StepNames, ReadTheirOwnNamesOnly) {
@@ -56,6 +56,28 @@ TEST(StepFolders, MayGoAsTheyWereMade) {
   EXPECT_FALSE(may_go(f / "own", "me")) << "a file more";
   fs::remove(f / "own/mp_rank_00/notes.txt");
   replaces_own("me")(f / "own");
+  spill(f / "own/mp_rank_00/a.pt", "54321");
+  EXPECT_FALSE(may_go(f / "own", "me")) << "other bytes of the same size";
+}
+
+TEST(StepFolders, ACopyUnderAnotherNameAndALinkAreNotTheRuns) {
+  TemporaryFolder f;
+  make(f / kSeven.name(2), "me");
+  fs::copy(f / kSeven.name(2), f / kSeven.name(4), fs::copy_options::recursive);
+  fs::create_directory_symlink(f / kSeven.name(2), f / kSeven.name(6));
+  fs::rename(f / kSeven.name(2), f / "other"), fs::create_directory_symlink(f / "other", f / kSeven.name(2));
+  for (const int64_t step : {2, 4, 6}) {
+    EXPECT_FALSE(is_of_run(f / kSeven.name(step), "me")) << step;
+    EXPECT_FALSE(may_go(f / kSeven.name(step), "me")) << step;
+  }
+  keep_newest(f.path(), kSeven, "me", 8, 1);
+  EXPECT_EQ(kSeven.steps_in(f.path()), (std::vector<int64_t>{2, 4, 6}));
+  Config c;
+  c.train.output = f.path(), c.train.steps = 5;
+  EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(2)), f / kSeven.name(4));
+  EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(4)), "") << "6 is beyond its last step";
+  c.train.epochs = 2;  // which says nothing yet of the steps
+  EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(4)), f / kSeven.name(6));
 }
 
 TEST(StepFolders, TheLimitCountsTheRunsOwnUpToTheStep) {

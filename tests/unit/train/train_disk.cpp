@@ -42,6 +42,9 @@ TEST(DiskNeeds, EqualARunThatIsPlayed) {
 TEST(DiskNeeds, ByHand) {
   EXPECT_EQ(disk_needs(100, 30, 5, 3, 0).most, 400);  // three, and one while it is written
   EXPECT_EQ(disk_needs(100, 30, 5, 3, 0).least, 130);
+  EXPECT_EQ(disk_needs(100, 30, 5, 3, 0, 100).most, 500) << "a state beside what is made of it";
+  EXPECT_EQ(disk_needs(100, 30, 5, 3, 0, 100).least, 200);
+  EXPECT_EQ(disk_needs(100, 30, 0, 3, 0, 100).least, 30);
   EXPECT_EQ(disk_needs(100, 130, 5, 3, 0).most, 430);  // three and a model that is larger
   EXPECT_EQ(disk_needs(100, 30, 5, 3, 3).most, 100);   // a resume
   EXPECT_EQ(disk_needs(100, 30, 5, 0, 0).most, 530);   // all are kept
