@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "files/folder_mark.h"
+#include "files/temporary.h"
 
 namespace fs = std::filesystem;
 
@@ -12,6 +13,13 @@ namespace ravine {
 namespace {
 
 std::string kind_of(const std::string& name) { return "checkpoint " + name; }  // of the mark
+
+// Of one that a new one is about to replace too, which lies beside it then.
+std::string name_of(const std::string& folder) {
+  const std::string name = fs::path(folder).filename().string();
+  const auto parked = parse_temporary(name);
+  return parked ? parked->target : name;
+}
 
 }  // namespace
 
@@ -38,7 +46,7 @@ bool is_of_run(const std::string& folder, const std::string& run) {
   std::error_code error;
   if (fs::is_symlink(folder, error)) return false;
   const auto mark = read_mark(folder);
-  return mark && mark->kind == kind_of(fs::path(folder).filename().string()) && mark->run == run;
+  return mark && mark->kind == kind_of(name_of(folder)) && mark->run == run;
 }
 
 bool may_go(const std::string& folder, const std::string& run) {

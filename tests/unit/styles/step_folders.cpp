@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "files/temporary.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {
@@ -58,6 +59,13 @@ TEST(StepFolders, MayGoAsTheyWereMade) {
   replaces_own("me")(f / "own");
   spill(f / "own/mp_rank_00/a.pt", "54321");
   EXPECT_FALSE(may_go(f / "own", "me")) << "other bytes of the same size";
+  spill(f / "own/mp_rank_00/a.pt", "12345");
+  for (const bool old : {true, false}) {  // where AtomicFolder asks once more
+    const std::string parked = temporary_path(f / "own", random_digits(), old);
+    fs::rename(f / "own", parked);
+    replaces_own("me")(parked);
+    fs::rename(parked, f / "own");
+  }
 }
 
 TEST(StepFolders, ACopyUnderAnotherNameAndALinkAreNotTheRuns) {
