@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/missing_path.h"
 #include "base/version.h"
 #include "device/device.h"
 #include "device/limits.h"
@@ -92,7 +93,7 @@ void refuse_lost_tokenizer(const OpenedRun& run) {
   std::error_code error;
   if (!fs::is_directory(tokenizer, error) && !fs::is_regular_file(tokenizer, error))
     throw UserError("no such tokenizer", "model.tokenizer=" + tokenizer, "the model at the end gets a copy of it",
-                    "correct the path, or leave it out");
+                    missing_path_advice(tokenizer, Hub::models) + ", or leave it out");
   if (::access(tokenizer.c_str(), R_OK) != 0)
     throw UserError("tokenizer cannot be read", "model.tokenizer=" + tokenizer, "the model at the end gets a copy of it",
                     "give this user the right to read it");
