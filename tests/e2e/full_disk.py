@@ -93,7 +93,7 @@ def test_two_ranks_agree(folder):
     if not MPIRUN:
         return print("SKIPPED: no mpirun", flush=True)
     output = folder / "out"
-    job = subprocess.Popen([*LAUNCH, *r.command("train", *options(folder, train__steps=100000))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    job = subprocess.Popen([*LAUNCH, *r.command("train", *options(folder, train__steps=10**7))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True)
     wait_for(job, lambda: steps_of(output) > 2)
     (output / "checkpoints").write_text("")
