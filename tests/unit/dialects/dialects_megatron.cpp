@@ -270,6 +270,9 @@ TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
     EXPECT_EQ(refused(more), "");
     EXPECT_EQ(line_of(more, key).status, KeyStatus::used);
     EXPECT_EQ(line_of(more, "--vocab-size").status, KeyStatus::inert);
+    // Without a tokenizer the id behind --vocab-size, 128, ends documents: it may be in no data.
+    EXPECT_EQ(refused(with({"--tokenizer-type", "NullTokenizer", key, "128"})), "") << key;
+    EXPECT_TRUE(says(refused(with({"--tokenizer-type", "NullTokenizer", key, "127"})), key)) << key;
   }
 }
 
