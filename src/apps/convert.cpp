@@ -191,6 +191,8 @@ int run_convert(ConvertFlags& flags, Config&) {
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);
   const auto [weights, model_config] = weights_meant_by(o.input, o.model_config);
+  // Iterations of a run in Megatron's layout have no tokenizer; the model that it has exported has.
+  if (weights != o.input && has_tokenizer(o.input + "/model")) o.tokenizer = o.input + "/model";
   o.input = weights, o.model_config = model_config;
   refuse_run_without_weights(o.input, "--input");
   if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");

@@ -45,6 +45,17 @@ void add_model(Translation& t) {
   if (!t.has("--load")) return t.refuse("--load", "--load is not given", "a model has to answer", "name a Hugging Face folder");
   t.command.insert(t.command.end(), {"--model", t.text("--load")});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
+  // Folders of ranks, as Megatron leaves them, have no tokenizer: that of the flags is asked, as there.
+  std::error_code error;
+  const fs::path folder = t.text("--load");
+  if (!fs::is_directory(folder, error)) return;
+  for (const char* file : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "config.yaml"})
+    if (fs::exists(folder / file, error)) return;  // a run has that of its model
+  for (const char* key : {"--tokenizer-name-or-path", "--tokenizer-model"})
+    if (t.has(key)) {
+      t.command.push_back("model.tokenizer=" + t.text(key));
+      return t.becomes(key, KeyStatus::used, "model.tokenizer");
+    }
 }
 
 DialectTable megatron_running_rows() {

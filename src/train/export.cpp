@@ -15,6 +15,7 @@
 #include "io/open_weights.h"
 #include "io/run_files.h"
 #include "parallel/whole_units.h"
+#include "runs/adapter.h"
 #include "step/forensics.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
@@ -221,9 +222,13 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                                ? "--chat "
                                : "";
   if (run.lora && !run.config().lora.merge) {
-    run.log.line(
-        "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
-        program_word(), shell_word(base_of(run.config())), shell_word(folder.dir), talk);
+    const std::string base = shell_word(base_of(run.config())), adapter = shell_word(folder.dir);
+    // merge-lora takes a folder of Hugging Face as base, and not other weights (model.weights).
+    run.log.line("next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT{4}", program_word(), base, adapter, talk,
+                 run.config().model.path.empty()
+                     ? ""
+                     : fmt::format("; one model of both: {} merge-lora --model {} --adapter {} --output DIR", program_word(),
+                                   base, adapter));
   } else {
     run.log.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample",
                                                                         program_word(), shell_word(folder.dir), talk)

@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import subprocess
+from pathlib import Path
 
 import ravine_run as r
 from megatron_files import load
@@ -297,6 +298,10 @@ def test_a_run_is_converted(folder):
     r.run("convert", "--input", folder / "a", "--output", folder / "hf", "--to", "hf")
     r.run("convert", "--input", folder / "a" / "iter_0000002", "--output", folder / "two", "--to", "hf")
     check((folder / "hf/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes(), "iteration 2")
+    check(not (folder / "hf/tokenizer.model").exists(), "the run had none")
+    shutil.copy(Path(__file__).resolve().parents[2] / "tests/golden/tokenizer/llama/tokenizer.model", folder / "a/model")
+    r.run("convert", "--input", folder / "a", "--output", folder / "speaks", "--to", "hf")
+    check((folder / "speaks/tokenizer.model").exists(), "that of its model goes along")
     said = r.run("info", folder / "a").stdout
     check("iter_0000002" in said and "iter_0000004" not in said, said)
     for bad in ("", "-1", "nan"):

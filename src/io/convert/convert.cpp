@@ -1,4 +1,5 @@
 #include "io/convert/convert.h"
+#include "files/tokenizer_files.h"
 
 #include <filesystem>
 
@@ -307,6 +308,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
                       : read_source(layout, o, given_config(o), place_of_config(o),
                                     to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
+  if (w.tokenizer.empty() && !has_tokenizer(w.folder)) w.tokenizer = o.tokenizer;
   // A family that does not train here can only stay in Hugging Face's spelling.
   const bool known = has_geometry(w.config);
   Geometry g;

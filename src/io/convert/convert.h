@@ -52,6 +52,7 @@ struct ConvertOptions {
   ConvertTarget to = ConvertTarget::hf;
   std::optional<WeightLayout> from;  // none: recognised
   std::string model_config;          // a config.json, or its text; "": what the source has
+  std::string tokenizer;             // folder of one, where the source has none beside it
   std::string adapter;               // merged into the weights; "": none
   std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
   std::optional<DType> dtype;        // of floating tensors; none: as stored

@@ -171,5 +171,18 @@ TEST(MegatronRecent, ChatsByNamedTemplates) {
   EXPECT_TRUE(has(command({"--task", "greedy", "--prompt-type", "llama2"}), "--chat"));
 }
 
+TEST(MegatronRecent, FoldersOfRanksAreReadWithTheTokenizerOfTheFlags) {
+  const TemporaryFolder folder;
+  const auto answered = [&] {
+    const Flags line = {"--load", folder / "", "--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", "tok"};
+    const Translation t = translate_megatron(placed(line), {.program = "inference.py"});
+    refuse_all(t);
+    return std::find(t.command.begin(), t.command.end(), "model.tokenizer=tok") != t.command.end();
+  };
+  EXPECT_TRUE(answered());
+  std::ofstream(folder / "tokenizer.json") << "{}";
+  EXPECT_FALSE(answered()) << "the folder has its own";
+}
+
 }  // namespace test_dialects_megatron_recent
 }  // namespace ravine
