@@ -2,15 +2,16 @@
 
     python3 tools/planted_faults.py [NAME...] [--area AREA]... [--sample N] [--seconds S] [--here]
 
-NAME: part of a fault's or a test's name; default: all. --area: those of planted_faults/AREA.json alone, may be repeated. --sample: N of them,
-drawn by the commit, so that each commit tries others; --seconds: no test begins later. Works in a copy of the tree under build/planted, so the tree
+NAME: part of a fault's or a test's name; default: all. --area: those of planted_faults/AREA.json alone, may be repeated. --sample: N of them
+that still fit the code: first those in files that the change under test touches (tools/this_change.py), then the same ones on any day. One that no longer fits or
+compiles is reported there and is no failure. --seconds: no test begins later. Works in a copy of the tree under build/planted, so the tree
 itself is never touched; --here plants in the tree, which saves the build of a copy: for a checkout that nobody else uses. There a file whose changes
 are not committed is left alone, and what a killed run left is put back by the next one.
 
 First every test named runs without a fault (the baseline) and must pass; where all it would run is skipped, its faults are not tried and said to be
 so. Each fault is a replacement in one file (it must match exactly once, so a fault that no longer fits the code is reported), the test targets to
 build, the command that has to fail, and, where other CPUs would not show it, a flag of /proc/cpuinfo ("cpu"). The faults are in tools/planted_faults/*.json, a file for each area. Exit status 1: a test fails without a
-fault, a fault was not found by its test, or could not be planted."""
+fault, a fault was not found by its test, or, without --sample, could not be planted."""
 import argparse
 import hashlib
 import json
@@ -23,6 +24,8 @@ import signal
 import subprocess
 import sys
 import time
+
+import this_change
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -119,6 +122,9 @@ class Test:
 LOOSE = "".join(f'#pragma GCC diagnostic ignored "-Wunused-{what}"\n' for what in ("parameter", "variable", "but-set-variable", "but-set-parameter", "function"))
 
 
+NO_BUILD = "does not compile:\n"
+
+
 def attempt(tree, fault, test):
     """What is wrong with the fault's test; empty: it failed as it has to."""
     good = (tree.root / fault["file"]).read_text()
@@ -129,7 +135,7 @@ def attempt(tree, fault, test):
         tree.plant(fault["file"], loose + good.replace(fault["old"], fault["new"]))
         built = tree.make(test.targets)
         if built.returncode:
-            return "does not compile:\n" + built.stdout[-3000:]
+            return NO_BUILD + built.stdout[-3000:]
         verdict, _ = test.run()
         return "" if verdict == "failed" else f"the test {verdict}"
     finally:
@@ -145,6 +151,11 @@ def unseen_here(fault, problem, tree):
     return f"{fault['file']} has changes that are not committed" if tree.occupied(fault["file"]) else ""
 
 
+def fits(fault):
+    path = ROOT / fault["file"]
+    return path.is_file() and path.read_text().count(fault["old"]) == 1
+
+
 def choose(arguments):
     files = sorted((ROOT / "tools/planted_faults").glob("*.json"))
     if unknown := set(arguments.area) - {f.stem for f in files}:
@@ -152,9 +163,12 @@ def choose(arguments):
     faults = [f for file in files if not arguments.area or file.stem in arguments.area for f in json.loads(file.read_text())]
     chosen = [f for f in faults if not arguments.names or any(part in f["name"] + " " + f["test"] for part in arguments.names)]
     if arguments.sample:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
         short = [f for f in chosen if f.get("timeout", 300) <= 300 and not f["file"].endswith(".h")]  # a header asks for much to be built
-        chosen = sorted(short, key=lambda f: hashlib.sha256((commit + f["name"]).encode()).digest())[:arguments.sample]
+        stale = [f for f in short if not fits(f)]
+        for f in stale:
+            print(f"stale: {f['name']}: its text no longer stands once in {f['file']}")
+        rest = sorted((f for f in short if f not in stale), key=lambda f: hashlib.sha256((f["name"] + f["old"]).encode()).digest())
+        chosen = sorted(rest, key=lambda f: f["file"] not in this_change.files())[:arguments.sample]
     return sorted(chosen, key=lambda f: f["file"])  # neighbours share what has to be built again
 
 
@@ -192,6 +206,10 @@ def main():
         if problem == "the test passed" and tests[fault["test"]].partly:
             skipped += 1
             print(f"{i + 1}/{len(chosen)} SKIPPED {fault['name']}: what its test skips here may be what notices it", flush=True)
+            continue
+        if arguments.sample and problem.startswith(NO_BUILD):
+            skipped += 1
+            print(f"{i + 1}/{len(chosen)} stale: {fault['name']}: it no longer compiles", flush=True)
             continue
         tried += 1
         missed += bool(problem)

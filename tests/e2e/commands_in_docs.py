@@ -35,6 +35,7 @@ NOT_RUN = {
 # (page, words there, words that run): what cannot be had in a test.
 STAND_INS = [
     ("instruction-data.md", "chats.parquet", "chats.jsonl"),  # parquet needs the download of scripts/build --parquet
+    ("convert.md", "step_000100", "step_000001"),             # a run of one step
     ("tokenizers.md", "[15496,995]", "[5,6]"),                # ids of GPT-2, whose tokenizer has more of them
 ]
 
@@ -175,6 +176,8 @@ def _convert(base, out):
     shutil.copytree(GOLDEN / "zero2", out / "deepspeed-run")
     r.save_ids(out / "small.safetensors", 8, 16, vocabulary=50)
     (out / "run.yaml").write_text("data: {train: [small.safetensors], sequence_length: 16}\n")
+    r.run("train", "model.config=config.json", "model.tokenizer=made-tokenizer", "data.train=[book.txt]", "data.sequence_length=64", "train.steps=1", "schedule.warmup_steps=0", "train.global_batch=1",
+          "train.threads=1", "log.tensorboard=false", "checkpoint.every=1", f"train.output={out / 'runs' / 'book'}", cwd=base)
 
 
 def _instruction(base, out):

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import mistakes as m
 import ravine_run as r
@@ -42,8 +43,10 @@ def prepare(folder):
     shutil.copytree(model, fewer)
     (fewer / ".ravine").unlink(missing_ok=True)
     (fewer / "config.json").write_text(json.dumps({**json.loads((model / "config.json").read_text()), "num_hidden_layers": 1}))
+    example = (Path(__file__).resolve().parents[2] / "examples" / "mindformers" / "pretrain_llama.yaml").read_text()
+    r.save_mindrecord(folder / "ids.mindrecord", [list(range(3, 68))] * 8)
     for name, text in (("comma", "data: {sequence_length: 1,024}\n"), ("decimal", "optimizer: {weight_decay: 0,1}\n"), ("dash", "data:\n  train:\n  -book.txt\n  sequence_length: 8\n"),
-                       ("factory", "lora_target: all\n"), ("formers", "run_mode: finetune\nload_checkpoint: x\nlr_schedule: {type: cosine}\nrunner_config: {epochs: 2}\n")):
+                       ("factory", "lora_target: all\n"), ("formers", example.replace("dataset_dir: ''", f"dataset_dir: {folder}/ids.mindrecord"))):
         (folder / f"{name}.yaml").write_text(text)
     (folder / "nothing.yaml").write_text("# no option yet\n")
     (folder / "half.json").write_text('{"version": "1.0", "model": {"type": "BPE", "vo')
@@ -102,7 +105,7 @@ MISTAKES = [
     ("the loss of DPO", "config train.objective=dpo dpo.loss=dpo", ["here it is sigmoid"], "config train.objective=dpo dpo.loss=sigmoid"),
     ("PEFT's rank", TRAIN + "lora.r=8", ["here it is lora.rank"]),
     ("PEFT's targets", TRAIN + "lora.target_modules=[q_proj]", ["here it is lora.targets"]),
-    ("a file of MindFormers", "train --config {dir}/formers.yaml", ["run_mode: leave it out", "load_checkpoint: here it is model.path", "lr_schedule: here it is schedule.type", "runner_config: here it is train.steps"]),
+    ("a file of MindFormers", "train --config {dir}/formers.yaml", ["names of this file are another program's", "`ravine mindformers --config {dir}/formers.yaml` takes it as it is"]),
     ("MindFormers' tensor ranks", "config parallel.model_parallel=2", ["here it is parallel.tensor"]),
     ("Megatron's layers", TRAIN + "--num-layers 2", ["model.config", "num_hidden_layers"]),
     ("Megatron's vocabulary", TRAIN + "--vocab-file x", ["here it is model.tokenizer"]),

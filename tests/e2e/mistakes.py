@@ -282,7 +282,7 @@ def check_mistakes(folder, places, mistakes):
     """Runs the rows, then what their messages propose and their own corrections. Returns both."""
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     wrong, commands, fixed = [], {}, {}
-    for name, line, words, *right in r.rows(mistakes, len(mistakes) // 4, "each is a message of its own"):
+    for name, line, words, *right in r.rows(mistakes, 1 / 4, "each is a message of its own"):
         done = start(words_of(line, places), folder)
         said = done.stderr.splitlines()[-1] if done.stderr else ""
         missing = [w.format(**places) for w in words if w.format(**places) not in said]
@@ -316,8 +316,8 @@ def check_mistakes(folder, places, mistakes):
 
 
 def short(command):
-    """A training that is proposed is made short."""
-    return " train.steps=2 schedule.warmup_steps=1" if command.startswith("ravine train") else ""
+    """A training that is proposed is made short; one by another program's file is explained."""
+    return " train.steps=2 schedule.warmup_steps=1" if command.startswith("ravine train") else " --explain" if command.startswith("ravine mindformers") else ""
 
 
 def forget(folder):

@@ -116,7 +116,7 @@ def test_each_mistake_is_said_as_it_must_be(folder):
     folder, places = m.prepared(folder, prepare)
     places = {k: str(v) for k, v in places.items()}
     wrong = []
-    for name, line, words, *fixed in r.rows(MISTAKES, len(MISTAKES) // 2, "each is a message of its own"):
+    for name, line, words, *fixed in r.rows(MISTAKES, 1 / 2, "each is a message of its own"):
         done = m.start([w.format(**places) for w in line.split(" ") if w], folder)
         if done.returncode != 2 or (folder / "none").exists():
             wrong.append(f"{name}: status {done.returncode}: {done.stderr[-300:]}")

@@ -457,7 +457,7 @@ def test_options(folder):
     """What is refused has a process of its own; what is taken goes through one, where the last of equal keys counts."""
     jobs = []
     cases = [case for case in option_cases() if not case[0].startswith("data.valid[]")]  # the same declaration as data.train[]
-    for name, option, around, kind in r.rows(cases, len(cases) // 8, "kinds of option have one reader (tests/unit/config); test_every_option_has_a_verdict has them all"):
+    for name, option, around, kind in r.rows(cases, 1 / 8, "kinds of option have one reader (tests/unit/config); test_every_option_has_a_verdict has them all"):
 
         def job(values, taken, others=(), option=option, around=around):
             words = [f"{option}={around.replace('VALUE', value)}" for value in values]
@@ -525,7 +525,7 @@ def test_flags(folder):
 
     jobs, seen = [], set()
     cases = [(command, flag, kind) for command, flags in FLAGS.items() if command not in DIALECTS for flag, kind in flags.items()]
-    for command, flag, kind in r.rows(cases, len(cases) // 6, "kinds of flag have one reader; test_every_option_has_a_verdict has them all"):
+    for command, flag, kind in r.rows(cases, 1 / 6, "kinds of flag have one reader; test_every_option_has_a_verdict has them all"):
         tries = [(value, kind.takes(*literal(kind, value))) for value in FLAG_VALUES]
         tries += [(value, True) for value in kind.bounds if not isinstance(kind, ListOf) or kind.count == 1] + [(value, False) for value in kind.beyond]
         # A declaration that several commands share is tried whole once, then with two values.
@@ -559,6 +559,8 @@ def test_taken_values_train(folder):
     def tried(number, words):
         output = folder / str(number)
         done = call("train", *base, *words, f"train.output={output}")
+        if "optimizer.lr=1e+30" in words:  # such a step is what the rule is for
+            return "" if done.returncode == 1 and "health.stop_not_finite" in done.stderr else f"{' '.join(words)}: {done.returncode} {done.stderr[-300:]}"
         if done.returncode != 0:
             return f"{' '.join(words)}: {done.returncode} {done.stderr[-300:]}"
         rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()] if (output / "metrics.jsonl").exists() else []
@@ -571,7 +573,7 @@ def test_taken_values_train(folder):
 
     runs = [[f"{option}={values(option)[i % len(values(option))]}" for option in TOGETHER] for i in range(3)]
     runs += [[*others, f"{option}={value}"] for option, others in ALONE.items() for value in values(option)]
-    several([lambda n=n, w=words: tried(n, w) for n, words in enumerate(r.rows(runs, len(runs) // 6, "each option has a test of what it does"))])
+    several([lambda n=n, w=words: tried(n, w) for n, words in enumerate(r.rows(runs, 1 / 6, "each option has a test of what it does"))])
 
 
 def test_plans_end(folder):

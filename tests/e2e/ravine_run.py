@@ -7,6 +7,8 @@ longer is of the full one (RAVINE_FULL=1, set by scripts/test --full): a functio
 command line runs in any case, and a table is whole then.
 """
 import array
+import collections
+import hashlib
 import json
 import os
 import pty
@@ -23,7 +25,11 @@ import time
 import traceback
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import this_change  # noqa: E402
+
 PROGRAM = ""
+FOLDER = ""  # of all that this run makes
 LIMIT = 600  # seconds for one command; builds with sanitizers on a busy machine are slow
 TERMINAL_LIMIT = 300  # seconds for one conversation on a terminal
 COMPARED = ("loss", "lr", "grad_norm", "tokens", "valid_loss")
@@ -53,13 +59,36 @@ def full(why):
     return mark
 
 
+def text_of(row):
+    """A row's own text: its words and numbers, without the folder of this run and without functions."""
+    if isinstance(row, (str, Path)):
+        return str(row).replace(str(FOLDER), "")
+    if isinstance(row, dict):
+        return text_of(list(row.items()))
+    if isinstance(row, (list, tuple, set, frozenset)):
+        return " ".join(map(text_of, sorted(row, key=text_of) if isinstance(row, (set, frozenset)) else row))
+    return repr(row) if row is None or isinstance(row, (bool, int, float, bytes)) else ""
+
+
+def touched(texts):
+    """Numbers of the rows whose subject the change under test touches: a word that it adds or removes, and that few other rows have."""
+    words = [this_change.words_of(text) for text in texts]
+    seen = collections.Counter(w for row in words for w in row)
+    return {i for i, row in enumerate(words) if any(seen[w] <= 2 and w in this_change.words() for w in row)}
+
+
 def rows(table, short, why):
-    """The rows of a table that are tried: all in the full tier. Short: `short` of them, others on another day, so that none is left out for long; why: in a line."""
+    """The rows of a table that are tried: all in the full tier. Short: the same on any day, chosen by a hash of the row's own text, so that a new row brings in no
+    other; `short` of them, or a share below 1. Rows whose subject this change touches come beside them. why: in a line."""
     table = list(table)
     if FULL or len(table) <= short:
         return table
-    print(f"    {short} of {len(table)} rows: {why}", flush=True)
-    return [table[i] for i in sorted(random.Random(os.environ.get("RAVINE_DRAW") or time.strftime("%Y-%m-%d")).sample(range(len(table)), short))]
+    texts = [text_of(row) for row in table]
+    drawn = sorted((int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64, i) for i, text in enumerate(texts))
+    kept = [i for part, i in drawn if part < short] or [drawn[0][1]] if short < 1 else [i for _, i in drawn[:short]]
+    kept = sorted({*kept, *touched(texts)})
+    print(f"    {len(kept)} of {len(table)} rows: {why}", flush=True)
+    return [table[i] for i in kept]
 
 
 def command(*arguments):
@@ -312,7 +341,7 @@ class Peaks:
 
 def main(functions):
     """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails, 77 if none ran."""
-    global PROGRAM, FULL
+    global PROGRAM, FULL, FOLDER
     PROGRAM = os.path.abspath(sys.argv[1])
     if functions.get("SERVED_COMMANDS", True):
         serve()
@@ -325,6 +354,7 @@ def main(functions):
         if not callable(functions.get(name)):
             sys.exit(f"{Path(sys.argv[0]).name}: no function '{name}'; there are: {', '.join(n for n in functions if n.startswith('test_'))}")
     root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
+    FOLDER = root
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
     peaks = Peaks(root / "cache" / "ravine" / "machine.json") if not FULL and functions.get("SHARED_PEAKS", True) and SERVED else None  # beside a build of tests alone
     failed = skipped = 0

@@ -1,6 +1,8 @@
 """What the tests are run and judged by: a skipped test is said to be one, a planted fault that no test finds is, and so is a test that fails without any."""
 import functools
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -8,7 +10,7 @@ import sys
 from pathlib import Path
 
 import ravine_run as r
-from ravine_run import Skipped, check, main
+from ravine_run import Skipped, check, main, this_change
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -132,20 +134,25 @@ add_executable(absent src/absent.cpp)
 
 
 def test_every_planted_fault_fits_the_code(folder):
-    """Each stands in its file exactly once, changes it, and names a test that is there."""
-    wrong, names = [], set()
+    """Each has a name of its own and names a test that is there. One that no longer fits the code is reported; it fails the full tier alone, since a change
+    that moved the code is not to blame."""
+    wrong, stale, names = [], [], set()
     for file in sorted((ROOT / "tools" / "planted_faults").glob("*.json")):
         for fault in json.loads(file.read_text()):
             source, where = ROOT / fault["file"], f"{file.name}: {fault['name']}"
             found = source.read_text().count(fault["old"]) if source.is_file() else -1
-            if found != 1 or fault["old"] == fault["new"]:
-                wrong.append(f"{where}: {fault['file']} has it {found} times")
+            if fault["old"] == fault["new"]:
+                wrong.append(f"{where}: it changes nothing")
+            if found != 1:
+                stale.append(f"{where}: {fault['file']} has it {found} times")
             if (key := (file.name, fault["name"])) in names:
                 wrong.append(f"{where} is there twice")
             names.add(key)
             for word in fault["test"].split():
                 if word.endswith(".py") and not (ROOT / word).is_file():
                     wrong.append(f"{where}: {word} is not there")
+    print("".join(f"    stale: {line}\n" for line in stale), end="", flush=True)
+    wrong += stale if r.FULL else []
     check(len(names) > 400 and not wrong, "\n".join(wrong))
 
 
@@ -157,7 +164,8 @@ def test_planted_faults(folder):
     tree = folder / "toy"
     (tree / "src").mkdir(parents=True)
     (tree / "tools" / "planted_faults").mkdir(parents=True)
-    shutil.copy(ROOT / "tools" / "planted_faults.py", tree / "tools")
+    for name in ("planted_faults.py", "this_change.py"):
+        shutil.copy(ROOT / "tools" / name, tree / "tools")
     (tree / "CMakePresets.json").write_text(json.dumps(PRESETS))
     (tree / "CMakeLists.txt").write_text(CMAKE)
     (tree / ".gitignore").write_text("build/\n")
@@ -191,6 +199,46 @@ def test_planted_faults(folder):
     done = python(tree / "tools" / "planted_faults.py", "--here", "a right", "--sample", 3, "--seconds", 60)
     check("found  a right one" in done.stdout and done.returncode == 0, done.stdout)
     check((tree / "src" / "right.cpp").read_text() == sources[tree / "src" / "right.cpp"], "what a killed run left is still there")
+    done = python(tree / "tools" / "planted_faults.py", "--here", "a right", "an old", "--sample", 3)
+    check("stale: an old one" in done.stdout and done.stdout.splitlines()[-1] == "1 of 1 faults found" and done.returncode == 0, done.stdout)
+
+
+DATES = """import sys
+sys.path.insert(0, {tests!r})
+import ravine_run as r
+r.FOLDER = {folder!r}
+for short in (1 / 4, 5):
+    print(r.rows([(f"row {{i}}", {folder!r} + f"/{{i}}", len) for i in range(40 + {more})], short, "as drawn"))
+"""
+
+
+def test_rows_are_the_same_on_any_day(folder):
+    """Also in another folder, and with more rows: one that was not drawn is drawn by no other row."""
+    if not shutil.which("faketime"):
+        raise Skipped("no faketime")
+
+    def drawn(date, where, more=0):
+        (folder / "d.py").write_text(DATES.format(tests=str(ROOT / "tests" / "e2e"), folder=where, more=more))
+        done = subprocess.run(["faketime", f"{date} 12:00:00", sys.executable, "-B", folder / "d.py"], capture_output=True, text=True, env={k: v for k, v in os.environ.items() if k != "RAVINE_FULL"})
+        check(done.returncode == 0, done.stderr)
+        return [set(re.findall(r"row (\d+)", line)) for line in done.stdout.splitlines() if line.startswith("[")]
+
+    share, few = drawn("2026-11-28", "/a")
+    check(len(few) == 5 and 3 <= len(share) <= 20, f"{share} {few}")
+    for date, where in (("2026-11-29", "/a"), ("2031-02-03", "/b/c")):
+        check(drawn(date, where) == [share, few], f"other rows on {date} in {where}")
+    wider, still = drawn("2026-11-28", "/a", 20)
+    check(share <= wider and all(int(x) >= 40 for x in (wider - share) | (still - few)), f"{share} {wider}; {few} {still}")
+
+
+def test_a_change_runs_the_rows_that_it_touches(folder):
+    texts = ["rope_theta 3", "optimizer.epsilon x", "optimizer.epsilon y", "common_word a", "common_word b", "common_word c"]
+    kept = this_change.words
+    this_change.words = lambda: {"optimizer.epsilon", "common_word"}
+    try:
+        check(r.touched(texts) == {1, 2}, "rows with a word of the change that few others have")
+    finally:
+        this_change.words = kept
 
 
 if __name__ == "__main__":

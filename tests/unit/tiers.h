@@ -1,9 +1,9 @@
-// Two tiers. The short one, which scripts/test runs, proves every mechanism once. The full one (RAVINE_FULL=1, set by scripts/test --full) has all
-// rows of all tables.
+// Two tiers. The short one, which scripts/test runs, proves every mechanism once. The full one (RAVINE_FULL=1, set by
+// scripts/test --full) has all rows of all tables.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
+#include <string_view>
 
 namespace ravine {
 
@@ -12,22 +12,22 @@ inline bool full_tier() {
   return said && *said;
 }
 
-// For the rows of a table: in the short tier one row of `of` is due, others on another day; in the full tier all are. `shift`: tables of one
-// text for several types begin elsewhere.
+// The rows of a table that are tried. Short tier: about one row of `of`, chosen by a hash of its own text. The same rows are
+// due on every day, and a new row brings in no other. Full tier: all.
 class Drawn {
  public:
-  explicit Drawn(int64_t of, int64_t shift = 0) : of_(full_tier() ? 1 : of), row_(day() + shift) {}
-  bool operator()() { return row_++ % of_ == 0; }
+  explicit Drawn(uint64_t of) : of_(full_tier() ? 1 : of) {}
+  bool operator()(std::string_view row) const { return hash(row) % of_ == 0; }
+
+  // FNV-1a, folded to its upper half: the lower bits of neighbours are alike.
+  static uint64_t hash(std::string_view text) {
+    uint64_t h = 0xcbf29ce484222325;
+    for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9 >> 32;
+  }
 
  private:
-  // RAVINE_DRAW, a date, draws the rows of that day again.
-  static int64_t day() {
-    std::tm date{};
-    const char* said = std::getenv("RAVINE_DRAW");
-    const bool given = said && strptime(said, "%Y-%m-%d", &date);
-    return (given ? timegm(&date) : std::time(nullptr)) / 86400;
-  }
-  int64_t of_, row_;
+  uint64_t of_;
 };
 
 }  // namespace ravine

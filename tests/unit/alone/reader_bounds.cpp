@@ -605,7 +605,7 @@ std::vector<size_t> drawn_readers() {
   std::vector<size_t> out;
   Drawn drawn(3);
   for (size_t i = 0; i < readers().size(); ++i)
-    if (drawn()) out.push_back(i);
+    if (drawn(readers()[i].name)) out.push_back(i);
   return out;
 }
 

@@ -104,7 +104,7 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
 
 template <class F>
 void each_case(DType t, F&& f) {
-  Drawn drawn(5, static_cast<int64_t>(t));  // short: another fifth for each type
+  Drawn drawn(5);  // of several hundred for each type
   for (const Batch& b : kBatches)
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
@@ -114,10 +114,10 @@ void each_case(DType t, F&& f) {
         if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest with both
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
-        if (drawn())
-          f(b, h, m,
-            fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t),
-                        b.what, h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout));
+        const std::string what =
+            fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
+                        h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout);
+        if (drawn(what)) f(b, h, m, what);
       }
 }
 

@@ -45,9 +45,9 @@ void expect_central_differences(TinyRun& run, TinyBatch& batch, const std::map<s
 
 TEST_P(Families, GradientsEqualCentralDifferences) {
   TinyBatch batch = packed();
-  Drawn drawn(2, static_cast<int64_t>(GetParam().size()));
+  const bool due = Drawn::hash(GetParam()) % 2;  // short: one of the two, by family
   for (bool unfused : {false, true}) {
-    if (!drawn()) continue;
+    if (!full_tier() && unfused != due) continue;
     TinyRun run(config(), DType::f64, Recompute::cheap, unfused ? 0.3 : 0,
                 unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head", "rope", "swiglu",
                                                    "geglu"}

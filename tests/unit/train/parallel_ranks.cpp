@@ -175,7 +175,7 @@ TEST(Traffic, IsWhatThePlanSays) {
                                                                             {{"tensor", 2}, {"pipeline", 2}},
                                                                             {{"tensor", 2}, {"pipeline", 2}, {"sequence", 1}}})
       for (const char* recompute : {"none", "cheap", "full", "cheap, bf16"}) {
-        if (!drawn()) continue;
+        if (!drawn(fmt::format("{} {} {}", name, Json(parallel).dump(), recompute))) continue;
         Config c = config_of(parallel);
         const bool narrow = recompute == std::string("cheap, bf16");
         if (recompute == std::string("none")) c.train.global_batch = 16, c.parallel.sum_leaves = c.parallel.data;
