@@ -115,8 +115,8 @@ void each_case(DType t, F&& f) {
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
         const std::string what =
-            fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
-                        h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout);
+            fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t),
+                        b.what, h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout);
         if (drawn(what)) f(b, h, m, what);
       }
 }
