@@ -71,10 +71,10 @@ def main():
         if set(asked) & {"program", "all", "second", "check", "header", "tests"}:
             first = house.tree()
             part = house.time("program alone (scripts/build), empty cache", "scripts/build", first)
-            rest = house.time("  tests behind it (scripts/build --parquet release all)", "scripts/build --parquet release all", first)
+            rest = house.time("  tests behind it (scripts/build release all)", "scripts/build release all", first)
             print(f"{'program and all tests, empty cache':<72} {int((part + rest) // 60):3d} min {(part + rest) % 60:4.0f} s", flush=True)
         if "second" in asked:
-            house.time("the same in a second working tree, full cache", "scripts/build --parquet release all", house.tree())
+            house.time("the same in a second working tree, full cache", "scripts/build release all", house.tree())
         if "tests" in asked:
             house.time("tests that .ci/run runs (ctest of the short tier)", "RAVINE_SHARED=$(realpath ../shared 2> /dev/null) ctest --test-dir build/release -j2 --output-on-failure", first)
         if "check" in asked:

@@ -25,14 +25,16 @@ namespace {
 struct PreprocessFlags {
   PreprocessOptions options;
   HandlerOptions handling;
-  std::string tokenizer, handler = "text";
+  std::string tokenizer, dataset, handler = "text";
   int64_t workers = 0;
   template <class V>
   void each(V&& v) {
     PreprocessOptions& o = options;
     HandlerOptions& h = handling;
-    v("input", o.inputs, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz",
-      required() & filled() & reads_folder());
+    v("input", o.inputs, "files, folders or patterns: .txt .json .jsonl .csv .parquet .arrow, each also .gz .zst .xz",
+      filled() & reads_folder());
+    v("load-dataset", dataset, "in place of --input: arguments of load_dataset of Hugging Face's library, as JSON or a file of it",
+      metavar("JSON-or-FILE"));
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & metavar("DIR-or-FILE") & reads());
     v("output-prefix", o.output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
@@ -84,6 +86,20 @@ bool holds_plain_text(const std::string& input) {
   return std::any_of(files.begin(), files.end(), [](const std::string& file) { return source_kind(file) == SourceKind::text; });
 }
 
+// The rows that --load-dataset names, or the files of --input.
+void name_rows(const PreprocessFlags& f, PreprocessOptions& o, Log& log) {
+  if (f.dataset.empty() == o.inputs.empty())
+    throw UserError(f.dataset.empty() ? "neither --input nor --load-dataset is given" : "both --input and --load-dataset are given",
+                    "preprocess", "one of them says what is read", "name files or a folder by --input");
+  if (f.dataset.empty()) return;
+  std::vector<std::string> notices;
+  const HfDatasetRequest request = read_hf_request(f.dataset, "--load-dataset", &notices);
+  for (const std::string& line : notices) log.warn("{}", line);
+  o.rows = rows_of_dataset(request, "--load-dataset");
+  o.member = request.field;
+  log.line("{} of {}: {}", request.split, request.path + (request.name.empty() ? "" : ", " + request.name), counted(static_cast<int64_t>(o.rows.size()), "file"));
+}
+
 int run_preprocess(PreprocessFlags& f, Config&) {
   const auto tokenizer = open_tokenizer(f.tokenizer);
   HandlerOptions h = f.handling;
@@ -93,6 +109,8 @@ int run_preprocess(PreprocessFlags& f, Config&) {
     h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
   PreprocessOptions o = f.options;
+  Bar bar;
+  name_rows(f, o, bar.log());
   if (o.output_prefix.ends_with('/'))
     throw UserError(fmt::format("--output-prefix is '{}'", o.output_prefix), "preprocess",
                     "files are named PREFIX_KEY_document, so behind the folder stands the beginning of a name",
@@ -104,7 +122,9 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   refuse_inputs(options_of(f), "--output-prefix", outputs);
   o.workers = f.workers > 0 ? narrow_option<int>(f.workers, "--workers") : thread_count();
   o.settings = fmt::format("{} {} {} {}", f.handler, h.append_eod, h.sequence_length, f.handling.chat_template);
-  Bar bar;
+  for (const RowsOfFile& r : o.rows)
+    if (r.first != 0 || r.end >= 0) o.settings += fmt::format(" {}-{}", r.first, r.end);
+  if (!o.member.empty()) o.settings += " " + o.member;
   o.progress = [&](const PreprocessProgress& p) { bar.show(p); };
   const StopSignals signals;
   o.stop = [&] { return signals.requested(); };

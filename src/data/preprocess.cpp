@@ -123,7 +123,8 @@ class Reading {
  public:
   Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
       : files_(state.files),
-        options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text},
+        rows_(o.rows),
+        options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text, .member = o.member},
         file_(state.file) {
     for (int64_t i = 0; i < file_; ++i) before_ += static_cast<double>(files_[static_cast<size_t>(i)].size);
     if (open())
@@ -157,11 +158,15 @@ class Reading {
 
  private:
   bool open() {
-    reader_ =
-        file_ < static_cast<int64_t>(files_.size()) ? open_records(files_[static_cast<size_t>(file_)].path, options_) : nullptr;
-    return reader_ != nullptr;
+    reader_ = nullptr;
+    const auto at = static_cast<size_t>(file_);
+    if (at >= files_.size()) return false;
+    if (!rows_.empty()) options_.first = rows_[at].first, options_.end = rows_[at].end;
+    reader_ = open_records(files_[at].path, options_);
+    return true;
   }
   const std::vector<InputFile>& files_;
+  const std::vector<RowsOfFile>& rows_;  // of each file; empty: all
   RecordOptions options_;
   std::unique_ptr<RecordReader> reader_;
   int64_t file_, record_ = 0;
@@ -188,7 +193,9 @@ class Job {
   }
 
   PreprocessReport run() {
-    const std::vector<InputFile> files = list_inputs(o_.inputs);
+    std::vector<InputFile> files;
+    for (const RowsOfFile& r : o_.rows) files.push_back(input_file(r.path));
+    if (o_.rows.empty()) files = list_inputs(o_.inputs);
     std::vector<fs::path> made;  // the folders that are not there yet, the innermost first
     std::error_code ec;
     for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);

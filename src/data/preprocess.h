@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/hf_dataset.h"
 #include "data/indexed/indexed_file.h"
 #include "data/preprocess_report.h"
 #include "data/record_handler.h"
@@ -18,6 +19,8 @@ struct PreprocessProgress {
 
 struct PreprocessOptions {
   std::vector<std::string> inputs;  // files, folders, globs (data/source.h)
+  std::vector<RowsOfFile> rows;     // rows of files, in place of inputs (data/hf_dataset.h)
+  std::string member;               // of .json files that are one object: the member that holds the records
   std::string output_prefix;
   int workers = 1;           // threads that encode; one more reads and writes
   bool whole_text = false;   // a .txt file is one document; else each line is one

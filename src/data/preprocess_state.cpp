@@ -22,7 +22,8 @@ constexpr int kVersion = 1;
 // Of two settings of preprocess: its words in this order, then lists with their types (text:uint16).
 std::string what_differs(const std::string& was, const std::string& now) {
   static constexpr const char* kWords[] = {"tokenizer", "tokenizer",    "--split-by-document", "--strict",
-                                           "--handler", "--append-eod", "--seq-length",        "--template"};
+                                           "--handler", "--append-eod", "--seq-length",        "--template",
+                                           "--load-dataset"};
   const std::vector<std::string> a = split(was, ' '), b = split(now, ' ');
   for (size_t i = 0; i < std::min({a.size(), b.size(), std::size(kWords)}); ++i)
     if (a[i] != b[i] && (a[i] + b[i]).find(':') == std::string::npos) return kWords[i];
@@ -31,14 +32,16 @@ std::string what_differs(const std::string& was, const std::string& now) {
 
 }  // namespace
 
+InputFile input_file(const std::string& path) {
+  struct stat s;
+  if (::stat(path.c_str(), &s) != 0) throw_system("open file", path, errno);
+  return {path, s.st_size, s.st_mtim.tv_sec * int64_t{1'000'000'000} + s.st_mtim.tv_nsec};
+}
+
 std::vector<InputFile> list_inputs(const std::vector<std::string>& inputs) {
   std::vector<InputFile> files;
   for (const std::string& input : inputs)
-    for (const std::string& path : source_files(input)) {
-      struct stat s;
-      if (::stat(path.c_str(), &s) != 0) throw_system("open file", path, errno);
-      files.push_back({path, s.st_size, s.st_mtim.tv_sec * int64_t{1'000'000'000} + s.st_mtim.tv_nsec});
-    }
+    for (const std::string& path : source_files(input)) files.push_back(input_file(path));
   return files;
 }
 

@@ -14,6 +14,7 @@ struct InputFile {
   std::string path;
   int64_t size = 0, modified = 0;  // bytes; nanoseconds
 };
+InputFile input_file(const std::string& path);  // as it lies there; UserError if it cannot be read
 std::vector<InputFile> list_inputs(
     const std::vector<std::string>& inputs);  // files of all, in order; UserError if one cannot be read
 

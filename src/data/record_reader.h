@@ -14,6 +14,8 @@ struct RecordOptions {
   std::string asked_by = "data.text_key";   // the option or flag that names the fields, for messages
   bool whole_text = false;                  // a .txt file is one record; else each line is one
   int64_t max_record = int64_t{256} << 20;  // bytes; a longer one is a UserError
+  std::string member;                       // of a .json file that is one object: the member that holds the records
+  int64_t first = 0, end = -1;              // records from 0 that are read; end -1: to the last
 };
 
 // The records of one file, in order. One thread at a time.

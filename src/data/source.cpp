@@ -41,11 +41,12 @@ constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},
                                 {".jsonl", SourceKind::jsonl},
                                 {".json", SourceKind::json},
                                 {".csv", SourceKind::csv},
-                                {".parquet", SourceKind::parquet}};
+                                {".parquet", SourceKind::parquet},
+                                {".arrow", SourceKind::parquet}};  // tables of Arrow too
 
 bool is_record_file(const fs::path& path) {
   const std::string plain = without_compression(path.filename().string());
-  if (plain.starts_with('.')) return false;
+  if (plain.starts_with('.') || (plain.starts_with("cache-") && plain.ends_with(".arrow"))) return false;
   for (const char* description : {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
     if (plain == description) return false;
   return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](const Suffix& s) { return plain.ends_with(s.text); });
@@ -65,8 +66,6 @@ std::string other_kind_advice(const std::string& path) {
   const auto is = [&](std::initializer_list<const char*> suffixes) {
     return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return path.ends_with(s); });
   };
-  if (is({".arrow"}))
-    return "a dataset of Hugging Face is saved as parquet by Dataset.to_parquet, or as JSON lines by Dataset.to_json";
   if (is({".pdf", ".docx", ".doc", ".epub", ".odt"}))
     return "make text of it first, for example with pdftotext or pandoc, as a .txt file";
   if (is({".zip", ".tar", ".tgz", ".7z", ".rar"})) return "unpack it and name the folder";

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; three of them that are instruction files
+// .txt; .jsonl; .json; .csv; .parquet and .arrow; a .bin/.idx prefix; three of them that are instruction files
 // (instruct/instruction_files.h); a fixed batch file .safetensors; a file of MindSpore, by its first bytes
 enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed, mindrecord };
 

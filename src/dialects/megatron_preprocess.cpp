@@ -25,7 +25,7 @@ DialectTable megatron_preprocess_table() {
       renamed("--handler-name", text, "--handler"),
       renamed("--json-keys", texts, "--json-keys"),
       renamed("--json-key", texts, "--json-keys"),
-      used("--hf-datasets-params", text, "--input"),
+      renamed("--hf-datasets-params", text, "--load-dataset"),
       inert("--datasets", texts, "nobody reads it there either"),
       inert("--streaming", on, "records are always read one by one"),
       refused("--split-sentences", on, "documents are not cut into sentences"),
@@ -47,33 +47,6 @@ DialectTable megatron_preprocess_table() {
   };
 }
 
-namespace {
-
-// The folder that a file of arguments of load_dataset names.
-std::string folder_of_params(Translation& t, const MegatronJob& job) {
-  const std::string file = t.text("--hf-datasets-params");
-  const auto refuse = [&](const std::string& rule, const std::string& fix) {
-    t.refuse("--hf-datasets-params", "--hf-datasets-params " + file, rule, fix);
-    return std::string();
-  };
-  Json params;
-  try {
-    const auto own = job.written.find(file);
-    params = own != job.written.end() ? parse_json(own->second, file) : read_json(file);
-  } catch (const UserError& e) {
-    return refuse(e.what(), "correct the file");
-  }
-  const auto path = params.is_object() ? params.find("path") : params.end();
-  if (!params.is_object() || path == params.end() || !path->is_string())
-    return refuse("it is an object with a path", "write {\"path\": \"FOLDER\"}");
-  if (path->get<std::string>().ends_with(".py")) return refuse("code of a data set is not run", "name a folder of its files");
-  if (const auto split = params.find("split"); split != params.end() && split->is_string() && *split != "train")
-    return refuse("the split is train", "name a folder with the files of the split");
-  return path->get<std::string>();
-}
-
-}  // namespace
-
 Translation translate_preprocessing(const std::vector<PlacedWord>& words, const MegatronJob& job) {
   const DialectTable table = megatron_preprocess_table();
   Translation t = translate(table, read_flags(table, words, job.program), job.program);
@@ -81,7 +54,8 @@ Translation translate_preprocessing(const std::vector<PlacedWord>& words, const 
   t.command = {"preprocess"};
   const auto pass = [&](const char* flag, const std::string& value) { t.command.insert(t.command.end(), {flag, value}); };
   if (t.has("--hf-datasets-params")) {
-    if (const std::string folder = folder_of_params(t, job); !folder.empty()) pass("--input", folder);
+    const auto own = job.written.find(t.text("--hf-datasets-params"));  // written by a here-document of the script
+    pass("--load-dataset", own != job.written.end() ? own->second : t.text("--hf-datasets-params"));
     if (t.has("--input")) t.becomes("--input", KeyStatus::inert, "--hf-datasets-params says what is read");
   } else if (t.has("--input")) {
     t.command.push_back("--input");

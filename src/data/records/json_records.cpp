@@ -10,12 +10,13 @@ namespace {
 class JsonRecords final : public RecordReader {
  public:
   JsonRecords(const std::string& path, const RecordOptions& o)
-      : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {}
+      : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record), member_(o.member) {}
 
   bool next(Record& record) override {
     if (!begun_) {
       begun_ = true;
       space();
+      if (!member_.empty()) go_to_member();
       if (text_.peek() == '[') text_.skip(1), array_ = true;
     } else if (array_ && !ended_) {
       space();
@@ -29,7 +30,7 @@ class JsonRecords final : public RecordReader {
     }
     space();
     if (array_ && !ended_ && text_.peek() == ']') text_.skip(1), ended_ = true, space();
-    if (ended_ && text_.peek() >= 0) refuse("nothing may follow the array");
+    if (ended_ && text_.peek() >= 0 && member_.empty()) refuse("nothing may follow the array");
     if (ended_ || (!array_ && text_.peek() < 0)) return false;
     if (text_.peek() < 0) refuse("the array does not end");
     if (text_.peek() != '{') refuse_element();
@@ -53,7 +54,48 @@ class JsonRecords final : public RecordReader {
     }
   }
 
-  // Bytes of the object at the place.
+  // To the array under the member of the object that the file is.
+  void go_to_member() {
+    if (text_.peek() != '{') refuse(fmt::format("with the field '{}' the file is one object", member_));
+    text_.skip(1);
+    for (;;) {
+      space();
+      if (text_.peek() == ',') text_.skip(1), space();
+      if (text_.peek() != '"')
+        throw UserError(fmt::format("no member '{}'", member_), text_.path(), "it holds the records", "correct the field");
+      const std::string key(text_.view(string()));
+      text_.skip(key.size());
+      space();
+      if (text_.peek() != ':') refuse("a colon is expected behind a key");
+      text_.skip(1);
+      space();
+      if (key == '"' + member_ + '"') break;
+      skip_value();
+    }
+    if (text_.peek() != '[')
+      throw UserError(fmt::format("member '{}' is no array", member_), text_.path(), "it holds the records", "correct the field");
+  }
+
+  void skip_value() {
+    const int c = text_.peek();
+    if (c == '{' || c == '[') return text_.skip(object());
+    if (c == '"') return text_.skip(string());
+    size_t n = 0;
+    for (int d; (d = text_.peek(n)) >= 0 && d != ',' && d != '}' && n < 4096;) ++n;
+    text_.skip(n);
+  }
+
+  // Bytes of the string at the place, with its quotes.
+  size_t string() {
+    for (size_t n = 1;; ++n) {
+      const int c = text_.peek(n);
+      if (c < 0) refuse("a string does not end");
+      if (c == '\\') ++n;
+      if (c == '"') return n + 1;
+    }
+  }
+
+  // Bytes of the object or array at the place.
   size_t object() {
     std::vector<char> open;
     bool quoted = false;
@@ -97,6 +139,7 @@ class JsonRecords final : public RecordReader {
 
   std::shared_ptr<const std::string> file_;
   TextWindow text_;
+  std::string member_;
   bool begun_ = false, array_ = false, ended_ = false;
 };
 

@@ -1,10 +1,13 @@
-// The library libravine_parquet.so: rows of a parquet file as JSON objects, by Apache Arrow. Knows nothing of the program.
+// The library libravine_parquet.so: rows of a parquet file, or of a file or stream of Arrow, as JSON objects, by Apache Arrow.
+// Knows nothing of the program.
 #include "data/records/parquet_plugin.h"
 
 #include <arrow/api.h>
 #include <arrow/io/api.h>
+#include <arrow/ipc/api.h>
 #include <parquet/arrow/reader.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -175,7 +178,24 @@ void append_value(std::string& out, const arrow::Array& array, int64_t i, Nulls 
   }
 }
 
+// The batches of an Arrow file, in order: the library has no such reader.
+class FileBatches final : public arrow::RecordBatchReader {
+ public:
+  explicit FileBatches(std::shared_ptr<arrow::ipc::RecordBatchFileReader> file) : file_(std::move(file)) {}
+  std::shared_ptr<arrow::Schema> schema() const override { return file_->schema(); }
+  arrow::Status ReadNext(std::shared_ptr<arrow::RecordBatch>* batch) override {
+    if (at_ == file_->num_record_batches()) return *batch = nullptr, arrow::Status::OK();
+    return file_->ReadRecordBatch(at_++).Value(batch);
+  }
+
+ private:
+  std::shared_ptr<arrow::ipc::RecordBatchFileReader> file_;
+  int at_ = 0;
+};
+
 struct Reader {
+  std::shared_ptr<arrow::io::RandomAccessFile> input;
+  int64_t bytes = 0;  // of an Arrow file; 0: parquet, whose rows are counted
   std::unique_ptr<parquet::arrow::FileReader> file;
   std::shared_ptr<arrow::RecordBatchReader> batches;
   std::shared_ptr<arrow::RecordBatch> batch;
@@ -215,6 +235,55 @@ T checked(arrow::Result<T> result) {
   return std::move(*result);
 }
 
+std::set<std::string, std::less<>> names_in(std::string_view fields) {
+  std::set<std::string, std::less<>> wanted;
+  for (size_t at = 0; at < fields.size();) {
+    const size_t end = fields.find('\n', at);
+    wanted.emplace(fields.substr(at, end - at));
+    at = end + 1;
+  }
+  return wanted;
+}
+
+void demand(const std::set<std::string, std::less<>>& wanted, const std::vector<std::string>& there) {
+  for (const std::string& name : wanted) {
+    if (std::find(there.begin(), there.end(), name) != there.end()) continue;
+    std::string all;
+    for (const std::string& have : there) all += (all.empty() ? "" : ", ") + have;
+    throw std::runtime_error("it has no column '" + name + "', only " + all);
+  }
+}
+
+bool is_parquet(arrow::io::RandomAccessFile& input, std::string* magic) {
+  const auto head = checked(input.ReadAt(0, 6));
+  *magic = head->ToString();
+  return magic->starts_with("PAR1");
+}
+
+// A file of Arrow, which begins with ARROW1, or a stream, as save_to_disk and the caches of `datasets` have them.
+std::unique_ptr<Reader> make_arrow_reader(std::shared_ptr<arrow::io::RandomAccessFile> input, bool is_file, std::string_view fields) {
+  auto reader = std::make_unique<Reader>();
+  reader->bytes = checked(input->GetSize());
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.use_threads = false;
+  const auto open = [&]() -> std::shared_ptr<arrow::RecordBatchReader> {
+    if (is_file) return std::make_shared<FileBatches>(checked(arrow::ipc::RecordBatchFileReader::Open(input, options)));
+    if (auto status = input->Seek(0); !status.ok()) throw std::runtime_error(status.message());
+    return checked(arrow::ipc::RecordBatchStreamReader::Open(input, options));
+  };
+  reader->batches = open();
+  const auto wanted = names_in(fields);
+  const auto schema = reader->batches->schema();
+  demand(wanted, schema->field_names());
+  if (!wanted.empty()) {
+    for (int i = 0; i < schema->num_fields(); ++i)
+      if (wanted.count(schema->field(i)->name())) options.included_fields.push_back(i);
+    reader->batches = open();
+  }
+  reader->input = std::move(input);
+  return reader;
+}
+
 std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t size, std::string_view fields) {
   std::shared_ptr<arrow::io::RandomAccessFile> input;
   if (data)
@@ -222,6 +291,11 @@ std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t s
         std::make_shared<arrow::Buffer>(static_cast<const uint8_t*>(data), static_cast<int64_t>(size)));
   else
     input = checked(arrow::io::ReadableFile::Open(path));
+  std::string magic;
+  if (!is_parquet(*input, &magic)) {
+    const bool stream = magic.size() >= 4 && magic.substr(0, 4) == "\xff\xff\xff\xff";
+    if (magic == "ARROW1" || stream) return make_arrow_reader(std::move(input), !stream, fields);
+  }
   parquet::arrow::FileReaderBuilder builder;
   if (auto status = builder.Open(input); !status.ok()) throw std::runtime_error(status.message());
   parquet::ArrowReaderProperties properties;
@@ -231,28 +305,17 @@ std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t s
   auto reader = std::make_unique<Reader>();
   if (auto status = builder.properties(properties)->Build(&reader->file); !status.ok())
     throw std::runtime_error(status.message());
-  std::set<std::string, std::less<>> wanted;
-  for (size_t at = 0; at < fields.size();) {
-    const size_t end = fields.find('\n', at);
-    wanted.emplace(fields.substr(at, end - at));
-    at = end + 1;
-  }
+  const auto wanted = names_in(fields);
   const auto metadata = reader->file->parquet_reader()->metadata();
   reader->rows = metadata->num_rows();
   std::vector<int> groups(static_cast<size_t>(metadata->num_row_groups())), columns;
   for (size_t g = 0; g < groups.size(); ++g) groups[g] = static_cast<int>(g);
   for (int c = 0; c < metadata->num_columns(); ++c)
     if (wanted.empty() || wanted.count(metadata->schema()->GetColumnRoot(c)->name())) columns.push_back(c);
-  for (const std::string& name : wanted) {
-    std::string there;
-    bool found = false;
-    for (int c = 0; c < metadata->schema()->group_node()->field_count(); ++c) {
-      const std::string& have = metadata->schema()->group_node()->field(c)->name();
-      found = found || have == name;
-      there += (c ? ", " : "") + have;
-    }
-    if (!found) throw std::runtime_error("it has no column '" + name + "', only " + there);
-  }
+  std::vector<std::string> there;
+  for (int c = 0; c < metadata->schema()->group_node()->field_count(); ++c)
+    there.push_back(metadata->schema()->group_node()->field(c)->name());
+  demand(wanted, there);
   reader->batches = checked(reader->file->GetRecordBatchReader(groups, columns));
   return reader;
 }
@@ -283,6 +346,7 @@ const RavineParquet kLibrary{
     },
     [](void* reader) -> double {
       auto* r = static_cast<Reader*>(reader);
+      if (r->bytes > 0) return std::clamp(static_cast<double>(r->input->Tell().ValueOr(0)) / static_cast<double>(r->bytes), 0.0, 1.0);
       return r->rows > 0 ? static_cast<double>(r->done) / static_cast<double>(r->rows) : 1.0;
     },
     [](void* reader) { delete static_cast<Reader*>(reader); },

@@ -1,4 +1,4 @@
-// .parquet, through the library of parquet_plugin.h.
+// .parquet and .arrow, through the library of parquet_plugin.h.
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -29,7 +29,7 @@ const RavineParquet& load_library(const std::string& path) {
   }();
   if (!library)
     throw UserError("parquet is not built in", path, "reading it needs Apache Arrow",
-                    "run scripts/build --parquet, which fetches the pyarrow wheel, or convert the file to .jsonl");
+                    "run scripts/build, which fetches the pyarrow wheel (python3 and pip must reach it), or convert the file to .jsonl");
   return *library;
 }
 
@@ -39,7 +39,7 @@ class ParquetRecords final : public RecordReader {
       : file_(std::make_shared<const std::string>(path)), library_(load_library(path)), max_(o.max_record) {
     std::string fields;
     for (const std::string& f : o.fields) fields += f + "\n";
-    if (!path.ends_with(".parquet")) {
+    if (!path.ends_with(".parquet") && !path.ends_with(".arrow")) {
       // Compressed from outside: parquet is read from its end, so all of it must be there.
       whole_ = read_whole(path, int64_t{8} << 30);
     } else if (std::error_code ec; !fs::is_regular_file(path, ec)) {
@@ -76,7 +76,7 @@ class ParquetRecords final : public RecordReader {
 
  private:
   [[noreturn]] void refuse(const char* why) const {
-    throw UserError("cannot read parquet file", fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
+    throw UserError(file_->ends_with(".arrow") ? "cannot read Arrow file" : "cannot read parquet file", fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
   }
 
   std::shared_ptr<const std::string> file_;
