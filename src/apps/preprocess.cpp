@@ -33,7 +33,8 @@ struct PreprocessFlags {
     HandlerOptions& h = handling;
     v("input", o.inputs, "files, folders or patterns: .txt .json .jsonl .csv .parquet .arrow, each also .gz .zst .xz",
       filled() & reads_folder());
-    v("load-dataset", dataset, "in place of --input: arguments of load_dataset of Hugging Face's library, as JSON or a file of it",
+    v("load-dataset", dataset,
+      "in place of --input: arguments of load_dataset of Hugging Face's library, as JSON or a file of it",
       metavar("JSON-or-FILE"));
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & metavar("DIR-or-FILE") & reads());
@@ -89,15 +90,17 @@ bool holds_plain_text(const std::string& input) {
 // The rows that --load-dataset names, or the files of --input.
 void name_rows(const PreprocessFlags& f, PreprocessOptions& o, Log& log) {
   if (f.dataset.empty() == o.inputs.empty())
-    throw UserError(f.dataset.empty() ? "neither --input nor --load-dataset is given" : "both --input and --load-dataset are given",
-                    "preprocess", "one of them says what is read", "name files or a folder by --input");
+    throw UserError(
+        f.dataset.empty() ? "neither --input nor --load-dataset is given" : "both --input and --load-dataset are given",
+        "preprocess", "one of them says what is read", "name files or a folder by --input");
   if (f.dataset.empty()) return;
   std::vector<std::string> notices;
   const HfDatasetRequest request = read_hf_request(f.dataset, "--load-dataset", &notices);
   for (const std::string& line : notices) log.warn("{}", line);
   o.rows = rows_of_dataset(request, "--load-dataset");
   o.member = request.field;
-  log.line("{} of {}: {}", request.split, request.path + (request.name.empty() ? "" : ", " + request.name), counted(static_cast<int64_t>(o.rows.size()), "file"));
+  log.line("{} of {}: {}", request.split, request.path + (request.name.empty() ? "" : ", " + request.name),
+           counted(static_cast<int64_t>(o.rows.size()), "file"));
 }
 
 int run_preprocess(PreprocessFlags& f, Config&) {

@@ -86,13 +86,15 @@ std::string reader_of(const std::string& path) {
 Files files_below(const std::string& folder) {
   Files out;
   std::error_code ec;
-  for (auto it = fs::recursive_directory_iterator(folder, ec); !ec && it != fs::recursive_directory_iterator(); it.increment(ec)) {
+  for (auto it = fs::recursive_directory_iterator(folder, ec); !ec && it != fs::recursive_directory_iterator();
+       it.increment(ec)) {
     const std::string name = it->path().filename().string();
     if (it->is_directory(ec) && (name.starts_with('.') || name.starts_with("__"))) it.disable_recursion_pending();
     if (!it->is_regular_file(ec) || name.starts_with('.') || name.starts_with("cache-") || name.starts_with("tmp")) continue;
     const bool description = name == "dataset_info.json" || name == "dataset_infos.json" || name == "dataset_dict.json" ||
                              name == "state.json" || name == "config.json" || name == "README.md";
-    if (!description && !reader_of(name).empty()) out.push_back(fs::path(it->path()).lexically_relative(folder).generic_string());
+    if (!description && !reader_of(name).empty())
+      out.push_back(fs::path(it->path()).lexically_relative(folder).generic_string());
   }
   if (ec) throw UserError("cannot read folder", folder, ec.message(), "check its permissions");
   std::sort(out.begin(), out.end());
@@ -115,8 +117,9 @@ Splits splits_by_name(const Files& files) {
       for (const char* word : k.words)
         for (const std::string& f : files) {
           const std::vector<std::string> folders = folders_of(f);
-          const bool fits = by_folder ? std::any_of(folders.begin(), folders.end(), [&](const auto& d) { return has_word(d, word, true); })
-                                      : has_word(fs::path(f).filename().string(), word, false);
+          const bool fits =
+              by_folder ? std::any_of(folders.begin(), folders.end(), [&](const auto& d) { return has_word(d, word, true); })
+                        : has_word(fs::path(f).filename().string(), word, false);
           if (fits) add(k.split, f);
         }
   }
@@ -129,10 +132,12 @@ void keep_one_reader(Splits& splits) {
   if (splits.empty()) return;
   std::map<std::string, int> count;
   for (const std::string& f : splits[0].second) ++count[reader_of(f)];
-  const auto most = std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const std::string reader = most->first;
   for (auto& [name, files] : splits)
-    files.erase(std::remove_if(files.begin(), files.end(), [&](const std::string& f) { return reader_of(f) != reader; }), files.end());
+    files.erase(std::remove_if(files.begin(), files.end(), [&](const std::string& f) { return reader_of(f) != reader; }),
+                files.end());
   splits.erase(std::remove_if(splits.begin(), splits.end(), [](const auto& s) { return s.second.empty(); }), splits.end());
 }
 
@@ -143,7 +148,8 @@ Splits under(const std::string& folder, Splits splits) {
 }
 
 // Files that patterns name, below a folder; a pattern without wildcards must be there.
-Splits splits_of_patterns(const std::string& folder, const std::vector<std::pair<std::string, std::vector<std::string>>>& patterns,
+Splits splits_of_patterns(const std::string& folder,
+                          const std::vector<std::pair<std::string, std::vector<std::string>>>& patterns,
                           const std::string& where) {
   Splits out;
   const Files all = fs::is_directory(folder) ? files_below(folder) : Files();
@@ -151,6 +157,9 @@ Splits splits_of_patterns(const std::string& folder, const std::vector<std::pair
     Files found;
     for (const std::string& pattern : list) {
       const size_t before = found.size();
+      if (std::count(pattern.begin(), pattern.end(), '*') > 8)  // the search for a fit grows with their number
+        throw UserError(fmt::format("data_files: '{}'", pattern), where, "a pattern has at most 8 stars",
+                        "write a shorter one");
       std::error_code ec;
       if (pattern.find_first_of("*?[") == std::string::npos) {
         const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays as it is
@@ -229,7 +238,8 @@ std::string behind_caches(std::string folder, const std::string& where) {
       if (fs::is_directory(snapshots / commit, ec)) return (snapshots / commit).string();
     }
     if (found.size() == 1) return found[0];
-    throw UserError("a cache with several snapshots", folder, "one of them is read", fmt::format("name one: {}", fmt::join(found, ", ")));
+    throw UserError("a cache with several snapshots", folder, "one of them is read",
+                    fmt::format("name one: {}", fmt::join(found, ", ")));
   }
   for (int depth = 0; depth < 3; ++depth) {
     std::vector<fs::path> below;
@@ -260,15 +270,17 @@ std::string behind_caches(std::string folder, const std::string& where) {
   throw UserError(fmt::format("no configuration '{}' in {}", name, folder), where,
                   there.empty() ? "a name is a configuration of the card, or a folder below the path"
                                 : fmt::format("there are {}", fmt::join(there, ", ")),
-                  there.empty() ? "leave name out, or name the files by data_files"
-                                : fmt::format("write \"name\": \"{}\"", nearest(name, there).empty() ? there[0] : nearest(name, there)));
+                  there.empty()
+                      ? "leave name out, or name the files by data_files"
+                      : fmt::format("write \"name\": \"{}\"", nearest(name, there).empty() ? there[0] : nearest(name, there)));
 }
 
 std::vector<std::string> folders_in(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code ec;
   for (const auto& e : fs::directory_iterator(folder, ec))
-    if (const std::string name = e.path().filename().string(); e.is_directory(ec) && !name.starts_with('.')) out.push_back(name);
+    if (const std::string name = e.path().filename().string(); e.is_directory(ec) && !name.starts_with('.'))
+      out.push_back(name);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -277,7 +289,8 @@ std::vector<std::string> folders_in(const std::string& folder) {
 Splits splits_of_config(const Json& config, const std::string& folder, const std::string& where) {
   const std::string data_dir = field_or<std::string>(config, "data_dir", where, "");
   const std::string base = data_dir.empty() ? folder : (fs::path(folder) / data_dir).string();
-  if (const auto files = config.find("data_files"); files != config.end()) return splits_of_patterns(base, hf_data_files(*files, where), where);
+  if (const auto files = config.find("data_files"); files != config.end())
+    return splits_of_patterns(base, hf_data_files(*files, where), where);
   return under(base, splits_by_name(files_below(base)));
 }
 
@@ -289,19 +302,21 @@ Splits splits_of_folder(const HfDatasetRequest& r, const std::string& where) {
   for (const Json& c : configs) names.push_back(field_or<std::string>(c, "config_name", where, "default"));
   for (size_t i = 0; i < names.size(); ++i) {
     const auto is_default = configs[i].find("default");
-    const bool wanted = !r.name.empty() ? names[i] == r.name
-                                        : names.size() == 1 || names[i] == "default" ||
-                                              (is_default != configs[i].end() && is_default->is_boolean() && is_default->get<bool>());
+    const bool wanted = !r.name.empty()
+                            ? names[i] == r.name
+                            : names.size() == 1 || names[i] == "default" ||
+                                  (is_default != configs[i].end() && is_default->is_boolean() && is_default->get<bool>());
     if (wanted) return splits_of_config(configs[i], folder, (fs::path(folder) / "README.md").string());
   }
   if (!names.empty() && r.name.empty())
-    throw UserError(fmt::format("{} has several configurations", folder), where, fmt::format("there are {}", fmt::join(names, ", ")),
-                    fmt::format("add \"name\": \"{}\"", names[0]));
+    throw UserError(fmt::format("{} has several configurations", folder), where,
+                    fmt::format("there are {}", fmt::join(names, ", ")), fmt::format("add \"name\": \"{}\"", names[0]));
   if (!names.empty()) refuse_name(r.name, folder, names, where);
   if (!r.name.empty() && r.name != "default") {
     std::string found;
     for (const char* at : {"", "data"})
-      if (const fs::path below = fs::path(folder) / at / r.name; found.empty() && fs::is_directory(below, ec)) found = below.string();
+      if (const fs::path below = fs::path(folder) / at / r.name; found.empty() && fs::is_directory(below, ec))
+        found = below.string();
     if (found.empty()) {
       if (fs::path(folder).filename() == r.name) found = folder;  // the path is the configuration itself
     }
@@ -311,7 +326,8 @@ Splits splits_of_folder(const HfDatasetRequest& r, const std::string& where) {
   if (!r.data_dir.empty()) {
     folder = (fs::path(folder) / r.data_dir).string();
     if (!fs::is_directory(folder, ec))
-      throw UserError(fmt::format("data_dir is '{}'", r.data_dir), where, "it is a folder below the path", missing_path_advice(folder));
+      throw UserError(fmt::format("data_dir is '{}'", r.data_dir), where, "it is a folder below the path",
+                      missing_path_advice(folder));
   }
   if (!r.data_files.empty()) return splits_of_patterns(folder, r.data_files, where);
   if (auto saved = saved_splits(folder)) return *saved;
@@ -395,7 +411,8 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
     throw UserError(fmt::format("{} is code", r.path), where, "code of a data set is not run",
                     "name the folder of its files, as \"path\", with \"data_files\" where it needs them");
   Splits splits;
-  if (std::any_of(std::begin(kReaders), std::end(kReaders), [&](const char* k) { return r.path == k; }) && !r.data_files.empty()) {
+  if (std::any_of(std::begin(kReaders), std::end(kReaders), [&](const char* k) { return r.path == k; }) &&
+      !r.data_files.empty()) {
     splits = splits_of_patterns(r.data_dir, r.data_files, where);
   } else {
     if (!fs::is_directory(r.path, ec))
@@ -420,11 +437,12 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
       append_slice(out, slice, files, r.field);
     }
     if (!found)
-      throw UserError(fmt::format("no split '{}' in {}", slice.split, r.path), where, fmt::format("there are {}", fmt::join(names, ", ")),
-                      fmt::format("write \"split\": \"{}\"", names[0]));
+      throw UserError(fmt::format("no split '{}' in {}", slice.split, r.path), where,
+                      fmt::format("there are {}", fmt::join(names, ", ")), fmt::format("write \"split\": \"{}\"", names[0]));
   }
   if (out.empty())
-    throw UserError(fmt::format("split '{}' has no row", r.split), where, "a slice holds at least one row", "take a larger one");
+    throw UserError(fmt::format("split '{}' has no row", r.split), where, "a slice holds at least one row",
+                    "take a larger one");
   return out;
 }
 

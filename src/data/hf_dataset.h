@@ -19,7 +19,7 @@ struct HfDatasetRequest {
   std::string data_dir;  // a folder below the path
   std::vector<std::pair<std::string, std::vector<std::string>>> data_files;  // split and its patterns, in order; empty: by name
   std::string split = "train";                                               // train, train[:10%], train[5:]+test, all
-  std::string field;                                                         // of a .json file: the member that holds the records
+  std::string field;  // of a .json file: the member that holds the records
 };
 
 // Reads a JSON object, given as text or as the name of a file. The words True, False and None of Python are taken, as is a key

@@ -16,9 +16,9 @@ namespace ravine {
 namespace {
 
 // Arguments that change where copies lie, how fast it goes or what is checked, not the rows.
-constexpr const char* kWithoutMeaning[] = {"streaming",       "cache_dir",          "num_proc",          "keep_in_memory",
-                                           "download_mode",   "verification_mode",  "save_infos",        "ignore_verifications",
-                                           "download_config", "trust_remote_code",  "storage_options",   "token",
+constexpr const char* kWithoutMeaning[] = {"streaming",       "cache_dir",         "num_proc",        "keep_in_memory",
+                                           "download_mode",   "verification_mode", "save_infos",      "ignore_verifications",
+                                           "download_config", "trust_remote_code", "storage_options", "token",
                                            "use_auth_token"};
 
 Json parse_request(const std::string& text, const std::string& where, std::vector<std::string>* notices) {
@@ -45,8 +45,8 @@ Json parse_request(const std::string& text, const std::string& where, std::vecto
       read = nullptr;
     }
     if (!read.is_object()) throw;
-    notices->push_back(fmt::format("{} is not valid JSON: a key without its closing quote, or True, False, None; it is read as {}",
-                                   where, read.dump()));
+    notices->push_back(fmt::format(
+        "{} is not valid JSON: a key without its closing quote, or True, False, None; it is read as {}", where, read.dump()));
     return read;
   }
 }
@@ -55,7 +55,8 @@ std::vector<std::string> patterns_of(const Json& value, const std::string& where
   std::vector<std::string> out;
   for (const Json& p : value.is_array() ? value : Json::array({value})) {
     if (!p.is_string())
-      throw UserError("data_files is no list of names", where, "each is a text", "write \"data_files\": [\"a.json\", \"b.json\"]");
+      throw UserError("data_files is no list of names", where, "each is a text",
+                      "write \"data_files\": [\"a.json\", \"b.json\"]");
     out.push_back(p.get<std::string>());
   }
   return out;
@@ -95,7 +96,8 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
   const size_t begin = text_or_file.find_first_not_of(" \t\r\n");
   const bool text = begin != std::string::npos && text_or_file[begin] == '{';
   const std::string place = text ? where : text_or_file;
-  const Json params = parse_request(text ? text_or_file : read_text(text_or_file, int64_t{1} << 20, "arguments of load_dataset"), place, notices);
+  const Json params = parse_request(
+      text ? text_or_file : read_text(text_or_file, int64_t{1} << 20, "arguments of load_dataset"), place, notices);
   if (!params.is_object())
     throw UserError("no arguments of load_dataset", place, "they are an object with a path", "write {\"path\": \"FOLDER\"}");
   HfDatasetRequest r;
@@ -119,8 +121,7 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
                       "path, name, data_dir, data_files, split and field of load_dataset say what is read here",
                       "leave it out, and bring the files into the form that it asks for");
   }
-  if (r.path.empty())
-    throw UserError("no path", place, "it names the folder of the data set", "add \"path\": \"FOLDER\"");
+  if (r.path.empty()) throw UserError("no path", place, "it names the folder of the data set", "add \"path\": \"FOLDER\"");
   return r;
 }
 
@@ -136,7 +137,8 @@ std::vector<SplitSlice> parse_split(const std::string& words, const std::string&
       std::string digits = n.str();
       digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
       if (digits.empty() || digits == "-") return std::nullopt;
-      if (digits.size() > 16) throw UserError(fmt::format("split is '{}'", words), where, "a row has at most 16 digits", "correct it");
+      if (digits.size() > 16)
+        throw UserError(fmt::format("split is '{}'", words), where, "a row has at most 16 digits", "correct it");
       return std::stoll(digits);
     };
     SplitSlice s{.split = m[1].str(), .from = number(m[3]), .to = number(m[5]), .percent = m[4].matched || m[6].matched};
@@ -144,7 +146,8 @@ std::vector<SplitSlice> parse_split(const std::string& words, const std::string&
     if (!rounding.empty() && rounding != "closest" && rounding != "pct1_dropremainder")
       throw UserError(fmt::format("split is '{}'", words), where, "rounding is closest or pct1_dropremainder", "correct it");
     s.whole_percents = rounding == "pct1_dropremainder";
-    if (s.percent && (s.from.value_or(0) > 100 || s.from.value_or(0) < -100 || s.to.value_or(0) > 100 || s.to.value_or(0) < -100))
+    if (s.percent &&
+        (s.from.value_or(0) > 100 || s.from.value_or(0) < -100 || s.to.value_or(0) > 100 || s.to.value_or(0) < -100))
       throw UserError(fmt::format("split is '{}'", words), where, "percents are between -100 and 100", "correct it");
     out.push_back(std::move(s));
   }

@@ -21,9 +21,8 @@ constexpr int kVersion = 1;
 
 // Of two settings of preprocess: its words in this order, then lists with their types (text:uint16).
 std::string what_differs(const std::string& was, const std::string& now) {
-  static constexpr const char* kWords[] = {"tokenizer", "tokenizer",    "--split-by-document", "--strict",
-                                           "--handler", "--append-eod", "--seq-length",        "--template",
-                                           "--load-dataset"};
+  static constexpr const char* kWords[] = {"tokenizer",    "tokenizer",    "--split-by-document", "--strict",      "--handler",
+                                           "--append-eod", "--seq-length", "--template",          "--load-dataset"};
   const std::vector<std::string> a = split(was, ' '), b = split(now, ' ');
   for (size_t i = 0; i < std::min({a.size(), b.size(), std::size(kWords)}); ++i)
     if (a[i] != b[i] && (a[i] + b[i]).find(':') == std::string::npos) return kWords[i];

@@ -37,12 +37,9 @@ struct Suffix {
   const char* text;
   SourceKind kind;
 };
-constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},
-                                {".jsonl", SourceKind::jsonl},
-                                {".json", SourceKind::json},
-                                {".csv", SourceKind::csv},
-                                {".parquet", SourceKind::parquet},
-                                {".arrow", SourceKind::parquet}};  // tables of Arrow too
+constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},        {".jsonl", SourceKind::jsonl},
+                                {".json", SourceKind::json},       {".csv", SourceKind::csv},
+                                {".parquet", SourceKind::parquet}, {".arrow", SourceKind::parquet}};  // tables of Arrow too
 
 bool is_record_file(const fs::path& path) {
   const std::string plain = without_compression(path.filename().string());

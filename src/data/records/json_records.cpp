@@ -73,7 +73,8 @@ class JsonRecords final : public RecordReader {
       skip_value();
     }
     if (text_.peek() != '[')
-      throw UserError(fmt::format("member '{}' is no array", member_), text_.path(), "it holds the records", "correct the field");
+      throw UserError(fmt::format("member '{}' is no array", member_), text_.path(), "it holds the records",
+                      "correct the field");
   }
 
   void skip_value() {

@@ -261,7 +261,8 @@ bool is_parquet(arrow::io::RandomAccessFile& input, std::string* magic) {
 }
 
 // A file of Arrow, which begins with ARROW1, or a stream, as save_to_disk and the caches of `datasets` have them.
-std::unique_ptr<Reader> make_arrow_reader(std::shared_ptr<arrow::io::RandomAccessFile> input, bool is_file, std::string_view fields) {
+std::unique_ptr<Reader> make_arrow_reader(std::shared_ptr<arrow::io::RandomAccessFile> input, bool is_file,
+                                          std::string_view fields) {
   auto reader = std::make_unique<Reader>();
   reader->bytes = checked(input->GetSize());
   auto options = arrow::ipc::IpcReadOptions::Defaults();
@@ -346,7 +347,8 @@ const RavineParquet kLibrary{
     },
     [](void* reader) -> double {
       auto* r = static_cast<Reader*>(reader);
-      if (r->bytes > 0) return std::clamp(static_cast<double>(r->input->Tell().ValueOr(0)) / static_cast<double>(r->bytes), 0.0, 1.0);
+      if (r->bytes > 0)
+        return std::clamp(static_cast<double>(r->input->Tell().ValueOr(0)) / static_cast<double>(r->bytes), 0.0, 1.0);
       return r->rows > 0 ? static_cast<double>(r->done) / static_cast<double>(r->rows) : 1.0;
     },
     [](void* reader) { delete static_cast<Reader*>(reader); },

@@ -28,8 +28,9 @@ const RavineParquet& load_library(const std::string& path) {
     return nullptr;
   }();
   if (!library)
-    throw UserError("parquet is not built in", path, "reading it needs Apache Arrow",
-                    "run scripts/build, which fetches the pyarrow wheel (python3 and pip must reach it), or convert the file to .jsonl");
+    throw UserError(
+        "parquet is not built in", path, "reading it needs Apache Arrow",
+        "run scripts/build, which fetches the pyarrow wheel (python3 and pip must reach it), or convert the file to .jsonl");
   return *library;
 }
 
@@ -76,7 +77,8 @@ class ParquetRecords final : public RecordReader {
 
  private:
   [[noreturn]] void refuse(const char* why) const {
-    throw UserError(file_->ends_with(".arrow") ? "cannot read Arrow file" : "cannot read parquet file", fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
+    throw UserError(file_->ends_with(".arrow") ? "cannot read Arrow file" : "cannot read parquet file",
+                    fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
   }
 
   std::shared_ptr<const std::string> file_;

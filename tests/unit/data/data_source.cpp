@@ -157,8 +157,7 @@ TEST(Source, where_a_document_begins) {
 }
 
 TEST(Source, what_is_no_text_is_told_how_to_become_some) {
-  for (auto [name, advice] : std::vector<std::pair<const char*, const char*>>{{"a.arrow", "Dataset.to_parquet"},
-                                                                              {"a.docx", "pdftotext or pandoc"},
+  for (auto [name, advice] : std::vector<std::pair<const char*, const char*>>{{"a.docx", "pdftotext or pandoc"},
                                                                               {"a.tar", "unpack it"},
                                                                               {"a.zip.gz", "unpack it"},
                                                                               {"a.tsv", "save the table as .csv"},
