@@ -24,7 +24,6 @@ PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / 
 # Lines that begin so are left out.
 NOT_RUN = {
     "scripts/demo": "installs packages and trains for minutes",
-    "scripts/build": "installs packages, downloads and builds for minutes",
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
