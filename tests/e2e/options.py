@@ -323,7 +323,7 @@ SAMPLING = {"max-new-tokens": one(Number(1, TOKENS)), "stop": ListOf(NAME), "sto
             "top-p": one(real(0, 1)), "min-p": one(real(0, 1)), "typical-p": one(real(0, 1)), "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)),
             "frequency-penalty": real(-100, 100), "presence-penalty": real(-100, 100), "logit-bias": MapOf(real(-1e6, 1e6)), "seed": Number(0, 2**63 - 1)}
 FLAGS = {
-    "chat": {"model": FREE, "adapter": FREE, "system": Text(most=2**30), "template": FREE, **SAMPLING, **COMPUTE},
+    "chat": {"model": FREE, "adapter": FREE, "system": Text(most=2**30), "template": FREE, "modellink": FREE, **SAMPLING, **COMPUTE},
     "serve": {"model": FREE, "adapter": FREE, "host": Text(filled=True), "port": Number(0, 65535), "api-key": FREE, "max-batch": Number(1, 4096), "max-queue": Number(1, 10**6), "max-body": Number(1, 1024),
               "time-limit": Number(1, 10**6), "template": FREE, **COMPUTE},
     "train": {"model": FREE, **COMPUTE},
@@ -334,7 +334,7 @@ FLAGS = {
     "generate": {"model": FREE, "adapter": FREE, "use": Text(filled=True), "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, **SAMPLING, **JSON,
                  "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),
                  "num-return": one(Number(1, 4096)), "beam-rules": Text(choices=("transformers", "modellink")), **COMPUTE},
-    "eval": {"model": FREE, "adapter": FREE, "tasks": Text(filled=True), "data": Text(filled=True), "protocol": Text(choices=("generate", "likelihood")), "shots": one(Number(0, 1000)), "limit": Number(0, 2**63 - 1),
+    "eval": {"model": FREE, "adapter": FREE, "tasks": Text(filled=True), "data": ListOf(NAME), "protocol": Text(choices=("generate", "likelihood")), "shots": one(Number(0, 1000)), "limit": Number(0, 2**63 - 1),
              "max-new-tokens": one(Number(1, TOKENS)), "batch": one(Number(1, 2**16)), "template": FREE, "split": Text(choices=("val", "test")), "completions": FREE, "allow-code": Bool(), "output": NAME,
              "overwrite": Bool(), "compare": FREE, **JSON, **COMPUTE},
     "tokenizer encode": {"tokenizer": FREE, "no-special": Bool(), "jsonl": Bool(), "npy": NAME, "overwrite": Bool()},
@@ -355,7 +355,7 @@ FLAGS = {
                    "reset-position-ids": Bool(), "reset-attention-mask": Bool(), "eod-mask-loss": Bool(), "eod": Number(0, 2**31 - 1),
                    "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": NAME, "index-tokenizer": Text(most=2**20), "out": NAME, "overwrite": Bool()},
     "data merge": {"input": ListOf(NAME), "output-prefix": NAME, "overwrite": Bool()},
-    "convert": {"input": FREE, "output": NAME, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "deepspeed", "ravine", "peft")),
+    "convert": {"input": FREE, "output": NAME, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "megatron-deepspeed", "mindformers", "deepspeed", "ravine", "peft")),
                 "zero": Number(0, 3), "ranks": Number(1, 100000), "universal": Bool(), "distributed-optimizer": Bool(),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
