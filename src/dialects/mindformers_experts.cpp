@@ -55,6 +55,8 @@ void choose_llama_experts(Translation& t, Json& config, bool qkv_bias) {
     config["shared_expert_intermediate_size"] = width * shared;
     config["norm_topk_prob"] = normalised;
     if (shared > 0) config["shared_expert_gate"] = t.is_on(at("use_shared_expert_gating"));
+    if (shared > 0 && !t.is_on(at("use_shared_expert_gating")))
+      t.notice("shared experts without a gate: MindFormers reads this run's checkpoints, Transformers has no class for them");
   } else {
     config["model_type"] = "mixtral";
     config["num_local_experts"] = experts;
@@ -111,6 +113,9 @@ void choose_core_experts(Translation& t, Json& config, bool defaults) {
     if (counts("routed_scaling_factor"))
       take(t, config, "routed_scaling_factor", "routed_scaling_factor", t.number(at("routed_scaling_factor")));
     if (counts("use_gating_sigmoid")) config["scoring_func"] = t.is_on(at("use_gating_sigmoid")) ? "sigmoid" : "softmax";
+    if (config.value("scoring_func", "sigmoid") == "softmax")
+      t.notice(
+          "experts are scored by softmax (moe_config.use_gating_sigmoid): Transformers' DeepSeek-V3 has the sigmoid alone");
     if (counts("topk_method")) config["topk_method"] = t.text(at("topk_method"));
     const bool groups = !grouped(t) && config.value("topk_method", "noaux_tc") != "greedy";
     if (counts("n_group") || grouped(t))
