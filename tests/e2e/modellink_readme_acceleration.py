@@ -1,5 +1,5 @@
-"""The chapter on acceleration of ModelLink's README, flag by flag on a tiny pretraining (modellink_readme_walk.py has the other chapters). Where the arithmetic is the same the losses are those of a
-run without the flag; what the flag is for is read from what the run says of its ranks and its memory."""
+"""The chapter on acceleration of ModelLink's README, flag by flag on a tiny pretraining. Where the arithmetic is the same,
+the losses are those of a run without the flag. What the flag is for stands in the run's lines of ranks and memory."""
 import json
 import re
 
@@ -27,6 +27,8 @@ def test_tensor_and_sequence_parallel(folder):
     fused, _, _ = train(folder, "fused", *data, *flag("--mlp-layer-fusion"))
     check(fused == whole and r.weights(folder / "fused") == r.weights(folder / "whole"), f"one product for gate and up: {fused} and {whole}")
     near(train(folder, "both", *data, *two, *flag("--mlp-layer-fusion"), ranks=2)[0], whole, "fused on two ranks")
+    alone, _, _ = train(folder, "alone", *data, *flag("--sequence-parallel"))
+    check(alone == whole, f"one tensor rank has no sequence to cut: {alone} and {whole}")
 
 
 def test_pipelines(folder):
@@ -41,8 +43,11 @@ def test_pipelines(folder):
         near(losses, whole, name)
         check(part["weights"] < 0.5 * size["weights"], f"{name}: {part} of {size}")
     check(re.search("virtual", said["virtual"]) and not re.search("virtual", said["stages"]), said["virtual"])
-    refused = script(folder, "no.sh", TRAIN, *data, *flag("--pipeline-model-parallel-size", 2), *virtual, "--save", "no", ranks=1, status=2, NPUS=2).stderr
-    check("greater than 2" in refused, refused)
+    sizes = [*flag("--optimized-pipeline"), *flag("--manual-mbs example-config-1")]
+    for more, ranks, words in (([*flag("--pipeline-model-parallel-size", 2), *virtual], 2, "greater than 2"), ([*four, *flag('--fold-mode "aiao"')], 4, "--num-layers-per-virtual-pipeline-stage"),
+                               ([*four, *sizes, "--global-batch-size", 32], 4, "--manual-mbs"), ([*four, *flag("--optimized-pipeline")], 4, "--manual-mbs")):
+        refused = script(folder, "no.sh", TRAIN, *data, *more, "--save", "no", status=2, **{**batch, "NPUS": ranks}).stderr
+        check(words in refused, refused)
 
 
 def test_recompute(folder):
@@ -60,7 +65,7 @@ def test_recompute(folder):
 
 
 def test_checkpoint_policy(folder):
-    """The page has it choose what is recomputed; ModelLink's code of that day has lost it, and the page counts."""
+    """The page has it choose what is recomputed. ModelLink's code of that day does not read it, and the page counts."""
     data, batch = text_data(folder), {"SEQ": 256, "MBS": 8}
     whole, size, _ = train(folder, "whole", *data, **batch)
     for policy in ("full", "block"):
@@ -75,13 +80,14 @@ def test_zero(folder):
     near(plain, whole, "two data ranks")
     check(apart["optimizer"] > 0.9 * size["optimizer"], f"{apart} and {size}")
     arenas = {}
-    for name, stage, more in (("distributed", None, flag("--use-distributed-optimizer")), *((f"zero{n}", n, ["--deepspeed", "--deepspeed_config", "ds.json", "--zero-stage", n, "--no-pipeline-parallel"]) for n in (1, 2))):
+    for name, stage, more in (("distributed", None, flag("--use-distributed-optimizer")), *((f"zero{n}", n, ["--deepspeed", "--deepspeed_config", "ds.json", "--zero-stage", n, "--no-pipeline-parallel"]) for n in (1, 2, 3))):
         if stage:
             (folder / "ds.json").write_text(json.dumps({**DEEPSPEED, "zero_optimization": {**DEEPSPEED["zero_optimization"], "stage": stage}}))
         losses, part, _ = train(folder, name, *data, *more, ranks=2)
         near(losses, whole, name)
         check(part["optimizer"] < 0.6 * size["optimizer"], f"{name}: {part} of {size}")
         arenas[name] = part["arena"]
+        check((part["weights"] < 0.6 * size["weights"]) == (stage == 3), f"{name}: stage 3 cuts weights: {part} of {size}")
     check(arenas["zero2"] < arenas["zero1"] <= apart["arena"], f"gradients are cut by stage 2: {arenas}, {apart}")
 
 
@@ -101,9 +107,11 @@ def test_optimizers(folder):
     for name in ("adam", "fused_adam"):
         losses, part, _ = train(folder, name, *data, *flag(f"--optimizer {name}"), **steps)
         check(losses == whole and part["optimizer"] == size["optimizer"] and r.weights(folder / name) == r.weights(folder / "whole"), f"{name}: {losses} and {whole}")
-    # The page: a rate of a fifth, a decay of the fivefold; the second moment goes and the first one has two bytes.
+    # A rate of a fifth, a decay of the fivefold. The second moment goes and the first one has two bytes.
     losses, part, _ = train(folder, "cadam", *data, *flag("--optimizer cadam"), *flag("--adam-beta1 0.965"), "--min-lr", 2e-6, LR=2e-4, DECAY=0.5, **steps)
     check(losses[0] == whole[0] and losses[1:] != whole[1:] and part["optimizer"] <= size["optimizer"] - 5 * size["weights"] / 4, f"{losses}, {part} of {size}")
+    other, _, _ = train(folder, "other", *data, *flag("--optimizer cadam"), "--min-lr", 2e-6, LR=2e-4, DECAY=0.5, **steps)
+    check(other[0] == losses[0] and other[2:] != losses[2:], f"its beta counts: {other} and {losses}")
     said = script(folder, "no.sh", TRAIN, *data, *flag("--optimizer", "lion"), "--save", "no", status=2).stderr
     check("--optimizer" in said and "cadam" in said, said)
 
@@ -121,6 +129,8 @@ def test_accumulation_and_gradients_of_16_bits(folder):
     plain, kept, _ = train(folder, "kept", *data, *half)
     released, freed, _ = train(folder, "released", *data, *half, *flag("--release-fp32-grad"))
     check(all(abs(a - b) < 2.0**-8 for a, b in zip(released, plain)) and freed["gradients"] < 0.6 * kept["gradients"], f"{released} and {plain}, {freed} of {kept}")
+    apart, _, _ = train(folder, "apart", *data, *half, *flag("--release-fp32-grad"), *flag("--use-distributed-optimizer"), ranks=2)
+    check(all(abs(a - b) < 2.0**-8 for a, b in zip(apart, plain)), f"with the distributed optimizer: {apart} and {plain}")
     said = script(folder, "no.sh", TRAIN, *data, *half, *flag("--release-fp32-grad"), *flag("--optimizer cadam"), "--save", "no", status=2).stderr
     check("--release-fp32-grad" in said, said)
 
