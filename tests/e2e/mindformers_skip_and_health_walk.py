@@ -5,6 +5,7 @@ The placeholder {path} is the job's folder; sizes are tiny. Rows are made so tha
 """
 import json
 import random
+import shlex
 
 import mindformers_page as page
 import ravine_run as r
@@ -21,12 +22,12 @@ def block(name):
 
 
 def prepare(folder, yaml, steps, batch, base, ranks=8):
-    """The job that the page's command starts. steps: the rows of the first ones, each all of a step's; the data has 6500 steps in an epoch, as the page's log has."""
+    """The job that the page's command starts. steps: of the first ones, a row that all of its rows are, or a list of them; an epoch has 6500 steps, as in the page's log."""
     config = folder / page.CONFIG
     config.parent.mkdir(parents=True)
     config.write_text(page.fill(yaml, base))
     (folder / "train.sh").write_text(block("train.sh").replace("/{path}", str(folder)).replace('" 8', f'" {ranks}'))
-    page.save_rows(folder / "wiki4096.mindrecord", [row for row in [*steps, *[WIDE] * (6500 - len(steps))] for _ in range(batch)])
+    page.save_rows(folder / "wiki4096.mindrecord", [row for step in [*steps, *[WIDE] * (6500 - len(steps))] for row in (step if isinstance(step, list) else [step] * batch)])
 
 
 def train(folder, *words, ranks, status=0):
@@ -86,16 +87,29 @@ def test_a_run_without_spikes_says_nothing(folder):
     check(page.numbers(folder / "with/output") == page.numbers(folder / "with/plain"), "other steps")
 
 
+def test_throughput_of_a_device(folder):
+    """train_throughput_per_npu is the work of a step over its time, in TFLOPS a rank: 6 x weights of matrices x tokens, and attention, within a half and twice."""
+    rows, hidden, wide = 64, 384, 64
+    skipping(folder, [[WIDE] * rows] * 2, model_config={"hidden_size": hidden}, runner_config={"stop_step": 2, "batch_size": rows // 2})
+    line = [line for line in page.said_of_steps(train(folder, ranks=2).stderr) if "{ Epoch:[" in line][1]
+    seconds = page.rows(folder / "output")[1]["step_time"]
+    matrices = 2 * (3 * hidden * hidden + 3 * hidden * wide) + 128 * hidden  # wq, wo, and the halves wk, wv; w1, w2, w3; the head
+    want = 6 * matrices * rows * page.LENGTH / 2 / seconds / 1e12
+    check("train_throughput_per_npu: " in line, line)
+    got = float(line.split("train_throughput_per_npu: ")[1].rstrip("T"))
+    check(want / 2 - 5e-4 <= got <= 2 * want + 5e-4 and want > 2e-3, f"{got} T, expected {want}: {line}")
+
+
 def test_data_skip_and_fault_recovery_exclude_each_other(folder):
     skipping(folder, [WIDE])
     said = train(folder, "--monitor_config.check_for_global_norm", "True", ranks=2, status=2).stderr
     check("check_for_global_norm and use_skip_data_by_global_norm are both on" in said and not (folder / "output").exists(), said)
 
 
-def watching(folder, stop=2):
+def watching(folder, steps=(FLAT, WIDE), stop=2):
     """The page's own layout: four data ranks by two stages. In a wide model with large weights it is the row of many tokens that is above the page's 270.0."""
     base = page.job(model_config={"hidden_size": 384, "init_method_std": 0.2}, runner_config={"stop_step": stop})
-    prepare(folder, block("health.yaml"), [FLAT, WIDE], 8, base)
+    prepare(folder, block("health.yaml"), steps, 8, base)
 
 
 def health(folder):
@@ -129,6 +143,15 @@ def test_health_of_checkpoints(folder):
     check(health(folder)[:2] == json.loads(written) and health(folder)[-1]["ckpt_name"].endswith("-3_1.safetensors"), f"what was known stays, what is saved is added: {health(folder)}")
 
 
+def test_one_rank_is_enough(folder):
+    """A checkpoint is unhealthy where the norm of a single rank of stage 0 is above the threshold, here that of rank 3; the log shows rank 0's."""
+    watching(folder, [FLAT, [FLAT] * 6 + [WIDE] * 2])
+    log = train(folder, ranks=8).stderr
+    check([one["is_health"] for one in health(folder)] == [0, 1], f"{health(folder)}")
+    norms = [float(line.split("embedding_local_norm: ")[1]) for line in page.said_of_steps(log) if "embedding_local_norm" in line]
+    check(max(norms) < 270, f"{norms}")
+
+
 def test_a_named_checkpoint_counts_before_its_health(folder):
     """The second is unhealthy and gone on with, being named; without any that is healthy a run is not gone on with, and says what to do."""
     watching(folder)
@@ -142,6 +165,19 @@ def test_a_named_checkpoint_counts_before_its_health(folder):
     check("no healthy checkpoints" in said and "start training again" in said and "embedding_local_norm" in said, f"{said}")
     changed = [file.name for file in folder.rglob("*") if file.is_file() and file.name != ".lock" and before.get(file) != file.stat().st_mtime_ns]
     check(not changed, f"a refused run writes {changed}")
+
+
+def test_the_command_as_it_is_typed(folder):
+    """Behind `ravine mindformers` the launcher's line is what it is in a script; on another number of ranks than its 8 it says how to start them."""
+    watching(folder)
+    typed = shlex.split((folder / "train.sh").read_text().replace("\\\n", " "))[1:]
+    check(typed[0] == "scripts/msrun_launcher.sh" and typed[2:] == ["8"], f"{typed}")
+    printed = [page.run(folder, *words, "--print-config").stdout for words in (typed, ["--script", "train.sh"])]
+    check(printed[1] == "# mpirun -n 8 ravine mindformers --script train.sh\n" + printed[0], "two configs")
+    said = train(folder, ranks=1, status=2).stderr
+    check("mpirun -n 8" in said and not (folder / "output").exists(), said)
+    register = page.explained(folder, *typed)["register_path"]
+    check(register["status"] == "inert" and register["reason"], f"{register}")
 
 
 def test_what_the_monitor_needs(folder):

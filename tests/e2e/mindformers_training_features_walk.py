@@ -33,17 +33,23 @@ def near(a, b, rel=1e-5):
     return len(a) == len(b) and all(x[0] == y[0] and math.isclose(x[1], y[1], rel_tol=rel) and math.isclose(x[2], y[2], rel_tol=10 * rel) for x, y in zip(a, b))
 
 
+def arena(log):
+    """KiB of a step's gradients, activations and workspace."""
+    return float(re.search(r"the step's arena ([\d.]+) KiB", log)[1])
+
+
 def test_gradient_accumulation(folder):
-    """Four micro batches make a step: a quarter of the steps, each that of a batch of four, in the memory of gradients that add up, not of four batches."""
+    """Four micro batches make a step: a quarter of the steps, each that of a batch of four. It takes more memory than one row, as the page says, and less than a batch."""
     prepare(folder)
     done = train(folder, "yaml", block("accumulation.yaml"), **SEMI)
     steps = page.numbers(folder / "yaml")
     check([step for step, _, _ in steps] == list(range(1, 9)) and "step:[    4/    4]" in done.stderr, f"16 rows, two epochs: {steps}")
     check([row["tokens"] for row in page.rows(folder / "yaml")] == [4 * page.LENGTH * step for step, _, _ in steps], "tokens of four rows in a step")
-    train(folder, "batch", "", "--batch_size", "4", **SEMI)
+    batch = train(folder, "batch", "", "--batch_size", "4", **SEMI)
     check(near(steps, page.numbers(folder / "batch")), f"{steps}\n{page.numbers(folder / 'batch')}")
-    train(folder, "single", "", **SEMI)
+    single = train(folder, "single", "", **SEMI)
     check(len(page.rows(folder / "single")) == 32 and not near(steps[:1], page.numbers(folder / "single")[:1]), "without it, each row is a step")
+    check(arena(single.stderr) < arena(done.stderr) < arena(batch.stderr), f"memory: {arena(single.stderr)}, {arena(done.stderr)}, {arena(batch.stderr)} KiB")
 
 
 def test_gradient_accumulation_by_flag(folder):
@@ -122,15 +128,15 @@ def test_grouped_matmul(folder):
 
 
 def test_an_expert_without_tokens(folder):
-    """The page's error for experts that got no token does not come here, with enable_gmm_safe_tokens and without; the key is inert and its reason says so."""
+    """The page's error for experts that got no token does not come here, with enable_gmm_safe_tokens and without: the key is inert, and a reason is given."""
     page.save_rows(folder / "data.mindrecord", [(5,) * (page.LENGTH + 1)] * 8)
     starved = mixture(expert_num=16, num_experts_chosen=1, use_gmm=True)
     for name, yaml in (("safe", block("safe_tokens.yaml")), ("plain", "")):
         said = train(folder, name, yaml, **starved).stderr
-        check("Reshape" not in said and all(0 in load for row in page.rows(folder / name) for load in row["expert_load"]), f"{page.rows(folder / name)[0]['expert_load']}")
+        check("Reshape" not in said and all(load == 16 for row in page.rows(folder / name) for load in row["expert_load"]), f"one of 16 experts has all tokens: {page.rows(folder / name)[0]}")
     check(page.numbers(folder / "safe") == page.numbers(folder / "plain"), "another run")
     said = page.explained(folder, "--config", "safe.yaml", "--train_dataset_dir", "data.mindrecord")["moe_config.enable_gmm_safe_tokens"]
-    check(said["status"] == "inert" and re.search(r"without (a )?tokens?|no tokens?", said["reason"]), f"{said}")
+    check(said["status"] == "inert" and said["reason"], f"{said}")
 
 
 def droprates(log):
@@ -147,39 +153,42 @@ def droprates(log):
 
 
 def check_droprates(log, rows, layers):
-    """Every step has a line for each layer of experts: the share of tokens beyond the callback's capacity, 1.5 / 4."""
+    """A line of each layer of experts in every step. Tokens of the first step are all one: in the first layer two of four experts get all, and 1/2 - 1.5/4 of each is dropped."""
     steps = droprates(log)
-    check(len(steps) == len(rows) > 0, f"{len(steps)} steps, {len(rows)} rows")
+    check(len(steps) == len(rows) > 1, f"{len(steps)} steps, {len(rows)} rows")
     for said, row in zip(steps, rows):
         check([layer for layer, _ in said] == layers, f"layers {said}")
-        for (_, rate), load in zip(said, row["expert_load"], strict=True):
-            share = [x / sum(load) for x in load]
-            check(abs(rate - sum(max(0, f - 1.5 / 4) for f in share)) < 0.08, f"{rate} of {load}")
-    check(any(rate > 0 for said in steps for _, rate in said), "nothing is ever dropped")
+        for (_, rate), load in zip(said, row["expert_load"], strict=True):  # load: the share of the fullest expert, times four
+            check(load / 4 - 1.5 / 4 - 1e-3 <= rate < 1 and (rate > 0) == (load > 1.5), f"{rate}, a load of {load}")
+    check(steps[0][0][1] == 0.25 and rows[0]["expert_load"][0] == 2, f"two of four experts have all: {steps[0]} {rows[0]}")
+
+
+def mixed_rows(folder):
+    draw = random.Random(1)
+    page.save_rows(folder / "data.mindrecord", [(7,) * (page.LENGTH + 1)] + [tuple(draw.randrange(1, 128) for _ in range(page.LENGTH + 1)) for _ in range(7)])
 
 
 def test_droprates(folder):
     """The page's block with its own word `callback`: eight layers, four experts, a capacity of 1.5."""
-    prepare(folder)
-    moe = {"model_config": {"num_layers": 8, "init_method_std": 0.3}, **mixture(capacity_factor=1.5)}
+    mixed_rows(folder)
+    moe = {"model_config": {"num_layers": 8}, **mixture(capacity_factor=1.5)}
     done = train(folder, "page", block("droprate.yaml"), **moe)
     check_droprates(done.stderr, page.rows(folder / "page"), list(range(8)))
     # beside the section of the real name, both lists count
-    both = page.fill(block("droprate.yaml"), page.job(output_dir="both", callbacks=[], **moe)) + "\n".join(page.section("callbacks", page.job()["callbacks"])) + "\n"
-    (folder / "both.yaml").write_text(both)
+    callbacks = page.job()["callbacks"]
+    (folder / "both.yaml").write_text(page.fill(block("droprate.yaml"), page.job(output_dir="both", callbacks=[], **moe)) + "\n".join(page.section("callbacks", callbacks)) + "\n")
     said = page.run(folder, "--config", "both.yaml", "--train_dataset_dir", "data.mindrecord").stderr
-    check(droprates(said) == droprates(done.stderr) and (folder / "both/checkpoint/rank_0").exists(), "two sections")
+    check(droprates(said) == droprates(done.stderr) and (folder / "both/checkpoint/rank_0/meta.json").exists(), "a list under each of the two names")
     quiet = train(folder, "quiet", "", **moe).stderr
-    check("drop_rate" not in quiet and page.numbers(folder / "quiet") == page.numbers(folder / "page"), "nobody asks")
+    check("drop_rate" not in quiet and page.numbers(folder / "quiet") == page.numbers(folder / "page"), "lines that nobody asked for, or another run")
 
 
 def test_droprates_of_deepseek(folder):
     """With the class that has all the block's sizes: layers before first_k_dense_replace have no experts, and no line; the model has moe_config's four experts."""
-    prepare(folder)
-    latent = {"type": "DeepseekV3Config", "n_kv_heads": None, "num_layers": 8, "init_method_std": 0.3, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    mixed_rows(folder)
+    latent = {"type": "DeepseekV3Config", "n_kv_heads": None, "num_layers": 8, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
     moe = mixture(capacity_factor=1.5, first_k_dense_replace=3, moe_intermediate_size=16, shared_expert_num=1, use_gating_sigmoid=True)
     done = train(folder, "page", block("droprate.yaml"), model_config=latent, **moe)
-    check(all(len(load) == 4 for row in page.rows(folder / "page") for load in row["expert_load"]), "four experts")
     check_droprates(done.stderr, page.rows(folder / "page"), [3, 4, 5, 6, 7])
 
 
