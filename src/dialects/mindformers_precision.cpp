@@ -9,7 +9,7 @@ namespace {
 
 using enum KeyType;
 
-std::string at(const char* key) { return "model.model_config." + std::string(key); }
+std::string config_key(const char* key) { return "model.model_config." + std::string(key); }
 
 const std::vector<std::string>& type_names() {
   static const std::vector<std::string> all = {"float32", "float16", "bfloat16"};
@@ -32,8 +32,8 @@ const std::vector<FusedSwitch>& fused_switches() {
 // The first of these keys that is given, or the first.
 std::string named(const Translation& t, const std::vector<const char*>& names) {
   for (const char* name : names)
-    if (gives(t, at(name)) && t.has(at(name))) return at(name);
-  return at(names[0]);
+    if (gives(t, config_key(name)) && t.has(config_key(name))) return config_key(name);
+  return config_key(names[0]);
 }
 
 // Ours of the type that a key names; "": the key says nothing.
@@ -50,7 +50,7 @@ struct Rules {
 };
 
 void add_embedding(Translation& t, Rules& rules, const std::string& compute) {
-  const std::string all = named(t, {"param_init_type", "params_dtype"}), own = at("embedding_init_type");
+  const std::string all = named(t, {"param_init_type", "params_dtype"}), own = config_key("embedding_init_type");
   const std::string& key = type_of(t, own).empty() ? all : own;
   if (const std::string type = type_of(t, key); !type.empty() && type != "f32")
     rules.add(key, {{"path", "*embed_tokens*"}, {"op", "embedding*"}, {"compute", type}, {"round", type}});
@@ -60,7 +60,7 @@ void add_embedding(Translation& t, Rules& rules, const std::string& compute) {
   if (type == compute)
     t.set("precision.gradients", "compute", all);
   else
-    t.notice("gradients are f32 or of compute_dtype: " + all.substr(at("").size()) + " makes them the first here");
+    t.notice("gradients are f32 or of compute_dtype: " + all.substr(config_key("").size()) + " makes them the first here");
 }
 
 void add_softmax(Translation& t, Rules& rules, bool flash) {
@@ -73,7 +73,7 @@ void add_softmax(Translation& t, Rules& rules, bool flash) {
 }
 
 void add_rotation(Translation& t, Rules& rules, bool fused, const std::string& compute) {
-  const std::string key = at("rotary_dtype");
+  const std::string key = config_key("rotary_dtype");
   const std::string type = type_of(t, key).empty() ? "f32" : type_of(t, key);
   if (type == compute || (fused && type == "f32")) return;
   Json rule = {{"op", "rope"}, {"compute", type}};
@@ -82,7 +82,7 @@ void add_rotation(Translation& t, Rules& rules, bool fused, const std::string& c
 }
 
 void add_router(Translation& t, Rules& rules) {
-  for (const std::string& key : {std::string("moe_config.router_dense_type"), at("router_dense_type")}) {
+  for (const std::string& key : {std::string("moe_config.router_dense_type"), config_key("router_dense_type")}) {
     const std::string type = type_of(t, key);
     if (type.empty() || type == "f32") continue;
     rules.add(key, {{"path", "*.mlp"}, {"op", "matmul"}, {"compute", type}});
@@ -96,15 +96,15 @@ void add_mindformers_precision_rows(MindFormersTable& table) {
   const char* rules = "precision.recipes";
   for (const char* key : {"layernorm_compute_type", "layernorm_compute_dtype", "softmax_compute_type", "softmax_compute_dtype",
                           "rotary_dtype", "embedding_init_type", "router_dense_type"})
-    table.add({used(at(key), text, rules, nullptr, type_names())});
+    table.add({used(config_key(key), text, rules, nullptr, type_names())});
   for (const char* key : {"param_init_type", "params_dtype"})
-    table.add({used(at(key), text, "precision.recipes, precision.gradients", nullptr, type_names())});
+    table.add({used(config_key(key), text, "precision.recipes, precision.gradients", nullptr, type_names())});
   table.add({used("moe_config.router_dense_type", text, rules, "float32", type_names()),
-             inert(at("residual_dtype"), text, "the residual stream is f32 in any case")});
+             inert(config_key("residual_dtype"), text, "the residual stream is f32 in any case")});
   for (const FusedSwitch& s : fused_switches())
-    for (const char* name : s.names) table.add({used(at(name), boolean, "precision.unfused")});
+    for (const char* name : s.names) table.add({used(config_key(name), boolean, "precision.unfused")});
   const auto none = [&](const char* why, std::initializer_list<const char*> keys) {
-    for (const char* key : keys) table.add({inert(at(key), boolean, why)});
+    for (const char* key : keys) table.add({inert(config_key(key), boolean, why)});
   };
   none("a norm is one op in any case", {"fused_rms_norm", "rmsnorm_compute_2d"});
   none("weights that read one input lie side by side, and are one product, in any case",
@@ -131,7 +131,7 @@ void set_mindformers_precision(Translation& t, bool experts) {
     fused[s.op] = t.has(key) ? t.is_on(key) : core && s.core;
     if (!fused[s.op]) unfuse(s.op, key);
   }
-  const std::string compute = type_of(t, at("compute_dtype")).empty() ? "f16" : type_of(t, at("compute_dtype"));
+  const std::string compute = type_of(t, config_key("compute_dtype")).empty() ? "f16" : type_of(t, config_key("compute_dtype"));
   Rules rules;
   add_embedding(t, rules, compute);
   const std::string norm = named(t, {"layernorm_compute_type", "layernorm_compute_dtype"});
