@@ -205,8 +205,8 @@ def test_fused_operators(folder):
         check(near(losses[name], losses["plain"], rel=5e-3), f"{name} is another model: {losses[name]} {losses['plain']}")
         check(losses[name] != losses["plain"], f"{name}: the switch acts on nothing: {losses[name]}")
     check(len({json.dumps(x) for x in losses.values()}) == 4, f"each switch acts by itself: {losses}")
-    train(folder, "off", block("fused_rope.yaml").replace("True", "False"), **narrow)
-    check(page.numbers(folder / "off") == losses["plain"], "False is the default")
+    train(folder, "unfused", block("fused_rope.yaml").replace("True", "False"), **narrow)
+    check(page.numbers(folder / "unfused") == losses["plain"], "False is the default")
 
 
 def test_the_files_are_those_of_the_page(folder):
