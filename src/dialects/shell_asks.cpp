@@ -196,8 +196,10 @@ Answer of_input(const Words& w, const std::string& input) {
 
 }  // namespace
 
-std::optional<std::string> answer_of(const std::vector<std::string>& w, const std::string& folder, const std::string& input) {
-  if (w.empty()) return {};
+std::optional<std::string> answer_of(const std::vector<std::string>& given, const std::string& folder, const std::string& input) {
+  if (given.empty()) return {};
+  Words w = given;
+  if (w.size() > 2 && w[1] == "--") w.erase(w.begin() + 1);
   const std::string& name = w[0];
   std::error_code ec;
   const auto placed = [&](const std::string& path) { return (fs::path(folder) / path).string(); };
