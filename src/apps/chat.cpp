@@ -28,7 +28,7 @@ namespace {
 struct ChatFlags {
   CommonFlags common;
   SamplingFlags sampling;
-  std::string model, chat_template, system;
+  std::string model, chat_template, system, modellink;
   std::vector<std::string> adapter;
   template <class V>
   void each(V&& v) {
@@ -38,6 +38,9 @@ struct ChatFlags {
     v("system", system, "the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+    v("modellink", modellink,
+      "a conversation as ModelLink's programs hold it: LABEL before each answer; q, quit and exit end it, clear and new begin again",
+      metavar("LABEL"));
     sampling.each(v);
     common.each(v);
   }
@@ -99,8 +102,9 @@ void save_messages(const std::string& file, const Json& messages) {
 
 class Talk {
  public:
-  Talk(const NamedModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops)
-      : voice_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)) {
+  // label: of an answer, in a conversation of ModelLink's words; "": in our own.
+  Talk(const NamedModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops, std::string label)
+      : voice_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)), label_(std::move(label)) {
     if (positions() > 0)
       options_.max_length = options_.max_length > 0 ? std::min(options_.max_length, positions()) : positions();
   }
@@ -108,6 +112,7 @@ class Talk {
   // False: the conversation is over. What is wrong with a turn is a UserError, and leaves the conversation as it was.
   bool turn(const std::string& line) {
     if (line.find_first_not_of(" \t") == std::string::npos) return true;
+    if (!label_.empty()) return turn_of_modellink(line);
     if (line[0] != '/') return answer(line), true;
     const size_t end = std::min(line.find_first_of(" \t"), line.size()), rest = line.find_first_not_of(" \t", end);
     const std::string word = line.substr(0, end);
@@ -118,6 +123,17 @@ class Talk {
 
  private:
   int64_t positions() const { return voice_.loaded->model->facts().max_positions; }
+
+  bool turn_of_modellink(const std::string& line) {
+    const size_t first = line.find_first_not_of(" \t");
+    const std::string word = line.substr(first, line.find_last_not_of(" \t") + 1 - first);
+    if (word == "q" || word == "quit" || word == "exit") return false;
+    if (word == "clear" || word == "new")
+      chat_.begin_again();
+    else
+      answer(line);
+    return true;
+  }
 
   bool obey(const std::string& word, const std::string& text) {
     auto file = [&] {
@@ -178,6 +194,7 @@ class Talk {
       std::fwrite(shown.data(), 1, shown.size(), stdout);
       std::fflush(stdout);
     };
+    if (!label_.empty()) fmt::print("\n{}:\n\n", label_);
     {
       const Interruptible scope;
       GenerateEvents events;
@@ -195,6 +212,7 @@ class Talk {
   ChatPrompt& chat_;
   GenerateOptions options_;
   std::vector<std::string> stops_;
+  std::string label_;
   bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
 };
 
@@ -224,8 +242,9 @@ int run_chat(ChatFlags& flags, Config& config) {
     log.warn("without --sample there is no effect of {}", draws);
 
   Turns turns("You >> ");
-  if (turns.terminal()) say("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
-  Talk talk(named, chat, std::move(options), stop_texts(sampling, named.defaults));
+  if (turns.terminal() && flags.modellink.empty())
+    say("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
+  Talk talk(named, chat, std::move(options), stop_texts(sampling, named.defaults), flags.modellink);
   for (bool on = true; on;) {
     try {
       const std::optional<std::string> line = turns.next();

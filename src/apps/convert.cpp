@@ -164,6 +164,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   ConvertOptions o = flags.options;
   if (o.output.empty() && !o.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
+  const bool under_deepspeed = o.to == ConvertTarget::megatron_deepspeed;
   const bool megatron = is_megatron(o.to), mindformers = o.to == ConvertTarget::mindformers,
              deepspeed = o.to == ConvertTarget::deepspeed, ravine = o.to == ConvertTarget::ravine;
   auto only = [&](bool used, bool fits, const char* what, const char* rule) {
@@ -171,7 +172,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   };
   only(o.tensor > 1, megatron || mindformers, "--tensor",
        "only Megatron and MindFormers folders are written for several ranks");
-  only(o.pipeline > 1 || o.virtual_stages > 1, megatron, "--pipeline and --virtual",
+  only(o.pipeline > 1 || o.virtual_stages > 1, megatron && !under_deepspeed, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
   only(o.zero != ConvertOptions().zero || o.universal, deepspeed, "--zero and --universal", "only DeepSpeed has these");
@@ -184,7 +185,8 @@ int run_convert(ConvertFlags& flags, Config&) {
        "DeepSpeed goes on with the model that was trained");
   only(!o.upcycle.empty(), o.to == ConvertTarget::hf, "--upcycle",
        "only Hugging Face folders are written of a model with experts");
-  only(o.optimizer, ravine || megatron, "--optimizer", "only checkpoints of Ravine and Megatron are written with moments");
+  only(o.optimizer, ravine || (megatron && !under_deepspeed), "--optimizer",
+       "only checkpoints of Ravine and Megatron are written with moments");
   only(!o.adapter.empty() || o.resize_vocabulary > 0, !(megatron && o.optimizer), "--adapter and --resize-vocab",
        "Megatron goes on with the model that was trained");
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");

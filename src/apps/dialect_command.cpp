@@ -10,6 +10,7 @@
 #include "apps/terminal_columns.h"
 #include "apps/training.h"
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
@@ -168,15 +169,42 @@ class DialectCall : public Call {
   }
 
   int run_command() {
-    std::vector<std::string> words = translation_->command;
-    for (const Setting& s : over_) words.push_back(s.key + "=" + s.value);
     if (flags_.explain) return print(explained()), 0;
-    if (!flags_.print_config) return run_program(others_, words);
-    std::string line = "# ";
-    if (ranks() > 1) line += fmt::format("mpirun -n {} ", ranks());
-    line += "ravine";
+    std::vector<std::vector<std::string>> all{translation_->command};
+    all.insert(all.end(), translation_->then.begin(), translation_->then.end());
+    for (std::vector<std::string>& words : all) {
+      if (!flags_.print_config && !launched_as_several()) leave_out_ranks(words);
+      for (const Setting& s : over_) words.push_back(s.key + "=" + s.value);
+    }
+    if (flags_.print_config) {
+      for (const auto& words : all) print("# " + line_of(words) + "\n");
+      return 0;
+    }
+    if (all.size() > 1 && launched_as_several()) {  // MPI begins once in a process
+      say(fmt::format("notice: on several ranks the first of {} commands is run: {}", all.size(), line_of(all[0])));
+      all.resize(1);
+    }
+    for (const auto& words : all) {
+      if (all.size() > 1) say("command  " + line_of(words));
+      if (const int status = run_program(others_, words); status != 0) return status;
+    }
+    return 0;
+  }
+
+  // Folders of ranks are read whole: one process computes what they would.
+  static void leave_out_ranks(std::vector<std::string>& words) {
+    std::erase_if(words, [](const std::string& word) {
+      if (!word.starts_with("parallel.tensor=") && !word.starts_with("parallel.pipeline=")) return false;
+      if (!word.ends_with("=1"))
+        say(fmt::format("notice: {} is left out: this process is one alone (mpirun -n N starts ranks)", word));
+      return true;
+    });
+  }
+
+  std::string line_of(const std::vector<std::string>& words) const {
+    std::string line = ranks() > 1 && words[0] != "chat" ? fmt::format("mpirun -n {} ravine", ranks()) : "ravine";
     for (const std::string& word : words) line += " " + shell_word(word);
-    return print(line + "\n"), 0;
+    return line;
   }
 
   std::string explained() const {

@@ -27,8 +27,8 @@ namespace {
 
 struct EvalFlags {
   CommonFlags common;
-  std::string model, tasks, data, output, texts, completions;
-  std::vector<std::string> adapter, compare;
+  std::string model, tasks, output, texts, completions;
+  std::vector<std::string> adapter, compare, data;
   Protocol protocol = Protocol::generate;
   EvalSplit split = EvalSplit::val;
   // Empty: not given.
@@ -42,7 +42,8 @@ struct EvalFlags {
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("tasks", tasks, "names with commas between them: mmlu, gsm8k, boolq, ceval, bbh, agieval, human_eval, piqa, hellaswag",
       filled() & metavar("TASK,.."));
-    v("data", data, "folder that holds a folder of each task, as its authors lay it out",
+    v("data", data,
+      "folder that holds a folder of each task, as its authors lay it out; of several a task takes the last that its name is part of",
       filled() & metavar("DIR") & reads_folder());
     v("protocol", protocol,
       "generate: ModelLink's, an answer is parsed; likelihood: lm-evaluation-harness', choices are compared");
@@ -52,7 +53,8 @@ struct EvalFlags {
     v("max-new-tokens", max_new_tokens, "of an answer (else what ModelLink gives the task)",
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("batch", batch, "items worked on at a time (else 16)", between(1, kMostMicroBatches) & length(1) & metavar("N"));
-    v("template", texts, "JSON with few-shot texts of tasks, and what stands around every prompt",
+    v("template", texts,
+      "JSON with few-shot texts of tasks, and what stands around every prompt, or that alone, a text with {instruction}",
       reads() & metavar("FILE.json"));
     v("split", split, "test: of ceval, whose answers nobody has; writes the file that it is scored by");
     v("completions", completions, "outputs from a file of {\"id\", \"output\"} lines instead of a model's",
@@ -79,12 +81,12 @@ void check_eval_flags(const EvalFlags& f) {
                       "for example: ravine eval --model my-llama --tasks boolq --data benchmarks --output results");
   };
   need(f.tasks, "--tasks", "it says what is asked");
-  need(f.data, "--data", "it holds the benchmarks");
+  need(f.data.empty() ? "" : f.data[0], "--data", "it holds the benchmarks");
   need(f.output, "--output", "results are written there");
   if (f.completions.empty()) need(f.model, "--model", "somebody has to answer");
-  if (std::error_code error; !std::filesystem::is_directory(f.data, error))
-    throw UserError("no such folder", f.data, "--data holds a folder for each task",
-                    missing_path_advice(f.data, Hub::datasets));
+  for (const std::string& data : f.data)
+    if (std::error_code error; !std::filesystem::is_directory(data, error))
+      throw UserError("no such folder", data, "--data holds a folder for each task", missing_path_advice(data, Hub::datasets));
 }
 
 std::vector<std::string> task_names(const std::string& tasks) {
@@ -117,7 +119,10 @@ constexpr std::array<std::string_view, 5> kArithmeticOptions{"lora.base", "preci
 
 // What results depend on.
 Json eval_settings(const EvalFlags& f, const Config& config, const std::string& adapter) {
-  auto text = [](const std::string& path) { return path.empty() ? std::string() : checksum_text(checksum_of_file(path)); };
+  auto text = [](const std::string& path) {
+    const bool itself = path.empty() || path.find("{instruction}") != std::string::npos;
+    return itself ? path : checksum_text(checksum_of_file(path));
+  };
   auto model = [](const std::string& path) {
     return path.empty() ? std::string() : std::filesystem::weakly_canonical(path).string() + " " + files_of_model(path);
   };

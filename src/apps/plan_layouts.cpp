@@ -29,6 +29,8 @@ struct PlannedLayout {
 Config on_mesh(Config c, const Mesh& mesh, int64_t columns) {
   if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size()))
     c.parallel.stage_layers.clear();
+  if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.train.recompute_layers.size()))
+    c.train.recompute_layers.clear();
   const int64_t leaves = c.parallel.sum_leaves;
   if (leaves % mesh.data != 0 || (leaves > 0 && micro_batches_of(c) % leaves != 0)) c.parallel.sum_leaves = 0;
   if (c.parallel.sequence && c.train.micro_batch * columns % mesh.tensor != 0) c.parallel.sequence = false;

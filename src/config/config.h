@@ -100,6 +100,7 @@ struct TrainOptions {
   std::string output = "runs/default";
   TrainObjective objective = TrainObjective::causal;
   Recompute recompute = Recompute::cheap;
+  std::vector<int64_t> recompute_layers;
   int64_t memory_mb = 0;
   LossAverage loss_average = LossAverage::tokens;
   double dropout = 0, attention_dropout = 0;
@@ -125,6 +126,9 @@ struct TrainOptions {
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations; auto: as little as fits into train.memory_mb",
       may_change());
+    v("recompute_layers", recompute_layers,
+      "of each part of the pipeline, in order, how many layers full recomputes, from the first of the part on; the others are as under cheap; empty: all",
+      between(0, 4096) & may_change());
     v("memory_mb", memory_mb, "memory of a rank in MB that train.recompute=auto keeps within", between(0, 1e9) & may_change());
     v("loss_average", loss_average,
       "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches, 0 for one without labels; global-micro: a micro batch is that of all data ranks",

@@ -44,7 +44,7 @@ struct DataOptions : MegatronOptions {
   int64_t prefetch = 4;
   bool cache = true;
   SampleOrder order = SampleOrder::philox;
-  int64_t pad = -1, samples = 0;
+  int64_t pad = -1, samples = 0, order_seed = -1;
   bool labels = true;
   template <class V>
   void each(V&& v) {
@@ -75,7 +75,8 @@ struct DataOptions : MegatronOptions {
       "keep attention inside documents of a packed sequence; conversations are always kept apart, and so are the parts of a row whose position_ids begin again",
       fixed());
     v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
-    v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
+    v("shuffle", shuffle, "take sequences in an order drawn from data.seed; fixed batch files keep theirs", fixed());
+    v("seed", order_seed, "seed of the order of sequences; -1: train.seed", at_least(-1) & fixed());
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",
       between(1, kMostSteps) & may_change());
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
@@ -85,7 +86,8 @@ struct DataOptions : MegatronOptions {
       fixed());
     v("pad", pad, "of MindRecord files: the id of padding, behind which nothing is predicted; -1: none",
       between(-1, INT32_MAX) & fixed());
-    v("samples", samples, "of MindRecord files: how many rows an epoch has, the first in its order; 0: all",
+    v("samples", samples,
+      "how many rows an epoch has: of MindRecord files the first in its order; under a Megatron order so many are drawn, and each epoch has them again; 0: all",
       between(0, 1e12) & fixed());
     v("labels", labels, "of MindRecord files: whether a column labels counts; false: the ids themselves are predicted",
       fixed());

@@ -68,7 +68,9 @@ constexpr struct {
      true},
     {"checkpoint.layout", "mindformers", "checkpoint.prefix checkpoint.format checkpoint.copies", true},
     {"checkpoint.layout", "mindformers deepspeed megatron", "checkpoint.data_steps", true},
-    {"data.order", "mindspore mindspore-whole", "data.pad data.samples data.labels", true},
+    {"data.order", "mindspore mindspore-whole", "data.pad data.labels", true},
+    {"data.order", "mindspore mindspore-whole megatron megatron-2023", "data.samples", true},
+    {"train.recompute", "full", "train.recompute_layers", true},
 };
 
 bool holds(std::string_view keys, std::string_view key) { return keys.find(" " + std::string(key) + " ") != keys.npos; }

@@ -365,7 +365,7 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
   DatasetOptions o{config.data};
   o.pairs = config.train.objective == TrainObjective::dpo;
   o.tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
-  o.seed = static_cast<uint64_t>(config.train.seed);
+  o.seed = static_cast<uint64_t>(config.data.order_seed < 0 ? config.train.seed : config.data.order_seed);
   o.vocabulary = vocabulary;
   o.threads = narrow_option<int>(config.train.threads, "train.threads");
   if (o.cache) o.token_folder = config.train.output + "/tokens";

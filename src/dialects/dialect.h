@@ -104,6 +104,7 @@ class Translation {
   bool evaluates = false;            // nothing is trained: the loss on data.valid is asked for
   bool trainer_results = false;      // figures of the end as run_clm.py of Transformers has them (styles/trainer_results.h)
   std::vector<std::string> command;  // of a program that does not train: the words of ours that does the same, {"eval", ..}
+  std::vector<std::vector<std::string>> then;  // further ones, each behind the one before
 
  private:
   friend Translation translate(DialectTable table, const std::vector<GivenKey>& given, const std::string& program);

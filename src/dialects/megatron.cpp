@@ -34,7 +34,8 @@ std::vector<KeySection> megatron_key_sections() {
           {"`evaluation*.py`, beside those of training", megatron_evaluation_rows()},
           {"`inference*.py`, beside those of training", megatron_inference_rows()},
           {"`preprocess_data.py`", megatron_preprocess_table()},
-          {"`convert_weights_*.py`, `convert_ckpt.py`, `util.py`", megatron_conversion_table()}};
+          {"`convert_weights_*.py`, `convert_ckpt.py`, `util.py`", megatron_conversion_table()},
+          {"`merge_lora.py`, beside those of training", megatron_merge_rows()}};
 }
 
 Translation translate_megatron(const std::vector<PlacedWord>& words, const MegatronJob& job) {
@@ -50,9 +51,11 @@ Translation translate_megatron(const std::vector<PlacedWord>& words, const Megat
   if (name == "preprocess_data.py") return translate_preprocessing(words, job);
   if (name.starts_with("convert_weights") || name == "convert_ckpt.py" || name == "util.py")
     return translate_conversion(words, job);
+  if (name == "merge_lora.py") return translate_merge(words, job);
   throw UserError(
       fmt::format("program {}", name), "launch script",
-      "known are pretrain_*.py, finetune_*.py, evaluation*.py, inference*.py, preprocess_data.py and convert_weights_*.py",
+      "known are pretrain_*.py, finetune_*.py, evaluation*.py, inference*.py, preprocess_data.py, convert_weights_*.py, "
+      "convert_ckpt.py, util.py and merge_lora.py",
       "name a script that launches one of them");
 }
 

@@ -161,6 +161,8 @@ std::string beyond_files(const Translation& t, const MegatronJob& job) {
 
 }  // namespace
 
+bool holds_megatron_ranks(const std::string& folder) { return place_in(folder).ranks; }
+
 bool set_megatron_load(Translation& t) {
   const std::string load = t.text("--load"), save = t.text("--save");
   const bool same = same_place(load, save);

@@ -20,6 +20,8 @@ void set_megatron_model(Translation& t, const MegatronSizes& sizes, const Megatr
 // The path that the flags of the tokenizer name; "" if none does.
 std::string megatron_tokenizer(const Translation& t);
 
+// Folders of ranks lie in the folder, or a file that names the newest; no file is read.
+bool holds_megatron_ranks(const std::string& folder);
 // --load: whether the model comes from it, in place of one that the flags describe. A tracker file that names nothing, and a
 // folder without weights for --finetune, are refused.
 bool set_megatron_load(Translation& t);

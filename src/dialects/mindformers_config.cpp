@@ -73,10 +73,18 @@ constexpr const char* kSections[] = {
     "metric",        "callbacks",   "train_dataset", "eval_dataset",    "train_dataset_task", "eval_dataset_task",
     "processor",     "tensorboard", "monitor_config"};
 
+// MindFormers' page of further features writes `callback` where its files have `callbacks`: its items count behind those.
+constexpr std::string_view kCallback = "callback", kCallbacks = "callbacks";
+std::string proper(const std::string& key) {
+  const bool short_name = key == kCallback || key.starts_with("callback[") || key.starts_with("callback.");
+  return short_name ? std::string(kCallbacks) + key.substr(kCallback.size()) : key;
+}
+
 // Keys in the order of the file, each once.
 class Keys {
  public:
   void set(GivenKey given) {
+    given.key = proper(given.key);
     if (given.value.is_object() && !given.value.empty()) {
       std::erase_if(keys_, [&](const GivenKey& k) { return k.key == given.key || k.key.starts_with(given.key + "."); });
       for (const auto& [name, value] : given.value.items()) set({given.key + "." + name, value, given.source});
@@ -92,22 +100,31 @@ class Keys {
       *it = std::move(given);
   }
   // A map is flattened; so is a list of maps.
-  void set(const std::string& key, const YamlNode& value, const std::string& source) {
+  void set(const std::string& name, const YamlNode& value, const std::string& source) {
+    const std::string key = proper(name);
     const bool maps = value.kind == YamlNode::Kind::list && !value.items.empty() &&
                       std::all_of(value.items.begin(), value.items.end(),
                                   [](const YamlNode::Ptr& i) { return i->kind == YamlNode::Kind::map; });
     if (value.kind == YamlNode::Kind::map && !value.fields.empty()) {
       std::erase_if(keys_, [&](const GivenKey& k) { return k.key == key; });
-      for (const auto& [name, field] : value.fields) set(key + "." + name, *field, place(source, *field));
+      for (const auto& [part, field] : value.fields) set(key + "." + part, *field, place(source, *field));
     } else if (maps) {
       const std::string items = key + "[";
       std::erase_if(keys_, [&](const GivenKey& k) { return k.key == key || k.key.starts_with(items); });
       for (size_t i = 0; i < value.items.size(); ++i)
-        for (const auto& [name, field] : value.items[i]->fields)
-          set(fmt::format("{}[{}].{}", key, i, name), *field, place(source, *field));
+        for (const auto& [part, field] : value.items[i]->fields)
+          set(fmt::format("{}[{}].{}", key, i, part), *field, place(source, *field));
     } else {
       set(GivenKey{key, json_of(value), source});
     }
+  }
+  // Items of a list of maps, behind those that `key` has.
+  void append(const std::string& key, const YamlNode& list, const std::string& source) {
+    std::set<std::string> there;
+    for (const GivenKey& k : keys_)
+      if (k.key.starts_with(key + "[")) there.insert(k.key.substr(0, k.key.find(']')));
+    for (size_t i = 0; i < list.items.size(); ++i)
+      set(fmt::format("{}[{}]", key, there.size() + i), *list.items[i], place(source, *list.items[i]));
   }
   bool has_section(const std::string& section) const {
     const std::string prefix = section + ".", items = section + "[";
@@ -155,7 +172,16 @@ void read_file(const std::string& path, Keys& keys, std::vector<std::string>& wi
     }
   }
   for (const auto& [name, value] : root->fields)
-    if (name != "base_config") keys.set(name, *value, fmt::format("{}:{}", path, value->line));
+    if (name != "base_config" && name != kCallback) keys.set(name, *value, fmt::format("{}:{}", path, value->line));
+  if (const YamlNode* more = root->find(std::string(kCallback))) {
+    const bool maps = std::all_of(more->items.begin(), more->items.end(),
+                                  [](const YamlNode::Ptr& item) { return item->kind == YamlNode::Kind::map; });
+    const std::string source = fmt::format("{}:{}", path, more->line);
+    if (maps && !more->items.empty())
+      keys.append(std::string(kCallbacks), *more, source);
+    else
+      keys.set(std::string(kCallbacks), *more, source);
+  }
   within.pop_back();
 }
 
@@ -295,7 +321,7 @@ MindFormersLine read_mindformers_line(const std::vector<PlacedWord>& words) {
   }
   for (const std::vector<GivenKey>* list : {&flags.options, &flags.dotted})
     for (const GivenKey& given : *list) {
-      const std::string section = section_of(given.key);
+      const std::string section = section_of(proper(given.key));
       const bool known = std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
       if (section != given.key && !known && !keys.has_section(section))
         throw UserError(fmt::format("{} is not a key of the configuration", section), given.source,

@@ -144,11 +144,17 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     for (const auto& [key, option] : {std::pair{"split", "data.split"},
                                       {"seq_length", "data.sequence_length"},
                                       {"eod", "data.eod"},
-                                      {"seed", "train.seed"},
                                       {"eod_mask_loss", "data.eod_mask_loss"},
                                       {"reset_position_ids", "data.reset_position_ids"},
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
       if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
+    const std::string seed = loader + "config.seed";
+    if (t.whole(seed) == t.whole("seed"))
+      t.shows(seed, t.value(seed));  // one number draws all
+    else
+      t.set("data.seed", t.whole(seed), t.has(seed) ? seed : loader + "type");
+    const Json& sizes = t.value(loader + "sizes");
+    if (sizes.is_array() && !sizes.empty() && sizes[0].is_number_integer()) t.set("data.samples", sizes[0], loader + "sizes");
   } else {
     // num_shards is given but where one program is fed with whole batches
     const bool whole = s.semi && (!gives(t, "parallel.full_batch") || t.is_on("parallel.full_batch"));

@@ -58,15 +58,7 @@ const std::vector<ModelField>& model_fields() {
   return all;
 }
 
-// The value of a field under any of its names, with the key that gave it; "" if none did.
-std::string key_of(const Translation& t, const char* field) {
-  for (const ModelField& f : model_fields())
-    if (std::string_view(f.field) == field)
-      for (const char* name : f.names)
-        if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name)))
-          return kModelKeys + std::string(name);
-  return "";
-}
+std::string key_of(const Translation& t, const char* field) { return mindformers_model_key(t, field); }
 
 // A field given under two names has one value.
 void refuse_second_value(Translation& t, const ModelField& f, const std::string& first) {
@@ -183,73 +175,16 @@ Json config_of_folder(Translation& t) {
   return read_json(file);
 }
 
-void choose_experts(Translation& t, Json& config, const std::string& family) {
-  const int64_t experts = t.whole("moe_config.expert_num");
-  if (experts <= 1) return;
-  if (family != "llama") return;  // mcore says it in model_config
-  config["model_type"] = "mixtral";
-  config["num_local_experts"] = experts;
-  config["num_experts_per_tok"] = t.whole("moe_config.num_experts_chosen");
-  config.erase("attention_bias");
-  if (t.has("moe_config.moe_intermediate_size")) config["intermediate_size"] = t.whole("moe_config.moe_intermediate_size");
-  config["output_router_logits"] = false;
-  const auto no = [&](const char* key, const char* rule) {
-    const std::string whole_key = std::string("moe_config.") + key;
-    t.refuse(whole_key, whole_key, rule, "leave it out");
-  };
-  if (t.text("moe_config.routing_policy") != "TopkRouterV2")
-    t.refuse("moe_config.routing_policy", fmt::format("routing_policy is {}", t.text("moe_config.routing_policy")),
-             "experts are chosen and weighed as TopkRouterV2 does it", "write routing_policy: TopkRouterV2");
-  if (t.whole("moe_config.num_experts_chosen") > experts)
-    t.refuse("moe_config.num_experts_chosen",
-             fmt::format("num_experts_chosen is {}, and expert_num {}", t.whole("moe_config.num_experts_chosen"), experts),
-             "a token goes to some of the experts", "correct one of them");
-  if (!t.is_on("moe_config.norm_topk_prob"))
-    no("norm_topk_prob", "weights of the chosen experts add up to 1 in Llama's layers");
-  if (t.number("moe_config.routed_scaling_factor") != 1)
-    no("routed_scaling_factor", "weights of the chosen experts add up to 1 in Llama's layers");
-  for (const char* key : {"n_group", "topk_group"})
-    if (t.whole(std::string("moe_config.") + key) > 1) no(key, "experts of Llama's layers have no groups");
-  if (t.is_on("moe_config.use_shared_expert_gating"))
-    no("use_shared_expert_gating", "layers of Llama have no shared experts here");
-  if (t.whole("moe_config.shared_expert_num") > 0) no("shared_expert_num", "layers of Llama have no shared experts here");
-  if (t.is_on("moe_config.use_gating_sigmoid")) no("use_gating_sigmoid", "experts of Llama's layers are chosen by softmax");
-  if (t.text("moe_config.topk_method") != "greedy") no("topk_method", "experts of Llama's layers are chosen one by one");
-  if (const Json& dense = t.value("moe_config.first_k_dense_replace");
-      t.has("moe_config.first_k_dense_replace") && dense != false && dense != 0)
-    t.refuse("moe_config.first_k_dense_replace", fmt::format("first_k_dense_replace is {}", dense.dump()),
-             "all layers of Llama have experts, and in MindFormers' class too, which does not read the key (True stands for 1)",
-             "write False");
-}
-
-// What moe_config says of training, whatever the family.
-void choose_expert_training(Translation& t) {
-  const auto set = [&](const char* option, const Json& value, const char* key) {
-    t.set(option, value, std::string("moe_config.") + key);
-  };
-  const bool grouped = t.is_on("moe_config.use_gmm");
-  const double capacity = t.number("moe_config.capacity_factor");
-  if (!grouped && capacity > 0) {
-    set("moe.capacity_factor", capacity, "capacity_factor");
-    set("moe.drop", t.is_on("moe_config.enable_sdrop") ? "position" : "rank", "enable_sdrop");
-  }
-  if (t.is_on("moe_config.balance_via_topk_bias")) {
-    set("moe.load_balance", "bias", "balance_via_topk_bias");
-    set("moe.bias_update_rate", t.number("moe_config.topk_bias_update_rate"), "topk_bias_update_rate");
-  } else if (const Json& factors = t.value("moe_config.aux_loss_factors"); factors.is_array() && !factors.empty()) {
-    const Json& types = t.value("moe_config.aux_loss_types");
-    if (factors.size() != 1 || !types.is_array() || types.size() != 1 || types[0] != "expert")
-      t.refuse("moe_config.aux_loss_types", fmt::format("aux_loss_types is {}", types.dump()),
-               "a loss of the load is that of experts", "keep `expert` and its factor");
-    else
-      set("moe.load_balance", "aux", "aux_loss_types"), set("moe.aux_loss", factors[0], "aux_loss_factors");
-  } else {
-    set("moe.load_balance", "none", "aux_loss_factors");
-  }
-  if (const double z = t.number("moe_config.z_loss_factor"); z > 0 && !grouped) set("moe.z_loss", z, "z_loss_factor");
-}
-
 }  // namespace
+
+std::string mindformers_model_key(const Translation& t, const char* field) {
+  for (const ModelField& f : model_fields())
+    if (std::string_view(f.field) == field)
+      for (const char* name : f.names)
+        if (gives(t, kModelKeys + std::string(name)) && t.has(kModelKeys + std::string(name)))
+          return kModelKeys + std::string(name);
+  return "";
+}
 
 void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given) {
   const auto at = [](const char* key) { return kModelKeys + std::string(key); };
@@ -289,18 +224,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   for (const ModelField& f : model_fields())
     for (const char* name : f.names) table.add({used(at(name), f.type, "model.config")});
   table.add_only(at("use_past"), boolean, {false, true}, "keys and values are kept while a text is made, and only then", "");
-  const char* wide = "norms, softmax and rotary positions are computed in f32 in any case";
-  for (const char* key : {"layernorm_compute_type", "layernorm_compute_dtype", "softmax_compute_type", "softmax_compute_dtype",
-                          "rotary_dtype", "residual_dtype"})
-    table.add({inert(at(key), text, wide)});
-  for (const char* key : {"param_init_type", "params_dtype", "embedding_init_type"})
-    table.add({inert(at(key), text, "weights are kept in f32, and computed with in compute_dtype")});
-  const char* fused = "fused and unfused give the same numbers; what is fused follows from the machine";
-  for (const char* key : {"use_flash_attention", "fused_rms_norm", "use_fused_rope", "use_fused_swiglu", "apply_rope_fusion",
-                          "bias_swiglu_fusion", "bias_dropout_fusion", "qkv_concat", "mlp_concat", "use_rope_slice",
-                          "rmsnorm_compute_2d", "use_attn_mask_compression", "use_ring_attention", "is_dynamic",
-                          "attention_softmax_in_fp32", "enable_fa_var_len", "moe_grouped_gemm", "ffn_concat"})
-    table.add({inert(at(key), boolean, fused)});
+  add_mindformers_precision_rows(table);
   const char* speaking = "it counts while a text is made; `ravine generate` has flags for it";
   for (const char* key :
        {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size", "num_blocks",
@@ -316,7 +240,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   for (const char* key : {"emb_dropout_prob", "use_past_shard", "rotary_pct", "rotary_emb_base", "compute_in_2d", "rl_config"})
     table.add({inert(at(key), any, "MindFormers itself passes it over")});
   table.add({used(at("untie_embeddings_and_output_weights"), boolean, "model.config"),
-             used(at("qk_layernorm"), boolean, "model.config"), inert(at("router_dense_type"), text, "routers compute in f32"),
+             used(at("qk_layernorm"), boolean, "model.config"),
              inert(at("use_contiguous_weight_layout"), boolean, "weights of files are told apart by their names"),
              inert(at("parallel_config"), any, "the section of that name counts"),
              inert(at("moe_config"), any, "the section of that name counts")});
@@ -369,54 +293,6 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
           std::none_of(table.rows.begin(), table.rows.end(), [&](const DialectKey& r) { return r.key == k.key; }))
         table.add({inert(k.key, any, "its model is not known")});
   }
-}
-
-void add_mindformers_expert_rows(MindFormersTable& table) {
-  const auto at = [](const char* key) { return "moe_config." + std::string(key); };
-  table.add({
-      used(at("expert_num"), whole, "model.config", 1),
-      used(at("num_experts_chosen"), whole, "model.config", 1),
-      used(at("capacity_factor"), number, "moe.capacity_factor", 1.1),
-      inert(at("aux_loss_factor"), number,
-            "aux_loss_factors count; routers of version 2 and 3 have no use for it, in MindFormers too"),
-      used(at("aux_loss_types"), any, "moe.load_balance"),
-      used(at("aux_loss_factors"), any, "moe.aux_loss"),
-      used(at("z_loss_factor"), number, "moe.z_loss", 0.0),
-      used(at("use_gating_sigmoid"), boolean, "model.config", false),
-      used(at("topk_method"), text, "model.config", "greedy"),
-      used(at("n_group"), whole, "model.config"),
-      used(at("topk_group"), whole, "model.config"),
-      used(at("norm_topk_prob"), boolean, "model.config", true),
-      used(at("routed_scaling_factor"), number, "model.config", 1.0),
-      used(at("balance_via_topk_bias"), boolean, "moe.load_balance", false),
-      used(at("topk_bias_update_rate"), number, "moe.bias_update_rate", 0.0),
-      used(at("enable_sdrop"), boolean, "moe.drop", false),
-      used(at("first_k_dense_replace"), any, "model.config", true),
-      used(at("moe_intermediate_size"), whole, "model.config"),
-      used(at("shared_expert_num"), whole, "model.config", 0),
-      used(at("use_shared_expert_gating"), boolean, "moe.shared_gate", false),
-      used(at("use_gmm"), boolean, "moe.capacity_factor", false),
-      used(at("routing_policy"), text, "model.config", "TopkRouterV1", {"TopkRouterV1", "TopkRouterV2"}),
-      inert(at("callback_moe_droprate"), boolean,
-            "shares of what is left out are always counted; MoEDropRateCallback shows them", false),
-  });
-  const char* exchange = "how tokens travel to their experts decides no number";
-  for (const char* key : {"expert_group_size",        "group_wise_a2a",
-                          "comp_comm_parallel",       "comp_comm_parallel_degree",
-                          "use_allgather_dispatcher", "moe_shared_expert_overlap",
-                          "expert_model_parallel",    "ep_extend_tp",
-                          "enable_deredundency",      "npu_nums_per_device",
-                          "dispatch_global_max_bs",   "max_router_load",
-                          "use_fused_ops_topkrouter", "use_fused_ops_permute",
-                          "enable_gmm_safe_tokens",   "update_step",
-                          "hot_expert_num",           "cold_token_percent",
-                          "moe_module_name",          "cur_layer"})
-    table.add({inert(at(key), any, exchange)});
-  table.add({inert(at("router_dense_type"), text, "routers compute in f32")});
-  table.add_only(at("save_token_distribution"), boolean, {false}, "loads of experts are in metrics.jsonl",
-                 "loads of experts are in metrics.jsonl");
-  table.add_only(at("enable_cold_hot_expert"), boolean, {false}, "each expert is on one group of ranks",
-                 "experts are not copied to other ranks");
 }
 
 void set_mindformers_model(Translation& t) {
@@ -503,22 +379,20 @@ void set_mindformers_model(Translation& t) {
                      t.is_on(kModelKeys + std::string("attention_bias"));
     const bool out = t.is_on(kModelKeys + std::string("attn_proj_has_bias"));
     if (qkv && !out)
-      config["model_type"] = family = "qwen2";
+      config["model_type"] = "qwen2";
     else if (qkv || out)
       config["attention_bias"] = true;
     if (out && !qkv)
       t.refuse(kModelKeys + std::string("attn_proj_has_bias"), "attn_proj_has_bias", "no family has it without qkv_has_bias",
                "set both or none");
   }
-  choose_experts(t, config, family);
+  const bool experts = set_mindformers_experts(t, config, from_folder);
   if (const Json scaling = rope_scaling(t, config); !scaling.is_null()) config["rope_scaling"] = scaling;
   t.set("model.config", config, kind_key.empty() ? "pretrained_model_dir" : kind_key);
-  const bool experts = t.whole("moe_config.expert_num") > 1 || config.contains("n_routed_experts") ||
-                       config.contains("num_experts") || family == "qwen3_moe";
-  if (experts) choose_expert_training(t);
   static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
   const std::string compute = kModelKeys + std::string("compute_dtype");
   if (const auto type = kTypes.find(t.text(compute)); type != kTypes.end()) t.set("precision.compute", type->second, compute);
+  set_mindformers_precision(t, experts);
   for (const auto& [key, option] :
        {std::pair{"attention_dropout", "train.attention_dropout"}, {"hidden_dropout", "train.dropout"}})
     if (t.number(kModelKeys + std::string(key)) > 0)

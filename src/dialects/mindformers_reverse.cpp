@@ -15,7 +15,7 @@ namespace {
 // What follows from the style of its lines and files, or from the data, which the words do not hold.
 const std::vector<std::string> kOwnWords = {"log.style",     "checkpoint.layout", "checkpoint.resume",    "model.config",
                                             "parallel.data", "model.path",        "schedule.total_steps", "log.tensorboard",
-                                            "data.order"};
+                                            "data.order",    "data.samples"};
 
 const char* class_of(OptimizerType type) {
   switch (type) {
@@ -118,6 +118,33 @@ Json scale_words(const Config& c) {
   return j;
 }
 
+// The switches of ops that are fused, and the types that our rules of precision are those of.
+void precision_words(const Config& c, Json& j) {
+  const auto fused = [&](const char* op) {
+    return std::find(c.precision.unfused.begin(), c.precision.unfused.end(), op) == c.precision.unfused.end();
+  };
+  for (const auto& [key, op] :
+       {std::pair{"use_flash_attention", "attention"}, {"use_fused_rope", "rope"}, {"use_fused_swiglu", "swiglu"}})
+    j[key] = fused(op);
+  const std::map<DType, const char*> types = {{DType::f32, "float32"}, {DType::f16, "float16"}, {DType::bf16, "bfloat16"}};
+  const auto type_of = [&](const std::string& op) -> const char* {
+    for (const RecipeOption& r : c.precision.recipes)
+      if (r.op == op && r.compute && types.contains(*r.compute)) return types.at(*r.compute);
+    return nullptr;
+  };
+  for (const auto& [key, op] : {std::pair{"embedding_init_type", "embedding*"},
+                                {"layernorm_compute_type", "*_norm"},
+                                {"softmax_compute_type", "softmax*"},
+                                {"rotary_dtype", "rope"},
+                                {"router_dense_type", "matmul"}})
+    if (const char* type = type_of(op)) j[key] = type;
+  if (!fused("rope") && !type_of("rope")) j["rotary_dtype"] = j.value("compute_dtype", "float32");
+  if (const char* type = type_of("embedding*"); type && c.precision.gradients == GradientType::compute) {
+    j.erase("embedding_init_type");
+    j["param_init_type"] = type;
+  }
+}
+
 Json model_words(const Config& c, const Json& described, std::vector<std::string>& notices) {
   static const std::map<std::string, const char*> kClasses = {
       {"llama", "LlamaConfig"}, {"mixtral", "LlamaConfig"},      {"qwen2", "Qwen2Config"},
@@ -175,6 +202,7 @@ Json model_words(const Config& c, const Json& described, std::vector<std::string
   static const std::map<DType, const char*> kTypes = {
       {DType::f32, "float32"}, {DType::f16, "float16"}, {DType::bf16, "bfloat16"}};
   if (c.precision.compute && kTypes.contains(*c.precision.compute)) j["compute_dtype"] = kTypes.at(*c.precision.compute);
+  precision_words(c, j);
   if (c.train.dropout > 0) j["hidden_dropout"] = c.train.dropout;
   if (c.train.attention_dropout > 0) j["attention_dropout"] = c.train.attention_dropout;
   if (c.parallel.virtual_stages > 1) j["pp_interleave_num"] = c.parallel.virtual_stages;
@@ -198,7 +226,10 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
                 {"eod_mask_loss", c.data.eod_mask_loss},
                 {"reset_position_ids", c.data.reset_position_ids},
                 {"reset_attention_mask", c.data.reset_attention_mask}}}};
+    loader["config"]["seed"] = c.data.order_seed < 0 ? c.train.seed : c.data.order_seed;
     if (c.data.eod >= 0) loader["config"]["eod"] = c.data.eod;
+    const int64_t drawn = c.data.samples > 0 ? c.data.samples : c.train.steps * c.train.global_batch;
+    loader["sizes"] = {drawn, 0, 0};
   } else {
     loader = {{"type", "MindDataset"},
               {"dataset_dir", c.data.train.empty() ? "" : c.data.train[0].path},
@@ -210,6 +241,16 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
   return {{"data_loader", loader},
           {"input_columns", c.data.labels ? Json{"input_ids", "labels"} : Json{"input_ids"}},
           {"drop_remainder", true}};
+}
+
+// A row for each round of parts, with a number of layers for each stage.
+Json recompute_words(const Config& c) {
+  Json rows = Json::array();
+  for (size_t i = 0; i < c.train.recompute_layers.size(); ++i) {
+    if (i % static_cast<size_t>(c.parallel.pipeline) == 0) rows.push_back(Json::array());
+    rows.back().push_back(c.train.recompute_layers[i]);
+  }
+  return rows;
 }
 
 Json words_of_config(const Config& c, const Json& described, std::vector<std::string>& notices) {
@@ -253,7 +294,8 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
                           {"expert_parallel", p.expert},
                           {"micro_batch_num", p.pipeline > 1 ? micros : 1},
                           {"use_seq_parallel", p.sequence}};
-  j["recompute_config"] = {{"recompute", c.train.recompute == Recompute::full},
+  const bool full = c.train.recompute == Recompute::full;
+  j["recompute_config"] = {{"recompute", full && !c.train.recompute_layers.empty() ? recompute_words(c) : Json(full)},
                            {"select_recompute", c.train.recompute == Recompute::cheap}};
   Json callbacks = {{{"type", "MFLossMonitor"}, {"per_print_times", c.log.every}}};
   if (cut) callbacks.push_back({{"type", "TrainCallBack"}, {"stop_step", c.train.steps}});

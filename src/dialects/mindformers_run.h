@@ -22,7 +22,13 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
 
 // config.json of the network, and the options that lie among its keys; what no family is built as is refused.
 void set_mindformers_model(Translation& t);
-std::string mindformers_prefix(const Translation& t);  // "model.model_config."
+// The key of model.model_config that gives a field of config.json, under any of the field's names; "": none does.
+std::string mindformers_model_key(const Translation& t, const char* field);
+// moe_config: experts in config.json, and how they are trained. True if the model has some.
+bool set_mindformers_experts(Translation& t, Json& config, bool from_folder);
+
+// Fused switches and compute types.
+void set_mindformers_precision(Translation& t, bool experts);
 
 void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
 // runs: files that are named have to be there.

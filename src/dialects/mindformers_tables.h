@@ -30,6 +30,7 @@ const std::vector<std::string>& mindformers_callbacks();  // classes that are kn
 
 void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given);
 void add_mindformers_expert_rows(MindFormersTable& table);
+void add_mindformers_precision_rows(MindFormersTable& table);
 void add_mindformers_data_rows(MindFormersTable& table, const std::vector<GivenKey>& given);
 void add_mindformers_update_rows(MindFormersTable& table);
 void add_mindformers_callback_rows(MindFormersTable& table, const std::vector<GivenKey>& given);

@@ -80,12 +80,13 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
 void add_training_data(MindFormersTable& t) {
   const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
   t.add({used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
+         used(at + ".data_loader.config.seed", whole, "data.seed", 1234),
+         inert(other + "config.seed", whole, "that of train_dataset counts for both"),
          used(at + ".data_loader.sizes", wholes, "train.steps"), used(at + ".repeat", whole, "train.steps", 1),
          inert("eval_dataset.repeat", whole, "an evaluation goes over its data once"),
          inert(other + "shuffle", boolean, "the order of an evaluation decides no number"),
          inert(other + "sizes", wholes, "train.valid_batches says how much is evaluated")});
-  for (const auto& [key, type, option] : {std::tuple{"seed", whole, "train.seed"},
-                                          {"seq_length", whole, "data.sequence_length"},
+  for (const auto& [key, type, option] : {std::tuple{"seq_length", whole, "data.sequence_length"},
                                           {"split", text, "data.split"},
                                           {"eod", whole, "data.eod"},
                                           {"eod_mask_loss", boolean, "data.eod_mask_loss"},
@@ -258,9 +259,12 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     } else if (type == "TrainCallBack") {
       t.add({used(at + ".type", text, "train.steps"), used(at + ".stop_step", whole, "train.steps")});
     } else if (type == "MoEDropRateCallback") {
-      t.add({used(at + ".type", text, "log lines"), used(at + ".expert_num", whole, "log lines"),
-             used(at + ".capacity_factor", number, "log lines"), used(at + ".num_layers", whole, "log lines"),
-             used(at + ".mtp_depth", whole, "log lines", 0)});
+      const char* counted_here = "what experts leave out is counted as they do it, whatever is said of them here";
+      t.add({used(at + ".type", text, "log lines"), inert(at + ".expert_num", whole, counted_here),
+             inert(at + ".capacity_factor", number, counted_here),
+             inert(at + ".num_layers", whole, "every layer with experts has its line"),
+             inert(at + ".mtp_depth", whole,
+                   "it says how many layers stand behind num_layers; every layer with experts has its line")});
     } else if (type == "TopkBiasBalanceCallback") {
       t.add({used(at + ".type", text, "moe.load_balance"), used(at + ".balance_via_topk_bias", boolean, "moe.load_balance"),
              used(at + ".topk_bias_update_rate", number, "moe.bias_update_rate")});

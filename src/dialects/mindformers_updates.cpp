@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "base/counted.h"
 #include "config/config.h"
 #include "dialects/mindformers_run.h"
 
@@ -35,7 +36,66 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
 }
 
-void choose_recompute(Translation& t) {
+int64_t layers_of_model(const Translation& t) {
+  const std::string key = mindformers_model_key(t, "num_hidden_layers");
+  return key.empty() ? 32 : t.whole(key);
+}
+
+// Layers of each part of the pipeline, in the order of the model: an even share, and what `offset` adds.
+std::vector<int64_t> layers_of_parts(const Translation& t, const MindFormersSizes& s) {
+  const int64_t rounds = s.pipeline > 1 ? std::max<int64_t>(1, t.whole("model.model_config.pp_interleave_num")) : 1;
+  std::vector<int64_t> each(static_cast<size_t>(s.pipeline * rounds), layers_of_model(t) / (s.pipeline * rounds));
+  size_t part = 0;
+  const auto add = [&](const Json& n) {
+    if (part < each.size() && n.is_number_integer()) each[part++] += n.get<int64_t>();
+  };
+  const Json& offset = t.value("model.model_config.offset");
+  for (const Json& row : offset.is_array() ? offset : Json::array())
+    if (row.is_array())
+      for (const Json& n : row) add(n);
+    else
+      add(row);
+  return each;
+}
+
+// recompute: [3, 1]: so many layers of each stage, dealt out to its parts in turn; a list of lists has a row for each round of
+// parts. True: all of them.
+void choose_recompute_layers(Translation& t, const MindFormersSizes& s, const std::string& key) {
+  const Json& given = t.value(key);
+  const std::vector<int64_t> layers = layers_of_parts(t, s);
+  const size_t stages = static_cast<size_t>(s.pipeline), rounds = layers.size() / stages;
+  const auto refuse = [&](const std::string& rule) {
+    t.refuse(key, fmt::format("recompute is {}", given.dump()), rule, "correct the list, or write True or False");
+  };
+  const auto count = [](const Json& n) { return n.is_boolean() ? (n.get<bool>() ? int64_t{1} << 30 : 0) : n.get<int64_t>(); };
+  const auto fits = [](const Json& n) { return n.is_boolean() || (n.is_number_integer() && n.get<int64_t>() >= 0); };
+  std::vector<int64_t> again(layers.size(), 0);
+  const bool rows = std::all_of(given.begin(), given.end(), [](const Json& row) { return row.is_array(); });
+  if (!rows) {
+    if (given.size() > stages || !std::all_of(given.begin(), given.end(), fits))
+      return refuse(fmt::format("it has a number of layers for each of {}", counted(static_cast<int64_t>(stages), "stage")));
+    for (size_t stage = 0; stage < given.size(); ++stage) {
+      int64_t left = count(given[stage]), before = -1;
+      while (left > 0 && before != left) {
+        before = left;
+        for (size_t round = 0; round < rounds && left > 0; ++round)
+          if (int64_t& n = again[round * stages + stage]; n < layers[round * stages + stage]) ++n, --left;
+      }
+    }
+  } else {
+    for (size_t round = 0; round < given.size(); ++round) {
+      if (given.size() > rounds || given[round].size() > stages || !std::all_of(given[round].begin(), given[round].end(), fits))
+        return refuse(fmt::format("it has a list for each of {}, with a number of layers for each of {}",
+                                  counted(static_cast<int64_t>(rounds), "round"),
+                                  counted(static_cast<int64_t>(stages), "stage")));
+      for (size_t stage = 0; stage < given[round].size(); ++stage)
+        again[round * stages + stage] = std::min(count(given[round][stage]), layers[round * stages + stage]);
+    }
+  }
+  if (std::any_of(again.begin(), again.end(), [](int64_t n) { return n > 0; })) t.set("train.recompute_layers", again, key);
+}
+
+void choose_recompute(Translation& t, const MindFormersSizes& s) {
   const std::function<bool(const Json&)> asks = [&](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
     if (v.is_number()) return v.get<double>() > 0;
@@ -50,14 +110,16 @@ void choose_recompute(Translation& t) {
   std::string patterns;  // the first that asks for something
   for (const std::string& key : t.given())
     if (patterns.empty() && key.starts_with(some + ".") && asks(t.value(key))) patterns = key;
-  if (asks(t.value(full)))
+  if (t.value(full).is_array()) choose_recompute_layers(t, s, full);
+  if (asks(t.value(full))) {
     t.set("train.recompute", "full", full);
-  else if (asks(t.value(some)))
+  } else if (asks(t.value(some))) {
     t.set("train.recompute", "cheap", some);
-  else if (!patterns.empty())
+  } else if (!patterns.empty()) {
     t.set("train.recompute", "cheap", patterns);
-  else
+  } else {
     t.set("train.recompute", "none", full);
+  }
 }
 
 // The rows of optimizers.def by the names of MindFormers' classes.
@@ -305,29 +367,19 @@ void set_mindformers_ranks(Translation& t, const MindFormersSizes& s) {
     const std::string parts = "model.model_config.pp_interleave_num";
     const int64_t virtual_stages = std::max<int64_t>(1, t.whole(parts));
     if (virtual_stages > 1) t.set("parallel.virtual", virtual_stages, parts);
-    // layers of each part: an even share and what `offset` adds
     const std::string key = "model.model_config.offset";
     const Json& offset = t.value(key);
     if (offset.is_array() && !offset.empty()) {
-      const int64_t layers =
-          std::max<int64_t>(1, t.whole(gives(t, "model.model_config.num_layers") ? "model.model_config.num_layers"
-                                                                                 : "model.model_config.num_hidden_layers"));
-      const int64_t share = layers / (s.pipeline * virtual_stages);
-      std::vector<int64_t> each;
-      // there a list of lists has a row for each round of stages, as parallel.stage_layers goes
-      const auto add = [&](const Json& n) { each.push_back(share + (n.is_number_integer() ? n.get<int64_t>() : 0)); };
-      for (const Json& part : offset)
-        if (part.is_array())
-          for (const Json& n : part) add(n);
-        else
-          add(part);
-      int64_t sum = 0;
+      const std::vector<int64_t> each = layers_of_parts(t, s);
+      const int64_t layers = layers_of_model(t), parts = s.pipeline * virtual_stages, share = layers / parts;
+      int64_t sum = 0, entries = 0;
       for (const int64_t n : each) sum += n;
-      if (static_cast<int64_t>(each.size()) != s.pipeline * virtual_stages || sum != layers)
-        t.refuse(key, fmt::format("offset is {}", offset.dump()),
-                 fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}",
-                             s.pipeline * virtual_stages, layers, share, layers),
-                 "correct the list");
+      for (const Json& row : offset) entries += row.is_array() ? static_cast<int64_t>(row.size()) : 1;
+      if (entries != parts || sum != layers)
+        t.refuse(
+            key, fmt::format("offset is {}", offset.dump()),
+            fmt::format("{} parts of {} layers get {} each, and what offset adds has to make {}", parts, layers, share, layers),
+            "correct the list");
       else
         t.set("parallel.stage_layers", each, key);
     }
@@ -358,7 +410,7 @@ void set_mindformers_ranks(Translation& t, const MindFormersSizes& s) {
 void set_mindformers_updates(Translation& t, const MindFormersSizes& s) {
   choose_steps(t, s);
   set_mindformers_ranks(t, s);
-  choose_recompute(t);
+  choose_recompute(t, s);
   choose_optimizer(t);
   choose_rates(t, s);
   choose_loss_scale(t);

@@ -69,6 +69,10 @@ class Ctx {
   bool has() const {
     return setup_.kernels->of<Args>().run != nullptr;
   }
+  // The rule of precision for calls of this op here, or null.
+  const RecipeRule* rule(const char* op) const {
+    return setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, op, role_) : nullptr;
+  }
   bool fused(const char* op) const { return !setup_.recipe || setup_.recipe->fused(op); }
 
   bool recording() const { return recording_; }
@@ -182,9 +186,8 @@ class Ctx {
 
 template <class Args>
 void Ctx::call(const Args& args) {
-  const RecipeRule* rule = setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, Args::name, role_) : nullptr;
-  if (rule)
-    run_by_rule(args, *rule);
+  if (const RecipeRule* found = rule(Args::name))
+    run_by_rule(args, *found);
   else
     run(args);
 }

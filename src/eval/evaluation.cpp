@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "eval/few_shot.h"
 #include "eval/python_text.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
@@ -162,6 +165,7 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     read_completions();
     options_.of.shots = options_.of.shots.value_or(0);
   }
+  if (generates) fill_few_shot(options_.of.templates, options_.data);
   std::set<const Task*> asked;
   for (const std::string& name : options_.tasks) asked.insert(&find_task(name, options_.of.protocol));
   for (const Task& task : all_tasks()) {
@@ -172,10 +176,11 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     if (generates && !task.parse && !options_.allow_code)
       throw UserError(fmt::format("{} runs what the model writes", task.name), "--tasks",
                       "generated code runs only if you say so", "add --allow-code: it runs in a sandbox");
-    Work work{&task, task.load(options_.data, options_.of)};
+    Work work{&task, task.load(data_of(task.name), options_.of)};
     if (!completions_.empty()) std::erase_if(work.items, [&](const Item& i) { return !completions_.contains(i.id); });
     if (work.items.empty())
-      throw UserError(fmt::format("no items of {}", task.name), completions_.empty() ? options_.data : options_.completions,
+      throw UserError(fmt::format("no items of {}", task.name),
+                      completions_.empty() ? data_of(task.name) : options_.completions,
                       completions_.empty() ? "a task has some" : "no id there is one of the data's", "check the path");
     for (Item& item : work.items)
       if (generates) item.prompt = options_.of.templates.wrap(item.prompt);
@@ -186,6 +191,26 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     throw UserError(fmt::format("{} of {} are of no item", static_cast<int64_t>(completions_.size()) - items(),
                                 counted(static_cast<int64_t>(completions_.size()), "output")),
                     options_.completions, "an id is that of an item, such as anatomy/3", "check the ids, --tasks and --limit");
+}
+
+// The last folder with the name of the task in its path, as ModelLink chooses; else the last that holds a folder of that name.
+const std::string& Evaluation::data_of(const std::string& task) const {
+  const std::vector<std::string>& all = options_.data;
+  std::error_code error;
+  for (auto it = all.rbegin(); it != all.rend(); ++it)
+    if (all.size() > 1 && it->find(task) != std::string::npos) return *it;
+  for (auto it = all.rbegin(); it != all.rend(); ++it)
+    if (std::filesystem::is_directory(std::filesystem::path(*it) / task, error)) return *it;
+  return all.back();
+}
+
+void Evaluation::say_examples(const Work& work, Log& log) const {
+  if (options_.of.protocol != Protocol::generate || options_.of.shots.value_or(1) == 0) return;
+  std::set<std::string> sources;
+  for (const Item& item : work.items)
+    sources.insert(options_.of.templates.source(work.task->name, work.task->name == "gsm8k" ? "few_shot" : item.subject));
+  sources.erase("");
+  if (!sources.empty()) log.line("{}: worked examples are {}", work.task->name, fmt::join(sources, ", "));
 }
 
 int64_t Evaluation::items() const {
@@ -323,6 +348,7 @@ std::vector<TaskResult> Evaluation::run(const EvaluatedModel* answerer, Log& log
   for (const Work& work : works_) {
     std::unique_ptr<SampleFile> file;
     if (writes) file = std::make_unique<SampleFile>(options_.output, work.task->name, work.items);
+    say_examples(work, log);
     Job job{*work.task, work.items, log, stop, options_.batch.value_or(16), file.get()};
     int64_t there = file ? static_cast<int64_t>(file->size()) : 0;
     if (ranks) there = gather_integers(ranks->all(), there)[0];

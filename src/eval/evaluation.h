@@ -18,7 +18,8 @@ namespace ravine {
 
 struct EvaluationOptions {
   std::vector<std::string> tasks;
-  std::string data, output;
+  std::vector<std::string> data;  // of several a task takes the last that its name is part of
+  std::string output;
   TaskOptions of;                         // how tasks are asked
   std::optional<int64_t> max_new_tokens;  // of generate; nothing: the task's own
   std::optional<int64_t> batch;           // items at a time; nothing: 16
@@ -55,6 +56,8 @@ class Evaluation {
   };
   struct Job;  // a task being answered
   void read_completions();
+  const std::string& data_of(const std::string& task) const;
+  void say_examples(const Work& work, Log& log) const;                                     // whose the worked examples are
   std::string judge(const Task& task, const Item& item, const std::string& output) const;  // what it says
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
   std::vector<TaskResult> earlier_results() const;  // of tasks that an earlier command has finished in this folder

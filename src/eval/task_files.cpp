@@ -51,7 +51,7 @@ void collect(const fs::path& folder, std::string_view pattern, const std::string
     if (!last)
       collect(folder / name, pattern.substr(slash + 1), found, out);
     else if (fs::is_regular_file(folder / name, error))
-      out.push_back({(folder / name).string(), found.empty() ? name.substr(0, name.find('.')) : found});
+      out.push_back({(folder / name).lexically_normal().string(), found.empty() ? name.substr(0, name.find('.')) : found});
   };
   if (part.find('*') == std::string_view::npos) {
     for (const char* end : {"", ".gz", ".zst", ".xz"})
@@ -59,7 +59,10 @@ void collect(const fs::path& folder, std::string_view pattern, const std::string
     return;
   }
   for (const std::string& name : names_in(folder))
-    if (const auto star = star_of(part, last ? without_compression(name) : std::string_view(name))) go_on(name, *star);
+    if (last && name.starts_with("train"))
+      continue;  // examples to learn from are no questions
+    else if (const auto star = star_of(part, last ? without_compression(name) : std::string_view(name)))
+      go_on(name, *star);
 }
 
 // Both would be asked, and each item counted twice.

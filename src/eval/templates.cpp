@@ -13,7 +13,10 @@ constexpr std::string_view kInstruction = "{instruction}";
 
 }  // namespace
 
-Templates Templates::read(const std::string& path) { return parse(read_json(path), path); }
+Templates Templates::read(const std::string& path) {
+  if (path.find(kInstruction) != std::string::npos) return parse({{"template", path}}, "--template");
+  return parse(read_json(path), path);
+}
 
 Templates Templates::parse(const Json& json, const std::string& path) {
   if (!json.is_object())
@@ -36,7 +39,9 @@ Templates Templates::parse(const Json& json, const std::string& path) {
                       "see docs/howto/evaluate.md");
     for (const auto& [subject, texts] : of.items()) {
       const std::string where = fmt::format("{}: {}.{}", path, task, subject);
-      std::vector<std::string>& into = t.texts_[{task, subject}];
+      Text& text = t.texts_[{task, subject}];
+      text.source = path;
+      std::vector<std::string>& into = text.texts;
       if (task != "agieval") {
         into = {field<std::string>(of, subject, path)};
         continue;
@@ -55,7 +60,9 @@ Templates Templates::parse(const Json& json, const std::string& path) {
 
 std::string Templates::wrap(const std::string& prompt) const { return replaced(outer_, kInstruction, prompt); }
 
-const std::vector<std::string>* Templates::find(const std::string& task, const std::string& subject) const {
+void Templates::fill(const Templates& other) { texts_.insert(other.texts_.begin(), other.texts_.end()); }
+
+const Templates::Text* Templates::look_up(const std::string& task, const std::string& subject) const {
   auto it = texts_.find({task, subject});
   // ModelLink has one text for all lengths of these two.
   for (const char* shared : {"logical_deduction", "tracking_shuffled_objects"})
@@ -63,11 +70,21 @@ const std::vector<std::string>* Templates::find(const std::string& task, const s
   return it == texts_.end() ? nullptr : &it->second;
 }
 
+const std::vector<std::string>* Templates::find(const std::string& task, const std::string& subject) const {
+  const Text* text = look_up(task, subject);
+  return text ? &text->texts : nullptr;
+}
+
+std::string Templates::source(const std::string& task, const std::string& subject) const {
+  const Text* text = look_up(task, subject);
+  return text ? text->source : "";
+}
+
 const std::vector<std::string>& Templates::get(const std::string& task, const std::string& subject) const {
   if (const auto* found = find(task, subject)) return *found;
   throw UserError(fmt::format("no few-shot text for {}", subject == "few_shot" ? task : task + "." + subject),
                   given() ? path_ : std::string("--template"),
-                  "the generate protocol shows worked examples of this task, which its data do not hold",
+                  "the generate protocol shows worked examples of this task, and there are none of this subject",
                   fmt::format("give it under \"{}\" of the file of --template, or ask without examples by --shots 0", task));
 }
 

@@ -23,7 +23,8 @@ namespace ravine {
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
                                       const std::function<bool(const Param&)>& wanted = {});
 // The same from weights of any layout that convert reads (io/convert/convert.h), of the shape that the model's config says.
-void load_weights_of(const std::string& path, const Model& model, WeightSource& store);
+void load_weights_of(const std::string& path, const Model& model, WeightSource& store,
+                     const std::function<bool(const Param&)>& wanted = {});
 // Reads only headers; throws what load_weights would.
 void check_weights(const std::string& folder, const Model& model);
 

@@ -179,11 +179,12 @@ void check_weights(const std::string& folder, const Model& model) {
   check_tensors(model_source(files, folder, table, model));
 }
 
-void load_weights_of(const std::string& path, const Model& model, WeightSource& store) {
+void load_weights_of(const std::string& path, const Model& model, WeightSource& store,
+                     const std::function<bool(const Param&)>& wanted) {
   std::vector<std::unique_ptr<TensorFile>> files;
   files.push_back(open_weights_of_any(path, model.config(), "model.config"));
   const WeightFiles table = stored_files(model);
-  load_tensors(model_source(files, path, table, model), model.params().params().size(), store);
+  load_tensors(model_source(files, path, table, model), model.params().params().size(), store, wanted);
 }
 
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,

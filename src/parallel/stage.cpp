@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/text.h"
 #include "model/decoder.h"
 #include "parallel/fit.h"
 
@@ -31,6 +32,21 @@ std::vector<BlockRange> split_model(const Model& model, int parts, const std::ve
     size_t end = at + static_cast<size_t>(counts[static_cast<size_t>(p)]) + (p == 0) + (p + 1 == parts);
     out.push_back({at, end});
     at = end;
+  }
+  return out;
+}
+
+std::set<std::string> first_layers(const Model& model, const std::vector<BlockRange>& parts,
+                                   const std::vector<int64_t>& counts) {
+  if (counts.size() != parts.size())
+    throw UserError(fmt::format("train.recompute_layers is [{}]", fmt::join(counts, ", ")), "train.recompute_layers",
+                    fmt::format("it needs a number of layers for each of the {} parts of the pipeline", parts.size()),
+                    "correct the list, or leave it out");
+  std::set<std::string> out;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    int64_t left = counts[p];
+    for (size_t b = parts[p].begin; b < parts[p].end && left > 0; ++b)
+      if (glob_match("*layers.*", model.blocks()[b].path)) out.insert(model.blocks()[b].path), --left;
   }
   return out;
 }

@@ -9,6 +9,8 @@
 // batch begins, so every schedule has the loss of the whole model.
 #pragma once
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "comm/ranks.h"
@@ -25,6 +27,10 @@ struct BlockRange {
 // list says; the embedding goes with the first part, the head with the last. More parts than layers, or a list that does not
 // add up, is a UserError.
 std::vector<BlockRange> split_model(const Model& model, int parts, const std::vector<int64_t>& layers);
+// The paths of the first counts[p] layers of each part p, or of all its layers if it has fewer. A list of another length than
+// that of `parts` is a UserError (train.recompute_layers).
+std::set<std::string> first_layers(const Model& model, const std::vector<BlockRange>& parts,
+                                   const std::vector<int64_t>& counts);
 // The pipeline stage of each unit, by Unit::index: part p is on stage p % stages.
 std::vector<int> stages_of_units(const Model& model, const std::vector<BlockRange>& parts, int stages);
 

@@ -21,23 +21,27 @@ struct Rebuilt : Saved::Impl {
 
 class ArenaStash : public Stash {
  public:
-  ArenaStash(bool rebuild, bool full) : rebuild_(rebuild), full_(full) {}
+  ArenaStash(bool rebuild, bool full, std::optional<std::set<std::string>> layers)
+      : rebuild_(rebuild), full_(full), layers_(std::move(layers)) {}
   Saved keep(const Tensor& t) override {
     if (rebuild_ && t.rebuild()) return Saved(std::make_shared<Rebuilt>(t.rebuild()));
     Tensor plain = t;
     plain.set_rebuild(nullptr);
     return Saved(std::make_shared<Resident>(std::move(plain)));
   }
-  bool recompute_block(const std::string& path) const override { return full_ && glob_match("*layers.*", path); }
+  bool recompute_block(const std::string& path) const override {
+    return full_ && (layers_ ? layers_->contains(path) : glob_match("*layers.*", path));
+  }
 
  private:
   bool rebuild_, full_;
+  std::optional<std::set<std::string>> layers_;
 };
 
 }  // namespace
 
-std::unique_ptr<Stash> make_stash(Recompute recompute) {
-  return std::make_unique<ArenaStash>(recompute != Recompute::none, recompute == Recompute::full);
+std::unique_ptr<Stash> make_stash(Recompute recompute, std::optional<std::set<std::string>> layers) {
+  return std::make_unique<ArenaStash>(recompute != Recompute::none, recompute == Recompute::full, std::move(layers));
 }
 
 }  // namespace ravine

@@ -85,6 +85,7 @@ BlockCosts block_costs(Model& model, const Config& config, const Types& types, c
   c.parallel.data = c.parallel.pipeline = c.parallel.expert = c.parallel.virtual_stages = 1;
   c.parallel.zero = 0;
   c.parallel.stage_layers.clear();
+  c.train.recompute_layers.clear();
   BlockWork work(model, types, rates);
   Ranks fake = Ranks::fake(Mesh{1, 1, narrow_option<int>(config.parallel.tensor, "parallel.tensor")}, 0);
   const StepEngine planned(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2},

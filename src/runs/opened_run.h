@@ -35,7 +35,8 @@ struct OpenedRun {
   Log& log;
   World* world;
   std::unique_ptr<RunFolder> folder;
-  std::string weights;  // checksum of what model.path holds; empty: not given, or not known
+  std::string
+      weights;  // checksum of what model.path holds, beside an adapter also model.weights; empty: not given, or not known
   std::unique_ptr<Model> model;
   std::optional<LoraSettings> lora;  // of the adapter that is trained
   Ranks ranks;

@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
+#include "runs/adapter.h"
 #include "runs/checkpoint_files.h"
 #include "runs/healthy_only.h"
 #include "runs/run_record.h"
@@ -88,7 +89,7 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   return ResumePoint{from, std::make_unique<CheckpointReader>(from, verify && resume != kResumeNewest && run.ranks.first())};
 }
 
-// Whether frozen weights are those of model.path: where the checkpoint lacks them they must be, and others there are a
+// Whether frozen weights are those that the run began with: where the checkpoint lacks them they must be, and others there are a
 // UserError.
 bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const std::string& began_with) {
   const auto& all = run.model->params().params();
@@ -99,14 +100,15 @@ bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const s
   if (lacks.empty()) return false;
   const bool there = !run.weights.empty();
   throw UserError(
-      there ? fmt::format("{} holds other weights than when this run began", run.config().model.path)
+      there ? fmt::format("{} holds other weights than when this run began", base_of(run.config()))
             : "the weights that this run began with are not there",
       from->folder,
       fmt::format(
-          "of {} frozen parameter{} ({}{}) it holds none: a run that begins from model.path keeps frozen weights there alone",
+          "of {} frozen parameter{} ({}{}) it holds none: a run that begins from stored weights keeps frozen ones there alone",
           lacks.size(), lacks.size() > 1 ? "s" : "", lacks[0], lacks.size() > 1 ? ", .." : ""),
-      there ? "put the weights of then back, or set model.path to where they are now"
-            : "set model.path to the folder that this run began with, wherever it is now");
+      fmt::format(fmt::runtime(there ? "put the weights of then back, or set {} to where they are now"
+                                     : "set {} to the folder that this run began with, wherever it is now"),
+                  run.config().model.config.empty() ? "model.path" : "model.weights"));
 }
 
 // States that it holds are those of this optimizer; one that lacks some is refused where they are read.
@@ -221,7 +223,7 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const CheckpointReader& reader = *from.reader;
   const Json& s = reader.scalars();
   const auto began = seconds_now();
-  const bool whole = restore(*run.engine, reader, run.config().model.path);
+  const bool whole = restore(*run.engine, reader, run.config().model);
   refuse_not_finite(
       *run.engine, from.folder,
       "go on from an earlier checkpoint, by checkpoint.resume; health.embedding_norm keeps a record of healthy ones");

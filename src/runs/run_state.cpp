@@ -106,12 +106,16 @@ void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
 }  // namespace
 
 bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
-             const std::string& model_path) {
+             const ModelOptions& from) {
   std::set<std::string> frozen, elsewhere;
   for (const Param& p : model.params().params())
     if (!changes(p)) frozen.insert("weights/" + p.name);
   for (const std::string& name : left_out_of(reader, model)) elsewhere.insert(name);
-  if (!elsewhere.empty()) load_weights(model_path, model, store, [&](const Param& p) { return elsewhere.contains(p.name); });
+  const auto wanted = [&](const Param& p) { return elsewhere.contains(p.name); };
+  if (!elsewhere.empty() && !from.weights.empty())
+    load_weights_of(from.weights, model, store, wanted);
+  else if (!elsewhere.empty())
+    load_weights(from.path, model, store, wanted);
   optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));
   const bool as_many = ranks_with_buffers(reader) == optimizer.ranks_with_buffers();
   bool whole = as_many;

@@ -22,13 +22,13 @@ inline TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing)
 }
 // The parameters of a run that a checkpoint does not hold: frozen, they are those of the model folder that the run began from.
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model);
-// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `model_path`.
+// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `from`.
 // All ranks call it. False: what ranks keep for themselves was not kept by as many, or not all of it is there: then this rank
 // has the weights and states of the first, and errors of zero.
 bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
-             const std::string& model_path = "");
-inline bool restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "") {
-  return restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, model_path);
+             const ModelOptions& from = {});
+inline bool restore(StepEngine& engine, const CheckpointReader& reader, const ModelOptions& from = {}) {
+  return restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, from);
 }
 // Weights as a run begins with them: those of model.path, or drawn from train.seed; refuse_not_finite looks at what was read. All
 // ranks call it.

@@ -63,7 +63,7 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
                     fmt::format("set {} or more; 1 is the even share", 1.0 / static_cast<double>(m.routing.experts)));
   if (o.shared_gate != SharedGate::stored && m.shared_gate != (o.shared_gate == SharedGate::gated))
     throw UserError(fmt::format("moe.shared_gate is {}", name(o.shared_gate)), given_at(c, "moe.shared_gate"),
-                    fmt::format("the {} family has {}, and config.json cannot say otherwise", family,
+                    fmt::format("config.json of the {} family says {}", family,
                                 m.shared.width == 0 ? "no shared expert"
                                 : m.shared_gate     ? "a gate of its shared expert"
                                                     : "no gate of its shared expert"),

@@ -97,11 +97,13 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
       kernels_(kernels),
       recipe_(make_recipe(config.precision, kernels)),
       shape_(shape),
-      stash_(make_stash(config.train.recompute)),
       ranks_(ranks ? ranks : &alone_) {
   int stages = ranks_->mesh().pipeline,
       chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
   parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
+  const std::vector<int64_t>& again = config.train.recompute_layers;
+  const bool some = config.train.recompute == Recompute::full && !again.empty();
+  stash_ = make_stash(config.train.recompute, some ? std::optional(first_layers(model, parts_, again)) : std::nullopt);
   Kernels meta = meta_kernels(kernels_);
   PhaseArena arena;
   Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());

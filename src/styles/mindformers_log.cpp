@@ -113,13 +113,15 @@ class MindFormersConsole : public Hook {
                       .loss_scale = r.loss_scale.value_or(1),
                       .grad_norm = r.grad_norm,
                       .batch = c.train.global_batch,
-                      .ranks = r.ranks};
+                      .ranks = r.ranks,
+                      .flops = r.flops};
     const double mean = mean_.add(epoch_of(l), r.loss);
     if (c.log.sink == 0) l.mean = mean;
     if (r.step % every_ != 0 && r.step != c.train.steps && !r.skipped) return;
     if (!r.local_norms.empty() && !c.log.local_norms.empty()) run.log().line("{}{}", prefix(), norm_lines(run, r));
     run.log().line("{}{}", prefix(), step_line(l));
     run.log().line("{}{}", prefix(), bar_line(l));
+    if (r.spikes > 0) skipped(run, r);
     if (r.embedding_local_norm) run.log().line("{}embedding_local_norm: {}", prefix(), f32_text(*r.embedding_local_norm));
     if (r.step % c.log.monitor_every == 0) monitor(run, r, l);
     for (const auto& [name, value] : r.more)
@@ -128,6 +130,20 @@ class MindFormersConsole : public Hook {
     if (asks(c.log, "drop_rate"))
       for (size_t i = 0; i < r.routers.layers.size(); ++i)
         run.log().line("{}layer: {}, drop_rate: {:.5f}", prefix(), r.routers.layers[i], r.routers.drop_rate[i]);
+  }
+
+  // Of a step that health.skip_norm leaves out; of one that ends the run the second line is the error.
+  static void skipped(RunView& run, const StepReport& r) {
+    const HealthOptions& health = run.config().health;
+    const std::string norm = f32_text(r.grad_norm), limit = python_text(health.skip_norm);
+    run.log().line("{}opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", prefix(), r.updates, limit);
+    if (health.skip_count > 0 && r.spikes >= health.skip_count)
+      run.log().line(
+          "ValueError: Current global norm [{}] of step {} has been {} consecutive times greater than threshold {}, stop training...",
+          norm, r.step, r.spikes, limit);
+    else
+      run.log().line("{}Current global norm [{}] of step {} has been {} consecutive times greater than threshold: {}", prefix(),
+                     norm, r.step, r.spikes, limit);
   }
 
   // Of the first rank.
@@ -259,6 +275,11 @@ std::string f32_text(double x) {
   return text;
 }
 
+std::string python_text(double x) {
+  const std::string text = fmt::format("{}", x);
+  return text.find_first_of(".enif") == std::string::npos ? text + ".0" : text;
+}
+
 namespace {
 // A scale moves in f64 here, and beyond f32 its own digits are shown.
 std::string scale_text(double x) {
@@ -269,9 +290,11 @@ std::string scale_text(double x) {
 std::string step_line(const MindFormersLine& l) {
   const std::string loss =
       l.mean ? fmt::format("loss:[{:5.3f}/{:5.3f}]", l.loss, *l.mean) : fmt::format("loss: {:5.3f}", l.loss);
-  return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]",
+  const double tera = l.flops / l.ranks / std::max(1e-9, l.seconds) / 1e12;
+  const std::string speed = l.flops > 0 ? fmt::format(", train_throughput_per_npu: {:.3f}T", tera) : "";
+  return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]{}",
                      place_text(l), loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
-                     scale_text(l.loss_scale), f32_text(l.grad_norm));
+                     scale_text(l.loss_scale), f32_text(l.grad_norm), speed);
 }
 
 std::string bar_line(const MindFormersLine& l) {

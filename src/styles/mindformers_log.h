@@ -14,6 +14,8 @@ namespace ravine {
 
 // A number as numpy writes one of f32: the shortest digits that read back, at least one behind the point.
 std::string f32_text(double x);
+// A number as Python writes a float: 3.0, 0.001.
+std::string python_text(double x);
 
 // What the two lines of a step tell.
 struct MindFormersLine {
@@ -26,6 +28,7 @@ struct MindFormersLine {
   double loss_scale = 1, grad_norm = 0;
   int64_t batch = 1;  // of a step
   int ranks = 1;
+  double flops = 0;  // of the step, over all ranks; 0: not known
 };
 std::string step_line(const MindFormersLine& line);
 std::string bar_line(const MindFormersLine& line);

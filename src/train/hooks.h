@@ -24,13 +24,16 @@ struct StepReport {
   int64_t valid = 0;                       // labels that counted in the step
   int64_t tokens = 0;                      // seen in all
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
-  double wait = 0;  // seconds spent waiting for data in this step
+  double flops = 0;  // of the model in this step, over all ranks
+  double wait = 0;   // seconds spent waiting for data in this step
   int ranks = 1;
   StepTraffic traffic;                          // of several ranks
   StepWindow window;                            // this step and those before it back to the last line
   bool skipped = false;                         // nothing was learned
   bool overflow = false;                        // because gradients, scaled as they were, are not finite
   std::optional<double> loss_scale;             // of the next step, where losses are scaled
+  int64_t spikes = 0;                           // steps in a row, this one too, that health.skip_norm left out
+  int64_t updates = 0;                          // of the weights so far
   bool left_out = false;                        // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;   // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;           // of log.local_norms; the first rank has them

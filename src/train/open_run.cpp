@@ -60,8 +60,9 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
   World* world = run.world;
   const int ranks = world ? world->size() : 1;
   std::string unknown;
-  if (!c.model.path.empty()) try {
-      run.weights = weights_checksum(c.model.path);
+  const std::string& from = c.lora.asked() ? base_of(c) : c.model.path;  // where frozen weights may stay
+  if (!from.empty()) try {
+      run.weights = weights_checksum(from);
     } catch (const UserError& e) {
       if (!was) throw;
       unknown = e.what();  // whoever resumes does not need these weights
@@ -75,7 +76,7 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
   const RunLayout layout = run_layout(c, ranks, *run.model, was ? was->sum_leaves : std::nullopt);
   if (world && ranks > 1) run.ranks = Ranks(*world, layout.mesh);
   if (!run.ranks.first()) run.log.quiet(true);
-  if (!unknown.empty()) run.log.warn("what {} holds is not known, and the run goes on without: {}", c.model.path, unknown);
+  if (!unknown.empty()) run.log.warn("what {} holds is not known, and the run goes on without: {}", from, unknown);
   return {.backend = backend,
           .ranks = ranks,
           .cpu = common_arithmetic(run.ranks.all()),

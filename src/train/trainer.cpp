@@ -205,7 +205,7 @@ void Trainer::step(int64_t step) {
   report.next_lr = this->rates().lr;
   report.tokens = progress_.tokens;
   report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
-  report.sol = report.tokens_per_second * run_.model->training_flops_per_token(run_.data.train->columns()) / peak_flops_;
+  report.sol = report.flops / report.step_time / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.traffic = meter_.end(run_.ranks, report.step_time);
   if (!report.skipped) progress_.window.add(r.loss, r.valid, r.tokens, report.step_time);
@@ -231,6 +231,9 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   report.preferences = r.preferences;
   report.routers = r.routers;
   report.ranks = run_.ranks.size();
+  report.flops = static_cast<double>(r.tokens) * run_.model->training_flops_per_token(run_.data.train->columns());
+  report.updates = engine.optimizer().steps();
+  if (is_spike_) report.spikes = progress_.spikes.in_a_row();
   if (c.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(engine);
   const bool monitored = !c.log.monitor.empty() && step % c.log.monitor_every == 0;
   const auto asked = [&](const char* what) {
@@ -304,15 +307,21 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
 // An overflow is the loss scale's to answer; what is finite with it is judged like any step.
 Verdict Trainer::decide(int64_t step, double loss, double norm) {
   const HealthOptions& health = run_.config().health;
+  const auto judge = [&] {
+    const Verdict verdict = progress_.spikes.judge(loss, norm);
+    is_spike_ = health.skip_norm > 0 && verdict != Verdict::apply;
+    return verdict;
+  };
+  is_spike_ = false;
   if (health.stop_not_finite && is_overflow(loss, norm)) return Verdict::stop;
   if (health.stop_norm > 0 && norm >= health.stop_norm && !abnormal_.seen(step)) return Verdict::stop;
-  if (!progress_.loss_scale) return progress_.spikes.judge(loss, norm);
+  if (!progress_.loss_scale) return judge();
   const bool overflow = is_overflow(loss, norm), goes_on = progress_.loss_scale->update(overflow);
   if (overflow) {
     progress_.spikes.go_on_from(0);  // it is no spike, and those behind it follow none
     return goes_on ? Verdict::skip : Verdict::stop;
   }
-  return progress_.spikes.judge(loss, norm);
+  return judge();
 }
 
 // A step whose verdict ends the run. The words of health.* are those of the program that they come from, so that what reads its logs reads ours.
@@ -345,14 +354,19 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
     end_not_finite(engine, step, r, origin);
   }
   say_skipped(step, r);
+  if (run_.config().log.style == LogStyle::mindformers)  // whose log has the rest
+    fail("step {} ends the run (health.skip_count={}): the weights are those of step {}, the last checkpoint is untouched",
+         step, health.skip_count, step - progress_.spikes.in_a_row());
   fail(
       "Current global norm [{}] of step {} has been {} consecutive times greater than threshold {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched",
       r.grad_norm, step, progress_.spikes.in_a_row(), health.skip_norm, health.skip_count, step - progress_.spikes.in_a_row());
 }
 
-// Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two.
+// Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two. In the style of
+// MindFormers they are lines of its console.
 void Trainer::say_skipped(int64_t step, const StepResult& r) {
   const HealthOptions& health = run_.config().health;
+  if (run_.config().log.style == LogStyle::mindformers) return;
   run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(),
                 health.skip_norm);
   if (r.verdict == Verdict::stop) return;

@@ -95,6 +95,7 @@ class Trainer : public RunView {
   std::optional<StepReport> last_;                                // of the last step that this process made
   AbnormalNorms abnormal_;                                        // of health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false;  // once is enough
+  bool is_spike_ = false;                                         // the step under way, by health.skip_norm
   double peak_flops_ = 0;                                         // of all ranks, per second: what sol is a share of
   double step_seconds_ = 0;                                       // of a step, as estimated before the first
 };

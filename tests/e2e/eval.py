@@ -65,7 +65,8 @@ def model(folder):
 
 
 def evaluate(folder, out, tasks, *more, status=0):
-    return r.run("eval", "--tasks", tasks, "--data", benchmarks(folder), "--output", folder / out, *more, status=status)
+    data = [] if "--data" in more else ["--data", benchmarks(folder)]
+    return r.run("eval", "--tasks", tasks, *data, "--output", folder / out, *more, status=status)
 
 
 def seam_model(folder, name="seam", merges=()):
@@ -350,7 +351,8 @@ def test_two_evaluations_are_compared(folder):
 def test_wrong_input_is_refused(folder):
     benchmarks(folder)
     (folder / "broken.json").write_text('{"gsm8k": ')
-    (folder / "none.json").write_text("{}")
+    (folder / "riddles").mkdir()
+    (folder / "riddles" / "riddles.json").write_text(json.dumps({"examples": [{"input": "?", "target": "No"}]}))
     (folder / "nothing").mkdir()
     (folder / "mine").mkdir()
     (folder / "mine" / "thesis.txt").write_text("x")
@@ -358,7 +360,7 @@ def test_wrong_input_is_refused(folder):
     with_model = ["--model", model(folder)]
     for tasks, more, said in (("boolqq", with_model, "did you mean boolq"), ("piqa", with_model, "--protocol likelihood"), ("gsm8k", [*with_model, "--protocol", "likelihood"], "--protocol generate"),
                               ("boolq", [*with_model, "--data", folder / "nothing"], "dev.jsonl"), ("gsm8k", [*with_model, "--template", folder / "broken.json"], "broken.json"),
-                              ("gsm8k", [*with_model, "--template", folder / "none.json"], "no few-shot text for gsm8k"), ("gsm8k", with_model, "--template"), ("human_eval", with_model, "--allow-code"),
+                              ("bbh", [*with_model, "--data", folder / "riddles"], "no few-shot text for bbh.riddles"), ("human_eval", with_model, "--allow-code"),
                               ("boolq", [*with_model, "--split", "test"], "ceval"), ("mmlu", [*with_model, "--shots", 9], "--shots 5"), ("boolq", [], "--model is not given"),
                               ("mmlu", ["--completions", given, "--output", folder / "mine"], "thesis.txt")):
         done = evaluate(folder, "refused", tasks, *more, status=2)

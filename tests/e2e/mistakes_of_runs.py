@@ -93,7 +93,7 @@ MISTAKES = [
     ("a number with a comma behind", "config train.steps=2,", ["write 2"], "config train.steps=2"),
     ("recompute no", "config train.recompute=no", ["here it is none"], "config train.recompute=none"),
     ("a switch with a value", GENERATE + "--do_sample true", ["here it is --sample (a switch)"]),
-    ("megatron", "convert --input {base} --output {dir}/none --to megatron", ["did you mean 'megatron-legacy' or 'megatron-mcore'?"]),
+    ("megatron", "convert --input {base} --output {dir}/none --to megatron", ["did you mean 'megatron-legacy' or 'megatron-mcore' or 'megatron-deepspeed'?"]),
     ("a file's name without its end", "data show data.train={dir}/book model.tokenizer={tok} data.sequence_length=8", ["did you mean '{dir}/book.txt'?"]),
     ("a folder of a tokenizer as data", "data show data.train={tok} model.tokenizer={tok} data.sequence_length=8", ["the folder of a tokenizer, not of data"]),
     ("a path of Windows", "data show data.train=[C:\\Users\\me\\book.txt] model.tokenizer={tok} data.sequence_length=8", ["a path of Windows"]),

@@ -192,6 +192,39 @@ def save_mindrecord(path, rows, column="input_ids"):
         f.write((struct.pack("<Q", len(header)) + header).ljust(16384, b"\0") + body)
 
 
+def save_parquet(path, columns):
+    """{name: texts} as a Parquet file of one row group: columns that may be null, plain pages in Snappy's form, literals alone."""
+    def varint(n):
+        return bytes([n & 127 | 128]) + varint(n >> 7) if n > 127 else bytes([n])
+    def struct_of(*fields):  # Thrift's compact protocol; fields: (id, (type, body))
+        out, last = b"", 0
+        for number, (kind, body) in fields:
+            out, last = out + bytes([number - last << 4 | kind]) + body, number
+        return 12, out + b"\0"
+    def text(value):
+        return 8, varint(len(value.encode())) + value.encode()
+    def items(values):
+        return 9, bytes([len(values) << 4 | values[0][0]]) + b"".join(body for _, body in values)
+    def i32(n):
+        return 5, varint(n << 1)
+    def i64(n):
+        return 6, varint(n << 1)
+    rows, data, chunks = len(next(iter(columns.values()))), b"PAR1", []
+    for name, values in columns.items():
+        levels = varint(rows << 1) + b"\1"  # a run: none is null
+        page = struct.pack("<I", len(levels)) + levels + b"".join(struct.pack("<I", len(v.encode())) + v.encode() for v in values)
+        packed = varint(len(page)) + b"".join(bytes([61 << 2]) + struct.pack("<H", len(page[at:at + 65536]) - 1) + page[at:at + 65536] for at in range(0, len(page), 65536))
+        head = struct_of((1, i32(0)), (2, i32(len(page))), (3, i32(len(packed))), (5, struct_of((1, i32(rows)), (2, i32(0)), (3, i32(3)), (4, i32(3)))))[1]
+        sizes = [(6, i64(len(head) + len(page))), (7, i64(len(head) + len(packed))), (9, i64(len(data)))]
+        chunks.append(struct_of((2, i64(len(data))), (3, struct_of((1, i32(6)), (2, items([i32(0), i32(3)])), (3, items([text(name)])), (4, i32(1)), (5, i64(rows)), *sizes))))
+        data += head + packed
+    schema = [struct_of((4, text("schema")), (5, i32(len(columns)))), *(struct_of((1, i32(6)), (3, i32(1)), (4, text(name)), (6, i32(0))) for name in columns)]
+    groups = [struct_of((1, items(chunks)), (2, i64(len(data) - 4)), (3, i64(rows)))]
+    foot = struct_of((1, i32(1)), (2, items(schema)), (3, i64(rows)), (4, items(groups)))[1]
+    Path(path).write_bytes(data + foot + struct.pack("<I", len(foot)) + b"PAR1")
+    return str(path)
+
+
 def save_config(path, **fields):
     """TINY with other fields; a field that is None is left out."""
     config = {**TINY, **fields}

@@ -14,13 +14,14 @@ namespace {
 
 class MegatronDataset final : public Dataset {
  public:
-  MegatronDataset(std::unique_ptr<GptBlend> data, int64_t columns, int64_t vocabulary)
-      : data_(std::move(data)), columns_(columns), vocabulary_(vocabulary) {}
-  int64_t sample_count() const override { return data_->size(); }
+  // used: samples of one pass, the first of `data`.
+  MegatronDataset(std::unique_ptr<GptBlend> data, int64_t used, int64_t columns, int64_t vocabulary)
+      : data_(std::move(data)), used_(used), columns_(columns), vocabulary_(vocabulary) {}
+  int64_t sample_count() const override { return used_; }
   int64_t columns() const override { return columns_; }
-  int64_t token_count() const override { return data_->tokens(); }
+  int64_t token_count() const override { return used_ == data_->size() ? data_->tokens() : used_ * columns_; }
   Sample sample(int64_t index) const override {
-    GptSample g = data_->sample(index % data_->size());
+    GptSample g = data_->sample(index % used_);
     check_ids(g.tokens, vocabulary_, origin(index));
     check_ids(g.labels, vocabulary_, origin(index));
     Sample s;
@@ -32,11 +33,11 @@ class MegatronDataset final : public Dataset {
     s.segments = std::move(g.segments);
     return s;
   }
-  std::string origin(int64_t index) const override { return data_->origin(index % data_->size()); }
+  std::string origin(int64_t index) const override { return data_->origin(index % used_); }
 
  private:
   std::unique_ptr<GptBlend> data_;
-  int64_t columns_, vocabulary_;
+  int64_t used_, columns_, vocabulary_;
 };
 
 struct List {
@@ -78,6 +79,7 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   if (!o.pack && !instructions) refuse("data.pack=false", "documents are always joined there", "leave it out");
   const int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
   require(vocabulary > 0, "dataset: token files need the size of the vocabulary, got {}", vocabulary);
+  if (instructions && o.samples > 0) refuse("data.samples", "a pass over instruction files has all of them", "leave it out");
   if (instructions) return open_instruction_order(o, vocabulary, tokenizer);
 
   GptOptions g{o};
@@ -91,20 +93,28 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
     throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one",
                     "set train.valid_batches, or data.split=100 for no validation");
   Datasets d;
-  auto wrap = [&](std::unique_ptr<GptBlend>& data) -> std::unique_ptr<Dataset> {
+  // whole: samples of one pass, rounded down to whole steps; 0: all that were drawn.
+  auto wrap = [&](std::unique_ptr<GptBlend>& data, int64_t whole) -> std::unique_ptr<Dataset> {
     if (!data || data->size() == 0) return nullptr;
-    return std::make_unique<MegatronDataset>(std::move(data), o.sequence_length, vocabulary);
+    const int64_t used = whole > 0 ? std::min(whole / o.batch * o.batch, data->size()) : data->size();
+    if (used == 0)
+      throw UserError("too little data", "data.samples", fmt::format("{} samples fill no step of {}", whole, o.batch),
+                      "lower train.global_batch");
+    return std::make_unique<MegatronDataset>(std::move(data), used, o.sequence_length, vocabulary);
   };
+  const int64_t drawn = o.samples > 0 ? o.samples : o.train_samples;
   if (o.valid.empty()) {
-    GptSplits splits = build_gpt_splits(train.prefixes, train.weights, {o.train_samples, o.valid_samples, 0}, g);
-    d.train = wrap(splits[0]);
-    d.valid = wrap(splits[1]);
+    GptSplits splits = build_gpt_splits(train.prefixes, train.weights, {drawn, o.valid_samples, 0}, g);
+    d.train = wrap(splits[0], o.samples);
+    d.valid = wrap(splits[1], 0);
   } else {
     const List valid = list_of(o.valid, "data.valid", g.order);
     g.split = "100";
-    d.train = wrap(build_gpt_splits(train.prefixes, train.weights, {o.train_samples, 0, 0}, g)[0]);
+    std::unique_ptr<GptBlend> rows = std::move(build_gpt_splits(train.prefixes, train.weights, {drawn, 0, 0}, g)[0]);
+    d.train = wrap(rows, o.samples);
     g.split = "0,100";
-    d.valid = wrap(build_gpt_splits(valid.prefixes, valid.weights, {0, o.valid_samples, 0}, g)[1]);
+    rows = std::move(build_gpt_splits(valid.prefixes, valid.weights, {0, o.valid_samples, 0}, g)[1]);
+    d.valid = wrap(rows, 0);
   }
   if (!d.train)
     throw UserError("too little data", "data.train",

@@ -21,11 +21,13 @@ void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
 }
 
 // As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head, of
-// interleaved pairs for each of them.
+// interleaved pairs for each of them. Cosines and sines have the type that a rule of precision has for rope, if there is one.
 void rotate_unfused(Ctx& c, const Rope& a) {
   const int64_t rows = a.x.rows(), half = a.table.cols() / 2, size = div_exact(a.x.cols(), a.heads);
   const int64_t width = a.interleaved ? 1 : half, runs = half / width;
-  Tensor angles = c.empty({rows, 2 * half}, a.x.dtype), one = c.empty({rows, width}, a.x.dtype),
+  const RecipeRule* rule = c.rule(Rope::name);
+  const DType angle = rule && a.x.dtype != DType::f64 ? rule->arithmetic.value_or(a.x.dtype) : a.x.dtype;
+  Tensor angles = c.empty({rows, 2 * half}, angle), one = c.empty({rows, width}, a.x.dtype),
          two = c.empty({rows, width}, a.x.dtype), low = c.empty({rows, width}, a.x.dtype);
   c.call(EmbeddingForward{.ids = a.positions, .weight = a.table, .out = angles.view()});
   const double sign = a.inverse ? -1 : 1;

@@ -82,7 +82,8 @@ std::vector<Item> load_agieval(const std::string& data, const TaskOptions& o) {
   if (!generates) refuse_shots("agieval", o);
   const bool examples = generates && shows_examples("agieval", o);
   std::vector<Item> items;
-  for (const TaskFile& file : find_task_files(data, "agieval", {"*.jsonl", "data/v1/*.jsonl", "data/v1_1/*.jsonl"})) {
+  for (const TaskFile& file :
+       find_task_files(data, "agieval", {"*.jsonl", "data/v1/*.jsonl", "data/v1_1/*.jsonl", "test/*.jsonl"})) {
     const bool english = asks_in_english(file.subject), asked_in_english = english || file.subject == "gaokao-english";
     std::vector<std::string> around = {"", english ? "\nChoose from the following options:\n" : "\n从以下选项中选择:\n",
                                        english ? "\nAnswer:" : "\n答案："};

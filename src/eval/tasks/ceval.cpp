@@ -8,9 +8,10 @@
 namespace ravine {
 namespace {
 
+// The folder of ModelLink's page, of which --data may be a part too, is called test or val whatever it holds.
 std::vector<std::string> ceval_patterns(const std::string& split) {
-  return {fmt::format("{0}/*_{0}.csv", split), fmt::format("*_{}.csv", split),
-          fmt::format("*/{}-00000-of-00001.parquet", split)};
+  return {fmt::format("{0}/*_{0}.csv", split), fmt::format("*_{}.csv", split), fmt::format("test/*_{}.csv", split),
+          fmt::format("../{0}/*_{0}.csv", split), fmt::format("*/{}-00000-of-00001.parquet", split)};
 }
 
 }  // namespace

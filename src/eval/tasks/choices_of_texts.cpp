@@ -60,9 +60,10 @@ std::vector<int64_t> read_labels(const std::string& path) {
 std::vector<Item> load_boolq(const std::string& data, const TaskOptions& o) {
   refuse_shots("boolq", o);
   std::vector<Item> items;
-  for (const TaskFile& file : find_task_files(data, "boolq",
-                                              {"dev.jsonl", "val.jsonl", "data/validation-00000-of-00001.parquet",
-                                               "boolq/validation-00000-of-00001.parquet", "*.jsonl"})) {
+  for (const TaskFile& file :
+       find_task_files(data, "boolq",
+                       {"dev.jsonl", "val.jsonl", "data/validation-00000-of-00001.parquet",
+                        "boolq/validation-00000-of-00001.parquet", "test/*.jsonl", "val/*.jsonl", "*.jsonl"})) {
     int64_t number = 0;
     for (const TaskRecord& r : read_task_records(file.path)) {
       if (o.limit > 0 && number >= o.limit) break;

@@ -9,7 +9,7 @@ namespace {
 
 const std::vector<std::string> kMmluTest = {"test/*_test.csv", "data/test/*_test.csv", "*_test.csv",
                                             "all/test-00000-of-00001.parquet"};
-const std::vector<std::string> kMmluDev = {"dev/*_dev.csv", "data/dev/*_dev.csv", "*_dev.csv",
+const std::vector<std::string> kMmluDev = {"dev/*_dev.csv", "data/dev/*_dev.csv", "*_dev.csv", "../dev/*_dev.csv",
                                            "all/dev-00000-of-00001.parquet"};
 
 }  // namespace

@@ -7,24 +7,37 @@
 
 namespace ravine {
 
+namespace {
+
+// What stands behind "#### "; the whole of an answer that is a list of one text, as ModelLink's files have it.
+std::string number_of_solution(const TaskRecord& r) {
+  const auto answer = r.json.find("answer");
+  if (answer != r.json.end() && answer->is_array() && answer->size() == 1 && answer->at(0).is_string())
+    return answer->at(0).get<std::string>();
+  const auto solution = field<std::string>(r.json, "answer", r.where);
+  constexpr std::string_view kMark = "#### ";
+  const size_t at = solution.rfind(kMark);
+  if (at == std::string::npos)
+    throw UserError("an answer without '#### '", r.where, "the number stands behind it", "download the file again");
+  return solution.substr(at + kMark.size());
+}
+
+}  // namespace
+
 // Lines of question and answer, whose last line is "#### " and the number (openai/grade-school-math).
 std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& o) {
   const std::string before = shows_examples("gsm8k", o) ? o.templates.get("gsm8k", "few_shot").at(0) + "\n\n" : "";
   std::vector<Item> items;
-  for (const TaskFile& file :
-       find_task_files(data, "gsm8k", {"test.jsonl", "gsm8k_test.jsonl", "main/test-00000-of-00001.parquet"})) {
+  for (const TaskFile& file : find_task_files(data, "gsm8k",
+                                              {"test.jsonl", "gsm8k_test.jsonl", "main/test-00000-of-00001.parquet",
+                                               "test/*.jsonl", "test/*.json", "*.jsonl", "*.json"})) {
     int64_t number = 0;
     for (const TaskRecord& r : read_task_records(file.path)) {
       if (o.limit > 0 && number >= o.limit) break;
-      const auto solution = field<std::string>(r.json, "answer", r.where);
-      constexpr std::string_view kMark = "#### ";
-      const size_t at = solution.rfind(kMark);
-      if (at == std::string::npos)
-        throw UserError("an answer without '#### '", r.where, "the number stands behind it", "download the file again");
       items.push_back({.id = fmt::format("{}/{}", file.subject, number++),
                        .subject = file.subject,
                        .prompt = before + field<std::string>(r.json, "question", r.where),
-                       .answer = solution.substr(at + kMark.size())});
+                       .answer = number_of_solution(r)});
     }
   }
   return items;
@@ -34,7 +47,7 @@ std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& o) {
 std::vector<Item> load_bbh(const std::string& data, const TaskOptions& o) {
   const bool examples = shows_examples("bbh", o);
   std::vector<Item> items;
-  for (const TaskFile& file : find_task_files(data, "bbh", {"*.json", "bbh/*.json"})) {
+  for (const TaskFile& file : find_task_files(data, "bbh", {"*.json", "bbh/*.json", "test/*.json"})) {
     const std::string before = examples ? o.templates.get("bbh", file.subject).at(0) : "";
     const Json json = parse_json(read_whole(file.path, int64_t{64} << 20), file.path);
     int64_t number = 0;
@@ -54,8 +67,9 @@ std::vector<Item> load_bbh(const std::string& data, const TaskOptions& o) {
 std::vector<Item> load_human_eval(const std::string& data, const TaskOptions& o) {
   if (o.shots.value_or(0) > 0) refuse_shots("human_eval", o);
   std::vector<Item> items;
-  for (const TaskFile& file : find_task_files(
-           data, "human_eval", {"HumanEval.jsonl", "human-eval-v2-*.jsonl", "openai_humaneval/test-00000-of-00001.parquet"})) {
+  for (const TaskFile& file : find_task_files(data, "human_eval",
+                                              {"HumanEval.jsonl", "human-eval-v2-*.jsonl",
+                                               "openai_humaneval/test-00000-of-00001.parquet", "test/*.jsonl", "*.jsonl"})) {
     int64_t number = 0;
     for (const TaskRecord& r : read_task_records(file.path)) {
       if (o.limit > 0 && number++ >= o.limit) break;

@@ -62,8 +62,8 @@ void word_choice(Item& item, const ChoiceQuestion& q, WorkedExamples& examples, 
 bool shows_examples(const std::string& task, const TaskOptions& options) {
   if (options.shots && *options.shots > 0)
     throw UserError(fmt::format("--shots {} for {}", *options.shots, task), "--shots",
-                    "its worked examples are one text of --template, which is not cut",
-                    "leave out --shots, shorten the text, or use --shots 0");
+                    "its worked examples are one text, which is not cut",
+                    "leave out --shots, give a shorter text by --template, or use --shots 0");
   return !options.shots;
 }
 

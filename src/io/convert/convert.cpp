@@ -294,8 +294,12 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   }
   const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
              to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
-  const MegatronLayout megatron{o.to == ConvertTarget::megatron_legacy ? MegatronNames::legacy : MegatronNames::mcore, o.tensor,
-                                o.pipeline, o.virtual_stages, o.experts};
+  const MegatronLayout megatron{.names = o.to == ConvertTarget::megatron_mcore ? MegatronNames::mcore : MegatronNames::legacy,
+                                .tensor = o.tensor,
+                                .pipeline = o.pipeline,
+                                .virtual_stages = o.virtual_stages,
+                                .experts = o.experts,
+                                .deepspeed = o.to == ConvertTarget::megatron_deepspeed};
   if (to_megatron && o.optimizer) {
     convert_to_megatron_run(o, megatron, layout, report, progress);
     return report;

@@ -25,19 +25,29 @@ constexpr auto names_of(WeightLayout) {
 }
 
 // What can be written.
-enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, deepspeed, ravine, peft };
+enum class ConvertTarget : uint8_t {
+  hf,
+  megatron_legacy,
+  megatron_mcore,
+  megatron_deepspeed,
+  mindformers,
+  deepspeed,
+  ravine,
+  peft
+};
 constexpr auto names_of(ConvertTarget) {
   using enum ConvertTarget;
   return std::to_array<ValueName<ConvertTarget>>({{hf, "hf"},
                                                   {megatron_legacy, "megatron-legacy"},
                                                   {megatron_mcore, "megatron-mcore"},
+                                                  {megatron_deepspeed, "megatron-deepspeed"},
                                                   {mindformers, "mindformers"},
                                                   {deepspeed, "deepspeed"},  // of a Ravine checkpoint
                                                   {ravine, "ravine"},
                                                   {peft, "peft"}});  // of a checkpoint of LoRA
 }
 inline bool is_megatron(ConvertTarget to) {
-  return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;
+  return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore || to == ConvertTarget::megatron_deepspeed;
 }
 
 struct Recognised {

@@ -37,6 +37,7 @@ struct MegatronLayout {
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   ExpertNames experts = ExpertNames::grouped;
   std::string place = "release/";  // of the folders of ranks; "": they are at the top
+  bool deepspeed = false;          // files mp_rank_TT_model_states.pt and `latest`, as ModelLink has them under DeepSpeed
 };
 
 // A file of one rank: which tensors it holds, in the order of the parameters of Megatron's modules; chunk counts virtual stages.

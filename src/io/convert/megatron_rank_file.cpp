@@ -88,12 +88,20 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
   out.end();
 }
 
+void put_tensor(TorchFields& w, std::string_view key, const MegatronFile::Tensor& t, DType dtype) {
+  w.key(key), w.tensor(t.elements, t.name.ends_with(".expert_bias") ? t.elements->dtype() : dtype);
+}
+
+void put_flat(TorchFields& w, const std::vector<MegatronFile::Tensor>& tensors, DType dtype) {
+  w.out.begin_ordered_dict();
+  for (const auto& t : tensors) put_tensor(w, t.name, t, dtype);
+  w.out.end();
+}
+
 // The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
 void put_chunk(TorchFields& w, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype) {
   TorchSave& out = w.out;
-  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
-    w.key(key), w.tensor(t.elements, t.name.ends_with(".expert_bias") ? t.elements->dtype() : dtype);
-  };
+  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) { put_tensor(w, key, t, dtype); };
   if (core) {
     out.begin_ordered_dict();
     for (const auto* t : tensors) put(t->name, *t);
@@ -138,6 +146,11 @@ void put_model(TorchFields& out, const MegatronFile& f, const Geometry& g, const
   out.key("args"), put_arguments(out, g, l, dtype, arguments);
   out.real("checkpoint_version", 3.0);
   out.number("iteration", arguments.at("iteration").get<int64_t>());
+  if (l.deepspeed) {
+    out.number("dp_world_size", 0), out.number("mp_world_size", l.tensor);
+    out.key("module"), put_flat(out, f.tensors, dtype);
+    return;
+  }
   for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
     std::vector<const MegatronFile::Tensor*> tensors;
     for (const auto& t : f.tensors)

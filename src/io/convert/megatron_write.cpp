@@ -264,7 +264,9 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
     for (int64_t t = 0; t < l.tensor; ++t) {
       const Cutter c(w, g, l, t, moments);
       MegatronFile f;
-      f.path = fmt::format("{}mp_rank_{:02}{}/model_optim_rng.pt", l.place, t, l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
+      f.path = l.deepspeed ? fmt::format("{}mp_rank_{:02}_model_states.pt", l.place, t)
+                           : fmt::format("{}mp_rank_{:02}{}/model_optim_rng.pt", l.place, t,
+                                         l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
       for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
         const int64_t stage = chunk * l.pipeline + p;
         const bool first = stage == 0, last = stage == stages - 1;
@@ -316,7 +318,7 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
   for (const auto& t : files[0].tensors) types.push_back({t.name, t.elements, dtype});
   write_config(folder, w, types);
   copy_beside(folder, w);
-  write_file_atomic(folder.path(kMegatronTracker), kMegatronRelease);
+  write_file_atomic(folder.path(l.deepspeed ? "latest" : kMegatronTracker), kMegatronRelease);
 }
 
 }  // namespace ravine

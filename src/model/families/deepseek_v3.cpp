@@ -1,5 +1,6 @@
-// DeepSeek-V3 and R1 (DeepSeek-AI 2024): as V2, with experts chosen by sigmoid and a correction within the best groups. Heads
-// that predict further tokens (layers behind the last one in files) are not read.
+// DeepSeek-V3 and R1 (DeepSeek-AI 2024): as V2, with experts chosen by sigmoid and a correction within the best groups.
+// MindFormers' class of that name chooses as V2 too (scoring_func softmax, other methods); that of Transformers never does.
+// Heads that predict further tokens (layers behind the last one in files) are not read.
 #include "model/families/deepseek.h"
 #include "model/families/families.h"
 
@@ -21,14 +22,19 @@ std::unique_ptr<Model> make_deepseek_v3(const Json& config, const std::string& w
   read_deepseek(r, f, s, absent);
   s.rope->interleaved = r.boolean("rope_interleave", true);
   read_deepseek_experts(r, f, s, absent);
-  r.only("scoring_func", "sigmoid", "experts of this family are scored by sigmoid");
-  r.only("topk_method", "noaux_tc", "experts of this family are chosen with a correction");
+  const std::string scores = r.text("scoring_func", "sigmoid"), method = r.text("topk_method", "noaux_tc");
+  if (scores != "sigmoid" && scores != "softmax")
+    r.refuse("scoring_func", "it must be sigmoid or softmax", "use a model with one of these");
+  if (method != "noaux_tc" && method != "group_limited_greedy" && method != "greedy")
+    r.refuse("topk_method", "it must be noaux_tc, group_limited_greedy or greedy", "use a model with one of these");
   const bool normalise = r.boolean("norm_topk_prob", true);
   if (s.moe) {
     Routing& g = s.moe->routing;
-    if (g.experts / g.groups < 2)
+    if (method == "greedy") g.groups = g.kept_groups = 1;
+    if (method == "noaux_tc" && g.experts / g.groups < 2)
       r.refuse("n_group", "a group needs two experts: its score is the sum of its two best", "correct the field");
-    g.scores = Routing::Scores::sigmoid, g.group_score = Routing::GroupScore::two_best;
+    g.scores = scores == "sigmoid" ? Routing::Scores::sigmoid : Routing::Scores::softmax;
+    g.group_score = method == "noaux_tc" ? Routing::GroupScore::two_best : Routing::GroupScore::best;
     g.correction = true, g.normalise = normalise, g.normalise_eps = 1e-20;
   }
   read_common(r, f);

@@ -1,5 +1,5 @@
 // Qwen1.5-MoE and Qwen2 with experts (Qwen team 2024): Qwen2 with experts in some layers, and a shared expert with a gate
-// beside them.
+// beside them. The field shared_expert_gate is of this program: Transformers' class always has the gate (MindFormers' has not).
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -24,8 +24,8 @@ std::unique_ptr<Model> make_qwen2_moe(const Json& config, const std::string& whe
   m.width = r.integer("moe_intermediate_size", 1, 1 << 24, 1408);
   m.routing.normalise = r.boolean("norm_topk_prob", false);
   m.shared = s.mlp;
-  m.shared.width = r.integer("shared_expert_intermediate_size", 1, 1 << 24, 5632);
-  m.shared_gate = true;
+  m.shared.width = r.integer("shared_expert_intermediate_size", 0, 1 << 24, 5632);
+  m.shared_gate = r.boolean("shared_expert_gate", true) && m.shared.width > 0;
   read_common(r, f);
   s.names.architecture = "Qwen2MoeForCausalLM";
   s.names.mindformers = CheckpointNames::MindFormers::llama;

@@ -182,7 +182,8 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
                                          "data.eod",
                                          "data.labels",
                                          "data.pad",
-                                         "data.samples"}));
+                                         "data.samples",
+                                         "data.seed"}));
   EXPECT_FALSE(j["blend"].get<bool>());
   EXPECT_TRUE(fingerprint_of(sources({{a, 1}, {b, 2}}), &tokenizer).json()["blend"].get<bool>());
   const DataFingerprint one = fingerprint_of(sources({{a, 1}}), &tokenizer);

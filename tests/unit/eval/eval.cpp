@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 
 #include "data/handlers/packed.h"
@@ -12,6 +13,7 @@
 #include "eval/compare.h"
 #include "eval/csv_rows.h"
 #include "eval/evaluation.h"
+#include "eval/own_examples.h"
 #include "eval/python_text.h"
 #include "eval/subjects.h"
 #include "tests/unit/files_temporary.h"
@@ -157,6 +159,68 @@ TEST(Templates, KeysAndTexts) {
   EXPECT_THROW(t.get("gsm8k", "few_shot"), UserError);
   for (const char* bad : {"[]", R"({"gsm": {}})", R"({"template": "x"})", R"({"bbh": "x"})", R"({"agieval": {"math": ["a"]}})"})
     EXPECT_THROW(Templates::parse(parse_json(bad, "t"), "t"), UserError) << bad;
+}
+
+int64_t count_of(const std::string& text, const std::string& word) {
+  int64_t n = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+  return n;
+}
+
+// Of every subject of the benchmarks, as many as ModelLink shows; the form is that of the questions.
+TEST(OwnExamples, EverySubjectHasAsManyAsAreShown) {
+  Templates t;
+  t.fill(Templates::parse(own_examples(), "our own"));
+  EXPECT_EQ(count_of(t.get("gsm8k", "few_shot").at(0), "The answer is "), 3);
+  for (const char* task : {"boolean_expressions",
+                           "causal_judgement",
+                           "date_understanding",
+                           "disambiguation_qa",
+                           "dyck_languages",
+                           "formal_fallacies",
+                           "geometric_shapes",
+                           "hyperbaton",
+                           "logical_deduction_five_objects",
+                           "logical_deduction_seven_objects",
+                           "logical_deduction_three_objects",
+                           "movie_recommendation",
+                           "multistep_arithmetic_two",
+                           "navigate",
+                           "object_counting",
+                           "penguins_in_a_table",
+                           "reasoning_about_colored_objects",
+                           "ruin_names",
+                           "salient_translation_error_detection",
+                           "snarks",
+                           "sports_understanding",
+                           "temporal_sequences",
+                           "tracking_shuffled_objects_five_objects",
+                           "tracking_shuffled_objects_seven_objects",
+                           "tracking_shuffled_objects_three_objects",
+                           "web_of_lies",
+                           "word_sorting"}) {
+    const std::string text = t.get("bbh", task).at(0);
+    EXPECT_EQ(count_of(text, "\nA: "), 3) << task;
+    EXPECT_TRUE(text.ends_with("\n\n")) << task;
+  }
+  const std::map<std::string, int64_t> shots = {{"aqua-rat", 5},         {"gaokao-biology", 5},
+                                                {"gaokao-chemistry", 5}, {"gaokao-chinese", 1},
+                                                {"gaokao-english", 1},   {"gaokao-geography", 5},
+                                                {"gaokao-history", 5},   {"gaokao-mathcloze", 5},
+                                                {"gaokao-mathqa", 5},    {"gaokao-physics", 5},
+                                                {"jec-qa-ca", 3},        {"jec-qa-kd", 4},
+                                                {"logiqa-en", 2},        {"logiqa-zh", 3},
+                                                {"lsat-ar", 2},          {"lsat-lr", 1},
+                                                {"lsat-rc", 1},          {"math", 4},
+                                                {"sat-en", 1},           {"sat-en-without-passage", 3},
+                                                {"sat-math", 5}};
+  for (const auto& [subject, n] : shots) {
+    const std::vector<std::string>& texts = t.get("agieval", subject);
+    EXPECT_EQ(count_of(texts.at(0), texts.at(2)), n) << subject;
+    EXPECT_TRUE(texts[0].ends_with(fmt::format("{}.", n + 1))) << subject;
+  }
+  EXPECT_EQ(t.source("bbh", "logical_deduction_five_objects"), "our own");
+  EXPECT_EQ(t.source("bbh", "riddles"), "");
 }
 
 TEST(JudgedProgram, KeepsWhatModelLinkKeeps) {

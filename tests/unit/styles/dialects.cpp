@@ -261,8 +261,8 @@ TEST(Megatron, ProgramsThatDoNotTrainLeadToOurCommands) {
   using Words = std::vector<std::string>;
   EXPECT_EQ(command("evaluation_llama.py",
                     "--task boolq --task-data-path data/boolq/test --load m --max-new-tokens 1 --num-layers 2 --bf16"),
-            (Words{"eval", "--model", "m", "--tasks", "boolq", "--data", "data", "--output", "eval-boolq", "--max-new-tokens",
-                   "1", "precision.compute=bf16"}));
+            (Words{"eval", "--model", "m", "--tasks", "boolq", "--data", "data/boolq/test", "--output", "eval-boolq",
+                   "--max-new-tokens", "1", "precision.compute=bf16"}));
   EXPECT_EQ(command("inference_llama.py", "--task do_sample --load m --top-k 5 --max-new-tokens 9"),
             (Words{"generate", "--model", "m", "--prompt", "how are you?", "--max-new-tokens", "9", "--sample", "--temperature",
                    "0.7", "--top-k", "5", "--top-p", "0.95"}));

@@ -48,6 +48,10 @@ TEST(MindFormersLog, WritesTheLinesOfAStep) {
       "global_norm: [2.5359538]");
   EXPECT_EQ(bar_line(l), "  10.0% |█████                                             | 92.00456 samples/s/p  0:00:00 }");
   l.mean.reset(), l.overflow = true, l.loss_scale = 65536, l.grad_norm = std::nan("");
+  l.flops = 6e9, l.seconds = 0.25, l.ranks = 8;
+  EXPECT_TRUE(says(step_line(l), ", train_throughput_per_npu: 0.003T"));
+  EXPECT_EQ(python_text(3) + " " + python_text(0.001) + " " + python_text(1e-9) + " " + python_text(2.5),
+            "3.0 0.001 1e-09 2.5");
   EXPECT_TRUE(says(step_line(l), "loss: 5.890, ") &&
               says(step_line(l), "overflow cond: True, loss_scale: 65536.0, global_norm: [nan]"));
   // the sample of the documents: 6500 steps in each of 2 epochs, 166.756 s for the first

@@ -138,7 +138,7 @@ TEST(Frozen, WhatIsLeftOutComesFromTheModelFolder) {
             static_cast<size_t>(std::count_if(e.model->params().params().begin(), e.model->params().params().end(), half)));
   Engine again(DType::bf16, half);
   again.engine->allocate();
-  restore(*again.engine, reader, dir / "m");
+  restore(*again.engine, reader, {.path = dir / "m"});
   for (const Param& p : e.model->params().params()) {
     const TensorView a = e.engine->store().master(p), b = again.engine->store().master(*again.model->params().find(p.name));
     EXPECT_EQ(std::memcmp(a.data, b.data, static_cast<size_t>(a.bytes())), 0) << p.name;

@@ -1,0 +1,20 @@
+python -m torch.distributed.launch $DISTRIBUTED_ARGS evaluation_llama.py   \
+       --task-data-path $DATA_PATH \
+       --task $TASK\
+       --seq-length 512 \
+       --max-new-tokens 1 \
+       --evaluation-batch-size 1 \
+       --max-position-embeddings 512 \
+       --tensor-model-parallel-size 2  \
+       --pipeline-model-parallel-size 4  \
+       --num-layers 32  \
+       --hidden-size 4096  \
+       --ffn-hidden-size 11008 \
+       --load ${CHECKPOINT}  \
+       --num-attention-heads 32  \
+       --tokenizer-type PretrainedFromHF  \
+       --tokenizer-name-or-path $VOCAB_FILE \
+       --tokenizer-not-use-fast \
+       --fp16  \
+       --micro-batch-size 1  \
+       --seed 42 | tee logs/train.log

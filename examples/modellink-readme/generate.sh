@@ -1,0 +1,4 @@
+sh examples/llama/generate_llama_7B_tp2_pp2.sh
+sh examples/alpaca/generate_alpaca_13B_deepspeed.sh
+sh examples/llama/generate_llama_7B_deepspeed_pipeline.sh
+sh examples/alpaca/generate_alpaca_13B_lora_deepspeed.sh

@@ -1,0 +1,4 @@
+responses = model.generate(
+    "Write quick sort code in python",
+    max_new_tokens=512
+)

@@ -1,0 +1,8 @@
+responses = model.generate(
+    "Write quick sort code in python",
+    do_sample=True,
+    temperature=1.0,
+    top_k=50,
+    top_p=0.95,
+    max_new_tokens=512
+)

@@ -1,0 +1,1 @@
+initialize_megatron(args_defaults={'no_load_rng': True, 'no_load_optim': True})

@@ -1,0 +1,1 @@
+pip install peft==0.4.0

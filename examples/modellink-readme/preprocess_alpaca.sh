@@ -1,0 +1,11 @@
+# 数据集:wget https://huggingface.co/datasets/tatsu-lab/alpaca/resolve/main/data/train-00000-of-00001-a09b74b3ef9c3b56.parquet
+
+cd WORKSPACE
+mkdir alpaca_preprocessed
+python tools/preprocess_data.py --input WORKSPACE/alpaca/train-00000-of-00001-a09b74b3ef9c3b56.parquet \
+                                --output-prefix WORKSPACE/alpaca_preprocessed/alpaca \
+                                --tokenizer-type PretrainedFromHF \
+                                --tokenizer-name-or-path WORKSPACE/llama-7b-hf \
+                                --tokenizer-not-use-fast \
+                                --handler-name GeneralInstructionHandler \
+                                --append-eod

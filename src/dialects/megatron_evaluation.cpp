@@ -1,0 +1,84 @@
+// evaluation*.py: questions of benchmarks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "dialects/megatron_programs.h"
+
+namespace ravine {
+
+using enum KeyType;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The folder of --task-data-path: the one above it, where a split's is named and the files lie in the task's own.
+std::string folder_of_data(Translation& t, const std::string& path) {
+  std::error_code error;
+  fs::path folder = fs::path(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const std::string split = folder.filename().string();
+  if (fs::exists(folder, error) || (split != "test" && split != "val" && split != "data")) return path;
+  const fs::path above = folder.parent_path();
+  if (above.empty() || !fs::is_directory(above, error)) return path;
+  t.notice(fmt::format("--task-data-path {}: there is no such folder; the data of {} are taken", path, above.string()));
+  return above.string();
+}
+
+}  // namespace
+
+DialectTable megatron_evaluation_rows() {
+  DialectTable own = megatron_running_rows();
+  for (DialectKey& row : DialectTable{used("--task", texts, "--tasks", nullptr), renamed("--task-data-path", texts, "--data"),
+                                      renamed("--evaluation-batch-size", whole, "--batch"),
+                                      inert("--temperature", number, "the protocol answers greedily"),
+                                      inert("--top-p", number, "the protocol answers greedily"),
+                                      inert("--top-k", whole, "the protocol answers greedily"),
+                                      inert("--greedy", on, "the protocol answers greedily"),
+                                      inert("--no-chat-template", on, "questions have no chat template around them"),
+                                      refused("--instruction-template", text, "questions are put as the protocol has them",
+                                              "write what is to stand around them as --template '..{instruction}..'"),
+                                      refused("--prompt-type", text, "questions are put as the protocol has them",
+                                              "write what is to stand around them as --template '..{instruction}..'"),
+                                      // Words of `ravine eval`, typed behind --script FILE.
+                                      used("--allow-code", on, "--allow-code"), renamed("--template", text, "--template"),
+                                      renamed("--shots", whole, "--shots"), renamed("--limit", whole, "--limit"),
+                                      renamed("--output", text, "--output"), used("--overwrite", on, "--overwrite")})
+    own.push_back(std::move(row));
+  return own;
+}
+
+Translation translate_evaluation(const std::vector<PlacedWord>& words, const MegatronJob& job) {
+  const DialectTable table = megatron_running_table(megatron_evaluation_rows());
+  Translation t = translate(table, read_flags(table, words, job.program), job.program);
+  t.ranks = job.ranks;
+  t.command = {"eval"};
+  add_megatron_model(t);
+  const Json none = Json::array();
+  const Json &tasks = t.has("--task") ? t.value("--task") : none,
+             &paths = t.has("--task-data-path") ? t.value("--task-data-path") : none;
+  std::string names;
+  for (const Json& task : tasks) names += (names.empty() ? "" : ",") + task.get<std::string>();
+  if (tasks.size() == 1) t.shows("--task", tasks[0]);
+  if (paths.size() == 1) t.shows("--task-data-path", paths[0]);
+  if (names.empty()) t.refuse("--task", "--task is not given", "it says what is asked", "write --task boolq");
+  if (paths.empty())
+    t.refuse("--task-data-path", "--task-data-path is not given", "it holds the benchmarks", "name the folder");
+  std::vector<std::string>& c = t.command;
+  c.insert(c.end(), {"--tasks", names, "--data"});
+  for (const Json& path : paths) c.push_back(folder_of_data(t, path.get<std::string>()));
+  c.insert(c.end(), {"--output", t.has("--output") ? t.text("--output") : "eval-" + names});
+  for (const auto& [key, flag] : {std::pair{"--max-new-tokens", "--max-new-tokens"},
+                                  {"--evaluation-batch-size", "--batch"},
+                                  {"--shots", "--shots"},
+                                  {"--limit", "--limit"}})
+    if (t.has(key)) c.insert(c.end(), {flag, std::to_string(t.whole(key))});
+  if (t.has("--template")) c.insert(c.end(), {"--template", t.text("--template")});
+  for (const char* key : {"--allow-code", "--overwrite"})
+    if (t.is_on(key)) c.push_back(key);
+  add_megatron_running(t);
+  return t;
+}
+
+}  // namespace ravine

@@ -1,0 +1,260 @@
+"""ModelLink's programs that do not train, by their scripts: benchmarks in the folders of its page and its own words behind them, worked examples, the six tasks of its
+demonstration, conversations, conversions, merged adapters. The page itself is walked elsewhere; here stand the corners of each."""
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import ravine_run as r
+from chat_model import chat_model
+from eval import lines, table, write_lines
+from ravine_run import check
+
+LABEL = "AscendSpeed:"
+
+
+def script(folder, program, *flags, more=(), status=0, typed=""):
+    (folder / "run.sh").write_text(f"python -m torch.distributed.launch --nproc_per_node 1 {program} " + " ".join(map(str, flags)) + "\n")
+    done = subprocess.run(r.command("megatron", "--script", "run.sh", *more), cwd=folder, input=typed, capture_output=True, text=True, timeout=r.LIMIT)
+    check(status in (done.returncode, None), f"exit {done.returncode} instead of {status}: {program} {flags} {more}\n{done.stderr}")
+    return done
+
+
+def item(task, name):
+    """A file of this task; `name` says which form."""
+    rows = {"boolq": [{"passage": "Deep.", "question": "is it deep", "answer": True}], "gsm8k": [{"question": "1 + 1?", "answer": ["2"] if name.endswith(".json") else "Add.\n#### 2"}],
+            "human_eval": [{"task_id": "HumanEval/0", "prompt": "def add(a, b):\n", "entry_point": "add", "test": "def check(f):\n    assert f(2, 3) == 5\n"}],
+            "agieval": [{"passage": "", "question": "1?", "options": ["(A)1", "(B)2"], "label": "B", "answer": None}], "bbh": {"examples": [{"input": "1?", "target": "No"}]}}[task]
+    return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_benchmarks_in_the_folders_of_the_page(folder):
+    """dataset/TASK/test and dataset/TASK, under several names; what is there to learn from is not asked."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    files = {"boolq": ["test/boolq.jsonl", "dev.jsonl"], "gsm8k": ["test/gsm8k.json", "test/test.jsonl", "test.jsonl"], "human_eval": ["test/human_eval.jsonl", "HumanEval.jsonl"],
+             "agieval": ["test/sat-math.jsonl", "sat-math.jsonl"], "bbh": ["test/navigate.json", "navigate.json"]}
+    places = [(task, name, given) for task, names in files.items() for name in names for given in ("test", "")]
+    for i, (task, name, given) in enumerate(places):
+        of = folder / f"d{i}" / "dataset" / task
+        (of / name).parent.mkdir(parents=True, exist_ok=True)
+        (of / name).write_text(item(task, name))
+        (of / "train.jsonl").write_text("no question\n")
+        done = script(folder / f"d{i}", "evaluation_llama.py", "--task-data-path", f"dataset/{task}/{given}".rstrip("/"), "--task", task, "--load", model, "--max-new-tokens", 2,
+                      more=["--allow-code"] if task == "human_eval" else [], status=None)
+        check(done.returncode == 0 or "no sandbox on this machine" in done.stderr, f"{task}, {name}: {done.stderr}")
+        if done.returncode == 0:
+            rows = lines(folder / f"d{i}" / f"eval-{task}" / f"samples_{task}.jsonl")
+            check(len(rows) == 1, f"{task}, {name} asked by '{given}': {rows}")
+            check(("no such folder; the data of" in done.stderr) == (given == "test" and "/" not in name), done.stderr)
+    for task, header in (("mmlu", False), ("ceval", True)):
+        split, subject, head = ("val", "law", [["id", "question", "A", "B", "C", "D", "answer", "explanation"]]) if header else ("test", "anatomy", [])
+        row = lambda i: [*([i] if header else []), f"Bone {i}", "p", "q", "r", "s", "C", *(["so"] if header else [])]
+        for name in (split, "dev"):
+            table(folder / "dataset" / task / name / f"{subject}_{name}.csv", [*head, *(row(i) for i in range(5))])
+        for given in (f"/{split}", "/test", ""):
+            out = f"{task}{given.replace('/', '-')}"
+            script(folder, "evaluation_llama.py", "--task-data-path", f"dataset/{task}{given}", "--task", task, "--load", model, "--max-new-tokens", 1, more=["--output", out, "--shots", 2, "--limit", 3])
+            rows = lines(folder / out / f"samples_{task}.jsonl")
+            check(len(rows) == 3 and rows[0]["prompt"].count("Bone") == 3, f"{out}: {rows[:1]}")
+
+
+def test_of_several_folders_each_task_takes_its_own(folder):
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    for of, count in (("a/boolq/test", 2), ("b/gsm8k/test", 3)):
+        task = of.split("/")[1]
+        write_lines(folder / of / "rows.jsonl", [json.loads(item(task, "x.jsonl"))] * count)
+    done = script(folder, "evaluation_gpt.py", "--task-data-path", "a/boolq/test", "b/gsm8k/test", "--task", "boolq", "gsm8k", "--load", model, "--max-new-tokens", 2)
+    counts = {task: len(lines(folder / "eval-boolq,gsm8k" / f"samples_{task}.jsonl")) for task in ("boolq", "gsm8k")}
+    check(counts == {"boolq": 2, "gsm8k": 3}, f"{counts}")
+    check("gsm8k: worked examples are our own" in done.stderr + done.stdout, done.stderr)
+
+
+def test_whose_worked_examples_are_shown(folder):
+    """Those of --template, else of ModelLink's tree, else our own; the log says which, and the prompts hold them."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=4096)
+    for task, name in (("gsm8k", "test.jsonl"), ("bbh", "navigate.json"), ("agieval", "sat-math.jsonl")):
+        (folder / "dataset" / task).mkdir(parents=True)
+        (folder / "dataset" / task / name).write_text(item(task, name))
+
+    def prompts(out, *more):
+        said = script(folder, "evaluation_llama.py", "--task-data-path", "dataset", "--task", "gsm8k", "bbh", "agieval", "--load", model, "--max-new-tokens", 2, more=["--output", out, *more])
+        return said.stderr + said.stdout, {task: lines(folder / out / f"samples_{task}.jsonl")[0]["prompt"] for task in ("gsm8k", "bbh", "agieval")}
+
+    said, own = prompts("own")
+    check(all(f"{task}: worked examples are our own" in said for task in own), said)
+    check(own["gsm8k"].count("The answer is") == 3 and own["bbh"].count("\nA:") == 4 and own["agieval"].count("Problem ") == 6, f"{own}")
+    _, none = prompts("none", "--shots", 0)
+    check(none["gsm8k"] == "1 + 1?" and all(own[task].endswith(none[task].lstrip()) for task in own), f"{none}")
+    tree = folder / "tasks/evaluation/eval_impl/fewshot_template"
+    tree.mkdir(parents=True)
+    (tree / "gsm8k_3shot_template.json").write_text(json.dumps({"few_shot": "Q: Of the tree.\n\nA: The answer is 7."}))
+    (tree / "AGI_fewshot.json").write_text(json.dumps({"sat-math": ["Of the tree.", "\nChoose:\n", "\nSay:"]}))
+    said, there = prompts("tree")
+    check("gsm8k: worked examples are tasks/evaluation/eval_impl/fewshot_template/gsm8k_3shot_template.json" in said and "bbh: worked examples are our own" in said, said)
+    check(there["gsm8k"].startswith("Q: Of the tree.") and there["agieval"].startswith("Of the tree.") and there["bbh"] == own["bbh"], f"{there}")
+    (folder / "mine.json").write_text(json.dumps({"gsm8k": {"few_shot": "Of mine."}, "template": "<{instruction}>"}))
+    said, mine = prompts("mine", "--template", "mine.json")
+    check("gsm8k: worked examples are mine.json" in said and mine["gsm8k"].startswith("<Of mine.") and mine["agieval"].startswith("<Of the tree."), f"{mine}")
+    (folder / "dataset" / "bbh" / "riddles.json").write_text(item("bbh", "x.json"))
+    said = script(folder, "evaluation_llama.py", "--task-data-path", "dataset", "--task", "bbh", "--load", model, more=["--output", "no"], status=2).stderr
+    check("no few-shot text for bbh.riddles" in said and "--shots 0" in said, said)
+
+
+def test_what_stands_around_a_question_as_a_text(folder):
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    (folder / "dataset/boolq/test").mkdir(parents=True)
+    (folder / "dataset/boolq/test/test.jsonl").write_text(item("boolq", "test.jsonl"))
+    flags = ["--task-data-path", "dataset/boolq/test", "--task", "boolq", "--load", model, "--max-new-tokens", 1]
+    for template, begins in (("{instruction}", "Deep."), ("Read on. {instruction}", "Read on. Deep.")):
+        script(folder, "evaluation_llama.py", *flags, more=["--template", template, "--overwrite"])
+        prompt = lines(folder / "eval-boolq" / "samples_boolq.jsonl")[0]["prompt"]
+        check(prompt.startswith(begins), prompt)
+    check("--overwrite" in script(folder, "evaluation_llama.py", *flags, status=2).stderr, "another template is another evaluation")
+
+
+def test_tasks_of_the_demonstration(folder):
+    """All in order where none is named; beams keep ModelLink's rules, drawn ones are drawn by their seed at each step."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    flags = ["--load", model, "--max-new-tokens", 12, "--tensor-model-parallel-size", 2, "--pipeline-model-parallel-size", 1, "--seed", 3]
+    ask = lambda *more, **options: script(folder, "tasks/inference/inference_llama.py", *flags, *more, **options)
+    beams = ["generate", "--model", model, "--prompt", "how are you?", "--max-new-tokens", 12, "--beams", 2, "--top-k", 50, "--top-p", 0.95]
+    drawn = [*beams, "--sample", "--temperature", 0.7, "--seed"]
+    answers = {task: ask("--task", task).stdout for task in "12345"}
+    check(answers["3"] == r.run(*beams, "--beam-rules", "modellink").stdout and answers["4"] == r.run(*drawn, 3).stdout, f"{answers}")
+    check(r.run(*drawn, 4).stdout != answers["4"], "another seed draws another text")
+    check(ask("--task", "4", more=["--seed", 4]).stdout == r.run(*drawn, 4).stdout, "--seed acts")
+    done = ask(typed="Who?\nq\n")
+    check(done.stdout.startswith("".join(answers.values())) and done.stdout.count(LABEL) == 1, done.stdout)
+    check("parallel.tensor=2 is left out" in done.stderr, done.stderr)
+    chosen = ask("--task", "3", "1")
+    check(chosen.stdout == answers["3"] + answers["1"], chosen.stdout)
+    printed = ask("--task", "1", "6", more=["--print-config"]).stdout.splitlines()
+    check(len(printed) == 2 and "parallel.tensor=2" in printed[0] and " chat " in printed[1] and "parallel" not in printed[1], f"{printed}")
+
+
+def test_conversations(folder):
+    """ModelLink's words, its label, and its way of joining turns; any flag of ranks may stand beside."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    flags = ["--load", model, "--max-new-tokens", 6, "--tensor-model-parallel-size", 1, "--pipeline-model-parallel-size", 1, "--task", 6]
+    talk = lambda typed, *more, program="inference_llama.py": script(folder, program, *flags, *more, more=["--top-k", 1], typed=typed).stdout
+    for leave in ("q", "quit", " exit "):
+        said = talk(f"Who?\nclear\nWho?\nnew\n\nWho?\n{leave}\nWho?\n")
+        parts = said.split(LABEL)[1:]
+        check(len(parts) == 3 and len({p.strip() for p in parts}) == 1, f"{leave}: {said}")
+    # Without a word between them the second turn sees the first: both questions with nothing around them.
+    first, second = (part.strip() for part in talk("Who?\nWhere?\n").split(LABEL)[1:])
+    check("/help" in talk("/help\n") or LABEL in talk("/help\n"), "a line that begins with / is a turn")
+    check(talk("Who?\n", program="inference_alpaca.py").split(LABEL)[1].strip() != first or second, "alpaca has a template of its own")
+    named = script(folder, "inference_llama.py", *flags[:-1], "chat", more=["--top-k", 1], typed="Who?\n").stdout
+    check("ModelLink:" in named and LABEL not in named, named)
+    own = subprocess.run(r.command("chat", "--model", model, "--template", "empty", "--sample", "--top-k", 1, "--max-new-tokens", 6), input="Who?\n/reset\nq\n", capture_output=True, text=True, timeout=r.LIMIT)
+    check(own.returncode == 0 and "ModelLink" not in own.stdout and own.stdout.strip().startswith(first), f"{own.stdout} {first}")
+
+
+def save(folder):
+    """A model in Hugging Face's form, with q, k, v of two groups."""
+    config = r.save_config(folder / "config.json", vocab_size=512)
+    (folder / "text.txt").write_text("The river runs below the ravine. " * 40)
+    r.run("train", *r.settings({"model.config": config, "model.tokenizer": str(Path(__file__).resolve().parents[1] / "golden/tokenizer/llama"), "data.train": [str(folder / "text.txt")], "data.sequence_length": 32,
+                                "train.steps": 3, "train.global_batch": 2, "schedule.warmup_steps": 0, "checkpoint.every": 0, "log.tensorboard": False, "train.threads": 1, "train.output": str(folder / "run")}))
+    return folder / "run" / "model"
+
+
+def test_util_in_all_its_spellings(folder):
+    model = save(folder)
+    want = r.load_tensors(model)
+    util = lambda *flags, **options: script(folder, "tools/checkpoint/util.py", "--model-type", "GPT", *flags, **options)
+    util("--loader", "llama2_hf", "--saver", "megatron", "--target-tensor-parallel-size", 2, "--target-pipeline-parallel-size", 2, "--load-dir", model, "--save-dir", "ranks",
+         "--tokenizer-model", model / "tokenizer.model", "--max-queue-size", 50, "--w-pack", "True")
+    check((folder / "ranks/release/mp_rank_01_001/model_optim_rng.pt").exists(), "two by two ranks")
+    # Names of the program's time: those of megatron-core are asked for.
+    check(b"post_attention_norm" in (folder / "ranks/release/mp_rank_00_000/model_optim_rng.pt").read_bytes(), "legacy names")
+    util("--loader", "llama2_hf", "--saver", "megatron", "--load-dir", model, "--save-dir", "core", "--use-mcore-models")
+    check(b"pre_mlp_layernorm" in (folder / "core/release/mp_rank_00/model_optim_rng.pt").read_bytes(), "names of megatron-core")
+    shutil.copytree(model, folder / "original")
+    for loader in ("megatron", "loader_megatron"):
+        util("--loader", loader, "--saver", "megatron", "--save-model-type", "save_huggingface_llama", "--load-dir", "ranks", "--save-dir", "original", "--target-tensor-parallel-size", 1)
+        check(r.load_tensors(folder / "original/mg2hg") == want, f"{loader}: not the weights that the ranks were made of")
+        shutil.rmtree(folder / "original/mg2hg")
+    for flags, word in ((["--loader", "nonsense"], "unable to load this plugin"), (["--save-model-type", "save_huggingface_llama", "--target-tensor-parallel-size", 2], "one tensor rank"), (["--loader", "megatron"], "mp_rank")):
+        said = util("--load-dir", model, "--save-dir", "no", *flags, status=2).stderr
+        check(word in said and not (folder / "no").exists(), f"{flags}: {said}")
+
+
+def test_a_folder_of_deepspeed(folder):
+    """--deepspeed leaves what ModelLink's ZeRO branch reads; it goes back, answers, and is what a run begins from."""
+    model = save(folder)
+    convert = "tools/ckpt_convert/llama/convert_weights_from_huggingface.py"
+    for ranks in (1, 2):
+        out = f"deepspeed{ranks}"
+        script(folder, convert, "--input-model-dir", model, "--output-model-dir", out, "--type", "7B", "--tensor-model-parallel-size", ranks, "--deepspeed")
+        files = sorted(str(p.relative_to(folder / out)) for p in (folder / out).rglob("*.pt"))
+        check((folder / out / "latest").read_text() == "release" and files == [f"release/mp_rank_{i:02}_model_states.pt" for i in range(ranks)], f"{files}")
+        r.run("convert", "--input", folder / out, "--output", folder / f"{out}-back", "--to", "hf")
+        check(r.load_tensors(folder / f"{out}-back") == r.load_tensors(model), f"{out}: not the weights that it was made of")
+        answer = [r.run("generate", "--model", m, "--prompt", "The river", "--max-new-tokens", 6).stdout for m in (model, folder / out)]
+        check(answer[0] == answer[1], f"{answer}")
+    said = script(folder, convert, "--input-model-dir", model, "--output-model-dir", "no", "--pipeline-model-parallel-size", 2, "--deepspeed", status=2).stderr
+    check("no stages" in said, said)
+
+
+def adapters(folder, model, base, name, *more):
+    """A run that trains adapters beside `base`, by the flags of a script."""
+    write_lines(folder / "text.jsonl", [{"text": "The river runs below the ravine. " * 6}] * 20)
+    if not (folder / "text_text_document.bin").exists():
+        r.run("preprocess", "--input", folder / "text.jsonl", "--tokenizer", model, "--output-prefix", folder / "text", "--append-eod")
+    return script(folder, "pretrain_gpt.py", "--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4 --group-query-attention --num-query-groups 2 --seq-length 32",
+                  "--max-position-embeddings 64 --position-embedding-type rope --normalization RMSNorm --norm-epsilon 1e-5 --swiglu --disable-bias-linear --untie-embeddings-and-output-weights",
+                  "--attention-dropout 0 --hidden-dropout 0 --padded-vocab-size 512 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path", model, "--data-path text_text_document --split 100,0,0",
+                  "--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --lr-decay-style constant --log-interval 1 --eval-iters 0 --finetune --lora-r 4 --lora-alpha 8",
+                  "--lora-target-modules query_key_value dense gate_proj dense_h_to_4h dense_4h_to_h --load", base, "--save", name, "--save-interval 2", *more, more=["train.threads=1"])
+
+
+def newest(output):
+    return sorted((output / "checkpoints").glob("step_*"))[-1]
+
+
+def test_adapters_beside_folders_of_ranks(folder):
+    """Their checkpoints hold adapters alone, go on as one run, become a model, and refuse another base."""
+    model = save(folder)
+    script(folder, "convert_weights_from_huggingface.py", "--input-model-dir", model, "--output-model-dir", "ranks", "--tensor-model-parallel-size", 2)
+    adapters(folder, model, "ranks", "whole", "--train-iters 4")
+    names = list(r.load_tensors(newest(folder / "whole")))
+    check(names and all("lora" in n for n in names), f"of the base: {[n for n in names if 'lora' not in n]}")
+    adapters(folder, model, "ranks", "parts", "--train-iters 2")
+    adapters(folder, model, "ranks", "parts", "--train-iters 4")
+    a, b = (r.metrics(folder / name)[4]["loss"] for name in ("whole", "parts"))
+    check(a == b, f"a run in two parts: {b} instead of {a}")
+    r.run("train", *r.settings({"model.config": str(folder / "config.json"), "data.train": [str(folder / "text.txt")], "model.tokenizer": str(model), "train.seed": 9, "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2,
+                                "schedule.warmup_steps": 0, "log.tensorboard": False, "train.output": str(folder / "other/run")}))
+    shutil.move(folder / "ranks", folder / "kept")
+    script(folder, "convert_weights_from_huggingface.py", "--input-model-dir", "other/run/model", "--output-model-dir", "ranks", "--tensor-model-parallel-size", 2)
+    try:
+        adapters(folder, model, "ranks", "parts", "--train-iters 6")
+    except AssertionError as said:
+        check("other weights than when this run began" in str(said), str(said))
+    else:
+        check(False, "another base is taken in silence")
+
+
+def test_an_adapter_is_merged(folder):
+    """merge_lora.py: of folders of ranks come such, of a Hugging Face folder one; both answer as base and adapter do."""
+    model = save(folder)
+    script(folder, "convert_weights_from_huggingface.py", "--input-model-dir", model, "--output-model-dir", "ranks", "--tensor-model-parallel-size", 2)
+    adapters(folder, model, "ranks", "lora", "--train-iters 4")
+    ask = lambda *words: r.run("generate", "--prompt", "The river", "--max-new-tokens", 8, *words, cwd=folder).stdout
+    want = ask("--model", model, "--adapter", "lora/adapter")
+    check(want != ask("--model", model), "the adapter changes the answer")
+    merge = lambda *flags, **options: script(folder, "tools/lora/merge_lora.py", "--num-layers 2 --lora-r 4 --lora-alpha 8 --lora-target-modules query_key_value --no-load-rng", *flags, **options)
+    merge("--load", "ranks", "--lora-load", "lora", "--save", "merged", "--tensor-model-parallel-size", 2)
+    check((folder / "merged/release/mp_rank_01/model_optim_rng.pt").exists() and ask("--model", "merged") == want, "the ranks of the merged model")
+    merge("--load", model, "--lora-load", "lora/adapter", "--save", "merged-hf", "--tensor-model-parallel-size", 2)
+    check((folder / "merged-hf/config.json").exists() and ask("--model", "merged-hf") == want, "the folder of the merged model")
+    said = merge("--load", model, "--save", "no", status=2).stderr
+    check("--lora-load is not given" in said and not (folder / "no").exists(), said)
+    script(folder, "tools/checkpoint/util.py", "--model-type GPT --loader megatron --saver megatron --save-model-type save_huggingface_llama --load-dir ranks --lora-load lora/adapter --save-dir export")
+    check(ask("--model", "export/mg2hg") == want, "merged on the way")
+
+
+if __name__ == "__main__":
+    r.main(globals())
