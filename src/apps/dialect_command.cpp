@@ -95,6 +95,10 @@ class DialectCall : public Call {
     std::vector<std::string> own, other;
     const std::vector<Option> flags = options_of(flags_);
     for (size_t at = 0; at < words.size(); ++at) {
+      if (words[at] == "--") {  // the rest is the script's: $1, $2, ..
+        flags_.arguments = {.words = {words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end()}, .given = true};
+        break;
+      }
       const std::string name = words[at].substr(0, words[at].find('='));
       const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Option& f) { return "--" + f.key == name; });
       if (!list_.empty() && words[at] == list_) {
@@ -112,7 +116,7 @@ class DialectCall : public Call {
     CommandSpec plain = spec_;
     plain.sections.clear();
     const Config given = read_command_line(plain, flags, own);
-    if (flags_.keys) return Config{};
+    if (flags_.keys || flags_.launches) return Config{};
     if (given.train.threads > 0) over_.push_back({"train.threads", std::to_string(given.train.threads)});
     translation_ = translate_(placed(other), flags_);
     for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
@@ -132,8 +136,27 @@ class DialectCall : public Call {
   }
 
  private:
+  std::string launches_shown() const {
+    if (flags_.script.empty())
+      throw UserError("--launches without --script", "command line", "a script starts programs", "name it by --script FILE.sh");
+    const LaunchScript script = script_of(flags_);
+    std::string out;
+    int number = 0;
+    for (const ScriptLaunch& l : launches_of(script)) {
+      Json words = Json::array();
+      for (size_t i = l.program; i < l.words->size(); ++i) words.push_back((*l.words)[i].text);
+      Json row{{"launch", ++number}, {"line", (*l.words)[l.program].line}, {"words", words}};
+      for (const ScriptWord& w : *l.words)
+        if (!w.trouble.empty() && !row.contains("unknown"))
+          row["unknown"] = fmt::format("line {}: {}", w.trouble_line, w.trouble);
+      out += row.dump() + "\n";
+    }
+    return out;
+  }
+
   int run_translated(Config& config) {
     if (flags_.keys) return print(key_page(spec_.name, keys_())), 0;
+    if (flags_.launches) return print(launches_shown()), 0;
     if (!translation_->command.empty()) return run_command();
     if (flags_.explain) {
       if (!translation_->evaluates) translation_->derive("derived.lr", rates_of(config));
@@ -213,6 +236,12 @@ class DialectCall : public Call {
 };
 
 }  // namespace
+
+LaunchScript script_of(const DialectFlags& flags) {
+  LaunchScript script = read_launch_script(flags.script, flags.arguments);
+  script.launch = flags.launch;
+  return script;
+}
 
 Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<KeySection> (*keys)(),
                         std::vector<Command> others, std::string list) {

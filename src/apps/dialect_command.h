@@ -8,13 +8,15 @@
 #include "apps/command.h"
 #include "dialects/dialect.h"
 #include "dialects/key_page.h"
+#include "dialects/launch_script.h"
 
 namespace ravine {
 
 struct DialectFlags {
-  bool explain = false, print_config = false, keys = false;
-  int64_t ranks = 0;
+  bool explain = false, print_config = false, keys = false, launches = false;
+  int64_t ranks = 0, launch = 0;
   std::string script;
+  ShellArguments arguments;  // the words behind `--`
   CommonFlags common;
   template <class V>
   void each(V&& v) {
@@ -24,9 +26,15 @@ struct DialectFlags {
     v("ranks", ranks, "explain and print for so many ranks; 0: those of the job, or of the script", between(0, 1 << 15));
     v("script", script, "the command inside this launch script, which is read and never executed",
       reads() & metavar("FILE.sh"));
+    v("launches", launches, "the programs that the script starts, a JSON line each; nothing is run");
+    v("launch", launch, "of a script that starts several programs, the number of the one that is meant; 0: the only one",
+      between(0, 1 << 10));
     common.each(v);
   }
 };
+
+// The script of --script, with its arguments, and the launch of it that is meant.
+LaunchScript script_of(const DialectFlags& flags);
 
 // What the other program's line comes to. `words`: what is neither a flag above nor an option of ours. `flags.ranks` is the
 // number of ranks that counts, 0 if nothing says so.

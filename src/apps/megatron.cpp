@@ -20,9 +20,10 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
   };
   job.beyond_files = beyond_megatron_files;
   if (flags.script.empty()) return translate_megatron(words, job);
-  const LaunchScript script = read_launch_script(flags.script);
+  const LaunchScript script = script_of(flags);
   LaunchedProgram launched = launched_program(script);
-  for (const auto& [path, text] : script.written) job.written[path] = known_word(script, text).text;
+  for (const auto& [path, text] : script.written)
+    if (text.trouble.empty()) job.written[path] = text.text;
   job.program = launched.program.text.substr(launched.program.text.rfind('/') + 1);
   if (job.ranks == 0) job.ranks = launched.ranks;
   launched.flags.insert(launched.flags.end(), words.begin(), words.end());  // what is typed counts over the script

@@ -27,7 +27,7 @@ std::string disagreement(const std::string& strategy, const std::string& weights
 Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
   MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
   if (!flags.script.empty()) {
-    launch = read_mindformers_script(flags.script);
+    launch = read_mindformers_script(script_of(flags));
     launch.words.insert(launch.words.end(), words.begin(), words.end());  // what is typed counts over the script
     if (flags.ranks > 0) launch.ranks = flags.ranks;
   } else if (!words.empty() && words[0].text.ends_with("msrun_launcher.sh")) {

@@ -91,7 +91,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   std::vector<PlacedWord> words = given;
   int64_t ranks = flags.ranks;
   if (!flags.script.empty()) {
-    const LaunchScript script = read_launch_script(flags.script);
+    const LaunchScript script = script_of(flags);
     LaunchedProgram launched = launched_program(script);
     if (ranks == 0) ranks = launched.ranks;
     words = std::move(launched.flags);

@@ -1,11 +1,5 @@
-// Launch scripts of training jobs, read as bash would read them, and never run.
-//
-// Understood: comments, continuations, quotes, NAME=value and NAME+=value (also behind export, declare, local, readonly), arrays
-// NAME=( .. ) and NAME+=( .. ), $NAME, ${NAME}, ${NAME:-default}, ${NAME[@]}, $(( arithmetic )), here-documents, words split at
-// blanks. Other commands, redirections, pipes and & are passed over. What only a shell can tell ($( ), `..`, $1, a variable that
-// a condition or a loop sets, whether a command in one of them runs, or behind || or a test and &&) is trouble of the words that it is
-// part of, and an error only where somebody needs them. A
-// variable that the script does not set is that of the environment, as in a shell.
+// Launch scripts of training jobs, followed as bash would run them (dialects/shell_run.h), and never run. A word that only a shell can
+// know is in trouble; it is an error only where somebody needs it. A variable that the script does not set is that of the environment.
 #pragma once
 #include <map>
 #include <string>
@@ -21,33 +15,54 @@ struct ScriptWord {
   int line = 0;         // from 1
   std::string trouble;  // why it is not known; empty: it is
   int trouble_line = 0;
+  std::string file = "";  // that it stands in; empty: the script's
 };
 
-using ScriptCommand = std::vector<ScriptWord>;  // a simple command, its words expanded; at least one
+using ScriptCommand = std::vector<ScriptWord>;  // a program with its words, expanded; at least one
 
 struct LaunchScript {
   std::string name;
-  std::vector<ScriptCommand> commands;        // in the order of the text, also those in conditions and loops
-  std::map<std::string, ScriptWord> written;  // what `cat <<END > FILE` would write, by FILE
+  std::vector<ScriptCommand> commands;            // in the order in which the script starts them
+  std::map<std::string, ScriptWord> written;      // the files that cat, tee and echo would write, by their paths
+  std::map<std::string, ScriptWord> environment;  // what its programs find there beyond that of this process
+  ScriptWord ended;                               // the exit at which the script ends; line 0: there is none
+  int64_t launch = 0;                             // which of several launches is meant, from 1; 0: the only one
+  int64_t steps = 0, spent = 0;                   // commands followed, bytes of expanded words
+};
+
+// The words behind `--script FILE --`: $1, $2, .. of the script.
+struct ShellArguments {
+  std::vector<std::string> words = {};
+  bool given = false;
 };
 
 constexpr int64_t kScriptBytes = int64_t{1} << 20;  // of a script, and of all that its words expand to
 
-LaunchScript parse_launch_script(std::string_view text, const std::string& name);  // UserErrors at name:line
-LaunchScript read_launch_script(const std::string& path);
+LaunchScript parse_launch_script(std::string_view text, const std::string& name,
+                                 const ShellArguments& arguments = {});  // UserErrors at name:line
+LaunchScript read_launch_script(const std::string& path, const ShellArguments& arguments = {});
 
 // The word with its place; a UserError at FILE:LINE if it is in trouble.
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word);
 
-// The command that starts a Python program, of which a script has one (two are a UserError that names both lines): behind python, torchrun, deepspeed and the like, or mpirun and srun.
+// The command that starts a Python program, behind python, torchrun, deepspeed and the like, mpirun, srun, or by itself. Of several
+// that of script.launch; without a number they are a UserError that shows them with their numbers.
 struct LaunchedProgram {
   PlacedWord program;             // "tasks/evaluation/evaluation_llama.py"
   std::vector<PlacedWord> flags;  // behind it
   int64_t ranks = 0;              // that the launcher is told to start, over all machines; 1 without one
 };
 LaunchedProgram launched_program(const LaunchScript& script);
+// All that a script starts, in its order; `program`: the index of the word that names it.
+struct ScriptLaunch {
+  const ScriptCommand* words;
+  size_t program;
+};
+std::vector<ScriptLaunch> launches_of(const LaunchScript& script);
 // A UserError at FILE:LINE where the script goes to another folder (cd) before the launch: its relative paths would mean others.
 void refuse_other_folder(const LaunchScript& script, const ScriptCommand& launch);
-[[noreturn]] void refuse_second_launch(const LaunchScript& script, const ScriptWord& first, const ScriptWord& second);
+// The index of the launch that is meant, of those that begin with these words; `shown` says each in a word.
+size_t chosen_launch(const LaunchScript& script, const std::vector<std::string>& shown,
+                     const std::vector<ScriptWord>& launches);
 
 }  // namespace ravine

@@ -12,6 +12,7 @@
 
 #include "config/yaml.h"
 #include "dialects/dialect.h"
+#include "dialects/launch_script.h"
 #include "dialects/mindformers_facts.h"
 
 namespace ravine {
@@ -34,7 +35,7 @@ struct MindFormersLaunch {
   std::vector<PlacedWord> words;
   int64_t ranks = 0;
 };
-MindFormersLaunch read_mindformers_script(const std::string& path);
+MindFormersLaunch read_mindformers_script(const LaunchScript& script);
 // Of a line of msrun_launcher.sh, without `bash` and its own name: EXECUTE_ORDER [WORKER_NUM ..].
 MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words);
 

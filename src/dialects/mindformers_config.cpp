@@ -356,18 +356,19 @@ MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words) {
   return out;
 }
 
-MindFormersLaunch read_mindformers_script(const std::string& path) {
-  const LaunchScript script = read_launch_script(path);
-  const ScriptCommand* launcher = nullptr;
-  size_t at = 0;
+MindFormersLaunch read_mindformers_script(const LaunchScript& script) {
+  const std::string& path = script.name;
+  std::vector<const ScriptCommand*> launchers;
+  std::vector<ScriptWord> words_of;
   const auto is_msrun = [](const ScriptWord& word) { return word.text.ends_with("msrun_launcher.sh"); };
   for (const ScriptCommand& words : script.commands) {
     const auto found = std::find_if(words.begin(), words.end(), is_msrun);
-    if (launcher && found != words.end()) refuse_second_launch(script, (*launcher)[at], *found);
-    if (found == words.end()) continue;
-    launcher = &words, at = static_cast<size_t>(found - words.begin());
+    if (found != words.end()) launchers.push_back(&words), words_of.push_back(*found);
   }
-  if (launcher) {
+  if (!launchers.empty()) {
+    const size_t number = chosen_launch(script, std::vector<std::string>(launchers.size(), "msrun_launcher.sh"), words_of);
+    const ScriptCommand* launcher = launchers[number];
+    const auto at = static_cast<size_t>(std::find_if(launcher->begin(), launcher->end(), is_msrun) - launcher->begin());
     refuse_other_folder(script, *launcher);
     known_word(script, (*launcher)[at]);
     std::vector<PlacedWord> behind;

@@ -1,6 +1,7 @@
 #include "dialects/shell_value.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,8 +11,8 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kLongest = size_t{1} << 17;  // of a word: what Linux passes to a program
-constexpr int kDeepest = 32;                  // brackets in brackets
+constexpr size_t kLongest = size_t{1} << 17;  // of a word: as much as Linux passes to a program
+constexpr int kDeepest = kDeepestShell;
 
 bool is_name_char(char c, bool first = false) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
@@ -28,9 +29,13 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 // Collects the words that one raw word expands to.
 class Expansion {
  public:
-  Expansion(const ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {}
+  Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {}
 
   std::vector<ExpandedWord> words(std::string_view raw, int depth) {
+    if (raw == "~" || raw.starts_with("~/")) {
+      variable("HOME", true, false);
+      raw.remove_prefix(1);
+    }
     unquoted(raw, depth);
     finish();
     return std::move(out_);
@@ -119,11 +124,13 @@ class Expansion {
 
   // The $ or ` at raw[at]; returns where the text goes on.
   size_t dollar(std::string_view raw, size_t at, bool quoted, int depth) {
-    static const char* const kNeedsShell = "a command substitution needs a shell";
     if (raw[at] == '`') {
-      const size_t end = raw.find('`', at + 1);
-      note(kNeedsShell);
-      return end == std::string_view::npos ? raw.size() : end + 1;
+      const size_t end = std::min(raw.find('`', at + 1), raw.size());
+      std::string inside(raw.substr(at + 1, end - at - 1));
+      for (size_t i = 0; i + 1 < inside.size(); ++i)
+        if (inside[i] == '\\' && (inside[i + 1] == '$' || inside[i + 1] == '\\')) inside.erase(i, 1);
+      substituted(inside, quoted, depth);
+      return end + 1;
     }
     const std::string_view rest = raw.substr(at + 1);
     if (rest.starts_with("((")) {
@@ -137,7 +144,7 @@ class Expansion {
     }
     if (rest.starts_with("(")) {
       const size_t end = closing_bracket(raw, at + 2, '(', ')');
-      note(kNeedsShell);
+      substituted(std::string(raw.substr(at + 2, std::min(end, raw.size()) - at - 2)), quoted, depth);
       return end == std::string_view::npos ? raw.size() : end + 1;
     }
     if (rest.starts_with("{")) {
@@ -151,34 +158,119 @@ class Expansion {
       variable(std::string(raw.substr(at + 1, end - at - 1)), quoted, false);
       return end;
     }
-    if (!rest.empty() && std::string_view("0123456789@*#?$!-").find(rest[0]) != std::string_view::npos)
-      return note(fmt::format("${} is known to whoever starts the script", rest[0])), at + 2;
+    if (!rest.empty() && std::string_view("0123456789@*#").find(rest[0]) != std::string_view::npos)
+      return put(argument(std::string(1, rest[0]), quoted), quoted), at + 2;
+    if (!rest.empty() && std::string_view("?$!-").find(rest[0]) != std::string_view::npos)
+      return note(fmt::format("${} is known to the shell that runs the script", rest[0])), at + 2;
     return add('$'), at + 1;
   }
 
+  void substituted(const std::string& inside, bool quoted, int depth) {
+    if (depth >= kDeepest || !variables_.substitute) return note(fmt::format("$({}) needs a shell", inside.substr(0, 60)));
+    const ExpandedWord value = variables_.substitute(inside, line_);
+    if (value.trouble) note(value.trouble.text, value.trouble.line);
+    add_value(value.text, quoted);
+  }
+
+  // $0, $1, $@, $*, $#. $@ and $* have an item for each argument.
+  ShellValue argument(const std::string& name, bool quoted) {
+    const auto& all = variables_.arguments;
+    if (name == "#") return {.items = {std::to_string(all.size())}};
+    if (name == "0") return {.items = {variables_.script}};
+    if (name == "@" || (name == "*" && !quoted)) return {.items = all, .array = true};
+    if (name == "*") return {.items = {fmt::format("{}", fmt::join(all, " "))}};
+    const size_t number = name.size() > 4 ? all.size() + 1 : std::stoul(name);
+    if (number <= all.size()) return {.items = {all[number - 1]}};
+    if (variables_.arguments_given || variables_.unset_is_empty) return {};
+    return {.trouble = {fmt::format("${} is known to whoever starts the script: write --script FILE -- WORDS", name), line_}};
+  }
+
+  void put(const ShellValue& value, bool quoted) {
+    if (value.trouble) note(value.trouble.text, value.trouble.line);
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      if (i > 0) finish();
+      add_value(value.items[i], quoted);
+    }
+    if (value.array && value.items.empty() && word_.empty()) begun_ = false;  // "$@" of no argument is no word
+  }
+
+  // The inside of ${ }.
   void braces(std::string_view inside, bool quoted, int depth) {
-    const bool positional = !inside.empty() && inside[0] >= '0' && inside[0] <= '9';
-    const size_t end = positional ? std::min(inside.find_first_not_of("0123456789"), inside.size()) : name_end(inside, 0);
-    const std::string name(inside.substr(0, end));
-    const std::string_view behind = inside.substr(end);
-    if (name.empty()) return note(fmt::format("${{{}}} is not understood", inside.substr(0, 40)));
-    if (behind.empty()) {
-      if (positional) return note(fmt::format("${{{}}} is known to whoever starts the script", name));
-      return variable(name, quoted, false);
-    }
-    if (behind == "[@]" || behind == "[*]") return variable(name, quoted, true);
-    const bool colon = behind.starts_with(":-") || behind.starts_with(":=");
-    if (!colon && !behind.starts_with("-") && !behind.starts_with("="))
-      return note(fmt::format("${{{}}} needs a shell", inside.substr(0, 40)));
-    const bool set = !positional && variables_.is_set(name);
-    if (set) {
-      const ShellValue value = variables_.get(name, line_);
-      if (!colon || value.trouble || (!value.items.empty() && !value.items[0].empty())) return variable(name, quoted, false);
-    }
     if (depth >= kDeepest) return note("brackets stand in brackets too deep");
-    const std::string_view otherwise = behind.substr(colon ? 2 : 1);
+    const bool length = inside.size() > 1 && inside[0] == '#', indirect = inside.size() > 1 && inside[0] == '!';
+    if (length || indirect) inside.remove_prefix(1);
+    const bool special = !inside.empty() && std::string_view("0123456789@*#").find(inside[0]) != std::string_view::npos;
+    size_t end = name_end(inside, 0);
+    if (special)
+      end = inside[0] >= '0' && inside[0] <= '9' ? std::min(inside.find_first_not_of("0123456789"), inside.size()) : 1;
+    std::string name(inside.substr(0, end));
+    std::string_view behind = inside.substr(end);
+    if (name.empty()) return note(fmt::format("${{{}}} is not understood", inside.substr(0, 40)));
+    bool all = special && (name == "@" || name == "*"), item = false;
+    std::string index;
+    if (behind.starts_with("[")) {
+      const size_t close = closing_bracket(behind, 1, '[', ']');
+      if (close == std::string_view::npos) return note(fmt::format("${{{}}} is not closed", inside.substr(0, 40)));
+      index = behind.substr(1, close - 1);
+      all = index == "@" || index == "*", item = !all;
+      behind.remove_prefix(close + 1);
+    }
+    if (indirect) {  // ${!NAME}: the variable that NAME names
+      const ShellValue of = special ? argument(name, quoted) : variables_.get(name, line_);
+      if (of.trouble || of.items.empty() || name_end(of.items[0], 0) != of.items[0].size() || of.items[0].empty())
+        return note(fmt::format("${{!{}}} names no variable", name), of.trouble.line);
+      name = of.items[0];
+    }
+    const bool set = special ? name == "@" || name == "*" || name == "#" || name == "0" || name.size() > 4 ||
+                                   std::stoul(name) <= variables_.arguments.size()
+                             : variables_.is_set(name);
+    const bool colon =
+        behind.starts_with(":") && behind.size() > 1 && std::string_view("-=+?").find(behind[1]) != std::string_view::npos;
+    const std::string_view choice = colon ? behind.substr(1) : behind;
+    const bool chooses = !choice.empty() && std::string_view("-=+?").find(choice[0]) != std::string_view::npos;
+    ShellValue value;
+    if (set || !chooses) value = special && !indirect ? argument(name, quoted) : variables_.get(name, line_);
+    if (item && !value.trouble) {
+      const ExpandedWord at = arithmetic(index, variables_, line_, depth + 1);
+      int64_t i = 0;
+      std::from_chars(at.text.data(), at.text.data() + at.text.size(), i);
+      if (i < 0) i += static_cast<int64_t>(value.items.size());
+      if (at.trouble) value.trouble = at.trouble;
+      const bool there = i >= 0 && i < static_cast<int64_t>(value.items.size());
+      value.items = {there ? value.items[static_cast<size_t>(i)] : ""};
+    } else if (!all && !value.items.empty()) {
+      value.items.resize(1);
+    }
+    value.array = all;
+    if (all && !set && !value.trouble) value.items.clear();
+    if (index == "*" && quoted && !length && !chooses)
+      value = {.items = {fmt::format("{}", fmt::join(value.items, " "))}, .trouble = value.trouble};
+    if (length) {
+      value.items = {std::to_string(all ? value.items.size() : value.items.empty() ? 0 : value.items[0].size())};
+      return put(value, quoted);
+    }
+    if (chooses) {
+      const bool filled = set && (value.trouble || !colon || (!value.items.empty() && !value.items[0].empty()));
+      if (choice[0] == '+' ? !filled : filled) {
+        if (choice[0] == '+') return;
+        return put(value, quoted);
+      }
+      if (choice[0] == '?') return note(fmt::format("{} is not set, and the script ends there", name));
+      const size_t before = out_.size();
+      otherwise(choice.substr(1), quoted, depth);
+      if (choice[0] == '=' && !special)
+        variables_.set(name, {.items = {out_.size() == before ? word_ : ""}, .trouble = trouble_});
+      return;
+    }
+    for (std::string& text : value.items)
+      if (!behind.empty() && !value.trouble) changed(text, behind, value, depth);
+    put(value, quoted);
+  }
+
+  // The words behind ${NAME:-.
+  void otherwise(std::string_view words, bool quoted, int depth) {
     Expansion inner(variables_, line_, split_ && !quoted);
-    inner.unquoted(otherwise, depth + 1);
+    inner.unquoted(words, depth + 1);
     inner.finish();
     for (size_t i = 0; i < inner.out_.size(); ++i) {
       if (i > 0) finish();
@@ -189,17 +281,80 @@ class Expansion {
     begun_ = begun_ || quoted;
   }
 
+  std::string text_of(std::string_view words, ShellValue& value, int depth) {
+    Expansion inner(variables_, line_, false);
+    inner.unquoted(words, depth + 1);
+    inner.finish();
+    if (inner.out_.empty()) return "";
+    if (inner.out_[0].trouble) value.trouble = inner.out_[0].trouble;
+    return inner.out_[0].text;
+  }
+
+  // ${A#p}, ${A##p}, ${A%p}, ${A%%p}, ${A/p/r}, ${A//p/r}, ${A:from:count}, ${A^^}, ${A,,}.
+  void changed(std::string& text, std::string_view by, ShellValue& value, int depth) {
+    const auto fits = [](const std::string& pattern, std::string_view part) { return fits_shell_pattern(pattern, part); };
+    if (text.size() > 4096) return void(value.trouble = {"a text of more than 4096 characters is not changed by ${ }", line_});
+    if (by[0] == '#' || by[0] == '%') {
+      const bool front = by[0] == '#', longest = by.size() > 1 && by[1] == by[0];
+      const std::string pattern = text_of(by.substr(longest ? 2 : 1), value, depth);
+      for (size_t k = 0; k <= text.size(); ++k) {
+        const size_t n = longest ? text.size() - k : k;
+        const std::string_view part =
+            front ? std::string_view(text).substr(0, n) : std::string_view(text).substr(text.size() - n);
+        if (!fits(pattern, part)) continue;
+        text = front ? text.substr(n) : text.substr(0, text.size() - n);
+        return;
+      }
+    } else if (by[0] == '/') {
+      const bool every = by.size() > 1 && by[1] == '/';
+      by.remove_prefix(every ? 2 : 1);
+      const size_t slash = by.find('/');
+      const std::string pattern = text_of(by.substr(0, slash), value, depth),
+                        into = slash == std::string_view::npos ? "" : text_of(by.substr(slash + 1), value, depth);
+      std::string out;
+      bool done = pattern.empty();
+      for (size_t at = 0; at < text.size();) {
+        size_t n = done ? 0 : text.size() - at;
+        while (n > 0 && !fits(pattern, std::string_view(text).substr(at, n))) --n;
+        if (n > 0)
+          out += into, at += n, done = !every;
+        else
+          out += text[at++];
+      }
+      text = out;
+    } else if (by[0] == ':') {
+      const size_t second = by.find(':', 1);
+      const auto number = [&](std::string_view words) {
+        const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
+        if (n.trouble) value.trouble = n.trouble;
+        int64_t v = 0;
+        std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
+        return v;
+      };
+      const auto size = static_cast<int64_t>(text.size());
+      int64_t from = number(by.substr(1, second == std::string_view::npos ? second : second - 1));
+      from = std::clamp<int64_t>(from < 0 ? size + from : from, 0, size);
+      int64_t end = second == std::string_view::npos ? size : number(by.substr(second + 1));
+      if (second != std::string_view::npos) end = end < 0 ? size + end : std::min(size, from + std::min(end, size));
+      text = text.substr(static_cast<size_t>(from), static_cast<size_t>(std::max<int64_t>(end - from, 0)));
+    } else if (by == "^^" || by == ",,") {
+      for (char& c : text) {
+        if (by == "^^" && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+        if (by == ",," && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      }
+    } else {
+      value.trouble = {fmt::format("${{..{}}} is not understood", by.substr(0, 40)), line_};
+    }
+  }
+
   void variable(const std::string& name, bool quoted, bool all) {
     const ShellValue value = variables_.get(name, line_);
     if (value.trouble) note(value.trouble.text, value.trouble.line);
     if (!all) return add_value(value.items.empty() ? "" : value.items[0], quoted);
-    for (size_t i = 0; i < value.items.size(); ++i) {
-      if (i > 0) finish();
-      add_value(value.items[i], quoted);
-    }
+    put(value, quoted);
   }
 
-  const ShellVariables& variables_;
+  ShellVariables& variables_;
   int line_;
   bool split_;
   std::vector<ExpandedWord> out_;
@@ -207,119 +362,6 @@ class Expansion {
   ShellTrouble trouble_;
   bool begun_ = false;
   size_t spent_ = 0;
-};
-
-// A sum of products, by descent.
-class Arithmetic {
- public:
-  Arithmetic(std::string_view text, const ShellVariables& variables, int line)
-      : text_(text), variables_(variables), line_(line) {}
-
-  ExpandedWord value(int depth) {
-    const int64_t v = sum(depth);
-    blanks();
-    if (at_ < text_.size()) note(fmt::format("'{}' is not understood in $(( ))", text_.substr(at_, 20)));
-    return {trouble_ ? "" : std::to_string(v), trouble_};
-  }
-
- private:
-  void note(const std::string& why, int line = 0) {
-    if (!trouble_) trouble_ = {why, line > 0 ? line : line_};
-    at_ = text_.size();
-  }
-  void blanks() {
-    while (at_ < text_.size() && (is_blank(text_[at_]) || text_[at_] == '"')) ++at_;
-  }
-  bool takes(char c) {
-    blanks();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    return ++at_, true;
-  }
-  template <class F>
-  int64_t checked(F overflows, int64_t a, int64_t b) {
-    int64_t result = 0;
-    if (overflows(a, b, &result)) note("a number of $(( )) is too large");
-    return result;
-  }
-  int64_t sum(int depth) {
-    int64_t v = product(depth);
-    for (;;) {
-      if (takes('+'))
-        v = checked([](int64_t a, int64_t b, int64_t* r) { return __builtin_add_overflow(a, b, r); }, v, product(depth));
-      else if (takes('-'))
-        v = checked([](int64_t a, int64_t b, int64_t* r) { return __builtin_sub_overflow(a, b, r); }, v, product(depth));
-      else
-        return v;
-    }
-  }
-  int64_t product(int depth) {
-    int64_t v = atom(depth);
-    for (;;) {
-      if (takes('*')) {
-        v = checked([](int64_t a, int64_t b, int64_t* r) { return __builtin_mul_overflow(a, b, r); }, v, atom(depth));
-      } else if (const bool share = takes('/'); share || takes('%')) {
-        const int64_t by = atom(depth);
-        if (by == 0 || by == -1) {
-          if (by == 0) note("$(( )) divides by zero");
-          v = by == 0 || !share
-                  ? 0
-                  : checked([](int64_t a, int64_t b, int64_t* r) { return __builtin_mul_overflow(a, b, r); }, v, by);
-        } else {
-          v = share ? v / by : v % by;
-        }
-      } else {
-        return v;
-      }
-    }
-  }
-  int64_t atom(int depth) {
-    if (depth > kDeepest) return note("brackets stand in brackets too deep"), 0;
-    if (takes('-'))
-      return checked([](int64_t a, int64_t b, int64_t* r) { return __builtin_sub_overflow(a, b, r); }, 0, atom(depth + 1));
-    if (takes('(')) {
-      const int64_t v = sum(depth + 1);
-      if (!takes(')')) note("a bracket of $(( )) is not closed");
-      return v;
-    }
-    blanks();
-    if (at_ < text_.size() && text_[at_] == '$') {
-      ++at_;
-      if (takes('(')) return note("a command substitution needs a shell"), 0;
-      if (at_ < text_.size() && text_[at_] == '{') {
-        const size_t end = closing_bracket(text_, at_ + 1, '{', '}');
-        if (end == std::string_view::npos) return note("${ is not closed"), 0;
-        const std::string raw(text_.substr(at_ - 1, end - at_ + 2));
-        at_ = end + 1;
-        const std::vector<ExpandedWord> words = variables_.expand(raw, line_, false, depth + 1);
-        return words.empty() ? number("", {}) : number(words[0].text, words[0].trouble);
-      }
-    }
-    if (const size_t end = name_end(text_, at_); end > at_) {
-      const std::string name(text_.substr(at_, end - at_));
-      at_ = end;
-      const ShellValue value = variables_.get(name, line_);
-      return number(value.items.empty() ? "" : value.items[0], value.trouble);
-    }
-    const size_t end = std::min(text_.find_first_not_of("0123456789", at_), text_.size());
-    const std::string digits(text_.substr(at_, end - at_));
-    at_ = end;
-    return number(digits, {});
-  }
-  int64_t number(const std::string& text, const ShellTrouble& trouble) {
-    if (trouble) return note(trouble.text, trouble.line), 0;
-    int64_t v = 0;
-    const bool octal = text.size() > 1 && text[0] == '0';  // as bash has it: 010 is 8, and 08 no number
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v, octal ? 8 : 10);
-    if (error != std::errc() || end != text.data() + text.size())
-      note(fmt::format("'{}' is no whole number in $(( ))", text.substr(0, 40)));
-    return v;
-  }
-
-  std::string_view text_;
-  const ShellVariables& variables_;
-  int line_;
-  size_t at_ = 0;
-  ShellTrouble trouble_;
 };
 
 }  // namespace
@@ -344,10 +386,63 @@ size_t closing_bracket(std::string_view text, size_t at, char open, char close) 
   return std::string_view::npos;
 }
 
+bool fits_shell_pattern(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
+  const auto one = [&](size_t& at) {  // whether the character fits the pattern's next one, which is passed
+    if (pattern[at] == '?') return ++at, true;
+    if (const size_t close = pattern.find(']', at + 2); pattern[at] == '[' && close != std::string_view::npos) {
+      size_t k = at + 1;
+      const bool none = pattern[k] == '!' || pattern[k] == '^';
+      bool in = false;
+      for (k += none; k < close; ++k) {
+        const bool range = k + 2 < close && pattern[k + 1] == '-';
+        in = in || (range ? pattern[k] <= text[t] && text[t] <= pattern[k + 2] : pattern[k] == text[t]);
+        if (range) k += 2;
+      }
+      at = close + 1;
+      return in != none;
+    }
+    if (pattern[at] == '\\' && at + 1 < pattern.size()) ++at;
+    return pattern[at++] == text[t];
+  };
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++, from = t;
+    } else if (size_t next = p; p < pattern.size() && one(next)) {
+      p = next, ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1, t = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 void ShellVariables::set(const std::string& name, ShellValue value) { values_[name] = std::move(value); }
 
-void ShellVariables::append(const std::string& name, const ShellValue& value) {
+void ShellVariables::set_item(const std::string& name, int64_t index, const ShellValue& value, bool append) {
   ShellValue& had = values_[name];
+  if (had.gone) had = {};
+  if (!had.array && had.items.size() == 1 && had.items[0].empty()) had.items.clear();
+  had.array = true;
+  if (!had.trouble) had.trouble = value.trouble;
+  if (index < 0) index += static_cast<int64_t>(had.items.size());
+  if (index < 0 || index > static_cast<int64_t>(had.items.size())) {
+    had.trouble = {fmt::format("{}[{}] leaves a gap in the array, which is not followed", name, index), value.trouble.line};
+    return;
+  }
+  const auto at = static_cast<size_t>(index);
+  if (had.items.size() <= at) had.items.resize(at + 1);
+  had.items[at] = (append ? had.items[at] : "") + (value.items.empty() ? "" : value.items[0]);
+}
+
+void ShellVariables::append(const std::string& name, const ShellValue& value) {
+  if (!values_.contains(name))
+    if (const char* outside = std::getenv(name.c_str())) values_[name] = {.items = {outside}};
+  ShellValue& had = values_[name];
+  if (had.gone) had = {};
   if (!had.trouble) had.trouble = value.trouble;
   size_t bytes = 0;
   for (const std::string& item : had.items) bytes += item.size() + 1;
@@ -364,25 +459,21 @@ void ShellVariables::append(const std::string& name, const ShellValue& value) {
 }
 
 bool ShellVariables::is_set(const std::string& name) const {
-  return values_.contains(name) || std::getenv(name.c_str()) != nullptr;
+  if (const auto it = values_.find(name); it != values_.end()) return !it->second.gone;
+  return std::getenv(name.c_str()) != nullptr;
 }
 
 ShellValue ShellVariables::get(const std::string& name, int line) const {
-  if (const auto it = values_.find(name); it != values_.end()) return it->second;
-  if (const char* value = std::getenv(name.c_str())) return {.items = {value}};
+  if (const auto it = values_.find(name); it != values_.end() && !it->second.gone) return it->second;
+  if (const char* value = std::getenv(name.c_str()); value && is_set(name)) return {.items = {value}};
+  if (unset_is_empty || assigned.contains(name)) return {};
   return {.trouble = {fmt::format("{} is set neither in the script nor in the environment", name), line}};
 }
 
-std::vector<ExpandedWord> ShellVariables::expand(std::string_view raw, int line, bool split, int depth) const {
+std::vector<ExpandedWord> ShellVariables::expand(std::string_view raw, int line, bool split, int depth) {
   return Expansion(*this, line, split).words(raw, depth);
 }
 
-ExpandedWord ShellVariables::expand_body(std::string_view raw, int line) const {
-  return Expansion(*this, line, false).body(raw);
-}
-
-ExpandedWord arithmetic(std::string_view text, const ShellVariables& variables, int line, int depth) {
-  return Arithmetic(text, variables, line).value(depth);
-}
+ExpandedWord ShellVariables::expand_body(std::string_view raw, int line) { return Expansion(*this, line, false).body(raw); }
 
 }  // namespace ravine

@@ -329,7 +329,7 @@ FLAGS = {
     "train": {"model": FREE, **COMPUTE},
     "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
              "schedule": NAME, "svg": NAME, "procedure": Bool(), "deepspeed": NAME, "ds-config": NAME, "memory-mb": Number(0, 10**9), "overwrite": Bool(), **JSON, **COMPUTE},
-    **{dialect: {"explain": Bool(), "keys": Bool(), "print-config": Bool(), "ranks": Number(0, 2**15), "script": FREE, **COMPUTE} for dialect in DIALECTS},
+    **{dialect: {"explain": Bool(), "keys": Bool(), "print-config": Bool(), "launches": Bool(), "launch": Number(0, 2**10), "ranks": Number(0, 2**15), "script": FREE, **COMPUTE} for dialect in DIALECTS},
     "stop": {}, "init": {"data": FREE, "text-key": NAME, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": NAME, "log-scale": Bool(), "overwrite": Bool()}, "man": {"output": NAME, "overwrite": Bool()},
     "generate": {"model": FREE, "adapter": FREE, "use": Text(filled=True), "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, **SAMPLING, **JSON,
                  "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),

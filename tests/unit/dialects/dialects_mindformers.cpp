@@ -791,17 +791,17 @@ TEST(MindFormers, ReadsLaunchScripts) {
   const Job job;
   std::ofstream(job.folder / "a.sh")
       << "W=8\nbash scripts/msrun_launcher.sh \"run_mindformer.py \\\n --config run.yaml \\\n --run_mode train\" $W\n";
-  const MindFormersLaunch a = read_mindformers_script(job.folder / "a.sh");
+  const MindFormersLaunch a = read_mindformers_script(read_launch_script(job.folder / "a.sh"));
   EXPECT_EQ(a.ranks, 8);
   std::string words;
   for (const PlacedWord& w : a.words) words += w.text + " ";
   EXPECT_EQ(words, "--config run.yaml --run_mode train ");
   std::ofstream(job.folder / "b.sh") << "python run_mindformer.py --config run.yaml\n";
-  EXPECT_EQ(read_mindformers_script(job.folder / "b.sh").words.size(), 2U);
+  EXPECT_EQ(read_mindformers_script(read_launch_script(job.folder / "b.sh")).words.size(), 2U);
   std::ofstream(job.folder / "d.sh") << "msrun --worker_num=4 --local_worker_num=2 run_mindformer.py --config run.yaml\n";
-  EXPECT_EQ(read_mindformers_script(job.folder / "d.sh").ranks, 4);
+  EXPECT_EQ(read_mindformers_script(read_launch_script(job.folder / "d.sh")).ranks, 4);
   std::ofstream(job.folder / "c.sh") << "bash scripts/msrun_launcher.sh \"run_mindformer.py --config $(ls)\" 8\n";
-  EXPECT_THROW(read_mindformers_script(job.folder / "c.sh"), UserError);
+  EXPECT_THROW(read_mindformers_script(read_launch_script(job.folder / "c.sh")), UserError);
   for (const std::vector<std::string>& bad :
        {std::vector<std::string>{"run_mindformer.py", "x"}, {"a.py", "8", "9"}, {"nothing", "8"}})
     EXPECT_THROW(read_msrun_words(placed(bad)), UserError);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "dialects/launch_script.h"
 #include "dialects/megatron.h"
@@ -112,43 +114,66 @@ TEST(LaunchScript, IsReadAsBashReadsIt) {
   EXPECT_EQ(s.written.at("out/2/file.json").text, "{\"n\": 2}\n");
 }
 
-TEST(LaunchScript, TwoLaunchesAreRefused) {
+TEST(LaunchScript, OfTwoLaunchesOneIsChosenByItsNumber) {
   const auto said = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
-  const std::string two = said("torchrun a.py --x 1\n\npython b.py\n");
-  EXPECT_NE(two.find("a.py and b.py are started (run.sh:1, run.sh:3)"), std::string::npos) << two;
-  EXPECT_NE(said("if [ $N ]; then\n torchrun a.py\nelse\n python a.py\nfi\n").find("run.sh:2, run.sh:4"), std::string::npos);
+  const std::string two = "torchrun a.py --x 1\n\npython b.py\n";
+  expect_words(said(two), {"starts 2 programs", "1: a.py (run.sh:1); 2: b.py (run.sh:3)", "--launch NUMBER"});
+  LaunchScript script = parse_launch_script(two, "run.sh");
+  script.launch = 2;
+  EXPECT_EQ(launched_program(script).program.text, "b.py");
+  script.launch = 3;
+  expect_words(refusal([&] { launched_program(script); }), {"--launch 3", "starts 2"});
   EXPECT_EQ(launched_program(parse_launch_script("echo python a.py\ntorchrun b.py\n", "run.sh")).program.text, "b.py");
 }
 
-TEST(LaunchScript, WhatADecisionOrAFolderChangesIsRefused) {
+TEST(LaunchScript, ADecisionOnWhatIsKnownIsFollowed) {
+  const auto program = [](const std::string& text) {
+    return launched_program(parse_launch_script(text, "run.sh")).program.text;
+  };
+  for (const char* text :
+       {"if false; then\npython b.py\nelse\npython a.py\nfi\n",
+        "N=2\ncase $N in\n1|3) python b.py ;;\n2) python a.py ;;\nesac\n", "for i in 1; do python a.py; done\n",
+        "mkdir -p out && python a.py\n", "[ -d . ] || exit 1\npython a.py\n", "{ python a.py; } | tee log\n",
+        "if [ -d x ]; then\n python b.py\nfi\npython a.py\n", "cd . && python a.py\n", "python a.py\ncd /\n",
+        "for i in 1; do\n echo\ndone; python a.py || exit 1\n", "f() { [ \"$1\" = 2 ] && python a.py; }\nf 1\nf 2\n",
+        "[[ $((1 << 4)) == 1? && ! -e /nowhere ]] && python a.py\n", "RUN='python a.py'\n$RUN --x\n", "eval \"python a.py\"\n",
+        "bash -c 'python a.py'\n", "nohup torchrun a.py &\n",
+        "i=0\nwhile [ $i -lt 3 ]; do i=$((i+1)); done\n[ $i = 3 ] && python a.py\n",
+        "exit_now=0\nif [ $exit_now = 1 ]; then exit; fi\npython a.py\n"})
+    EXPECT_EQ(program(text), "a.py") << text;
   const auto said = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
-  for (const char* text : {"if false; then\npython a.py\nfi\n", "X=1\nfor i in 1 2; do python a.py; done\n",
-                           "\n[ -d data ] && python a.py\n", "\nfalse && cd . && python a.py\n", "\ntrue || python a.py\n",
-                           "case $N in\n1) python a.py ;;\nesac\n", "while true\ndo python a.py\ndone\n"})
-    expect_words(said(text), {"run.sh:2", "only a shell can tell"});
+  expect_words(said("[ -d /nowhere ] || exit 1\npython a.py\n"), {"no program is launched before it ends", "run.sh:1"});
+}
+
+TEST(LaunchScript, WhatAProgramDecidesOrAFolderChangesIsRefused) {
+  const auto said = [](const std::string& text) {
+    return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
+  };
   for (const char* text :
-       {"mkdir -p out && python a.py\n", "[ -d data ] || exit 1\npython a.py\n", "{ python a.py; } | tee log\n",
-        "if [ -d x ]; then\n echo x\nfi\npython a.py\n", "cd . && python a.py\n", "python a.py\ncd /\n",
-        "for i in 1; do\n echo\ndone; python a.py || exit 1\n"})
-    EXPECT_EQ(said(text), "") << text;
+       {"if grep -q x y; then\npython a.py\nfi\n", "\nmake || python a.py\n", "case $(uptime) in\n*1*) python a.py ;;\nesac\n",
+        "while make\ndo python a.py\ndone\n", "if [[ $(uptime) =~ x ]]\nthen python a.py\nfi\n"})
+    expect_words(said(text), {"run.sh:2", "only a shell can tell"});
+  expect_words(said("if make; then\n N=1\nfi\npython a.py --b $N\n"), {"run.sh:2", "condition"});
   expect_words(said("A=/\ncd $A && python a.py\n"), {"cd /", "run.sh:2", "where ravine is started"});
   expect_words(said("cd\npython a.py\n"), {"run.sh:1"});
   expect_words(said("cd /nowhere/at/all || exit\npython a.py\n"), {"run.sh:1"});
-  expect_words(said("\ncd $(dirname $0)\npython a.py\n"), {"run.sh:2", "substitution"});
+  expect_words(said("\ncd $(make)\npython a.py\n"), {"run.sh:2", "needs a shell"});
 }
 
 TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   const auto run = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
-  EXPECT_EQ(run("NOW=$(date)\npython a.py --b 1 > $NOW.log\n"), "");  // of a redirection
-  expect_words(run("N=1\nNOW=`date`\npython a.py --b $NOW\n"), {"run.sh:2", "substitution"});
+  EXPECT_EQ(run("NOW=$(make)\npython a.py --b 1 > $NOW.log\n"), "");  // of a redirection
+  expect_words(run("N=1\nNOW=`make`\npython a.py --b $NOW\n"), {"run.sh:2", "$(make) needs a shell"});
   expect_words(run("python a.py --b $1\n"), {"run.sh:1", "$1"});
-  expect_words(run("if true; then\n N=1\nfi\npython a.py --b $N\n"), {"run.sh:2", "condition"});
+  EXPECT_EQ(run("if true; then\n N=1\nfi\npython a.py --b $N\n"), "");
+  EXPECT_EQ(run("touch made-by-this-test $(touch made-by-this-test)\npython a.py\n"), "");
+  EXPECT_FALSE(std::filesystem::exists("made-by-this-test"));
   expect_words(run("python a.py --b $NOT_SET_ANYWHERE\n"), {"run.sh:1", "NOT_SET_ANYWHERE"});
   expect_words(run("python a.py --b $((1/0))\n"), {"run.sh:1", "zero"});
   expect_words(run("echo 1\n"), {"no program"});

@@ -1,0 +1,84 @@
+"""Launch scripts as people write them: what `ravine megatron --script` understands of one is what bash starts. bash runs each with programs that only print their
+words, and the words must be the same."""
+import json
+import subprocess
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check
+
+# The last line of each is a launch; words in $OUT are compared.
+SNIPPETS = [
+    'A=(1 2 3); B="${A[1]}"; A[3]=x; launch --n ${#A[@]} --b $B --all "${A[@]}" --last ${A[-1]}',
+    'for a in "$@"; do LIST="$LIST --x $a"; done; launch $LIST --count $#',
+    'TP=1; PP=1; while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; --pp=*) PP=${1#*=}; shift;; *) REST+=("$1"); shift;; esac; done; launch --tp $TP --pp $PP "${REST[@]}"',
+    'N=$((1 << 10)); M=$(( (N + 7) / 8 * 2 ** 3 % 1000 )); U=$((unset_name + 5)); launch --n $N --m $M --u $U --t $(( N > 3 ? 1 : 2 )) --x $((0x1f)) --o $((010))',
+    'for ((i = 0; i < 4; i++)); do S="$S,$((i * i))"; done; launch --s "${S:1}"',
+    'TP=${TP:-2}; PP=${PP-1}; Q=${NOT_SET:+no}; TP_NAME=tp${TP}; launch --tp "$TP_NAME" --pp $PP --q "x${Q}y"',
+    'F=/a/b/model.tar.gz; launch --dir ${F%/*} --name ${F##*/} --stem ${F%%.*} --ext ${F#*.} --swap ${F/b/c} --all ${F//a/o} --up ${TINY^^} --cut ${F:1:3} --len ${#F}',
+    'DIR=$(cd "$(dirname "$0")" && pwd); launch --dir $DIR --base $(basename /x/y.sh .sh) --me "$(dirname "${BASH_SOURCE[0]}")"',
+    'launch --count $(echo 0,1,2,3 | tr "," "\\n" | wc -l) --second $(echo a:b:c | cut -d: -f2) --host "$(hostname)" --who $(whoami)',
+    'opts() { local n=$1; shift; OPTS="--first $n --rest $*"; }; opts 7 8 9; launch $OPTS',
+    'if [ "$MODE" = big ]; then L=32; elif [[ -z "$MODE" && 3 -lt 4 ]]; then L=2; else L=1; fi; launch --layers $L',
+    'case "$(uname -s)" in Linux*) X=1;; Darwin*) X=2;; *) X=3;; esac; launch --x $X',
+    'source ./helper.sh; launch --h $FROM_HELPER',
+    'CMD="launch --a 1"; CMD="$CMD --b \'two words\'"; eval $CMD',
+    'export GPUS=8; bash ./inner.sh 3 "x y"',
+    'cat > flags.txt <<-END\n\t--from-file $((2 * 21))\n\tEND\nlaunch $(cat known.txt) --y',
+    'set -- --one 1 "two words"; launch "$@"',
+    'for n in {1..3}; do [ $n -eq 2 ] && continue; T+=" $n"; done; launch --t$T',
+    'A=1; A+=2; ((A++)); let "B = A * 2"; launch --a $A --b $B',
+    'x=5; until [ $x -le 2 ]; do x=$((x - 1)); done; launch --x $x',
+    'DATA="1.0 a_text 2.0 b_text"; launch --data-path $DATA --quoted "$DATA" --tilde ~/x --lit \'$DATA\' --esc \\$DATA',
+    'unset A; EMPTY=; A=${A:=set}; launch --a $A ${EMPTY} "${EMPTY}" --end',
+    'declare -a L=(a b); L+=(c); i=2; launch ${L[i]} ${L[$((i-1))]} "${L[*]}"',
+    '[[ "abc" == a* ]] && P=yes; [ "abc" == "a*" ] && P=no; [[ -n $P || x ]] && launch --p $P',
+    '( A=sub; : ); launch --a "${A:-outer}"; ',
+    'f() { return 1; }; f || G=failed; ! f && launch --g $G',
+    'NAME=A_B; A_B=deep; launch --i ${!NAME} --d "${NAME,,}"',
+    'printf -v Z "%s" no 2>/dev/null; launch --p $(printf "%03d-%s" 7 x)',
+    'OLDIFS=$IFS; launch --k "a  b"   --t\ttab # a comment --no',
+]
+HELPER = "FROM_HELPER=$((40 + 2))\n"
+INNER = 'launch --first $1 --second "$2" --gpus $GPUS --count $#\n'
+STUB = '#!/bin/bash\nprintf "%s\\0" "$@" > "$WORDS_FILE"\n'
+
+
+def of_bash(folder, script, arguments):
+    env = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": "/home/of/test", "WORDS_FILE": str(folder / "words"), "TINY": "tiny"}
+    (folder / "words").unlink(missing_ok=True)
+    subprocess.run(["bash", script, *arguments], cwd=folder, env=env, capture_output=True, timeout=60)
+    return (folder / "words").read_bytes().decode().split("\0")[:-1] if (folder / "words").exists() else None
+
+
+def row_of(done):
+    """The words of the only launch, or what stands in the way of them."""
+    if done.returncode or done.stdout.count("\n") != 1:
+        return done.stderr or done.stdout
+    row = json.loads(done.stdout)
+    return row.get("unknown") or row["words"]
+
+
+def test_words_are_those_of_bash(folder):
+    (folder / "bin").mkdir()
+    (folder / "helper.sh").write_text(HELPER)
+    (folder / "inner.sh").write_text(INNER.replace("launch", "python pretrain_gpt.py"))
+    (folder / "known.txt").write_text("--known 1\n")
+    (folder / "bin" / "python").write_text(STUB)
+    (folder / "bin" / "python").chmod(0o755)
+    wrong = []
+    for snippet in SNIPPETS:
+        for arguments in ([], ["--tp", "4", "--pp=2", "a b"]):
+            script = folder / "run.sh"
+            script.write_text("#!/bin/bash\n" + snippet.replace("launch", "python pretrain_gpt.py") + "\n")
+            want = of_bash(folder, "run.sh", arguments)
+            env = {"HOME": "/home/of/test", "TINY": "tiny", "PATH": "/usr/bin:/bin"}
+            done = subprocess.run([r.PROGRAM, "megatron", "--script", "run.sh", "--launches", *(["--", *arguments] if arguments else [])], cwd=folder, env=env, capture_output=True, text=True)
+            got = row_of(done)
+            if want is None or [want[0], *want[1:]] != got:
+                wrong.append(f"{snippet}\n  {arguments}\n  bash: {want}\n  here: {got}")
+    check(not wrong, f"{len(wrong)} differ:\n" + "\n".join(wrong))
+
+
+if __name__ == "__main__":
+    r.main(globals())
