@@ -84,7 +84,7 @@ DialectTable megatron_other_network_rows() {
       inert("--padding-attention-mask", on, "what padding asks is never read"),
       inert("--fp16-lm-cross-entropy", on, "the loss is computed in f32, which is no less exact"),
       used("--z-loss-weight", number, "0 alone: the loss on the largest logit is not offered"),
-      inert("--fp32-residual-connection", on, "the residual stream has the type of compute; sums inside kernels are f32"),
+      inert("--fp32-residual-connection", on, "the residual stream is f32 in any case"),
       inert("--vocab-extra-ids", whole, "they are sentinel ids of T5; this program has no use of them", 0),
   };
 }
