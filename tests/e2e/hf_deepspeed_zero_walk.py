@@ -282,7 +282,8 @@ def test_the_four_main_optimizers(folder):
             config = put(base, optimizer__type=kind, optimizer__params=params, zero_optimization__stage=stage)
             try:
                 said = train(folder, f"{kind}-{stage}", config, *flags)
-                check(stage == 0 or kind in ("Adam", "AdamW") or re.search(rf"^notice: .*{kind}.*ZeRO", said, re.M), f"{kind} under ZeRO {stage}: no notice that DeepSpeed's code refuses it\n{said}")
+                notices = [line for line in said.splitlines() if line.startswith("notice: ") and kind in line and "ZeRO" in line]
+                check(stage == 0 or kind in ("Adam", "AdamW") or notices, f"{kind} under ZeRO {stage}: no notice that DeepSpeed's code refuses it\n{said}")
                 check(r.metrics(folder / f"{kind}-{stage}") == r.metrics(folder / f"{kind}-0"), f"{kind}: other numbers under stage {stage}")
                 check(stage == 3 or r.weights(folder / f"{kind}-{stage}") == r.weights(folder / f"{kind}-0"), f"{kind}: other weights under stage {stage}")
             except AssertionError as error:

@@ -304,7 +304,7 @@ def test_environment_variables(folder):
     check(set(variables) == {"HCCL_DETERMINISTIC", "ASCEND_LAUNCH_BLOCKING", "INF_NAN_MODE_ENABLE"} and not any(name in quiet for name in variables), quiet)
     wrong = []
     (folder / "launch.sh").write_text((PAGE / "deterministic.sh").read_text() + "export INF_NAN_MODE_ENABLE=1\npython run_mindformer.py --config job.yaml --load_checkpoint weights --output_dir of-script\n")
-    for way, said in (("exported", mindformers(folder, "exported", env=variables)), ("of-bench", megatron(folder, "of-bench", env=variables)), ("of-script", launch(folder, ["mindformers", "--script", "launch.sh"], 1, 0, None))):
+    for way, said in (("exported", mindformers(folder, "exported", env=variables)), ("of-script", launch(folder, ["mindformers", "--script", "launch.sh"], 1, 0, None))):
         wrong += [f"{way}: {name} stands in {said.count(name)} lines" for name in variables if said.count(name) != 1]
         check(r.metrics(folder / way) == r.metrics(folder / "without"), f"{way}: another run")
     check(not wrong, "\n".join(wrong))
@@ -371,7 +371,8 @@ def numbers(text):
 
 
 def test_local_norms(folder):
-    """The YAML block prints MindFormers' lines; the same norms of the benchmark are printed by the words of the page's patch: a list of squares for every step. They are the same numbers, and another type of one weight is seen in its own."""
+    """The YAML block prints MindFormers' lines; the same norms of the benchmark are printed by the words of the page's patch: a list of squares for every step. They are
+    the same numbers, and the embedding's, of the guide's own case, is off where one side rounds it."""
     prepare(folder)
     (folder / "norms.yaml").write_text("base_config: job.yaml\n" + (PAGE / "local_norm.yaml").read_text())
     lines = lambda text, head: [numbers(row) for row in re.findall(rf"{re.escape(head)}\n(.+)", text)]
@@ -385,8 +386,7 @@ def test_local_norms(folder):
     squares = lambda run: {name: x["squares"][0] for name, x in values(folder, run, "local_norms")[0].items()}
     exact, coarse = squares("bench"), squares("half")
     check(math.isclose(sum(exact.values()), sum(here[0]), rel_tol=1e-5), "both sides have the same gradients")
-    off = {name: abs(coarse[name] - x) / x for name, x in exact.items()}
-    check(min(off.values()) >= 0 and any(off.values()), "one rounding of the embedding is seen in no norm")
+    check(all(coarse[name] != x and math.isclose(coarse[name], x, rel_tol=0.05) for name, x in exact.items() if "embed_tokens" in name), f"a rounded embedding is not seen in its norm: {coarse} {exact}")
     head = re.search(r'print_rank_0\(f"(.*)"\)', (PAGE / "print_local_norms.py").read_text())[1]
     there = lines(megatron(folder, "printed", "log.local_norms=*"), head)
     check(len(there) == STEPS, f"'{head}' stands {len(there)} times in the log of {STEPS} steps")
@@ -394,12 +394,12 @@ def test_local_norms(folder):
         check(len(theirs) == 21 and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(sorted(mine), sorted(theirs))), f"{mine} and {theirs}")
 
 
-def gradients(folder, dump, step):
-    """Of a dump of tensors: name -> shape and float32 numbers of the gradients of a step, in its order."""
+def recorded(folder, dump, op, step=1):
+    """Of a dump of tensors: name -> shape and float32 bytes of what behind a step is a `gradient`, or of the `state` the weights, in its order."""
     out = {}
     for text in (folder / dump / "rank_0.log").read_text().splitlines():
         x = json.loads(text[17:])
-        if x.get("op") == "gradient" and x["step"] == step:
+        if x.get("op") == op and x["step"] == step and (op == "gradient" or x["tensor"] == "weights"):
             header, body = r.load_raw(folder / dump / x["file"])
             out[x["path"]] = (x["shape"], body[slice(*header[x["stored"]]["data_offsets"])])
     return out
@@ -415,7 +415,7 @@ def test_the_update_by_itself(folder):
     """Gradients of the benchmark's first step, forced into the update of the job under test: its weights behind that step are the benchmark's, and another beta shows."""
     prepare(folder)
     megatron(folder, "bench", dumped("bench.dump", steps="1", phases=["update"]), train_iters=1)
-    found = gradients(folder, "bench.dump", 1)
+    found = recorded(folder, "bench.dump", "gradient")
     before, after = r.load_tensors(folder / "initial" / "model"), r.load_tensors(folder / "bench" / "model")
     check(set(found) == set(after) and len(found) == 21, f"{sorted(found)}")
     tensors = {}
@@ -434,20 +434,23 @@ def test_the_update_by_itself(folder):
 
 
 def test_numbered_gradients_are_given(folder):
-    """grad_1.npy, grad_2.npy, ... of the benchmark, as the page's patch saves them, are the gradients of step 1: the losses of step 2 are the benchmark's, though the data of step 1 were others."""
+    """grad_1.npy, grad_2.npy, ... of the benchmark, as the page's patch saves them, stand for the gradients of step 1 before they are clipped: norm and weights behind it are the benchmark's, though the forward pass is another."""
     prepare(folder)
-    megatron(folder, "bench", dumped("bench.dump", steps="1", phases=["update"]))
+    update = {"steps": "1", "phases": ["update"]}
+    megatron(folder, "bench", dumped("bench.dump", **update))
     pattern = re.search(r"xx/(grad_\{grad_id\}\.npy)", (PAGE / "save_gradients.py").read_text())[1]
     check("grad_1.npy" in (PAGE / "load_gradients.py").read_text(), "the page counts from 1")
     (folder / "xx").mkdir()
-    for at, (shape, body) in enumerate(gradients(folder, "bench.dump", 1).values(), 1):
+    found = recorded(folder, "bench.dump", "gradient")
+    for at, (shape, body) in enumerate(found.values(), 1):
         save_npy(folder / "xx" / pattern.replace("{grad_id}", str(at)), shape, body)
-    mindformers(folder, "given", MODEL + "rms_norm_eps", 1e-2, 'train.given_gradients={path: xx, when: before_clip}')
-    mindformers(folder, "own", MODEL + "rms_norm_eps", 1e-2)
-    given, own, bench = (values(folder, name, "grad_norm")[0] for name in ("given", "own", "bench"))
-    check(math.isclose(given, bench, rel_tol=1e-6) and not math.isclose(own, bench, rel_tol=1e-6), f"{given} {own} {bench}")
-    a, b = (r.load_tensors(folder / name / "model") for name in ("given", "bench") if (folder / name / "model").exists()) if (folder / "given" / "model").exists() else ({}, {})
-    check(a.keys() == b.keys(), "weights of another model")
+    check(json.loads(r.run("compare", folder / "xx", folder / "xx", "--json").stdout)["pairs"] == len(found) == 21, "files of NumPy")
+    other = (MODEL + "rms_norm_eps", 1e-2)
+    mindformers(folder, "own", *other, dumped("own.dump", **update))
+    mindformers(folder, "given", *other, dumped("given.dump", **update), "train.given_gradients={path: xx, when: before_clip}")
+    bench = recorded(folder, "bench.dump", "state")
+    check(recorded(folder, "own.dump", "state") != bench and values(folder, "own", "grad_norm")[0] != values(folder, "bench", "grad_norm")[0], "another epsilon is seen in no gradient")
+    check(recorded(folder, "given.dump", "state") == bench and values(folder, "given", "grad_norm")[0] == values(folder, "bench", "grad_norm")[0], "the given gradients are not what updates")
 
 
 def test_the_curves(folder):
