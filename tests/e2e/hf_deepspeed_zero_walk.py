@@ -190,7 +190,7 @@ def test_zero3_as_near_to_zero2_as_it_comes(folder):
     memory = {"usual": taken(train(folder, "usual", auto, "--learning_rate", "1e-3")), "near": taken(train(folder, "near", near, "--learning_rate", "1e-3")),
               "zero2": taken(train(folder, "zero2", block(folder, "ds_config_zero2"), "--learning_rate", "1e-3"))}
     for name in ("near", "zero2"):
-        check(r.metrics(folder / name) == r.metrics(folder / "usual"), f"{name}: {r.metrics(folder / name)} and {r.metrics(folder / 'auto')}")
+        check(r.metrics(folder / name) == r.metrics(folder / "usual"), f"{name}: {r.metrics(folder / name)} and {r.metrics(folder / 'usual')}")
     check(memory["usual"]["weights"] < memory["near"]["weights"] == memory["zero2"]["weights"], f"stage3_param_persistence_threshold moves no weights: {memory}")
     planned = {}
     for name, config in (("usual", auto), ("near", near)):
