@@ -163,9 +163,9 @@ class DialectCall : public Call {
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
-    const bool results = translation_->trainer_results;
-    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, results);
-    return run_training(config, flags_.common.backend, results);
+    const TrainerOutputs& outputs = translation_->trainer;
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, outputs.results);
+    return run_training(config, flags_.common.backend, outputs);
   }
 
   int run_command() {

@@ -4,6 +4,8 @@
 #include "apps/training.h"
 #include "probe/capture.h"
 #include "runs/run_places.h"
+#include "styles/deepspeed_files.h"
+#include "styles/deepspeed_monitors.h"
 #include "styles/styles.h"
 #include "styles/trainer_results.h"
 #include "train/trainer.h"
@@ -25,7 +27,7 @@ int run_train(TrainFlags& flags, Config& config) { return run_training(config, f
 
 }  // namespace
 
-int run_training(Config& config, Backend backend, bool trainer_results) {
+int run_training(Config& config, Backend backend, const TrainerOutputs& outputs) {
   refuse_config_of_other_run(config);
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
@@ -35,7 +37,15 @@ int run_training(Config& config, Backend backend, bool trainer_results) {
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     RunStyle style = style_of(config);
-    if (trainer_results) style.results = trainer_results_hook;
+    if (outputs.results) style.more.emplace_back(trainer_results_hook);
+    if (outputs.names_best) {
+      style.best = BestModel{.loads = outputs.loads_best, .greater = outputs.greater_is_better};
+      if (config.checkpoint.layout == CheckpointLayout::deepspeed) style.files = deepspeed_files(style.best);
+    }
+    if (!outputs.logging_dir.empty())
+      style.tensorboard = [&](int64_t every) { return tensorboard_hook_in(outputs.logging_dir, every); };
+    if (!outputs.csv.empty() || !outputs.event_files.empty())
+      style.more.emplace_back([&] { return deepspeed_monitors_hook(outputs); });
     trainer = std::make_unique<Trainer>(config, backend, log, world, std::move(style));
     for (const auto& dump : dumps) trainer->watch(*dump);
     StopSignals signals;

@@ -1,12 +1,13 @@
 // A training run, as `ravine train` and the commands that take other programs' command lines begin it.
 #pragma once
 #include "config/config.h"
+#include "dialects/trainer_outputs.h"
 #include "kernels/backend.h"
 
 namespace ravine {
 
-// The exit status; throws UserError, Error or Stopped. `trainer_results`: with the figures of styles/trainer_results.h.
-int run_training(Config& config, Backend backend, bool trainer_results = false);
+// The exit status; throws UserError, Error or Stopped.
+int run_training(Config& config, Backend backend, const TrainerOutputs& outputs = {});
 
 // Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout. Nothing is
 // written, but for the figures of `trainer_results`.

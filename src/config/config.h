@@ -301,6 +301,8 @@ struct ParallelOptions {
   int64_t zero_threshold = 10000;
   double patience = 20;
   std::string interface;
+  // Buffers of fewer elements are not divided: a message of so little costs more than it saves.
+  int64_t whole_below() const { return std::min<int64_t>(zero_threshold, 10000); }
   template <class V>
   void each(V&& v) {
     v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, kMostRanks) & may_change());
@@ -323,7 +325,9 @@ struct ParallelOptions {
       may_change());
     v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says",
       between(0, 4096) & may_change());
-    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks",
+    v("zero_threshold", zero_threshold,
+      "with zero=3 weights stay whole on each rank in buffers whose parameters have at most so many elements each; buffers of fewer in all "
+      "(10000 at most: norms, biases) are not divided at any stage",
       between(0, 1e12) & may_change());
     v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends",
       between(2, 3600) & may_change());

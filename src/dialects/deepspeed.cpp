@@ -146,12 +146,23 @@ class DeepSpeedLeads {
     out_.set("optimizer.decay", "all", type->written);
     params("optimizer", *k);
     const bool zero = c_.stage() > 0;
+    if (k->name == "Lamb" && c_.on("fp16.enabled") && c_.number("fp16.loss_scale", 0) > 0)
+      refuse(*type, "Lamb asks for a loss scale that moves; set fp16.loss_scale to 0");
+    if (zero && k->zero_promised) return promised(*k);
     if (zero && k->one_bit)
       refuse(*type, fmt::format("{} is not compatible with ZeRO; set zero_optimization.stage to 0", k->name));
     if (zero && !k->zero_tested && !c_.on("zero_allow_untested_optimizer"))
       refuse(*type, fmt::format("DeepSpeed has not tested {} with ZeRO; add \"zero_allow_untested_optimizer\": true", k->name));
-    if (k->name == "Lamb" && c_.on("fp16.enabled") && c_.number("fp16.loss_scale", 0) > 0)
-      refuse(*type, "Lamb asks for a loss scale that moves; set fp16.loss_scale to 0");
+  }
+
+  // Does what the documentation says of ZeRO where the code refuses it.
+  void promised(const DeepSpeedClass& k) {
+    one_bit_ = k.one_bit;
+    if (!one_bit_ && c_.on("zero_allow_untested_optimizer")) return;
+    out_.notices.push_back(fmt::format(
+        "{} under ZeRO {}: DeepSpeed's documentation calls it tested, its code refuses it; it is trained, with the numbers of a run without ZeRO{}",
+        k.name, c_.stage(),
+        one_bit_ ? ". Its data ranks send moments in place of gradients, so each keeps all of them: nothing is divided" : ""));
   }
 
   void scheduler() {
@@ -214,9 +225,21 @@ class DeepSpeedLeads {
 
   void zero() {
     const int64_t stage = c_.stage();
-    out_.set("parallel.zero", stage, "--deepspeed");
-    used("zero_optimization.stage", "parallel.zero");
-    used(c_.find("zero_optimization"), "parallel.zero");
+    out_.set("parallel.zero", one_bit_ ? 0 : stage, "--deepspeed");
+    if (one_bit_ && stage > 0) {
+      for (const char* key : {"zero_optimization.stage", "zero_optimization"})
+        inert(key, "data ranks of this optimizer send moments in place of gradients, so each keeps all: parallel.zero is 0");
+    } else {
+      used("zero_optimization.stage", "parallel.zero");
+      used(c_.find("zero_optimization"), "parallel.zero");
+    }
+    constexpr std::string_view kStays = "zero_optimization.stage3_param_persistence_threshold";
+    if (const DeepSpeedGiven* g = c_.find(kStays); g && !g->left_to_default) {
+      if (stage == 3 && !one_bit_)
+        used(g, "parallel.zero_threshold", static_cast<int64_t>(g->value->real));
+      else
+        inert(kStays, "weights are divided at stage 3 only");
+    }
     const bool scatters =
         stage >= 2 && (!c_.value("zero_optimization.reduce_scatter") || c_.on("zero_optimization.reduce_scatter"));
     for (const char* key : {"prescale_gradients", "gradient_predivide_factor"}) {
@@ -318,12 +341,32 @@ class DeepSpeedLeads {
     used("aio.intra_op_parallelism", "offload.threads");
   }
 
-  void rest() { used("tensorboard.enabled", "log.tensorboard"); }
+  void rest() {
+    used("tensorboard.enabled", "log.tensorboard");
+    out_.outputs.event_files = monitor("tensorboard");
+    out_.outputs.csv = monitor("csv_monitor");
+  }
+
+  // The folder of a monitor's files, as DeepSpeed joins it; "": it is off.
+  std::string monitor(const std::string& section) {
+    const std::string folder = section + ".output_path", job = section + ".job_name";
+    if (!c_.on(section + ".enabled")) {
+      inert(folder, "the monitor is off"), inert(job, "the monitor is off");
+      return "";
+    }
+    const auto said = [&](const std::string& key, const char* otherwise) {
+      const YamlNode* v = c_.value(key);
+      return v && v->kind == Kind::text ? v->text : std::string(otherwise);
+    };
+    const std::string before = said(folder, ""), name = said(job, "DeepSpeedJobName");
+    return before.empty() ? name : before.ends_with('/') ? before + name : before + "/" + name;
+  }
 
   void line(const DeepSpeedGiven& g) {
     const auto found = fates_.find(g.written);
     const DeepSpeedKey* k = find_deepspeed_key(g.key);
-    TrainerOutcome::Fate fate{KeyStatus::inert, k ? std::string(k->says) : "its section has no type that is known", nullptr};
+    TrainerOutcome::Fate fate{k && k->fate == DeepSpeedFate::files ? KeyStatus::used : KeyStatus::inert,
+                              k ? std::string(k->says) : "its section has no type that is known", nullptr};
     if (found != fates_.end()) fate = found->second;
     fate.value = json_of(*g.value);
     if (k && k->type == DeepSpeedValue::size && g.value->kind == Kind::real) fate.value = std::floor(g.value->real);
@@ -334,6 +377,7 @@ class DeepSpeedLeads {
   const DeepSpeedConfig& c_;
   const TrainerArguments& args_;
   TrainerOutcome& out_;
+  bool one_bit_ = false;                               // under ZeRO: nothing is divided
   std::map<std::string, TrainerOutcome::Fate> fates_;  // by the key as it was written
 };
 

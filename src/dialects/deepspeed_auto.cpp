@@ -173,6 +173,16 @@ void fill_auto(DeepSpeedConfig& config, const TrainerArguments& args, const Trai
                          written_value(*meant)));
     }
   }
+  // Its class has no default for it.
+  const std::string schedule = config.text("scheduler.type", "");
+  const bool decays = schedule == "warmupdecaylr" || schedule == "warmupcosinelr";
+  if (const DeepSpeedGiven* total = config.find("scheduler.params.total_num_steps");
+      decays && (!total || total->value->kind == Kind::null)) {
+    const DeepSpeedGiven& type = *config.find("scheduler.type");
+    refusals.push_back(
+        key_refusal("scheduler.params.total_num_steps", total ? total->source : type.source,
+                    fmt::format("{} does not begin without it; write \"auto\", or the steps of the run", type.value->text)));
+  }
 }
 
 }  // namespace ravine

@@ -102,6 +102,8 @@ class KeyTaker {
       if (known->fate == DeepSpeedFate::refused_if_on && value->kind == Kind::boolean && value->boolean)
         return refuse(fmt::format("it is true: {}", known->says));
     }
+    if (value->kind == Kind::null && key == "zero_optimization.stage")
+      return refuse("it is null, it must be 0, 1, 2 or 3; write the number, or leave the key out");
     if (value->kind == Kind::null) given.left_to_default = true;
     out_.keys.push_back(std::move(given));
   }

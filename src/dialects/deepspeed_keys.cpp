@@ -15,6 +15,8 @@ constexpr std::string_view kF32Sums =
 constexpr std::string_view kProfile =
     "metrics.jsonl has the time of each step, what waits for data and for other ranks, and memory";
 constexpr std::string_view kOwnLog = "metrics.jsonl and the log have every figure; nothing is sent over the network";
+constexpr std::string_view kCsvFiles = "a file for each tag of DeepSpeed's monitor, in output_path/job_name";
+constexpr std::string_view kEventFiles = "event files with the tags of DeepSpeed's monitor, in output_path/job_name";
 constexpr std::string_view kOwnCheckpoint = "checkpoints here go on in any layout, each is whole or not there";
 constexpr std::string_view kNoCuda = "it concerns CUDA";
 constexpr std::string_view kHfSection =
@@ -124,10 +126,9 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"zero_optimization.legacy_stage1", flag, refused_if_on, "legacy_stage1 was removed from DeepSpeed; leave it out"},
       {"zero_optimization.sub_group_size", size, inert, kBuckets, 1},
       {"zero_optimization.stage3_prefetch_bucket_size", size, inert, kGather, 0},
-      {"zero_optimization.stage3_param_persistence_threshold", size, inert,
-       "small buffers stay whole on each rank, as parallel.zero_threshold says; no number changes by it", 0},
+      {"zero_optimization.stage3_param_persistence_threshold", size, by_value, "parallel.zero_threshold", 0, 1e12},
       {"zero_optimization.stage3_model_persistence_threshold", size, inert,
-       "small buffers stay whole on each rank, as parallel.zero_threshold says; no number changes by it", 0},
+       "all weights that parallel.zero_threshold names stay whole, however many they are; no number changes by it", 0},
       {"zero_optimization.stage3_max_live_parameters", size, inert, kGather, 0},
       {"zero_optimization.stage3_max_reuse_distance", size, inert, kGather, 0},
       {"zero_optimization.stage3_gather_16bit_weights_on_model_save", flag, by_value, "checkpoint.model_dtype"},
@@ -196,11 +197,11 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"activation_checkpointing.profile", flag, inert, kHfSection},
 
       {"tensorboard.enabled", flag, renamed, "log.tensorboard"},
-      {"tensorboard.output_path", text, inert, "event files lie in the folder of the run"},
-      {"tensorboard.job_name", text, inert, "event files lie in the folder of the run"},
-      {"csv_monitor.enabled", flag, inert, kOwnLog},
-      {"csv_monitor.output_path", text, inert, kOwnLog},
-      {"csv_monitor.job_name", text, inert, kOwnLog},
+      {"tensorboard.output_path", text, files, kEventFiles},
+      {"tensorboard.job_name", text, files, kEventFiles},
+      {"csv_monitor.enabled", flag, files, kCsvFiles},
+      {"csv_monitor.output_path", text, files, kCsvFiles},
+      {"csv_monitor.job_name", text, files, kCsvFiles},
       {"wandb.*", any, inert, kOwnLog},
       {"comet.*", any, inert, kOwnLog},
       {"flops_profiler.enabled", flag, inert,
@@ -303,6 +304,7 @@ std::span<const DeepSpeedClass> deepspeed_optimizers() {
       {.name = "Lamb",
        .ours = "lamb",
        .zero_tested = false,
+       .zero_promised = true,
        .params = {{"lr", "optimizer.lr"},
                   {"betas", "optimizer.betas"},
                   {"eps", "optimizer.eps"},
@@ -333,6 +335,7 @@ std::span<const DeepSpeedClass> deepspeed_optimizers() {
        .settings = {{"lr", "1e-3"}, {"momentum", "0.95"}, {"weight_decay", "0"}}},
       {.name = "OneBitAdam",
        .ours = "onebit_adam",
+       .zero_promised = true,
        .one_bit = true,
        .params = {{"lr", "optimizer.lr"},
                   {"betas", "optimizer.betas"},

@@ -23,8 +23,9 @@ enum class DeepSpeedValue : uint8_t {
 
 // What becomes of a key. Of the first two deepspeed.cpp decides, with other keys and the flags in view; the option of a `renamed`
 // one gets the key's own value.
-enum class DeepSpeedFate : uint8_t { by_value, renamed, inert, refused, refused_if_on };
-constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::renamed; }
+// `files`: the run writes files of their own, which `says` names; no option is set.
+enum class DeepSpeedFate : uint8_t { by_value, renamed, files, inert, refused, refused_if_on };
+constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::files; }
 
 struct DeepSpeedKey {
   std::string_view key;  // dotted; a last part of * stands for every key below
@@ -48,7 +49,9 @@ struct DeepSpeedClass {
   std::string_view name;    // as DeepSpeed spells it
   std::string_view ours;    // optimizer.type or schedule.type
   bool zero_tested = true;  // with ZeRO; else zero_allow_untested_optimizer is asked for
-  bool one_bit = false;     // never with ZeRO
+  bool zero_promised =
+      false;             // the documentation calls it tested with ZeRO, and the code refuses it: it is trained, with a notice
+  bool one_bit = false;  // never divided: data ranks send moments
   std::vector<DeepSpeedParam> params;
   std::vector<std::pair<std::string_view, std::string_view>> settings = {};  // of optimizer.*, defaults that differ from ours
 };

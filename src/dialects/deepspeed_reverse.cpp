@@ -67,6 +67,7 @@ Json written_form(const Config& c) {
   if (p.gradients == GradientType::compute && p.compute == DType::f16) j["data_types"] = {{"grad_accum_dtype", "fp16"}};
   if (p.gradients == GradientType::compute && p.compute == DType::bf16) j["data_types"] = {{"grad_accum_dtype", "bf16"}};
   Json zero = {{"stage", c.parallel.zero}};
+  if (c.parallel.zero == 3) zero["stage3_param_persistence_threshold"] = c.parallel.zero_threshold;
   const OffloadOptions& o = c.offload;
   for (const auto& [key, to] : {std::pair{"offload_optimizer", o.optimizer}, {"offload_param", o.params}}) {
     if (to == OffloadTo::none) continue;

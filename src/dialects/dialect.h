@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "config/load.h"
+#include "dialects/trainer_outputs.h"
 
 namespace ravine {
 
@@ -102,7 +103,7 @@ class Translation {
 
   int64_t ranks = 0;                 // that the job is to have, if anything says so; 0: as many as run it
   bool evaluates = false;            // nothing is trained: the loss on data.valid is asked for
-  bool trainer_results = false;      // figures of the end as run_clm.py of Transformers has them (styles/trainer_results.h)
+  TrainerOutputs trainer;            // of `ravine trainer`
   std::vector<std::string> command;  // of a program that does not train: the words of ours that does the same, {"eval", ..}
   std::vector<std::vector<std::string>> then;  // further ones, each behind the one before
 

@@ -250,6 +250,8 @@ class TrainerFlagsLead {
                                            word->text.substr(0, 40)));
     }
     if (!(c_ && c_->value("tensorboard.enabled"))) set("log.tensorboard", board, "report_to");
+    if (a_.has("logging_dir")) out_.outputs.logging_dir = a_.text("logging_dir");
+    says("logging_dir", board ? "" : "--report_to asks for no event files");
     bool watch = false;
     for (const auto& word : a_.value("debug").items) {
       if (word->text == "underflow_overflow")
@@ -265,7 +267,10 @@ class TrainerFlagsLead {
     use("output_dir", "train.output");
     if (!a_.has("output_dir")) refuse("output_dir", "it is missing; name the folder that the run writes");
     set("checkpoint.every", strategy("save_strategy", "save_steps", 0), "save_strategy");
-    set("checkpoint.keep", a_.has("save_total_limit") ? a_.whole("save_total_limit") : 0, "save_total_limit");
+    const bool all_stay = a_.on("load_best_model_at_end");
+    set("checkpoint.keep", a_.has("save_total_limit") && !all_stay ? a_.whole("save_total_limit") : 0, "save_total_limit");
+    says("save_total_limit", all_stay ? "--load_best_model_at_end may need any of them: all checkpoints are kept" : "");
+    best_model();
     const std::string from = a_.has("resume_from_checkpoint") ? a_.text("resume_from_checkpoint") : "";
     const bool newest = from == "True" || from == "true";
     if (a_.on("overwrite_output_dir") && newest)
@@ -276,6 +281,31 @@ class TrainerFlagsLead {
         : a_.on("overwrite_output_dir") ? kResumeNone
                                         : kResumeNewest,
         named ? "resume_from_checkpoint" : "overwrite_output_dir");
+  }
+
+  // What of TrainingArguments is refused there is refused here.
+  void best_model() {
+    const bool loads = a_.on("load_best_model_at_end"), named = a_.has("metric_for_best_model");
+    if (!loads && !named) return says("greater_is_better", "no metric names a best model");
+    const std::string metric = named ? a_.text("metric_for_best_model") : "loss";
+    if (metric != "loss" && metric != "eval_loss")
+      refuse("metric_for_best_model",
+             fmt::format("it is '{}', and a validation has a loss alone; write loss", metric.substr(0, 80)));
+    const std::string &evaluated = a_.text("evaluation_strategy"), &saved = a_.text("save_strategy");
+    if (loads && (evaluated != saved || evaluated == "no"))
+      refuse("load_best_model_at_end",
+             fmt::format("--evaluation_strategy is {}, --save_strategy {}; give both as steps, or both as epoch",
+                         evaluated.substr(0, 80), saved.substr(0, 80)));
+    if (loads && evaluated == "steps" && saved == "steps") {
+      const int64_t between = steps_of(a_.has("eval_steps") ? "eval_steps" : "logging_steps"), saves = steps_of("save_steps");
+      if (between == 0 || saves % between != 0)
+        refuse("load_best_model_at_end",
+               fmt::format("--save_steps is {}, which must be a multiple of --eval_steps, {}; set --save_steps {}", saves,
+                           between, std::max<int64_t>(1, between)));
+    }
+    TrainerOutputs& to = out_.outputs;
+    to.names_best = true, to.loads_best = loads;
+    to.greater_is_better = a_.has("greater_is_better") && a_.on("greater_is_better");
   }
 
   void optimizer() {
@@ -495,7 +525,8 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   }
   Translation t = translate(std::move(table), given, "the Trainer");
   t.evaluates = evaluation;
-  t.trainer_results = true;
+  t.trainer = out.outputs;
+  t.trainer.results = true;
   for (const TrainerOutcome::Choice& c : out.choices) t.set(c.option, c.value, c.from);
   for (const auto& [key, fate] : out.fates) {
     t.becomes(key, fate.status, fate.says);

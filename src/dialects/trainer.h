@@ -47,6 +47,7 @@ struct TrainerOutcome {
   std::vector<Choice> choices;  // an option once
   std::vector<KeyRefusal> refusals;
   std::vector<std::string> notices;
+  TrainerOutputs outputs;
 
   void set(const std::string& option, Json value, const std::string& from);
 };

@@ -24,6 +24,8 @@ void divide(Bucket& b, const Sharding& sharding) {
   const Range shard{b.shard * rank, b.shard}, all{0, b.count};
   b.owned = divides && sharding.divided ? shard : all;
   b.primary = divides && !sharding.first_rank_saves ? shard : rank == 0 ? all : Range{};
+  b.stays = std::all_of(b.spans.begin(), b.spans.end(),
+                        [&](const Bucket::Span& s) { return s.shape.count() <= sharding.stays_up_to; });
   if (packed || (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0)) b.primary = {};
 }
 

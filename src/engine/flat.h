@@ -14,6 +14,7 @@ struct Sharding {
   Coordinates at;
   bool divided = false;           // ranks of a bucket's group update a shard each (ZeRO), else everything
   int64_t whole_below = 0;        // buckets of fewer elements are not divided
+  int64_t stays_up_to = 0;        // values stay whole in buckets none of whose parameters has more elements
   bool first_rank_saves = false;  // rank 0 of a group saves all of it: others may hold other values
 };
 

@@ -50,6 +50,7 @@ struct Bucket {
   int64_t count = 0;             // elements, padded
   int64_t shard = 0;             // elements of one rank of the group; count where the bucket is too small to be divided
   Range owned, primary;
+  bool stays = false;  // where it is divided: its values are whole on each rank, whatever is gathered of others
   struct Span {
     Param* param;
     int64_t begin;                // element offset in the flat buffers

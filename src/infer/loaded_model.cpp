@@ -119,7 +119,8 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
   const FlatLayout layout{.stages = s.stages(),
                           .zero = narrow_option<int>(o.zero, "parallel.zero"),
-                          .whole_below = o.zero_threshold,
+                          .whole_below = o.whole_below(),
+                          .stays_up_to = o.zero_threshold,
                           .sequence = s.spread.options.sequence,
                           .ranks = &s.ranks()};
   s.trainable =

@@ -22,6 +22,7 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
                .at = ranks->at(),
                .divided = layout.zero > 0,
                .whole_below = layout.whole_below,
+               .stays_up_to = layout.disk_values ? 0 : layout.stays_up_to,
                .first_rank_saves = layout.first_rank_saves},
       disk_values(layout.disk_values),
       disk_masters(layout.disk_masters),

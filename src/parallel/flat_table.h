@@ -13,6 +13,7 @@ struct FlatLayout {
   std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all are here
   int zero = 0;
   int64_t whole_below = 0;        // buckets of fewer elements are not divided
+  int64_t stays_up_to = 0;        // as in Sharding; of values on a disk none stays
   bool first_rank_saves = false;  // as in Sharding
   bool sequence = false;          // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
   const Ranks* ranks = nullptr;   // null: alone; must outlive the store
@@ -37,6 +38,8 @@ class FlatTable {
   const Location& at(const Param& p) const;
   int stage_of(const Unit& u) const { return stages_.empty() ? ranks->at().pipeline : stages_[u.index]; }
   bool is_local(const Unit& u) const { return stage_of(u) == ranks->at().pipeline; }
+  // True if ranks that divide the bucket keep its values whole between their uses all the same.
+  bool values_stay(size_t bucket) const { return zero < 3 || buckets[bucket].stays; }
   const Group& group(size_t bucket) const { return ranks->along(buckets[bucket].group); }
 
   ParamSet& params;

@@ -12,8 +12,8 @@ FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind devi
     const Bucket& bucket = table_->buckets[b];
     Memory& m = memory_[b];
     const bool divided = bucket.divided();
-    m.master_whole = !divided || (table_->zero < 3 && bucket.reads_master);
-    m.copy_whole = !divided || table_->zero < 3;
+    m.master_whole = !divided || (table_->values_stay(b) && bucket.reads_master);
+    m.copy_whole = !divided || table_->values_stay(b);
     auto bytes = [&](bool there, bool whole, DType type) {
       return there ? (whole ? bucket.count : bucket.owned.count) * size_of(type) : 0;
     };
@@ -81,7 +81,7 @@ TensorView FlatWeights::view(const Param& p, bool wants_master) const {
 void FlatWeights::gather(size_t b) {
   const Bucket& bucket = table_->buckets[b];
   Memory& m = memory_[b];
-  if (!bucket.divided() || table_->zero < 3 || m.gathered_master || m.gathered_copy) return;
+  if (!bucket.divided() || table_->values_stay(b) || m.gathered_master || m.gathered_copy) return;
   require(ctx_ != nullptr, "store: no Ctx is attached to gather into");
   auto bring = [&](const Storage& from, DType t, Tensor& all, Pending& coming) {
     all = ctx_->empty({bucket.count}, t, MemoryKind::weights);
@@ -123,11 +123,11 @@ void FlatWeights::progress() {
   for (Axis axis : table_->groups) table_->ranks->along(axis).progress();
 }
 
-// Under stage 3 shards stay where they are.
+// Shards of what is gathered stay where they are.
 void FlatWeights::share(size_t b) {
   const Bucket& bucket = table_->buckets[b];
   Memory& m = memory_[b];
-  if (!bucket.divided() || table_->zero >= 3) return;
+  if (!bucket.divided() || !table_->values_stay(b)) return;
   const Group& group = table_->group(b);
   auto bring = [&](const Storage& s, Pending& coming) {
     int64_t bytes = s.bytes() / group.size();

@@ -4,8 +4,9 @@
 //   stage   masters         copies of 16 bits
 //   0       all             all
 //   1, 2    all or shard*   all
-//   3       shard           shard
+//   3       shard **        shard **
 //   * a shard where kernels read copies only; f32 runs compute with the masters.
+//   ** as under stage 2 in buckets of small parameters (Bucket::stays).
 //
 // What is packed in blocks of 4 bits every rank has whole, or its tensor part of it, under any stage.
 #pragma once

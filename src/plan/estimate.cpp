@@ -120,7 +120,11 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
   const Mesh& m = layout.mesh;
   double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)),
          micros = static_cast<double>(layout.micro_batches);
-  const Sharding sharding{.mesh = m, .at = {}, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
+  const Sharding sharding{.mesh = m,
+                          .at = {},
+                          .divided = c.parallel.zero > 0,
+                          .whole_below = c.parallel.whole_below(),
+                          .stays_up_to = c.parallel.zero_threshold};
   for (const Bucket& b : flat_buckets(model.params(), units, sharding, types)) {
     const bool divided = b.divided();
     const int r = m.size(b.group);
@@ -135,9 +139,9 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
       bool early = c.parallel.zero >= 2;
       e.data += sum * (early ? micros : 1);
       if (early) e.leaves += (micros - 1) * memory(divided ? shard : count, 3 * grad);
-      if (divided && c.parallel.zero < 3) e.data += values;
+      if (divided && (c.parallel.zero < 3 || b.stays)) e.data += values;
     }
-    if (divided && c.parallel.zero == 3) e.data += 2 * micros * values;
+    if (divided && c.parallel.zero == 3 && !b.stays) e.data += 2 * micros * values;
     if (!b.trainable) continue;
     if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * grad);
     // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.

@@ -65,7 +65,8 @@ DiskMemory* StepEngine::disk_of_states(DiskMemory& disk) const {
 FlatLayout StepEngine::layout(const Ranks& ranks, DiskMemory& disk) const {
   return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
           .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
-          .whole_below = config_.parallel.zero_threshold,
+          .whole_below = config_.parallel.whole_below(),
+          .stays_up_to = config_.parallel.zero_threshold,
           .first_rank_saves = make_update_rule(config_.optimizer)->diverges(),
           .sequence = config_.parallel.sequence,
           .ranks = &ranks,

@@ -89,6 +89,7 @@ Json arguments_of(const Config& c) {
 
 class DeepSpeedFiles : public CheckpointFiles {
  public:
+  explicit DeepSpeedFiles(std::optional<BestModel> best) : best_(best) {}
   void check_folder(const Config& c, const std::string& run) const override {
     const std::string from = to_resume(c);
     const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
@@ -129,6 +130,9 @@ class DeepSpeedFiles : public CheckpointFiles {
   }
   std::string pattern() const override { return kCheckpoints.before + "*"; }
   bool beside_model() const override { return true; }
+
+ private:
+  std::optional<BestModel> best_;
 };
 
 std::string DeepSpeedFiles::to_resume(const Config& c) const {
@@ -165,7 +169,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
                    .ds_config = Json::parse(deepspeed_form(c, nullptr).text, nullptr, false)};
   const double steps_of_pass =
       std::max(1.0, std::ceil(static_cast<double>(run.data.train->sample_count()) / static_cast<double>(c.train.global_batch)));
-  return [s, c, id, output, steps_of_pass, model = run.model->config(), metrics = run.path("metrics.jsonl")](
+  return [s, c, id, output, steps_of_pass, best = best_, model = run.model->config(), metrics = run.path("metrics.jsonl")](
              const std::string& folder, int64_t step, const Json& scalars) mutable {
     const auto made = scalars.find("optimizer_steps");
     const int64_t updates = made != scalars.end() && made->is_number_integer() ? made->get<int64_t>() : step;
@@ -179,6 +183,10 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"save_steps", c.checkpoint.every},
         {"eval_steps", c.train.valid_every},
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
+    if (const auto found = best ? best_step(metrics, c, step, *best) : std::optional<BestStep>{}) {
+      s.trainer_state["best_metric"] = found->loss;
+      s.trainer_state["best_model_checkpoint"] = output + "/" + kCheckpoints.name(found->step);
+    }
     const std::string name = kCheckpoints.name(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
@@ -192,6 +200,8 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
 
 }  // namespace
 
-std::shared_ptr<const CheckpointFiles> deepspeed_files() { return std::make_shared<DeepSpeedFiles>(); }
+std::shared_ptr<const CheckpointFiles> deepspeed_files(std::optional<BestModel> best) {
+  return std::make_shared<DeepSpeedFiles>(best);
+}
 
 }  // namespace ravine

@@ -8,9 +8,11 @@
 
 #include "runs/checkpoint_files.h"
 #include "runs/opened_run.h"
+#include "train/best_model.h"
 
 namespace ravine {
 
-std::shared_ptr<const CheckpointFiles> deepspeed_files();
+// `best`: trainer_state.json names the best checkpoint so far.
+std::shared_ptr<const CheckpointFiles> deepspeed_files(std::optional<BestModel> best = {});
 
 }  // namespace ravine

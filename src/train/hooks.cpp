@@ -163,12 +163,13 @@ class Metrics : public Hook {
 
 class TensorBoard : public Hook {
  public:
-  explicit TensorBoard(int64_t every) : every_(every) {}
+  // folder "": that of the run.
+  TensorBoard(std::string folder, int64_t every) : folder_(std::move(folder)), every_(every) {}
   void start(RunView& run, int64_t done) override {
-    create_folders(run.path("tensorboard"));
-    const bool before =
-        done > 0 || !event_files(run.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
-    writer_ = std::make_unique<EventWriter>(run.path("tensorboard"), before ? done + 1 : 0);
+    if (folder_.empty()) folder_ = run.path("tensorboard");
+    create_folders(folder_);
+    const bool before = done > 0 || !event_files(folder_).empty();  // a run that begins anew takes back all that is there
+    writer_ = std::make_unique<EventWriter>(folder_, before ? done + 1 : 0);
   }
   void after_step(RunView& run, StepReport& r) override {
     if (!line_due(r, every_, run.config().train.steps)) return;
@@ -214,6 +215,7 @@ class TensorBoard : public Hook {
     }
   }
 
+  std::string folder_;
   int64_t every_;
   std::unique_ptr<EventWriter> writer_;
 };
@@ -318,7 +320,10 @@ class Checkpoints : public Hook {
 
 std::unique_ptr<Hook> validation_hook(int64_t every) { return std::make_unique<Validation>(every); }
 std::unique_ptr<Hook> metrics_hook(int64_t every) { return std::make_unique<Metrics>(every); }
-std::unique_ptr<Hook> tensorboard_hook(int64_t every) { return std::make_unique<TensorBoard>(every); }
+std::unique_ptr<Hook> tensorboard_hook(int64_t every) { return std::make_unique<TensorBoard>("", every); }
+std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every) {
+  return std::make_unique<TensorBoard>(folder, every);
+}
 std::unique_ptr<Hook> console_hook(int64_t every) { return std::make_unique<Console>(every); }
 std::unique_ptr<Hook> window_hook(int64_t every) { return std::make_unique<Window>(every); }
 std::unique_ptr<Hook> checkpoint_hook(int64_t every) { return std::make_unique<Checkpoints>(every); }

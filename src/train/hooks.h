@@ -60,8 +60,9 @@ class Hook {
 
 // In the order in which a run uses them.
 std::unique_ptr<Hook> validation_hook(int64_t every);
-std::unique_ptr<Hook> metrics_hook(int64_t every);  // metrics.jsonl; on resume cut back to the checkpoint's step
-std::unique_ptr<Hook> tensorboard_hook(int64_t every);
+std::unique_ptr<Hook> metrics_hook(int64_t every);      // metrics.jsonl; on resume cut back to the checkpoint's step
+std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
+std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step and the progress bar
 std::unique_ptr<Hook> window_hook(
     int64_t every);  // begins the window again behind each line; every rank has it, since each saves its part of the state

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "runs/checkpoint_files.h"
+#include "train/best_model.h"
 #include "train/hooks.h"
 
 namespace ravine {
@@ -13,8 +14,10 @@ using HookMaker = std::function<std::unique_ptr<Hook>(int64_t every)>;  // every
 
 struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
-  std::shared_ptr<const CheckpointFiles> files;    // null: checkpoints of Ravine
-  std::function<std::unique_ptr<Hook>()> results;  // that writes the figures of the end; null: none are written
+  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
+  std::optional<BestModel> best;                 // none: the run ends with the weights of its last step
+  // Hooks of the first rank that write files of another program, behind all others.
+  std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };
 
 }  // namespace ravine

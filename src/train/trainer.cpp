@@ -89,7 +89,8 @@ void Trainer::start_hooks() {
   }
   hooks_.push_back(window_hook(c.log.every));
   hooks_.push_back(checkpoint_hook(c.checkpoint.every));
-  if (first() && style_.results) hooks_.push_back(style_.results());
+  if (first())
+    for (const auto& make : style_.more) hooks_.push_back(make());
   for (auto& h : hooks_) h->start(*this, progress_.done);
 }
 
@@ -167,11 +168,13 @@ void Trainer::finish(bool stopped) {
   if (stopped) saves_->end_stopped(progress_.done);
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
+  const int64_t updates = run_.engine->optimizer().steps();
+  if (style_.best && style_.best->loads) load_best(run_, *style_.best, progress_.done);
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
     std::filesystem::remove_all(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
-  if (stopped || progress_.done == began_at_ || run_.engine->optimizer().steps() > updates_before_) return;
+  if (stopped || progress_.done == began_at_ || updates > updates_before_) return;
   run_.log.warn(
       "no step of {} changed a weight: {}", progress_.done - began_at_,
       progress_.loss_scale

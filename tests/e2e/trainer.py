@@ -100,6 +100,31 @@ def test_no_error_beside_its_cause(folder):
     check("2 keys are refused" in said and "--max_steps" in said and "--do_train" in said, said)
 
 
+def test_what_ends_deepspeed_is_refused(folder):
+    """A stage that is null, and a decay without its length."""
+    prepare(folder)
+    said = ask(folder, {"zero_optimization": {"stage": None}}, status=2).stderr
+    check("zero_optimization.stage" in said and "null" in said, said)
+    for kind in ("WarmupDecayLR", "WarmupCosineLR"):
+        for params in ({"warmup_num_steps": 2}, {"warmup_num_steps": 2, "total_num_steps": None}):
+            said = ask(folder, {"scheduler": {"type": kind, "params": params}}, "--warmup_steps", "2", status=2).stderr
+            check("scheduler.params.total_num_steps" in said and kind in said, said)
+        ask(folder, {"scheduler": {"type": kind, "params": {"warmup_num_steps": 2, "total_num_steps": "auto"}}}, "--warmup_steps", "2")
+    lines, _ = explained(folder, {"checkpoint": {"use_node_local_storage": True}})
+    check(lines["checkpoint.use_node_local_storage"]["status"] == "inert" and lines["checkpoint.use_node_local_storage"]["reason"], f"{lines}")
+
+
+def test_optimizers_that_the_documentation_promises(folder):
+    """Lamb and OneBitAdam under ZeRO are taken with one notice; those that it does not promise are refused."""
+    prepare(folder)
+    for kind, divided in (("Lamb", "2"), ("OneBitAdam", "0")):
+        done = ask(folder, {"optimizer": {"type": kind, "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}})
+        check(sum(kind in line and "ZeRO 2" in line for line in done.stderr.splitlines()) == 1, done.stderr)
+        check(option(done, "parallel.zero") == divided, done.stdout)
+    for kind in ("ZeroOneAdam", "OneBitLamb"):
+        check(kind in ask(folder, {"optimizer": {"type": kind, "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}, status=2).stderr, kind)
+
+
 def test_errors_name_the_flag(folder):
     """Of the options that an error speaks of the keys that lead there."""
     prepare(folder)
@@ -137,6 +162,7 @@ FLIPS = {
     "zero_optimization.stage": (1, {}, []), "zero_optimization.reduce_scatter": (False, {"prescale_gradients": True}, []), "zero_optimization.allgather_bucket_size": (3, {}, []),
     "zero_optimization.stage3_gather_16bit_weights_on_model_save": (True, {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}, ["--bf16"]),
     "zero_optimization.stage3_gather_fp16_weights_on_model_save": (True, {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}, ["--bf16"]),
+    "zero_optimization.stage3_param_persistence_threshold": (24576, {"zero_optimization": {"stage": 3}}, []),
     "zero_optimization.cpu_offload": (True, {}, []), "zero_optimization.cpu_offload_param": (True, {"zero_optimization": {"stage": 3}}, []), "zero_optimization.cpu_offload_params": (True, {"zero_optimization": {"stage": 3}}, []),
     "zero_optimization.cpu_offload_use_pin_memory": (False, OFF, []), "zero_optimization.offload_optimizer.device": ("cpu", {}, []), "zero_optimization.offload_optimizer.nvme_path": ("/here", DISK, []),
     "zero_optimization.offload_optimizer.buffer_count": (9, DISK, []), "zero_optimization.offload_optimizer.pin_memory": (False, OFF, []), "zero_optimization.offload_optimizer.ratio": (0.5, {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}, []),

@@ -129,6 +129,74 @@ def test_history_is_the_trainers(folder):
     check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
 
 
+def csv(path):
+    """Rows of a CSV file under its first line."""
+    head, *lines = path.read_bytes().decode().split("\r\n")[:-1]
+    return head, [(int(at), float(value)) for at, value in (x.split(",") for x in lines)]
+
+
+def test_monitors_leave_deepspeeds_files(folder):
+    """A CSV file per tag and event files, at samples: losses before their step, rates and scales behind it; a run that goes on adds the rows that a whole run has."""
+    on = {name: {"enabled": True, "output_path": str(folder / name), "job_name": "tiny"} for name in ("csv_monitor", "tensorboard")}
+    prepare(folder, fp16={"enabled": True}, **on)
+    flags = ["--fp16", "--lr_scheduler_type", "linear", "--report_to", "none"]
+    r.run(*line(folder, *flags))
+    rows = [json.loads(text) for text in (folder / "out" / "metrics.jsonl").read_text().splitlines()]
+    tags = {"train_loss": [(4 * i, x["loss"]) for i, x in enumerate(rows)], "lr": [(4 * i + 4, x["lr"]) for i, x in enumerate(rows[1:])], "loss_scale": [(4 * i + 4, x["loss_scale"]) for i, x in enumerate(rows)]}
+    files = {p.name: csv(p) for p in (folder / "csv_monitor" / "tiny").iterdir()}
+    check(sorted(files) == sorted(f"Train_Samples_{tag}.csv" for tag in tags), f"{sorted(files)}")
+    for tag, wanted in tags.items():
+        head, got = files[f"Train_Samples_{tag}.csv"]
+        check(head == f"step,{tag}" and got[:len(wanted)] == wanted and len(got) == 6, f"{tag}: {head} {got} instead of {wanted}")
+    events = b"".join(p.read_bytes() for p in (folder / "tensorboard" / "tiny").glob("events.out.tfevents.*"))
+    check(all(f"Train/Samples/{tag}".encode() in events for tag in tags), "tags of the event files")
+    shutil.rmtree(folder / "out" / "checkpoint-6"), shutil.rmtree(folder / "out" / "checkpoint-4"), shutil.rmtree(folder / "out" / "model")
+    r.run(*line(folder, *flags))
+    check({p.name: csv(p) for p in (folder / "csv_monitor" / "tiny").iterdir()} == files, "a run that goes on leaves other rows")
+    for name in on:
+        prepare(folder, **{name: {**on[name], "enabled": False, "output_path": str(folder / "off")}})
+        r.run(*line(folder, "--report_to", "none", output=f"off-{name}"))
+    check(not (folder / "off").exists(), "a monitor that is off writes files")
+
+
+def test_logging_dir_is_where_event_files_lie(folder):
+    prepare(folder)
+    for asked in ("tensorboard", "none"):
+        r.run(*line(folder, "--report_to", asked, "--logging_dir", folder / "logs" / asked, output=asked))
+        check(bool(list((folder / "logs" / asked).glob("events.out.tfevents.*"))) == (asked == "tensorboard"), asked)
+        check(not (folder / asked / "tensorboard").exists(), f"{asked}: event files in the folder of the run")
+
+
+def test_the_best_model_is_loaded_at_the_end(folder):
+    """The model is that of the checkpoint whose validation is best, which trainer_state.json names; with DeepSpeed's files, with our own, on two ranks, and by a run that goes on."""
+    prepare(folder)
+    r.save_ids(folder / "valid.safetensors", 8, 16, seed=3)
+    flags = ["--do_eval", "--eval_strategy", "steps", "--eval_steps", 2, "--validation_file", folder / "valid.safetensors", "--report_to", "none", "--learning_rate", "0.3", "--metric_for_best_model", "loss"]
+    model = lambda out: r.load_tensors(out / "model")
+    r.run(*line(folder, *flags, output="last"))
+    seen = {step: row["valid_loss"] for step, row in r.metrics(folder / "last").items() if "valid_loss" in row}
+    best, worst = min(seen, key=seen.get), max(seen, key=seen.get)
+    check(sorted(seen) == [2, 4, 6] and best != worst, f"no test of anything: {seen}")
+    early, towards = (best, []) if best != 6 else (worst, ["--greater_is_better", "True"])
+    state = json.loads((folder / "last" / "checkpoint-6" / "trainer_state.json").read_text())
+    check(state["best_metric"] == seen[best] and state["best_model_checkpoint"].endswith(f"checkpoint-{best}"), f"{state['best_metric']} {state['best_model_checkpoint']}")
+    at = {step: r.load_tensors(folder / "last" / f"checkpoint-{step}") for step in seen}
+    check(model(folder / "last") == at[6], "without the flag it is the last one")
+    for output, step, more in (("best", best, []), ("worst", worst, ["--greater_is_better", "True"]), ("kept", best, ["--save_total_limit", 1])):
+        said = r.run(*line(folder, *flags, "--load_best_model_at_end", *more, output=output)).stderr
+        check(model(folder / output) == at[step] and f"checkpoint-{step} (score: " in said, f"{output}: {said}")
+    plain = [x for x in line(folder, *flags, "--load_best_model_at_end", *towards, output="own") if x not in ("--deepspeed", folder / "ds.json")]
+    r.run(*plain)
+    last = [x for x in line(folder, *flags, output="own-last") if x not in ("--deepspeed", folder / "ds.json")]
+    r.run(*last)
+    check(model(folder / "own") != model(folder / "own-last"), "our own checkpoints: it is the last model")
+    done = subprocess.run([*LAUNCH, *r.command(*line(folder, *flags, "--load_best_model_at_end", *towards, output="two", batch=2))], capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0 and model(folder / "two") == r.load_tensors(folder / "two" / f"checkpoint-{early}"), done.stderr[-1500:])
+    for wrong, named in ((["--save_steps", 3], "--eval_steps"), (["--eval_strategy", "no"], "--save_strategy"), (["--metric_for_best_model", "accuracy"], "accuracy")):
+        said = r.run(*line(folder, *flags, "--load_best_model_at_end", *wrong, output="refused"), status=2).stderr
+        check(named in said and not (folder / "refused").exists(), said)
+
+
 def results(folder, name):
     return json.loads((folder / f"{name}_results.json").read_text())
 

@@ -182,6 +182,25 @@ TEST(FlatValues, AUnitIsGatheredWhileItIsLeased) {
   EXPECT_EQ(h.arena.live(), 0);
 }
 
+// What ranks divide may stay whole all the same, where its parameters are small.
+TEST(FlatValues, SmallParametersStayWholeUnderZero3) {
+  Ranks ranks = Ranks::fake({.data = 2}, 0);
+  Here h(Types::of(DType::f64), {.zero = 3, .whole_below = 10, .stays_up_to = 16, .ranks = &ranks});
+  const Param &v = *h.small.set.find("v"), &table = *h.small.set.find("table");
+  EXPECT_NO_THROW(h.store.value(v)) << "16 elements";
+  EXPECT_THROW(h.store.value(table), Error) << "24 elements";
+  const int64_t before = ranks.along(Axis::data).traffic().calls;
+  { Lease lease(h.store, h.small.unit(1)); }
+  EXPECT_EQ(ranks.along(Axis::data).traffic().calls, before) << "nothing is gathered";
+  for (size_t b = 0; b < h.store.buckets().size(); ++b) {
+    const Bucket& bucket = h.store.buckets()[b];
+    if (!bucket.holds(v)) continue;
+    EXPECT_TRUE(bucket.divided()) << "states and gradients are";
+    h.store.publish(*h.c, b);
+    EXPECT_EQ(ranks.along(Axis::data).traffic().calls, before + 1) << "what each rank has updated comes together";
+  }
+}
+
 // A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided along it,
 // beside others of the data axis.
 TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
