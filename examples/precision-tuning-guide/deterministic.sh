@@ -1,0 +1,2 @@
+export HCCL_DETERMINISTIC=true # HCCL确定性
+export ASCEND_LAUNCH_BLOCKING=1 # 硬件确定性
