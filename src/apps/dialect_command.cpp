@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "comm/world.h"
 #include "config/yaml_json.h"
+#include "dialects/foreign_environment.h"
 #include "optim/schedule.h"
 
 namespace ravine {
@@ -119,6 +120,7 @@ class DialectCall : public Call {
     if (flags_.keys || flags_.launches) return Config{};
     if (given.train.threads > 0) over_.push_back({"train.threads", std::to_string(given.train.threads)});
     translation_ = translate_(placed(other), flags_);
+    for (const std::string& text : environment_notices(foreign_environment())) say("notice: " + escaped(text));
     for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
     if (flags_.explain && !translation_->refusals().empty()) print(explained());
     refuse_all(*translation_);

@@ -13,7 +13,7 @@ namespace ravine {
 namespace {
 
 Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
-  MegatronJob job{.ranks = flags.ranks};
+  MegatronJob job{.ranks = flags.ranks, .runs = !flags.explain && !flags.print_config};
   job.vocabulary = [](const std::string& path) {
     std::error_code error;
     return std::filesystem::exists(path, error) ? open_tokenizer(path)->size() : 0;

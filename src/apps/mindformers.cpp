@@ -7,6 +7,7 @@
 #include "apps/dialect_command.h"
 #include "base/launcher.h"
 #include "data/mindrecord/mindrecord_files.h"
+#include "dialects/foreign_environment.h"
 #include "io/convert/mindformers_strategy.h"
 
 namespace ravine {
@@ -37,7 +38,9 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
   MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data, .disagreement = disagreement};
   facts.runs = !flags.explain && !flags.print_config;
   if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
-  return translate_mindformers(read_mindformers_line(launch.words), facts);
+  Translation t = translate_mindformers(read_mindformers_line(launch.words), facts);
+  set_mindspore_dump(t, foreign_environment());
+  return t;
 }
 
 }  // namespace

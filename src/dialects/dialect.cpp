@@ -200,6 +200,10 @@ void Translation::set(const std::string& option, const Json& value, const std::s
   settings_.push_back({option, flow_yaml(value), has(from) ? fmt::format("{}, {}", e.source, from) : program_ + "'s default"});
 }
 
+void Translation::set_option(const std::string& option, const Json& value, const std::string& source) {
+  settings_.push_back({option, flow_yaml(value), source});
+}
+
 void Translation::becomes(const std::string& key, KeyStatus status, const std::string& option_or_reason) {
   DialectKey& row = entry(key).row;
   row.status = status;

@@ -88,6 +88,8 @@ class Translation {
 
   // The option takes the value; `from` is the key that says so, whose line then names the option too.
   void set(const std::string& option, const Json& value, const std::string& from);
+  // The option takes the value that something beside the keys says.
+  void set_option(const std::string& option, const Json& value, const std::string& source);
   // What becomes of a key in this run, where that is not what its row says.
   void becomes(const std::string& key, KeyStatus status, const std::string& option_or_reason);
   void shows(const std::string& key, Json value);   // the value that counts in the end, filled in from others

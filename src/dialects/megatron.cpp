@@ -17,7 +17,7 @@ Translation translate_training(const std::vector<PlacedWord>& words, const Megat
   Translation t = translate(table, read_flags(table, words, "megatron"), "megatron");
   t.ranks = job.ranks;
   const MegatronSizes sizes = megatron_sizes(t, job);
-  refuse_megatron_conflicts(t, sizes, age);
+  refuse_megatron_conflicts(t, sizes, job, age);
   set_megatron_run(t, sizes, job, age);
   return t;
 }

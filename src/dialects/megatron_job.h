@@ -12,6 +12,7 @@ namespace ravine {
 struct MegatronJob {
   std::string program;                         // "pretrain_llama.py"; empty: training with the defaults of 2024
   int64_t ranks = 0;                           // of the job, 0 if that is not known
+  bool runs = false;                           // it is run, not explained or printed alone
   std::map<std::string, std::string> written;  // files that a script writes before it starts the program, by path
   // Ids of the tokenizer at a path; 0 if nothing is there. Empty: nobody can tell.
   std::function<int64_t(const std::string& path)> vocabulary;

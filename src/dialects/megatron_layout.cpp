@@ -44,17 +44,18 @@ DialectTable megatron_rank_rows() {
 }
 
 DialectTable megatron_memory_rows() {
-  const char* parts = "train.recompute=full has no parts: the inputs of all layers are kept, and the numbers are the same";
+  const char* kept = "the inputs of layers lie where the layers run, and under --sequence-parallel in parts";
   return {
       used("--checkpoint-activations", on, "train.recompute"),
-      inert("--checkpoint-policy", text, "nobody reads it there either"),
+      used("--checkpoint-policy", text, "train.recompute, train.recompute_layers", nullptr, {"full", "block", "custom"}),
+      used("--checkpoint_block_layer", whole, "train.recompute_layers", 25),
       used("--recompute-activations", on, "train.recompute"),
       used("--recompute-granularity", text, "train.recompute", nullptr, {"full", "selective"}),
-      inert("--recompute-method", text, parts),
-      inert("--recompute-num-layers", whole, parts),
-      inert("--recomputation-layer-num", wholes, parts),
-      inert("--distribute-saved-activations", on, parts),
-      inert("--distribute-checkpointed-activations", on, parts),
+      used("--recompute-method", text, "train.recompute_layers", nullptr, {"uniform", "block", "custom"}),
+      used("--recompute-num-layers", whole, "train.recompute_layers", 1),
+      used("--recomputation-layer-num", wholes, "train.recompute_layers"),
+      inert("--distribute-saved-activations", on, kept),
+      inert("--distribute-checkpointed-activations", on, kept),
       used("--auto-recompute-device-size", whole, "train.recompute, train.memory_mb", -1),
       inert("--auto-recompute-profiling-step", whole, "memory is planned before the first step, not measured in the first ones",
             10),

@@ -198,8 +198,10 @@ class MegatronFlags {
     if (!p.stage_layers.empty()) add("--num-layer-list", fmt::format("{}", fmt::join(p.stage_layers, ",")));
     if (c_.train.recompute == Recompute::full) {
       add("--recompute-granularity", "full");
-      add("--recompute-method", "uniform");
-      add("--recompute-num-layers", 1);
+      const std::vector<int64_t>& again = c_.train.recompute_layers;
+      const bool first = !again.empty() && std::all_of(again.begin(), again.end(), [&](int64_t n) { return n == again[0]; });
+      add("--recompute-method", first ? "block" : "uniform");
+      add("--recompute-num-layers", first ? again[0] : 1);
     } else if (c_.train.recompute == Recompute::automatic) {
       option("--auto-recompute-device-size", "train.memory_mb");
     }

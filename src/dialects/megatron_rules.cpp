@@ -105,7 +105,100 @@ void check_rates(Translation& t, MegatronAge age) {
     excludes(t, "--add-bias-linear", "--disable-bias-linear", "linear layers have a bias or none");
 }
 
+// A batch that grows: three numbers that fit each other, and a word from the user before a run goes without.
+void check_ramp(Translation& t, const MegatronSizes& s, bool runs) {
+  const std::string key = "--rampup-batch-size", sizes = "START INCREMENT SAMPLES";
+  if (!t.has(key)) return;
+  const Json& ramp = t.value(key);
+  const std::string given = fmt::format("{} {}", key, ramp.dump());
+  if (!ramp.is_array() || !std::all_of(ramp.begin(), ramp.end(), [](const Json& n) { return n.is_number_integer(); })) return;
+  if (ramp.size() != 3)
+    return t.refuse(key, fmt::format("{} has {} numbers", key, ramp.size()),
+                    fmt::format("its format is {}: the first batch size, what it grows by, and the samples of the ramp", sizes),
+                    fmt::format("write {} {}", key, sizes));
+  const int64_t start = ramp[0].get<int64_t>(), by = ramp[1].get<int64_t>(), samples = ramp[2].get<int64_t>();
+  if (start < 1 || by < 1 || samples < 0)
+    return t.refuse(key, given, "the first batch size and its increment are 1 or more, the samples 0 or more", "correct it");
+  if (s.global > 0 && (start > s.global || !divides(by, s.global - start)))
+    return t.refuse(
+        key, given,
+        fmt::format("the batch grows from {} to {} in increments of {}: their difference is divisible", start, s.global, by),
+        "change one of them");
+  if (s.data > 0 && s.micro > 0 && (!divides(s.micro * s.data, start) || (start < s.global && !divides(s.micro * s.data, by))))
+    return t.refuse(
+        key, given,
+        fmt::format("every batch size of the ramp is divisible by the micro batch size ({}) times the data parallel "
+                    "size ({})",
+                    s.micro, s.data),
+        "change one of them");
+  if (runs && t.has("--train-samples") && !t.is_on("--ignore-ramp"))
+    t.refuse(key, given,
+             fmt::format("a batch that grows is not offered: with batches of {} from the first step on the curve is another",
+                         s.global),
+             "type --ignore-ramp behind the flags to train so, or leave it out");
+}
+
+// Megatron's checks of mixed precision, and of the buffers that gradients lie in.
+void check_types(Translation& t) {
+  const bool half = t.is_on("--fp16") || t.is_on("--bf16");
+  if (t.is_on("--fp16-lm-cross-entropy") && !t.is_on("--fp16"))
+    t.refuse("--fp16-lm-cross-entropy", "--fp16-lm-cross-entropy without --fp16",
+             "the cross entropy in fp16 goes with fp16 only", "leave it out, or train in --fp16");
+  if (t.is_on("--fp32-residual-connection") && !half)
+    t.refuse("--fp32-residual-connection", "--fp32-residual-connection without --fp16 and --bf16",
+             "residuals in fp32 go with fp16 or bf16 only", "leave it out");
+  const bool f32 = t.is_on("--accumulate-allreduce-grads-in-fp32"), torch = t.text("--DDP-impl") == "torch";
+  const char* buffers = torch ? "--DDP-impl" : "--no-contiguous-buffers-in-local-ddp";
+  if (!torch && !t.is_on(buffers)) return;
+  const std::string given = torch ? "--DDP-impl torch" : buffers;
+  if (t.is_on("--use-distributed-optimizer"))
+    t.refuse(buffers, "--use-distributed-optimizer with " + given,
+             "the distributed optimizer needs contiguous buffers of the local DDP", "leave one of them out");
+  if (f32 || t.is_on("--bf16"))
+    t.refuse(buffers, fmt::format("{} with {}", f32 ? "--accumulate-allreduce-grads-in-fp32" : "--bf16", given),
+             "gradients are accumulated in fp32 in contiguous buffers of the local DDP, and those of bf16 always are",
+             "leave one of them out");
+}
+
+void check_parallel(Translation& t, const MegatronSizes& s) {
+  const int64_t length = t.whole("--seq-length"), ranks = t.whole("--expert-model-parallel-size");
+  const bool padded = t.is_on("--variable-seq-lengths");  // to lengths that are divisible
+  if (t.is_on("--sequence-parallel") && s.tensor > 1 && length > 0 && !padded && !divides(s.tensor, length))
+    t.refuse("--sequence-parallel", fmt::format("--seq-length {}, --tensor-model-parallel-size {}", length, s.tensor),
+             "under --sequence-parallel the sequence length is divisible by the tensor parallel size", "change one of them");
+  if (ranks > 1) {
+    const int64_t experts = t.whole("--num-experts");
+    const std::string given = fmt::format("--expert-model-parallel-size {}", ranks);
+    if (experts < 1)
+      t.refuse("--expert-model-parallel-size", given + " without --num-experts",
+               "expert parallel ranks hold experts, and the model has none", "give --num-experts, or leave it out");
+    else if (!divides(ranks, experts))
+      t.refuse("--expert-model-parallel-size", fmt::format("--num-experts {}, {}", experts, given),
+               "the experts are divisible by the expert parallel size", "change one of them");
+    if (t.is_on("--fp16"))
+      t.refuse("--expert-model-parallel-size", given + " with --fp16", "expert parallel ranks do not train in fp16",
+               "train in --bf16, or leave it out");
+  }
+  if (t.is_on("--overlap-param-gather") && !t.is_on("--use-distributed-optimizer"))
+    t.refuse("--overlap-param-gather", "--overlap-param-gather without --use-distributed-optimizer",
+             "parameters are gathered by the distributed optimizer only", "give it too, or leave this out");
+}
+
+void check_decay(Translation& t) {
+  const std::string style = t.text("--weight-decay-incr-style");
+  for (const char* key : {"--start-weight-decay", "--end-weight-decay"})
+    if (t.has(key) && style == "constant")
+      t.refuse(key, std::string(key) + " without --weight-decay-incr-style", "a constant weight decay is --weight-decay",
+               "write --weight-decay, or a style");
+    else if (!t.has(key) && style != "constant")
+      t.refuse("--weight-decay-incr-style", fmt::format("--weight-decay-incr-style {} without {}", style, key),
+               "a weight decay that changes has a start and an end", fmt::format("give {}", key));
+}
+
 void check_recompute(Translation& t, const MegatronSizes& s) {
+  if ((t.is_on("--recompute-activations") || t.text("--recompute-granularity") == "selective") && t.has("--recompute-method"))
+    t.refuse("--recompute-method", "--recompute-method with a selective recompute",
+             "a method goes with --recompute-granularity full", "leave one of them out");
   if (t.whole("--auto-recompute-device-size") > 0) {
     excludes(t, "--checkpoint-activations", "--auto-recompute-device-size", "one of them says what is recomputed");
     if (t.whole("--auto-recompute-profiling-step") < 5)
@@ -113,8 +206,11 @@ void check_recompute(Translation& t, const MegatronSizes& s) {
                fmt::format("--auto-recompute-profiling-step is {}", t.whole("--auto-recompute-profiling-step")),
                "it is 5 or more", "write 5 or more, or leave it out");
   }
-  if (t.text("--recompute-method") == "custom" && t.has("--recomputation-layer-num") &&
-      static_cast<int64_t>(t.value("--recomputation-layer-num").size()) != s.pipeline)
+  const bool custom = t.text("--checkpoint-policy") == "custom" || t.text("--recompute-method") == "custom";
+  if (custom && !t.has("--recomputation-layer-num"))
+    t.refuse("--recomputation-layer-num", "--recomputation-layer-num is not given",
+             "custom recomputes a number of layers for each pipeline stage", "give a number for each of them");
+  else if (custom && static_cast<int64_t>(t.value("--recomputation-layer-num").size()) != s.pipeline)
     t.refuse("--recomputation-layer-num",
              fmt::format("--recomputation-layer-num has {} numbers", t.value("--recomputation-layer-num").size()),
              fmt::format("it has one for each pipeline stage: {}", s.pipeline), "give as many");
@@ -213,11 +309,15 @@ MegatronSizes megatron_sizes(Translation& t, const MegatronJob& job) {
   return s;
 }
 
-void refuse_megatron_conflicts(Translation& t, const MegatronSizes& s, MegatronAge age) {
+void refuse_megatron_conflicts(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age) {
   check_ranks(t, s);
   check_batch(t, s);
   check_shape(t, s);
   check_rates(t, age);
+  check_ramp(t, s, job.runs);
+  check_decay(t);
+  check_types(t);
+  check_parallel(t, s);
   check_recompute(t, s);
   check_pipeline(t, s);
 }

@@ -13,7 +13,7 @@ struct MegatronSizes {
 
 // The flags' values; what cannot be is refused (7.3 and 8 of Megatron's argument checks, in their words' meaning).
 MegatronSizes megatron_sizes(Translation& t, const MegatronJob& job);
-void refuse_megatron_conflicts(Translation& t, const MegatronSizes& sizes, MegatronAge age);
+void refuse_megatron_conflicts(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
 
 // config.json of the network that the flags describe: the family that is built so. One that no family is built as is refused.
 void set_megatron_model(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);

@@ -40,7 +40,7 @@ void set_steps(Translation& t, const MegatronSizes& s) {
         : samples                     ? "--lr-warmup-samples"
                                       : "--lr-warmup-iters");
   t.set("schedule.lr_decay_steps", decay, decay_key);
-  if (t.has("--rampup-batch-size"))
+  if (t.has("--rampup-batch-size") && t.refusals().empty())
     t.notice(fmt::format("--rampup-batch-size is not followed: every batch has {} sequences, and the run {} steps", s.global,
                          s.steps));
 }
@@ -80,8 +80,28 @@ void set_optimizer(Translation& t) {
   t.set("train.dropout", t.value("--hidden-dropout"), "--hidden-dropout");
 }
 
+// --deepspeed_config in the precision that the flags name: DeepSpeed takes that of its file.
+void check_deepspeed_precision(Translation& t, const Json& deepspeed) {
+  const char* key = "--deepspeed_config";
+  for (const KeyRefusal& r : t.refusals())
+    if (r.key == key) return;
+  if (!t.is_on("--deepspeed") || !t.has(key)) return;
+  for (const char* type : {"fp16", "bf16"}) {
+    const auto part = deepspeed.find(type);
+    const bool there = part != deepspeed.end() && part->is_object() && part->value("enabled", Json(false)) == Json(true);
+    const std::string flag = std::string("--") + type;
+    if (there && !t.is_on(flag))
+      t.refuse(key, fmt::format("{}.enabled of {} without {}", type, key, flag), "both name the same precision",
+               fmt::format("give {}, or switch {}.enabled off", flag, type));
+    else if (!there && t.is_on("--fp16") && flag == "--fp16")
+      t.refuse(key, fmt::format("--fp16, and {} has no fp16.enabled", key), "both name the same precision",
+               "write fp16: {enabled: true} into the file, or leave --fp16 out");
+  }
+}
+
 void set_precision(Translation& t, const Json& deepspeed) {
   const bool half = t.is_on("--fp16");
+  check_deepspeed_precision(t, deepspeed);
   t.set("precision.compute", half ? "f16" : t.is_on("--bf16") ? "bf16" : "f32", half ? "--fp16" : "--bf16");
   if (!half) {
     for (const char* key : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"})
@@ -189,18 +209,79 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
   only("--triangle-attn", true, "attention always leaves the masked half of the scores out", "");
 }
 
-void set_recompute(Translation& t) {
+// Layers of the parts of the pipeline, in order; empty where the flags contradict each other.
+std::vector<int64_t> layers_of_parts(const Translation& t, const MegatronSizes& s) {
+  const char* list = t.has("--num-layer-list")                  ? "--num-layer-list"
+                     : t.is_on("--use-manual-layer-allocation") ? "--manual-layers"
+                                                                : "";
+  std::vector<int64_t> layers;
+  if (*list)
+    for (const std::string& word : split(t.text(list), ',')) layers.push_back(resolve_scalar(word).integer);
+  if (!layers.empty()) return layers;
+  const int64_t virtual_layers = t.whole("--num-layers-per-virtual-pipeline-stage");
+  const int64_t each = virtual_layers > 0 ? virtual_layers : s.layers / s.pipeline;
+  if (each > 0) layers.resize(static_cast<size_t>(s.layers / each), each);
+  return layers;
+}
+
+// A full recompute of some layers alone. block: the first ones of each part; custom: as many as its stage is given.
+void set_recompute_layers(Translation& t, const MegatronSizes& s) {
+  const std::string policy = t.text("--checkpoint-policy"), method = t.text("--recompute-method");
+  const bool by_policy = t.has("--checkpoint-policy");
+  const std::string kind = by_policy ? policy : method;
+  const char* first = by_policy ? "--checkpoint_block_layer" : "--recompute-num-layers";
+  const char* key = kind == "custom" ? "--recomputation-layer-num" : first;
+  if (kind == "block" || kind == "custom") {
+    const Json& each = t.value("--recomputation-layer-num");
+    std::vector<int64_t> again = layers_of_parts(t, s);
+    bool all = true;
+    for (size_t part = 0; part < again.size(); ++part) {
+      const size_t stage = part % static_cast<size_t>(s.pipeline);
+      int64_t count = t.whole(first);
+      if (kind == "custom") count = stage < each.size() && each[stage].is_number_integer() ? each[stage].get<int64_t>() : 0;
+      all = all && count >= again[part];
+      again[part] = std::min(count, again[part]);
+    }
+    if (!all) t.set("train.recompute_layers", again, key);
+    t.becomes(by_policy ? "--checkpoint-policy" : "--recompute-method", KeyStatus::used, "train.recompute_layers");
+    t.becomes(key, KeyStatus::used, "train.recompute_layers");
+  } else {
+    key = "";
+  }
+  const auto idle = [&](const char* flag, const std::string& reason) {
+    if (t.has(flag) && flag != std::string(key)) t.becomes(flag, KeyStatus::inert, reason);
+  };
+  const char* whole = "the inputs of all layers are kept, not of each so many, and the numbers are the same";
+  for (const char* flag : {"--checkpoint_block_layer", "--recompute-num-layers", "--recomputation-layer-num"})
+    idle(flag, kind.empty() || kind == "uniform" ? whole : fmt::format("{} has no use for it", kind));
+  if (by_policy)
+    idle("--recompute-method", "--checkpoint-policy says what is recomputed");
+  else if (kind != "block" && kind != "custom")
+    idle("--recompute-method", whole);
+}
+
+void set_recompute(Translation& t, const MegatronSizes& s) {
   const int64_t room = t.whole("--auto-recompute-device-size");
   if (t.is_on("--checkpoint-activations")) t.set("train.recompute", "full", "--checkpoint-activations");
+  if (t.has("--checkpoint-policy")) t.set("train.recompute", "full", "--checkpoint-policy");
   if (t.is_on("--recompute-activations") || t.text("--recompute-granularity") == "selective")
     t.set("train.recompute", "cheap", t.has("--recompute-granularity") ? "--recompute-granularity" : "--recompute-activations");
   if (t.text("--recompute-granularity") == "full") t.set("train.recompute", "full", "--recompute-granularity");
+  const bool full =
+      t.is_on("--checkpoint-activations") || t.has("--checkpoint-policy") || t.text("--recompute-granularity") == "full";
   if (room > 0 && !t.is_on("--checkpoint-activations")) {
     t.set("train.recompute", "auto", "--auto-recompute-device-size");
     t.set("train.memory_mb", room, "--auto-recompute-device-size");
   } else if (t.has("--auto-recompute-device-size")) {
     t.becomes("--auto-recompute-device-size", KeyStatus::inert, "a size of 0 or less switches it off");
   }
+  const bool by_room = room > 0 && !t.is_on("--checkpoint-activations");
+  if (full && !by_room) return set_recompute_layers(t, s);
+  for (const char* key : {"--checkpoint-policy", "--checkpoint_block_layer", "--recompute-method", "--recompute-num-layers",
+                          "--recomputation-layer-num"})
+    if (t.has(key))
+      t.becomes(key, KeyStatus::inert,
+                by_room ? "--auto-recompute-device-size chooses what is recomputed" : "no full recompute is asked for");
 }
 
 // "PREFIX", "PREFIX PREFIX", or "WEIGHT PREFIX WEIGHT PREFIX".
@@ -331,7 +412,7 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_optimizer(t);
   set_precision(t, deepspeed);
   set_layout(t, s, deepspeed);
-  set_recompute(t);
+  set_recompute(t, s);
   set_data(t, s, age);
   set_tokenizer(t);
   set_files(t);

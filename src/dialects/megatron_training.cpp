@@ -10,9 +10,9 @@ DialectTable megatron_step_rows() {
   return {
       copied("--micro-batch-size", whole, "train.micro_batch"),
       renamed("--global-batch-size", whole, "train.global_batch"),
-      inert(
-          "--rampup-batch-size", wholes,
-          "every batch has --global-batch-size sequences; steps and rates are counted in samples, so that the run sees as many"),
+      inert("--rampup-batch-size", wholes,
+            "a run begins with --ignore-ramp alone: every batch has --global-batch-size sequences, and the curve is another"),
+      inert("--ignore-ramp", on, "Ravine's own word, typed behind the flags: the run begins without --rampup-batch-size"),
       renamed("--train-iters", whole, "train.steps"),
       used("--train-samples", whole, "train.steps"),
       refused("--train-tokens", whole, "a run ends after steps or samples", "write --train-samples"),

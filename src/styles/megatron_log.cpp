@@ -31,7 +31,10 @@ class MegatronConsole : public Hook {
       ++skipped_;
     else if (r.has_loss())
       loss_ += r.loss, ++losses_;
-    if (r.step % every_ == 0) print(run, r);
+    if (r.step % every_ == 0) {
+      if (!r.local_norms.empty() && !c.log.local_norms.empty()) run.log().line("{}", local_norm_lines(r.local_norms));
+      print(run, r);
+    }
     if (const auto loss = valid_loss(r)) {
       const bool last = r.step == c.train.steps;
       run.log().line("{}", validation_lines(fmt::format("iteration {}{}", r.step, last ? " on validation set" : ""), *loss));
@@ -103,6 +106,17 @@ class MegatronTensorBoard : public Hook {
 };
 
 }  // namespace
+
+std::string local_norm_lines(const std::vector<LocalNorm>& norms) {
+  std::string squares;
+  for (const LocalNorm& n : norms) {
+    const auto at = std::find(n.ranks.begin(), n.ranks.end(), 0);
+    if (at == n.ranks.end()) continue;
+    squares +=
+        fmt::format("{}tensor({:.7g})", squares.empty() ? "" : ", ", n.squares[static_cast<size_t>(at - n.ranks.begin())]);
+  }
+  return "print torch local norm:\n[" + squares + "]";
+}
 
 std::string iteration_line(const IterationLine& l) {
   std::string text = fmt::format(" iteration {:8d}/{:8d} | consumed samples: {:12d} |", l.iteration, l.iterations, l.samples);

@@ -24,6 +24,9 @@ std::string iteration_line(const IterationLine& line);
 // The three lines of a validation, with dashes above and below.
 std::string validation_lines(const std::string& prefix, double loss);
 
+// log.local_norms as a script that is patched to print them has them: a list of the first rank's sums of squares.
+std::string local_norm_lines(const std::vector<LocalNorm>& norms);
+
 std::unique_ptr<Hook> megatron_console_hook(int64_t every);
 std::unique_ptr<Hook> megatron_tensorboard_hook(int64_t every);
 

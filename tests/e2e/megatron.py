@@ -82,15 +82,16 @@ FLIPS = {
     "--expert-interval": (2, EXPERTS), "--triangle-attn": "inert", "--z-loss-weight": (0.1, {}),
     "--micro-batch-size": (1, {}), "--global-batch-size": (32, {}), "--train-iters": (50, {}), "--train-samples": (3200, {"--train-iters": False}), "--lr": (1e-3, {}), "--min-lr": (1e-5, {}), "--lr-decay-style": ("cosine", {}),
     "--lr-decay-iters": (50, {}), "--lr-decay-samples": (800, SAMPLES), "--lr-warmup-fraction": (0.1, {}), "--lr-warmup-iters": (5, {}), "--lr-warmup-samples": (80, SAMPLES), "--lr-warmup-init": (1e-6, {}),
-    "--log-interval": (7, {}), "--seed": (1, {}), "--attention-dropout": (0.2, {}), "--hidden-dropout": (0.2, {}), "--weight-decay": (0.3, {}), "--start-weight-decay": (0.2, {"--end-weight-decay": 0.2}),
-    "--end-weight-decay": (0.2, {"--start-weight-decay": 0.2}), "--weight-decay-incr-style": "inert", "--clip-grad": (0.5, {}), "--adam-beta1": (0.8, {}), "--adam-beta2": (0.9, {}), "--adam-eps": (1e-6, {}),
+    "--log-interval": (7, {}), "--seed": (1, {}), "--attention-dropout": (0.2, {}), "--hidden-dropout": (0.2, {}), "--weight-decay": (0.3, {}), "--start-weight-decay": (0.2, {"--end-weight-decay": 0.2, "--weight-decay-incr-style": "linear"}),
+    "--end-weight-decay": (0.2, {"--start-weight-decay": 0.2, "--weight-decay-incr-style": "linear"}), "--weight-decay-incr-style": "inert", "--clip-grad": (0.5, {}), "--adam-beta1": (0.8, {}), "--adam-beta2": (0.9, {}), "--adam-eps": (1e-6, {}),
     "--sgd-momentum": (0.5, {"--optimizer": "sgd"}), "--optimizer": ("sgd", {}), "--release-fp32-grad": (None, HALF), "--fp16": (None, {}), "--bf16": (None, {}), "--loss-scale": (128, HALF), "--initial-loss-scale": (65536, HALF),
     "--min-loss-scale": (2, HALF), "--loss-scale-window": (7, HALF), "--hysteresis": (3, HALF), "--lora-target-modules": ("query_key_value", {}), "--lora-load": ("there", LORA), "--lora-r": (4, LORA), "--lora-alpha": (8, LORA),
     "--lora-modules-to-save": ("word_embeddings", LORA),
     "--tensor-model-parallel-size": (2, {}), "--pipeline-model-parallel-size": (2, {}), "--sequence-parallel": (None, {"--tensor-model-parallel-size": 2}), "--num-layers-per-virtual-pipeline-stage": (1, STAGES),
     "--expert-model-parallel-size": (2, EXPERTS), "--context-parallel-size": (2, {}), "--use-distributed-optimizer": (None, {}), "--use-manual-layer-allocation": (None, {**STAGES, "--manual-layers": "1,2,2,3"}),
     "--manual-layers": ("1,2,2,3", {**STAGES, "--use-manual-layer-allocation": None}), "--num-layer-list": ("1,2,2,3", STAGES), "--checkpoint-activations": (None, {}), "--recompute-activations": (None, {"--checkpoint-activations": None}),
-    "--recompute-granularity": ("full", {}), "--auto-recompute-device-size": (4096, {}), "--deepspeed": (None, {"--deepspeed_config": "ds.json"}), "--deepspeed_config": ("ds.json", {"--deepspeed": None}),
+    "--recompute-granularity": ("full", {}), "--checkpoint-policy": ("block", {"--checkpoint_block_layer": 2}), "--checkpoint_block_layer": (2, {"--checkpoint-policy": "block"}),
+    "--recompute-method": ("block", {"--recompute-granularity": "full"}), "--recompute-num-layers": (2, {"--recompute-granularity": "full", "--recompute-method": "block"}), "--recomputation-layer-num": ("1 2", {"--checkpoint-policy": "custom", "--pipeline-model-parallel-size": 2}), "--auto-recompute-device-size": (4096, {}), "--deepspeed": (None, {"--deepspeed_config": "ds.json"}), "--deepspeed_config": ("ds.json", {"--deepspeed": None}),
     "--zero-stage": (2, {"--deepspeed": None, "--deepspeed_config": "none.json"}), "--no-pipeline-parallel": (None, {"--pipeline-model-parallel-size": 2}), "--remote-device": ("cpu", {}),
     "--data-path": ("b_document", {}), "--train-data-path": ("b_document", {"--data-path": False}), "--valid-data-path": ("c_document", {}), "--split": ("90,5,5", {}), "--data-cache-path": ("there", {}), "--seq-length": (32, {}),
     "--reset-position-ids": (None, {}), "--reset-attention-mask": (None, {}), "--eod-mask-loss": (None, {}), "--variable-seq-lengths": "inert", "--dataloader-type": ("cyclic", {}),
@@ -161,6 +162,60 @@ def test_rules_are_named_all_at_once(folder):
                          ({"--pipeline-model-parallel-size": 4, "--num-layer-list": "1,2,3"}, ["--num-layer-list", "4 stages"]), ({"--context-parallel-size": 2}, ["not cut over ranks"]), ({"--weight-decay": "heavy"}, ["--weight-decay", "heavy"])):
         done = ask(words_of(BASE, flags))
         check(done.returncode == 2 and all(w in done.stderr for w in words), f"{flags}: {words} in {done.stderr}")
+
+
+# What Megatron's own checks refuse, and what they let pass beside it.
+TWO = {"--tensor-model-parallel-size": 2, "--sequence-parallel": None}
+AGAINST_ITS_CHECKS = {
+    "--sequence-parallel": ({**TWO, "--seq-length": 63}, {"--seq-length": 63}), "--expert-model-parallel-size": ({"--expert-model-parallel-size": 2}, {**EXPERTS, "--expert-model-parallel-size": 2}),
+    "--num-experts": ({"--num-experts": 6, "--expert-model-parallel-size": 4}, {"--num-experts": 8, "--expert-model-parallel-size": 4}), "--expert-model-parallel-size 2 with --fp16": ({**EXPERTS, "--expert-model-parallel-size": 2, **HALF}, {**EXPERTS, **HALF}),
+    "--use-distributed-optimizer with --no-contiguous-buffers-in-local-ddp": ({"--use-distributed-optimizer": None, "--no-contiguous-buffers-in-local-ddp": None}, {"--no-contiguous-buffers-in-local-ddp": None}),
+    "--use-distributed-optimizer with --DDP-impl torch": ({"--use-distributed-optimizer": None, "--DDP-impl": "torch"}, {"--use-distributed-optimizer": None, "--DDP-impl": "local"}),
+    "--accumulate-allreduce-grads-in-fp32 with --DDP-impl torch": ({"--accumulate-allreduce-grads-in-fp32": None, "--DDP-impl": "torch"}, {**HALF, "--DDP-impl": "torch"}),
+    "--bf16 with --DDP-impl torch": ({"--bf16": None, "--DDP-impl": "torch"}, {"--bf16": None, "--initial-loss-scale": 65536, "--DDP-impl": "local"}), "--fp16-lm-cross-entropy": ({"--bf16": None, "--fp16-lm-cross-entropy": None}, {**HALF, "--fp16-lm-cross-entropy": None}),
+    "--fp32-residual-connection": ({"--fp32-residual-connection": None}, {"--bf16": None, "--fp32-residual-connection": None}), "--overlap-param-gather": ({"--overlap-param-gather": None}, {"--overlap-param-gather": None, "--use-distributed-optimizer": None}),
+    "--recompute-method": ({"--recompute-activations": None, "--recompute-method": "block"}, {"--recompute-activations": None}), "--start-weight-decay": ({"--start-weight-decay": 0.1, "--end-weight-decay": 0.1}, {"--start-weight-decay": 0.1, "--end-weight-decay": 0.1, "--weight-decay-incr-style": "cosine"}),
+    "--recomputation-layer-num": ({"--checkpoint-policy": "custom"}, {"--checkpoint-policy": "custom", "--recomputation-layer-num": 2}), "--checkpoint-policy": ({"--checkpoint-policy": "some"}, {"--checkpoint-policy": "full"}),
+    "bf16.enabled": ({"--deepspeed": None, "--deepspeed_config": "bf16.json"}, {"--deepspeed": None, "--deepspeed_config": "bf16.json", "--bf16": None}), "fp16.enabled": ({"--deepspeed": None, "--deepspeed_config": "bf16.json", **HALF}, {"--deepspeed": None, "--deepspeed_config": "fp16.json", **HALF}),
+    "--rampup-batch-size has 2 numbers": ({**SAMPLES, "--rampup-batch-size": "16 32"}, {**SAMPLES, "--rampup-batch-size": "16 16 320", "--global-batch-size": 32}), "increments of 12": ({**SAMPLES, "--rampup-batch-size": "16 12 320", "--global-batch-size": 32}, {}),
+    "of the ramp is divisible": ({**SAMPLES, "--rampup-batch-size": "8 8 320", "--global-batch-size": 32}, {}),
+}
+
+
+def test_what_contradicts_its_own_checks_is_refused(folder):
+    for type in ("fp16", "bf16"):
+        (folder / f"{type}.json").write_text(json.dumps({type: {"enabled": True}}))
+    wrong = []
+    for words, (refused, taken) in AGAINST_ITS_CHECKS.items():
+        here = lambda flags: words_of(BASE, {k: str(folder / v) if str(v).endswith(".json") else v for k, v in flags.items()})
+        no, yes = ask(here(refused)), ask(here(taken))
+        if no.returncode != 2 or words not in no.stderr or yes.returncode != 0:
+            wrong.append(f"{words}: exit {no.returncode}, then {yes.returncode}\n{no.stderr}{yes.stderr}")
+    check(not wrong, "\n".join(wrong))
+
+
+def test_a_ramp_is_no_run_without_a_word(folder):
+    """The batch does not grow here, and the curve is another: who wants that says so."""
+    env = walk_through(folder)
+    r.run("megatron", "--script", "preprocess.sh", cwd=folder, env=env)
+    small = {**BASE, "--num-layers": 2, "--hidden-size": 32, "--ffn-hidden-size": 64, "--num-attention-heads": 4, "--data-path": "data/books_text_document", "--train-iters": False, "--train-samples": 32, "--vocab-size": 32000, "--save": "out", "--save-interval": 2, "--log-interval": 1}
+    words = ["megatron", *words_of(small, {"--rampup-batch-size": "4 4 8"})]
+    said = r.run(*words, cwd=folder, status=2).stderr
+    check("--rampup-batch-size" in said and "--ignore-ramp" in said and not (folder / "out").exists(), said)
+    said = r.run(*words, "--ignore-ramp", cwd=folder).stderr
+    check("--rampup-batch-size is not followed: every batch has 16 sequences, and the run 2 steps" in said and len(r.metrics(folder / "out")) == 2, said)
+    for what in ("--explain", "--print-config"):
+        check("is not followed" in r.run(*words, what, cwd=folder).stderr, f"{what} shows what a run would be")
+
+
+def test_layers_that_are_recomputed(folder):
+    """Of the parts of the pipeline: the first ones of each, or as many as its stage is given."""
+    asked = lambda flags: option(ask(words_of(BASE, flags)).stdout, "train.recompute_layers")
+    full, stages, split = {"--checkpoint-activations": None}, {"--pipeline-model-parallel-size": 2}, {"--pipeline-model-parallel-size": 4, "--num-layers-per-virtual-pipeline-stage": 1, "--global-batch-size": 32}
+    for flags, layers in (({**full, "--checkpoint-policy": "block"}, "[]"), ({**stages, "--checkpoint-policy": "block", "--checkpoint_block_layer": 3}, "[3, 3]"), ({**stages, "--recompute-granularity": "full", "--recompute-method": "block"}, "[1, 1]"),
+                          ({**full, **stages, "--recompute-method": "custom", "--recomputation-layer-num": "0 9"}, "[0, 4]"), ({"--checkpoint-policy": "full", "--recompute-num-layers": 2}, "[]"), ({**full, "--recompute-method": "uniform", "--recompute-num-layers": 2}, "[]"),
+                          ({**split, "--checkpoint-policy": "custom", "--recomputation-layer-num": "1 0 1 0"}, "[1, 0, 1, 0, 1, 0, 1, 0]"), ({**full, "--pipeline-model-parallel-size": 2, "--num-layer-list": "3,5", "--recompute-method": "block", "--recompute-num-layers": 4}, "[3, 4]")):
+        check(asked(flags) == layers, f"{flags}: {asked(flags)} instead of {layers}")
 
 
 def test_every_flag_is_explained(folder):
