@@ -196,7 +196,8 @@ Answer of_input(const Words& w, const std::string& input) {
 
 }  // namespace
 
-std::optional<std::string> answer_of(const std::vector<std::string>& given, const std::string& folder, const std::string& input) {
+std::optional<std::string> answer_of(const std::vector<std::string>& given, const std::string& folder,
+                                     const std::string& input) {
   if (given.empty()) return {};
   Words w = given;
   if (w.size() > 2 && w[1] == "--") w.erase(w.begin() + 1);

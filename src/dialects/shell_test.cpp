@@ -101,7 +101,8 @@ class ShellTest {
   static Truth asked(char what, const ExpandedWord& w) {
     if (w.trouble) return {};
     std::error_code ec;
-    if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos) return true;  // the program itself
+    if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos)
+      return true;  // the program itself
     switch (what) {
       case 'z':
         return w.text.empty();
