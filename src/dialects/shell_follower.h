@@ -9,12 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "dialects/launch_script.h"
+#include "dialects/shell_script.h"
 #include "dialects/shell_tree.h"
 #include "dialects/shell_value.h"
 
 namespace ravine {
 
+constexpr int kMostShellLevels = 600;         // commands in commands, of all scripts together
 constexpr int64_t kMostShellSteps = 200'000;  // commands that are followed
 
 class ShellFollower {
@@ -33,7 +34,7 @@ class ShellFollower {
   Status run(const ShellNode& n);
 
   std::string place(int line) const { return fmt::format("{}:{}", name_, line); }
-  bool stopped() const { return ended_ || returns_ || breaks_ > 0 || continues_; }
+  bool stopped() const { return ended_ || returns_ || breaks_ > 0 || continues_ > 0; }
 
   // Follows what may or may not run.
   Status in_doubt(const ShellNode& n);
@@ -67,6 +68,8 @@ class ShellFollower {
   // NAME=value, NAME+=value, NAME=( .. ), NAME[i]=value. Returns the name.
   std::string assignment(const ShellWord& w);
 
+  std::string named_items(const ShellWord& w, const std::string& name, ShellValue had);
+
   // A value that the programs of the script see.
   void exported(const std::string& name, int line);
 
@@ -80,6 +83,8 @@ class ShellFollower {
   Status shift(const std::string& by, int line);
 
   Status set_arguments(const ScriptCommand& words, size_t at);
+  // read -r A B <<< TEXT; false: what it reads is not known.
+  bool read_words(const ScriptCommand& words, size_t at, const ShellNode& n);
 
   Status call(const ShellNode& body, const ScriptCommand& words, size_t at, int line);
 
@@ -88,7 +93,7 @@ class ShellFollower {
   // Another file that a word names, where it is there. Its bytes count among those that words expand to.
   std::optional<std::string> text_of_file(const ScriptWord& w);
 
-  Status sourced(const ScriptCommand& words, size_t at, int line);
+  Status sourced(const ScriptCommand& words, size_t at);
 
   // bash FILE WORDS, bash -c TEXT, ./FILE.sh: a script within this one, which sees what is exported.
   std::optional<Status> other_script(const ScriptCommand& words, size_t at);
@@ -99,13 +104,20 @@ class ShellFollower {
   // The value of $( ).
   ExpandedWord substituted(const std::string& inside, int line);
 
+  // True if the command is known to fail: cat of a file that is not there.
+  bool fails(const ShellNode& n, const std::string& folder);
   std::optional<std::string> output_of(const ShellNode& n, std::string& folder, const std::string& input,
                                        ShellTrouble& trouble);
 
   LaunchScript& out_;
   std::string name_;
   int depth_ = 0, doubt_ = 0, breaks_ = 0;
-  bool ended_ = false, returns_ = false, continues_ = false;
+  int judged_ = 0;                                                        // conditions around, whose failure ends nothing
+  bool errexit_ = false, nounset_ = false;                                // set -e, set -u
+  std::string separators_ = " \t\n";                                      // IFS before a read
+  std::vector<std::map<std::string, std::optional<ShellValue>>> locals_;  // values before `local`, of each call
+  bool ended_ = false, returns_ = false;
+  int continues_ = 0;  // loops that a continue goes on with
   ShellVariables variables_;
   std::set<std::string> exports_;
   std::map<std::string, ShellNodePtr> functions_;

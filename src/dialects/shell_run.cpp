@@ -19,6 +19,18 @@ namespace {
 
 constexpr int kMostTurns = 4096;  // of a loop
 
+bool is_quoted(const std::string& raw) { return raw.starts_with('"') || raw.starts_with('\''); }
+
+// A pattern of bash that fits the text alone.
+std::string as_literal(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("*?[\\").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 ShellFollower::ShellFollower(LaunchScript& out, const std::string& name, const ShellArguments& arguments, int depth)
@@ -49,6 +61,13 @@ void ShellFollower::note_assigned(const ShellNode& n) {
 
 ShellFollower::Status ShellFollower::run(const ShellNode& n) {
   if (stopped()) return Status::ok;
+  struct Level {
+    int& depth;
+    ~Level() { --depth; }
+  } level{++out_.depth};
+  if (out_.depth > kMostShellLevels)
+    throw UserError("the script is nested too deep", place(n.line),
+                    fmt::format("{} commands stand in each other at most", kMostShellLevels), "write it flatter");
   if (++out_.steps > kMostShellSteps)
     throw UserError("the script does too much", place(n.line), fmt::format("{} commands of it are followed", kMostShellSteps),
                     "write the launch line into a script of its own");
@@ -64,6 +83,7 @@ ShellFollower::Status ShellFollower::run(const ShellNode& n) {
       s = run(*n.parts[0]);
       break;
     case ShellKind::subshell: {
+      spend(variables_.bytes(), n.line);
       const ShellVariables kept = variables_;
       s = run(*n.parts[0]);
       variables_ = kept;
@@ -119,6 +139,9 @@ ShellFollower::Status ShellFollower::sequence(const ShellNode& n) {
         (sign == "&&" && s == Status::unknown) || (sign == "||" && (s == Status::unknown || s == Status::assumed));
     const Status now = decides ? in_doubt(*n.parts[i]) : run(*n.parts[i]);
     s = last_of_pipe && now == Status::ok ? Status::assumed : now;
+    const bool chain = i + 1 < n.parts.size() && (n.signs[i] == "&&" || n.signs[i] == "||" || n.signs[i] == "|");
+    if (errexit_ && s == Status::failed && !chain && !n.parts[i]->negated && judged_ == 0 && doubt_ == 0 && !stopped())
+      ended_ = true, out_.ended = {.text = "set -e", .line = n.parts[i]->line, .trouble = "", .trouble_line = 0, .file = name_};
   }
   return s;
 }
@@ -126,7 +149,9 @@ ShellFollower::Status ShellFollower::sequence(const ShellNode& n) {
 ShellFollower::Status ShellFollower::condition(const ShellNode& n) {
   bool doubt = false;
   for (const ShellBranch& b : n.branches) {
+    ++judged_;
     const Status s = doubt ? in_doubt(*b.condition) : run(*b.condition);
+    --judged_;
     if (stopped()) return s;
     if (!doubt && s == Status::ok) return run(*b.body);
     if (!doubt && s == Status::failed) continue;
@@ -140,7 +165,8 @@ ShellFollower::Status ShellFollower::condition(const ShellNode& n) {
 bool ShellFollower::turn(const ShellNode& body) {
   run(body);
   if (breaks_ > 0) return --breaks_, false;
-  continues_ = false;
+  if (continues_ > 1) return --continues_, false;  // continue 2: of the loop around
+  continues_ = 0;
   return !ended_ && !returns_;
 }
 
@@ -168,17 +194,19 @@ ShellFollower::Status ShellFollower::loop(const ShellNode& n) {
 
 std::vector<ExpandedWord> ShellFollower::expanded_braces(const ShellWord& w) {
   const size_t open = w.text.find('{'), dots = w.text.find("..");
-  if (open == 0 && dots != std::string::npos && w.text.ends_with('}')) {
-    const ExpandedWord a = first_of(w.text.substr(1, dots - 1), w.line),
-                       b = first_of(w.text.substr(dots + 2, w.text.size() - dots - 3), w.line);
-    if (const auto all = answer_of({"seq", a.text, b.text}, ".", ""); all && !all->empty() && !a.trouble && !b.trouble) {
-      std::vector<ExpandedWord> out;
-      for (std::string& line : split(*all, '\n'))
-        if (!line.empty()) out.push_back({std::move(line), {}});
-      return out;
-    }
-  }
-  return expanded(w);
+  if (open != 0 || dots == std::string::npos || !w.text.ends_with('}')) return expanded(w);
+  const std::string a = w.text.substr(1, dots - 1), b = w.text.substr(dots + 2, w.text.size() - dots - 3);
+  if (a.find('$') != std::string::npos || b.find('$') != std::string::npos) return expanded(w);  // as bash leaves it
+  const bool down = std::strtoll(a.c_str(), nullptr, 10) > std::strtoll(b.c_str(), nullptr, 10);
+  const auto all = answer_of({"seq", a, down ? "-1" : "1", b}, ".", "");
+  if (!all || all->empty()) return expanded(w);
+  const bool zeros = (a.size() > 1 && a[0] == '0') || (b.size() > 1 && b[0] == '0');
+  std::vector<ExpandedWord> out;
+  for (std::string& number : split(*all, '\n'))
+    if (!number.empty())
+      out.push_back(
+          {zeros ? std::string(std::max({a.size(), b.size(), number.size()}) - number.size(), '0') + number : number, {}});
+  return out;
 }
 
 ExpandedWord ShellFollower::first_of(const std::string& raw, int line) {
@@ -203,7 +231,9 @@ ShellFollower::Status ShellFollower::counted(const ShellNode& n) {
 ShellFollower::Status ShellFollower::repeated(const ShellNode& n) {
   const Status goes_on = n.text == "while" ? Status::ok : Status::failed;
   for (int i = 0; i < kMostTurns; ++i) {
+    ++judged_;
     const Status s = run(*n.parts[0]);
+    --judged_;
     if (stopped()) return s;
     if (s == Status::unknown || s == Status::assumed) return in_doubt(*n.parts[1]);
     if (s != goes_on || !turn(*n.parts[1])) return Status::ok;
@@ -221,8 +251,8 @@ ShellFollower::Status ShellFollower::chosen(const ShellNode& n) {
       continue;
     }
     for (const ShellWord& p : b.patterns)
-      if (const ExpandedWord pattern = first_of(p.text, p.line);
-          !pattern.trouble && fits_shell_pattern(pattern.text, subject.text))
+      if (ExpandedWord pattern = first_of(p.text, p.line);
+          !pattern.trouble && fits_shell_pattern(is_quoted(p.text) ? as_literal(pattern.text) : pattern.text, subject.text))
         return run(*b.body);
   }
   return subject.trouble ? Status::unknown : Status::ok;
@@ -231,8 +261,15 @@ ShellFollower::Status ShellFollower::chosen(const ShellNode& n) {
 ShellFollower::Status ShellFollower::tested(const std::vector<ShellWord>& words, bool patterns) {
   const bool was = std::exchange(variables_.unset_is_empty, true);
   std::vector<ExpandedWord> all;
-  for (const ShellWord& w : words)
-    for (ExpandedWord& e : variables_.expand(w.text, w.line, !patterns)) all.push_back(std::move(e));
+  bool is_equality = false;  // the word before
+  for (const ShellWord& w : words) {
+    std::vector<ExpandedWord> found = variables_.expand(w.text, w.line, !patterns);
+    if (patterns && is_equality && is_quoted(w.text))
+      for (ExpandedWord& e : found) e.text = as_literal(e.text);
+    is_equality = w.text == "==" || w.text == "=" || w.text == "!=";
+    if (patterns && found.empty()) found.emplace_back();  // [[ ]] sees an empty word where [ ] sees none
+    for (ExpandedWord& e : found) all.push_back(std::move(e));
+  }
   variables_.unset_is_empty = was;
   const std::optional<bool> result = shell_test(all, patterns);
   return !result ? Status::unknown : *result ? Status::ok : Status::failed;
@@ -260,11 +297,34 @@ void ShellFollower::assign(const std::string& name, ShellValue value, bool appen
     variables_.set(name, std::move(value));
 }
 
+// A=([key]=value ..) and A[key]=value of an array declared by -A.
+std::string ShellFollower::named_items(const ShellWord& w, const std::string& name, ShellValue had) {
+  const auto put = [&](const std::string& text, size_t at, int line) {  // text[at]: where the value begins
+    const size_t open = text.find('[');
+    const ExpandedWord key = first_of(text.substr(open + 1, text.find(']', open) - open - 1), line),
+                       value = first_of(text.substr(at), line);
+    if (key.trouble || value.trouble) had.trouble = key.trouble ? key.trouble : value.trouble;
+    had.names[key.text] = value.text;
+  };
+  if (w.array) {
+    if (w.text[w.text.size() - 2] != '+') had.names.clear();
+    for (const ShellWord& item : w.items)
+      if (const size_t close = item.text.find("]="); item.text.starts_with('[') && close != std::string::npos)
+        put(item.text, close + 2, item.line);
+  } else {
+    put(w.text, assigned_at(w.text), w.line);
+  }
+  const std::string plain = name.substr(0, name.find('['));
+  assign(plain, std::move(had), false, w.line);
+  return plain;
+}
+
 std::string ShellFollower::assignment(const ShellWord& w) {
   const size_t at = assigned_at(w.text);
   const bool append = w.text[at - 2] == '+';
   std::string name = w.text.substr(0, at - (append ? 2 : 1));
   ShellValue value;
+  if (const auto had = variables_.own(name.substr(0, name.find('['))); had && had->named) return named_items(w, name, *had);
   if (w.array) {
     value.array = true, value.items.clear();
     for (const ShellWord& item : w.items)
@@ -297,7 +357,7 @@ ShellFollower::Status ShellFollower::simple(const ShellNode& n) {
   if (first == n.words.size()) {
     for (const ShellWord& w : n.words)
       if (const std::string name = assignment(w); exports_.contains(name)) exported(name, w.line);
-    return Status::assumed;
+    return Status::ok;
   }
   const std::string keyword = n.words[first].text;
   if (keyword == "export" || keyword == "declare" || keyword == "local" || keyword == "readonly" || keyword == "typeset")
@@ -308,17 +368,26 @@ ShellFollower::Status ShellFollower::simple(const ShellNode& n) {
     return tested(words, false);
   }
   for (size_t i = 0; i < first; ++i) {  // A=1 program: seen by the program alone
-    const ShellVariables kept = variables_;
+    const std::string own = n.words[i].text.substr(0, n.words[i].text.find_first_of("[+="));
+    std::optional<ShellValue> kept = variables_.own(own);
     const std::string name = assignment(n.words[i]);
     const ShellValue v = variables_.get(name, n.line);
+    if (name == "IFS" && !v.items.empty()) separators_ = v.items[0];
     out_.environment[name] = {v.items.empty() ? "" : v.items[0], n.line, v.trouble.text, v.trouble.line};
-    variables_ = kept;
+    variables_.restore(own, std::move(kept));
   }
   ScriptCommand words;
   for (size_t i = first; i < n.words.size(); ++i)
     for (ExpandedWord& w : expanded(n.words[i]))
       words.push_back({std::move(w.text), n.words[i].line, std::move(w.trouble.text), w.trouble.line, name_});
   if (words.empty()) return Status::ok;
+  for (const ScriptWord& w : words) {
+    const bool demanded = w.trouble.ends_with("and the script ends there");
+    if (doubt_ == 0 && (demanded || (nounset_ && w.trouble.find("is set neither") != std::string::npos)))
+      throw UserError(w.trouble, place(w.trouble_line),
+                      demanded ? "${NAME:?} ends a script" : "set -u ends a script at a variable that is not set",
+                      "set it in the script, or in the environment");
+  }
   if (const auto done = builtin(words, n)) return *done;
   files_written(words, n);
   if (doubt_ > 0)
