@@ -119,6 +119,8 @@ class DialectCall : public Call {
     const Config given = read_command_line(plain, flags, own);
     if (flags_.keys || flags_.launches) return Config{};
     if (given.train.threads > 0) over_.push_back({"train.threads", std::to_string(given.train.threads)});
+    refuse_stray_word(other);
+    typed_ = words;
     translation_ = translate_(placed(other), flags_);
     for (const std::string& text : environment_notices(foreign_environment())) say("notice: " + escaped(text));
     for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
@@ -151,9 +153,22 @@ class DialectCall : public Call {
       for (const ScriptWord& w : *l.words)
         if (!w.trouble.empty() && !row.contains("unknown"))
           row["unknown"] = fmt::format("line {}: {}", w.trouble_line, w.trouble);
-      out += row.dump() + "\n";
+      out += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     return out;
+  }
+
+  // A word at the front that no flag is before: most likely the script, or a word that the script is to get.
+  void refuse_stray_word(const std::vector<std::string>& other) const {
+    if (other.empty() || other[0].starts_with("--") || other[0].ends_with(".py")) return;
+    const bool script = other[0].ends_with(".sh") && other[0].find("msrun_launcher") == std::string::npos;
+    const bool yaml = other[0].ends_with(".yaml") || other[0].ends_with(".yml");
+    if (!script && !yaml && flags_.script.empty()) return;
+    throw UserError(fmt::format("'{}' belongs to no flag", other[0]), "command line",
+                    fmt::format("{} takes flags and their values", spec_.name),
+                    script && flags_.script.empty() ? fmt::format("write --script {}", shell_word(other[0]))
+                    : yaml                          ? fmt::format("write --config {}", shell_word(other[0]))
+                           : fmt::format("write the words of the script behind --: -- {}", shell_word(other[0])));
   }
 
   int run_translated(Config& config) {
@@ -224,7 +239,16 @@ class DialectCall : public Call {
   // How a script's job is started here.
   std::string launch_line() const {
     if (flags_.script.empty()) return "";
-    return fmt::format("# mpirun -n {} ravine {} --script {}\n", ranks(), spec_.name, shell_word(flags_.script));
+    std::string line = fmt::format("# mpirun -n {} ravine {}", ranks(), spec_.name);
+    for (size_t i = 0; i < typed_.size(); ++i) {
+      if (typed_[i] == "--print-config" || typed_[i].starts_with("--ranks=")) continue;
+      if (typed_[i] == "--ranks") {
+        ++i;
+        continue;
+      }
+      line += " " + shell_word(typed_[i]);
+    }
+    return line + "\n";
   }
 
   CommandSpec spec_;
@@ -235,6 +259,7 @@ class DialectCall : public Call {
   DialectFlags flags_;
   std::vector<Setting> over_;
   std::optional<Translation> translation_;
+  std::vector<std::string> typed_;  // the whole line
 };
 
 }  // namespace

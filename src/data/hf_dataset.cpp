@@ -129,6 +129,7 @@ Splits splits_by_name(const Files& files) {
 
 // The reader of most files of the first split decides; files of others are left out, as there.
 void keep_one_reader(Splits& splits) {
+  splits.erase(std::remove_if(splits.begin(), splits.end(), [](const auto& s) { return s.second.empty(); }), splits.end());
   if (splits.empty()) return;
   std::map<std::string, int> count;
   for (const std::string& f : splits[0].second) ++count[reader_of(f)];
@@ -152,21 +153,23 @@ Splits splits_of_patterns(const std::string& folder,
                           const std::vector<std::pair<std::string, std::vector<std::string>>>& patterns,
                           const std::string& where) {
   Splits out;
-  const Files all = fs::is_directory(folder) ? files_below(folder) : Files();
   for (const auto& [split, list] : patterns) {
     Files found;
     for (const std::string& pattern : list) {
       const size_t before = found.size();
-      if (std::count(pattern.begin(), pattern.end(), '*') > 8)  // the search for a fit grows with their number
-        throw UserError(fmt::format("data_files: '{}'", pattern), where, "a pattern has at most 8 stars",
-                        "write a shorter one");
       std::error_code ec;
       if (pattern.find_first_of("*?[") == std::string::npos) {
         const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays as it is
         if (fs::is_regular_file(file, ec)) found.push_back(file.lexically_normal().string());
       } else {
-        for (const std::string& f : all)
-          if (fits_pattern(pattern, f)) found.push_back((fs::path(folder) / f).lexically_normal().string());
+        // What stands before the first wildcard is a folder, below this one or absolute.
+        const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+        const std::string before_it = slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
+        const fs::path base = (fs::path(folder.empty() ? "." : folder) / before_it).lexically_normal();
+        if (!fs::is_directory(base, ec)) continue;
+        for (const std::string& f : files_below(base.string()))
+          if (fits_pattern(std::string_view(pattern).substr(before_it.size()), f))
+            found.push_back((base / f).lexically_normal().string());
       }
       if (found.size() == before)
         throw UserError(fmt::format("data_files: no file is '{}'", pattern), where,
@@ -199,8 +202,13 @@ std::optional<Files> saved_files(const std::string& folder) {
   if (!fs::is_regular_file(state, ec)) return std::nullopt;
   const Json j = read_json(state);
   Files out;
-  for (const Json& f : array_field(j, "_data_files", state))
-    out.push_back((fs::path(folder) / field<std::string>(f, "filename", state)).string());
+  for (const Json& f : array_field(j, "_data_files", state)) {
+    const fs::path name = field<std::string>(f, "filename", state);
+    if (name.is_absolute() || name.lexically_normal().string().starts_with(".."))
+      throw UserError(fmt::format("a file outside of the data set: {}", name.string()), state,
+                      "files of a saved data set lie in its folder", "name that file itself, if it is meant");
+    out.push_back((fs::path(folder) / name).string());
+  }
   return out;
 }
 
@@ -363,46 +371,61 @@ void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const F
 
 }  // namespace
 
-bool fits_pattern(std::string_view pattern, std::string_view path) {
-  while (!pattern.empty()) {
-    if (pattern.starts_with("**")) {
-      pattern.remove_prefix(2);
-      if (pattern.starts_with('/') && fits_pattern(pattern.substr(1), path)) return true;  // **/ may be no folder
-      for (size_t i = 0; i <= path.size(); ++i)
-        if (fits_pattern(pattern, path.substr(i))) return true;
-      return false;
-    }
-    if (pattern[0] == '*') {
-      pattern.remove_prefix(1);
-      for (size_t i = 0; i <= path.size(); ++i) {
-        if (fits_pattern(pattern, path.substr(i))) return true;
-        if (i < path.size() && path[i] == '/') return false;
+namespace {
+
+// Passes one character that is no star; false: path[t] does not fit. `p` goes behind the pattern's part.
+bool fits_one(std::string_view pattern, size_t& p, char c) {
+  if (const size_t close = pattern.find(']', p + 2); pattern[p] == '[' && close != std::string_view::npos) {
+    std::string_view set = pattern.substr(p + 1, close - p - 1);
+    const bool out_of = set[0] == '!' || set[0] == '^';
+    if (out_of) set.remove_prefix(1);
+    bool in = false;
+    for (size_t i = 0; i < set.size(); ++i) {
+      if (i + 2 < set.size() && set[i + 1] == '-') {
+        in = in || (set[i] <= c && c <= set[i + 2]);
+        i += 2;
+      } else {
+        in = in || set[i] == c;
       }
-      return false;
     }
-    if (path.empty()) return false;
-    if (const size_t close = pattern.find(']', 2); pattern[0] == '[' && close != std::string_view::npos) {
-      std::string_view set = pattern.substr(1, close - 1);
-      const bool out_of = set[0] == '!' || set[0] == '^';
-      if (out_of) set.remove_prefix(1);
-      bool in = false;
-      for (size_t i = 0; i < set.size(); ++i) {
-        if (i + 2 < set.size() && set[i + 1] == '-') {
-          in = in || (set[i] <= path[0] && path[0] <= set[i + 2]);
-          i += 2;
-        } else {
-          in = in || set[i] == path[0];
-        }
-      }
-      if (in == out_of || path[0] == '/') return false;
-      pattern.remove_prefix(close + 1);
-    } else {
-      if (pattern[0] == '?' ? path[0] == '/' : pattern[0] != path[0]) return false;
-      pattern.remove_prefix(1);
-    }
-    path.remove_prefix(1);
+    p = close + 1;
+    return in != out_of && c != '/';
   }
-  return path.empty();
+  return pattern[p] == '?' ? ++p, c != '/' : pattern[p++] == c;
+}
+
+}  // namespace
+
+// Which places of the pattern can be reached behind each character: the work is pattern times path.
+bool fits_pattern(std::string_view pattern, std::string_view path) {
+  std::vector<char> at(pattern.size() + 1), next;
+  const auto reach = [&](std::vector<char>& to, size_t p) {
+    for (;;) {
+      to[p] = 1;
+      if (p >= pattern.size() || pattern[p] != '*') return;
+      const bool across = pattern.substr(p).starts_with("**");
+      p += across ? 2 : 1;
+      if (across && p < pattern.size() && pattern[p] == '/') to[p + 1] = 1;  // **/ may be no folder
+    }
+  };
+  reach(at, 0);
+  for (size_t again = 0; again < at.size(); ++again)  // behind **/ a further star may stand
+    if (at[again]) reach(at, again);
+  for (const char c : path) {
+    next.assign(pattern.size() + 1, 0);
+    for (size_t p = 0; p < pattern.size(); ++p) {
+      if (!at[p]) continue;
+      if (pattern[p] == '*') {
+        if (pattern.substr(p).starts_with("**") || c != '/') reach(next, p);
+      } else if (size_t behind = p; fits_one(pattern, behind, c)) {
+        reach(next, behind);
+      }
+    }
+    for (size_t again = 0; again < next.size(); ++again)
+      if (next[again]) reach(next, again);
+    at.swap(next);
+  }
+  return at[pattern.size()] != 0;
 }
 
 std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::string& where) {
@@ -414,6 +437,12 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
   if (std::any_of(std::begin(kReaders), std::end(kReaders), [&](const char* k) { return r.path == k; }) &&
       !r.data_files.empty()) {
     splits = splits_of_patterns(r.data_dir, r.data_files, where);
+    for (const auto& [name, files] : splits)
+      for (const std::string& f : files)
+        if (reader_of(f) != r.path)
+          throw UserError(fmt::format("{} is no file of {}", f, r.path), where,
+                          fmt::format("\"path\": \"{}\" reads files of this kind", r.path),
+                          reader_of(f).empty() ? "name other files" : fmt::format("write \"path\": \"{}\"", reader_of(f)));
   } else {
     if (!fs::is_directory(r.path, ec))
       throw UserError(fmt::format("no folder '{}'", r.path), where, "path is a folder with the files of a data set",

@@ -21,22 +21,44 @@ constexpr const char* kWithoutMeaning[] = {"streaming",       "cache_dir",      
                                            "download_config", "trust_remote_code", "storage_options", "token",
                                            "use_auth_token"};
 
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// `"key: VALUE` becomes `"key": VALUE`, and True, False, None outside of texts become true, false, null.
+std::string with_slips_mended(const std::string& text) {
+  std::string out;
+  bool quoted = false;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"' && !quoted) {
+      size_t end = at + 1;
+      while (end < text.size() && is_letter(text[end])) ++end;
+      if (end > at + 1 && end < text.size() && text[end] == ':') {  // its closing quote is missing
+        out += text.substr(at, end - at) + "\"";
+        at = end;
+        continue;
+      }
+    }
+    if (c == '\\' && quoted && at + 1 < text.size()) out += text[at++];
+    if (c == '"') quoted = !quoted;
+    if (!quoted && c != '"' && is_letter(c) && (at == 0 || !is_letter(text[at - 1]))) {
+      size_t end = at;
+      while (end < text.size() && is_letter(text[end])) ++end;
+      const std::string word = text.substr(at, end - at);
+      out += word == "True" ? "true" : word == "False" ? "false" : word == "None" ? "null" : word;
+      at = end;
+      continue;
+    }
+    out += text[at++];
+  }
+  return out;
+}
+
 Json parse_request(const std::string& text, const std::string& where, std::vector<std::string>* notices) {
   try {
     return parse_json(text, where);
   } catch (const UserError&) {
     // Slips of people who write Python: `"streaming: True,` is printed so on a page that many copy.
-    static const std::regex open_key(R"re((^|[\n{,]\s*)"([A-Za-z_]+)\s*:\s*(True|False|None|true|false|null|-?[0-9]+)\b)re");
-    static const std::regex word(R"re((:\s*)(True|False|None)\b)re");
-    std::string mended = std::regex_replace(text, open_key, "$1\"$2\": $3");
-    std::string out;
-    auto at = mended.cbegin();
-    for (std::sregex_iterator m(mended.begin(), mended.end(), word), end; m != end; ++m) {
-      out.append(at, m->prefix().second);
-      out += (*m)[1].str() + ((*m)[2] == "True" ? "true" : (*m)[2] == "False" ? "false" : "null");
-      at = m->suffix().first;
-    }
-    out.append(at, mended.cend());
+    const std::string out = with_slips_mended(text);
     if (out == text) throw;
     Json read;
     try {
@@ -45,8 +67,9 @@ Json parse_request(const std::string& text, const std::string& where, std::vecto
       read = nullptr;
     }
     if (!read.is_object()) throw;
-    notices->push_back(fmt::format(
-        "{} is not valid JSON: a key without its closing quote, or True, False, None; it is read as {}", where, read.dump()));
+    notices->push_back(
+        fmt::format("{} is not valid JSON: a key without its closing quote, or True, False, None; it is read as {}", where,
+                    read.dump().substr(0, 400)));
     return read;
   }
 }
@@ -117,7 +140,7 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
     else if (key == "data_files")
       r.data_files = data_files_of(value, place);
     else if (std::none_of(std::begin(kWithoutMeaning), std::end(kWithoutMeaning), [&](const char* k) { return key == k; }))
-      throw UserError(fmt::format("'{}' is not known", key), place,
+      throw UserError(fmt::format("'{}' is not known", key.substr(0, 80)), place,
                       "path, name, data_dir, data_files, split and field of load_dataset say what is read here",
                       "leave it out, and bring the files into the form that it asks for");
   }

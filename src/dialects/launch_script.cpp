@@ -19,6 +19,14 @@ std::string place_of(const LaunchScript& script, const ScriptWord& word) {
   return fmt::format("{}:{}", file_of(script, word), word.line);
 }
 
+// ". env.sh of line 3 is not there": what an error of such a script is likely to come from.
+std::string missing_of(const LaunchScript& script) {
+  std::string out;
+  for (const ScriptWord& w : script.missing)
+    if (w.trouble.empty()) out += fmt::format("; {} ({}), which it reads, is not there", w.text, place_of(script, w));
+  return out;
+}
+
 std::string file_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // The number behind one of `names`, as `--name N`, `--name=N` or, of one letter, `-n N`.
@@ -69,7 +77,7 @@ LaunchScript read_launch_script(const std::string& path, const ShellArguments& a
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word) {
   if (!word.trouble.empty())
     throw UserError(word.trouble, fmt::format("{}:{}", file_of(script, word), word.trouble_line),
-                    "scripts are read, and nothing of them is run", "write there what it comes to");
+                    "scripts are read, and nothing of them is run" + missing_of(script), "write there what it comes to");
   return {word.text, place_of(script, word)};
 }
 
@@ -110,7 +118,16 @@ std::vector<ScriptLaunch> launches_of(const LaunchScript& script) {
   for (const ScriptCommand& words : script.commands) {
     if (!is_launcher(words[0].text) && !words[0].text.ends_with(".py")) continue;
     const auto program = std::find_if(words.begin(), words.end(), [](const ScriptWord& w) { return w.text.ends_with(".py"); });
-    if (program != words.end()) out.push_back({&words, static_cast<size_t>(program - words.begin())});
+    if (program != words.end()) {
+      out.push_back({&words, static_cast<size_t>(program - words.begin())});
+      continue;
+    }
+    for (size_t i = 1; i + 1 < words.size(); ++i)  // python -m pretrain_gpt
+      if (words[i].text == "-m" && words[i + 1].text.find("torch.") != 0 && words[i + 1].text.find('.') == std::string::npos &&
+          words[i + 1].text != "deepspeed" && words[i + 1].text != "accelerate" && words[i + 1].text != "pip") {
+        out.push_back({&words, i + 1});
+        break;
+      }
   }
   return out;
 }
@@ -125,14 +142,16 @@ LaunchedProgram launched_program(const LaunchScript& script) {
   }
   if (launches.empty()) {
     const std::string end = script.ended.line > 0 ? fmt::format(" before it ends ({})", place_of(script, script.ended)) : "";
-    throw UserError("no program is launched" + end, script.name,
-                    "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun",
-                    "name the script that launches it");
+    throw UserError(
+        "no program is launched" + end, script.name,
+        "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun" + missing_of(script),
+        "name the script that launches it");
   }
   const size_t number = chosen_launch(script, shown, programs), at = launches[number].program;
   const ScriptCommand& launch = *launches[number].words;
   refuse_other_folder(script, launch);
   LaunchedProgram out{.program = known_word(script, launch[at]), .flags = {}};
+  if (!out.program.text.ends_with(".py")) out.program.text += ".py";
   for (size_t k = at + 1; k < launch.size(); ++k) out.flags.push_back(known_word(script, launch[k]));
   const auto local =
       launcher_number(script, launch, at, {"__nproc_per_node", "__num_gpus", "__num_processes", "_n", "_np", "__ntasks"});

@@ -1,42 +1,14 @@
 // Launch scripts of training jobs, followed as bash would run them (dialects/shell_run.h), and never run. A word that only a shell can
 // know is in trouble; it is an error only where somebody needs it. A variable that the script does not set is that of the environment.
 #pragma once
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dialects/dialect.h"
+#include "dialects/shell_script.h"
 
 namespace ravine {
-
-struct ScriptWord {
-  std::string text;
-  int line = 0;         // from 1
-  std::string trouble;  // why it is not known; empty: it is
-  int trouble_line = 0;
-  std::string file = "";  // that it stands in; empty: the script's
-};
-
-using ScriptCommand = std::vector<ScriptWord>;  // a program with its words, expanded; at least one
-
-struct LaunchScript {
-  std::string name;
-  std::vector<ScriptCommand> commands;            // in the order in which the script starts them
-  std::map<std::string, ScriptWord> written;      // the files that cat, tee and echo would write, by their paths
-  std::map<std::string, ScriptWord> environment;  // what its programs find there beyond that of this process
-  ScriptWord ended;                               // the exit at which the script ends; line 0: there is none
-  int64_t launch = 0;                             // which of several launches is meant, from 1; 0: the only one
-  int64_t steps = 0, spent = 0;                   // commands followed, bytes of expanded words
-};
-
-// The words behind `--script FILE --`: $1, $2, .. of the script.
-struct ShellArguments {
-  std::vector<std::string> words = {};
-  bool given = false;
-};
-
-constexpr int64_t kScriptBytes = int64_t{1} << 20;  // of a script, and of all that its words expand to
 
 LaunchScript parse_launch_script(std::string_view text, const std::string& name,
                                  const ShellArguments& arguments = {});  // UserErrors at name:line

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 #include "dialects/shell_value.h"
 
@@ -154,7 +155,8 @@ class Arithmetic {
     return v;
   }
 
-  int64_t atom(int depth) {
+  int64_t atom(int depth, bool ten = false) {
+    ten_ = ten;
     blanks();
     if (at_ < text_.size() && text_[at_] == '$') {
       size_t end = at_ + 1;
@@ -194,6 +196,11 @@ class Arithmetic {
     }
     const size_t begin = at_;
     while (at_ < text_.size() && (is_digit(text_[at_]) || is_letter(text_[at_]))) ++at_;
+    if (at_ < text_.size() && text_[at_] == '#' && text_.substr(begin, at_ - begin) == "10") {  // 10#08 is 8
+      ++at_;
+      const int64_t v = atom(depth + 1, true);
+      return v;
+    }
     return number(std::string(text_.substr(begin, at_ - begin)), {});
   }
 
@@ -205,7 +212,8 @@ class Arithmetic {
     const bool minus = text[0] == '-';
     if (minus) text.erase(0, 1);
     const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    const bool octal = !hex && text.size() > 1 && text[0] == '0';  // as bash has it: 010 is 8, and 08 no number
+    const bool octal =
+        !std::exchange(ten_, false) && !hex && text.size() > 1 && text[0] == '0';  // as bash has it: 010 is 8, and 08 no number
     int64_t v = 0;
     const char* begin = text.data() + (hex ? 2 : 0);
     const auto [end, error] = std::from_chars(begin, text.data() + text.size(), v, hex ? 16 : octal ? 8 : 10);
@@ -222,6 +230,7 @@ class Arithmetic {
   ShellVariables& variables_;
   int line_;
   size_t at_ = 0;
+  bool ten_ = false;  // the next number is decimal, whatever it begins with
   ShellTrouble trouble_;
 };
 

@@ -47,6 +47,7 @@ Answer date(const Words& w) {
     else
       return {};
   }
+  if (format.find("%N") != std::string::npos) return {};
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   utc ? gmtime_r(&now, &parts) : localtime_r(&now, &parts);
@@ -127,6 +128,9 @@ Answer sequence(const Words& w) {
   }
   if (n.empty() || n.size() > 3) return {};
   const int64_t first = n.size() > 1 ? n[0] : 1, step = n.size() == 3 ? n[1] : 1, last = n.back();
+  constexpr int64_t kLargest = int64_t{1} << 40;
+  for (const int64_t v : n)
+    if (v > kLargest || v < -kLargest) return {};
   if (step == 0 || (last - first) / step > 4096) return {};
   std::string out;
   for (int64_t i = first; step > 0 ? i <= last : i >= last; i += step) out += fmt::format("{}\n", i);
@@ -143,6 +147,7 @@ Answer of_input(const Words& w, const std::string& input) {
     return out;
   };
   if (w[0] == "wc" && w.size() == 2 && w[1] == "-l") return line(std::to_string(std::count(input.begin(), input.end(), '\n')));
+  if (w[0] == "wc" && w.size() == 2 && w[1] == "-c") return line(std::to_string(input.size()));
   if (w[0] == "wc" && w.size() == 2 && w[1] == "-w") {
     int64_t words = 0;
     for (size_t i = 0; i < input.size(); ++i)
@@ -196,7 +201,8 @@ Answer of_input(const Words& w, const std::string& input) {
 
 }  // namespace
 
-std::optional<std::string> answer_of(const std::vector<std::string>& given, const std::string& folder, const std::string& input) {
+std::optional<std::string> answer_of(const std::vector<std::string>& given, const std::string& folder,
+                                     const std::string& input) {
   if (given.empty()) return {};
   Words w = given;
   if (w.size() > 2 && w[1] == "--") w.erase(w.begin() + 1);
@@ -213,7 +219,7 @@ std::optional<std::string> answer_of(const std::vector<std::string>& given, cons
   if (name == "printf") return print(w);
   if (name == "seq") return sequence(w);
   if (name == "cat" && w.size() == 1) return input;
-  if (name == "cat" && w.size() == 2 && fs::is_regular_file(placed(w[1]), ec)) {
+  if (name == "cat" && w.size() == 2 && fs::is_regular_file(placed(w[1]), ec) && !placed(w[1]).starts_with("/proc/")) {
     if (fs::file_size(placed(w[1]), ec) > static_cast<uintmax_t>(kAnswerBytes)) return {};
     return read_text(placed(w[1]), kAnswerBytes, "a file that a launch script reads");
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "dialects/launch_script.h"
+#include "dialects/shell_script.h"
 
 namespace ravine {
 

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <regex>
 
 namespace ravine {
 namespace {
@@ -76,7 +77,8 @@ class ShellTest {
   }
 
   Truth compared(const ExpandedWord& a, const std::string& sign, const ExpandedWord& b) const {
-    if (a.trouble || b.trouble || sign == "=~") return {};
+    if (a.trouble || b.trouble) return {};
+    if (sign == "=~") return matches(a.text, b.text);
     if (sign == "=" || sign == "==" || sign == "!=") {
       const bool same = patterns_ ? fits_shell_pattern(b.text, a.text) : a.text == b.text;
       return same == (sign != "!=");
@@ -92,6 +94,16 @@ class ShellTest {
                            : x >= y;
   }
 
+  // An extended regular expression; nothing where it is none, or long.
+  static Truth matches(const std::string& text, const std::string& pattern) {
+    if (text.size() > 256 || pattern.size() > 128) return {};
+    try {
+      return std::regex_search(text, std::regex(pattern, std::regex::extended));
+    } catch (const std::regex_error&) {
+      return {};
+    }
+  }
+
   static bool number(const std::string& text, int64_t& out) {
     if (text.empty()) return out = 0, true;  // as [[ ]] has it
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -101,7 +113,8 @@ class ShellTest {
   static Truth asked(char what, const ExpandedWord& w) {
     if (w.trouble) return {};
     std::error_code ec;
-    if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos) return true;  // the program itself
+    if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos)
+      return true;  // the program itself
     switch (what) {
       case 'z':
         return w.text.empty();

@@ -24,12 +24,12 @@ size_t name_end(std::string_view text, size_t at) {
   return at;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
-
 // Collects the words that one raw word expands to.
 class Expansion {
  public:
-  Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {}
+  Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {
+    if (const auto ifs = variables.own("IFS"); ifs && !ifs->gone && !ifs->items.empty()) separators_ = ifs->items[0];
+  }
 
   std::vector<ExpandedWord> words(std::string_view raw, int depth) {
     if (raw == "~" || raw.starts_with("~/")) {
@@ -79,7 +79,7 @@ class Expansion {
       return;
     }
     for (const char c : text) {
-      if (!is_blank(c))
+      if (separators_.find(c) == std::string::npos)
         add(c);
       else if (begun_)
         finish();
@@ -160,6 +160,17 @@ class Expansion {
     }
     if (!rest.empty() && std::string_view("0123456789@*#").find(rest[0]) != std::string_view::npos)
       return put(argument(std::string(1, rest[0]), quoted), quoted), at + 2;
+    if (rest.starts_with("'") && !quoted) {  // $'a\tb'
+      const size_t end = std::min(rest.find('\'', 1), rest.size());
+      for (size_t i = 1; i < end; ++i) {
+        const char next = i + 1 < end ? rest[i + 1] : ' ';
+        const size_t known = rest[i] == '\\' ? std::string_view("tnr\\'\"").find(next) : std::string_view::npos;
+        add(known == std::string_view::npos ? rest[i] : "\t\n\r\\'\""[known]);
+        i += known == std::string_view::npos ? 0 : 1;
+      }
+      begun_ = true;
+      return at + 1 + std::min(end + 1, rest.size());
+    }
     if (!rest.empty() && std::string_view("?$!-").find(rest[0]) != std::string_view::npos)
       return note(fmt::format("${} is known to the shell that runs the script", rest[0])), at + 2;
     return add('$'), at + 1;
@@ -215,6 +226,14 @@ class Expansion {
       all = index == "@" || index == "*", item = !all;
       behind.remove_prefix(close + 1);
     }
+    if (indirect && all && !special) {  // ${!NAME[@]}: the indices
+      const ShellValue of = variables_.get(name, line_);
+      ShellValue keys{.items = {}, .array = true, .trouble = of.trouble};
+      for (const auto& [key, text] : of.names) keys.items.push_back(key);
+      for (size_t i = 0; i < of.items.size() && !of.named && variables_.is_set(name); ++i)
+        keys.items.push_back(std::to_string(i));
+      return put(keys, quoted);
+    }
     if (indirect) {  // ${!NAME}: the variable that NAME names
       const ShellValue of = special ? argument(name, quoted) : variables_.get(name, line_);
       if (of.trouble || of.items.empty() || name_end(of.items[0], 0) != of.items[0].size() || of.items[0].empty())
@@ -230,7 +249,12 @@ class Expansion {
     const bool chooses = !choice.empty() && std::string_view("-=+?").find(choice[0]) != std::string_view::npos;
     ShellValue value;
     if (set || !chooses) value = special && !indirect ? argument(name, quoted) : variables_.get(name, line_);
-    if (item && !value.trouble) {
+    if (item && value.named && !value.trouble) {
+      const std::string key = text_of(index, value, depth);
+      const auto at = value.names.find(key);
+      value.items = {at == value.names.end() ? "" : at->second};
+      value.named = false;
+    } else if (item && !value.trouble) {
       const ExpandedWord at = arithmetic(index, variables_, line_, depth + 1);
       int64_t i = 0;
       std::from_chars(at.text.data(), at.text.data() + at.text.size(), i);
@@ -243,6 +267,14 @@ class Expansion {
     }
     value.array = all;
     if (all && !set && !value.trouble) value.items.clear();
+    if (all && value.named && !value.trouble) {
+      value.items.clear();
+      for (const auto& [key, text] : value.names) value.items.push_back(text);
+    }
+    if (all && behind.starts_with(":") && !chooses) {
+      sliced(value, behind.substr(1), special, depth);
+      behind = {};
+    }
     if (index == "*" && quoted && !length && !chooses)
       value = {.items = {fmt::format("{}", fmt::join(value.items, " "))}, .trouble = value.trouble};
     if (length) {
@@ -265,6 +297,25 @@ class Expansion {
     for (std::string& text : value.items)
       if (!behind.empty() && !value.trouble) changed(text, behind, value, depth);
     put(value, quoted);
+  }
+
+  // ${A[@]:from:count}, ${@:from:count}: items, of $@ counted from 1.
+  void sliced(ShellValue& value, std::string_view by, bool arguments, int depth) {
+    const auto number = [&](std::string_view words) {
+      const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
+      if (n.trouble) value.trouble = n.trouble;
+      int64_t v = 0;
+      std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
+      return v;
+    };
+    if (arguments) value.items.insert(value.items.begin(), variables_.script);
+    const auto size = static_cast<int64_t>(value.items.size());
+    const size_t colon = by.find(':');
+    int64_t from = number(by.substr(0, colon));
+    from = std::clamp<int64_t>(from < 0 ? size + from : from, 0, size);
+    int64_t end = colon == std::string_view::npos ? size : from + std::clamp<int64_t>(number(by.substr(colon + 1)), 0, size);
+    end = std::min(end, size);
+    value.items = {value.items.begin() + from, value.items.begin() + end};
   }
 
   // The words behind ${NAME:-.
@@ -290,6 +341,34 @@ class Expansion {
     return inner.out_[0].text;
   }
 
+  // Of ${A/p/r}, ${A//p/r}, ${A/#p/r}, ${A/%p/r} what stands behind the first slash.
+  void replaced(std::string& text, std::string_view by, ShellValue& value, int depth) {
+    const char mode = by.empty() ? ' ' : by[0];
+    const bool every = mode == '/', front = mode == '#', back = mode == '%';
+    if (every || front || back) by.remove_prefix(1);
+    size_t slash = 0;
+    while (slash < by.size() && by[slash] != '/') slash += by[slash] == '\\' ? 2 : 1;
+    slash = std::min(slash, by.size());
+    const std::string pattern = text_of(by.substr(0, slash), value, depth),
+                      into = slash == by.size() ? "" : text_of(by.substr(slash + 1), value, depth);
+    const bool wild = pattern.find_first_of("*?[\\") != std::string::npos;
+    if (wild && text.size() > 256)  // each part of the text is held against it
+      return void(value.trouble = {"a text of more than 256 characters is not searched for a pattern by ${ }", line_});
+    const auto fits = [&](std::string_view part) { return wild ? fits_shell_pattern(pattern, part) : pattern == part; };
+    std::string out;
+    bool done = pattern.empty();
+    for (size_t at = 0; at < text.size();) {
+      const size_t rest = text.size() - at;
+      size_t n = done || (front && at > 0) ? 0 : wild ? rest : std::min(pattern.size(), rest);
+      while (n > 0 && !(fits(std::string_view(text).substr(at, n)) && (!back || n == rest))) n = wild ? n - 1 : 0;
+      if (n > 0)
+        out += into, at += n, done = !every;
+      else
+        out += text[at++];
+    }
+    text = out;
+  }
+
   // ${A#p}, ${A##p}, ${A%p}, ${A%%p}, ${A/p/r}, ${A//p/r}, ${A:from:count}, ${A^^}, ${A,,}.
   void changed(std::string& text, std::string_view by, ShellValue& value, int depth) {
     const auto fits = [](const std::string& pattern, std::string_view part) { return fits_shell_pattern(pattern, part); };
@@ -306,22 +385,7 @@ class Expansion {
         return;
       }
     } else if (by[0] == '/') {
-      const bool every = by.size() > 1 && by[1] == '/';
-      by.remove_prefix(every ? 2 : 1);
-      const size_t slash = by.find('/');
-      const std::string pattern = text_of(by.substr(0, slash), value, depth),
-                        into = slash == std::string_view::npos ? "" : text_of(by.substr(slash + 1), value, depth);
-      std::string out;
-      bool done = pattern.empty();
-      for (size_t at = 0; at < text.size();) {
-        size_t n = done ? 0 : text.size() - at;
-        while (n > 0 && !fits(pattern, std::string_view(text).substr(at, n))) --n;
-        if (n > 0)
-          out += into, at += n, done = !every;
-        else
-          out += text[at++];
-      }
-      text = out;
+      replaced(text, by.substr(1), value, depth);
     } else if (by[0] == ':') {
       const size_t second = by.find(':', 1);
       const auto number = [&](std::string_view words) {
@@ -362,6 +426,7 @@ class Expansion {
   ShellTrouble trouble_;
   bool begun_ = false;
   size_t spent_ = 0;
+  std::string separators_ = " \t\n";  // IFS
 };
 
 }  // namespace
@@ -456,6 +521,43 @@ void ShellVariables::append(const std::string& name, const ShellValue& value) {
     if (had.items.empty()) had.items.emplace_back();
     had.items[0] += value.items.empty() ? "" : value.items[0];
   }
+}
+
+void ShellVariables::unset(const std::string& name) {
+  const size_t open = name.find('[');
+  if (open == std::string::npos) {
+    values_[name] = {.trouble = {}, .gone = true};
+    return;
+  }
+  const auto had = values_.find(name.substr(0, open));
+  const std::string index = name.substr(open + 1, name.size() - open - 2);
+  if (had == values_.end()) return;
+  had->second.names.erase(index);
+  size_t at = 0;
+  const auto [end, error] = std::from_chars(index.data(), index.data() + index.size(), at);
+  if (error == std::errc() && end == index.data() + index.size() && at < had->second.items.size())
+    had->second.items.erase(had->second.items.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+std::optional<ShellValue> ShellVariables::own(const std::string& name) const {
+  const auto it = values_.find(name);
+  return it == values_.end() ? std::nullopt : std::optional(it->second);
+}
+
+size_t ShellVariables::bytes() const {
+  size_t sum = 0;
+  for (const auto& [name, value] : values_) {
+    sum += name.size() + 64;
+    for (const std::string& item : value.items) sum += item.size() + 32;
+  }
+  return sum;
+}
+
+void ShellVariables::restore(const std::string& name, std::optional<ShellValue> value) {
+  if (value)
+    values_[name] = std::move(*value);
+  else
+    values_.erase(name);
 }
 
 bool ShellVariables::is_set(const std::string& name) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,7 +22,9 @@ struct ShellValue {
   std::vector<std::string> items = {""};
   bool array = false;
   ShellTrouble trouble;
-  bool gone = false;  // by unset
+  bool gone = false;   // by unset
+  bool named = false;  // an array with names for its items, declare -A
+  std::map<std::string, std::string> names = {};
 };
 
 // One word of what a raw word expands to.
@@ -35,7 +38,10 @@ class ShellVariables {
   void set(const std::string& name, ShellValue value);
   void set_item(const std::string& name, int64_t index, const ShellValue& value, bool append);  // NAME[index]=value
   void append(const std::string& name, const ShellValue& value);
-  void unset(const std::string& name) { values_[name] = {.trouble = {}, .gone = true}; }
+  void unset(const std::string& name);                           // also NAME[index]
+  size_t bytes() const;                                          // of all values
+  std::optional<ShellValue> own(const std::string& name) const;  // as the script has it; nothing: it has none
+  void restore(const std::string& name, std::optional<ShellValue> value);
   // A variable of the script or of the environment; one that is in neither is in trouble, or empty with `unset_is_empty`.
   ShellValue get(const std::string& name, int line) const;
   bool is_set(const std::string& name) const;

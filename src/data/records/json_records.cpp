@@ -30,7 +30,8 @@ class JsonRecords final : public RecordReader {
     }
     space();
     if (array_ && !ended_ && text_.peek() == ']') text_.skip(1), ended_ = true, space();
-    if (ended_ && text_.peek() >= 0 && member_.empty()) refuse("nothing may follow the array");
+    if (ended_ && !member_.empty()) finish_object();
+    if (ended_ && text_.peek() >= 0) refuse("nothing may follow the array");
     if (ended_ || (!array_ && text_.peek() < 0)) return false;
     if (text_.peek() < 0) refuse("the array does not end");
     if (text_.peek() != '{') refuse_element();
@@ -75,6 +76,22 @@ class JsonRecords final : public RecordReader {
     if (text_.peek() != '[')
       throw UserError(fmt::format("member '{}' is no array", member_), text_.path(), "it holds the records",
                       "correct the field");
+  }
+
+  // The members behind the records, and the end of the object.
+  void finish_object() {
+    for (space(); text_.peek() == ','; space()) {
+      text_.skip(1), space();
+      if (text_.peek() != '"') refuse("a key is expected");
+      text_.skip(string());
+      space();
+      if (text_.peek() != ':') refuse("a colon is expected behind a key");
+      text_.skip(1), space();
+      skip_value();
+    }
+    if (text_.peek() != '}') refuse("the object does not end");
+    text_.skip(1), space();
+    member_.clear();  // what follows is the file's end
   }
 
   void skip_value() {

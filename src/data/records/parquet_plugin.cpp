@@ -210,6 +210,8 @@ struct Reader {
       batch = *result;
       row = 0;
       if (!batch) return 0;
+      // Offsets and indices of a damaged file lead out of its buffers.
+      if (auto valid = batch->ValidateFull(); !valid.ok()) throw std::runtime_error(valid.message());
       names.clear();
       for (const auto& field : batch->schema()->fields()) {
         names.emplace_back();

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/records/parquet_plugin.h"
 #include "data/records/readers.h"
 
@@ -37,7 +38,10 @@ const RavineParquet& load_library(const std::string& path) {
 class ParquetRecords final : public RecordReader {
  public:
   ParquetRecords(const std::string& path, const RecordOptions& o)
-      : file_(std::make_shared<const std::string>(path)), library_(load_library(path)), max_(o.max_record) {
+      : file_(std::make_shared<const std::string>(path)),
+        library_(load_library(path)),
+        max_(o.max_record),
+        asked_by_(o.asked_by) {
     std::string fields;
     for (const std::string& f : o.fields) fields += f + "\n";
     if (!path.ends_with(".parquet") && !path.ends_with(".arrow")) {
@@ -77,6 +81,13 @@ class ParquetRecords final : public RecordReader {
 
  private:
   [[noreturn]] void refuse(const char* why) const {
+    constexpr std::string_view kOnly = "', only ";
+    if (const std::string_view said = why; said.starts_with("it has no column") && said.find(kOnly) != std::string_view::npos) {
+      const std::vector<std::string> there = split(std::string(said.substr(said.find(kOnly) + kOnly.size())), ',');
+      std::string first = there.empty() ? "" : there.back();
+      first.erase(0, std::min(first.find_first_not_of(' '), first.size()));
+      throw UserError("a column is missing", *file_, why, name_field(asked_by_, first));
+    }
     throw UserError(file_->ends_with(".arrow") ? "cannot read Arrow file" : "cannot read parquet file",
                     fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
   }
@@ -86,6 +97,7 @@ class ParquetRecords final : public RecordReader {
   std::string whole_;
   void* reader_ = nullptr;
   int64_t max_, row_ = 0;
+  std::string asked_by_;
 };
 
 }  // namespace
