@@ -122,7 +122,7 @@ class DialectCall : public Call {
     refuse_stray_word(other);
     typed_ = words;
     translation_ = translate_(placed(other), flags_);
-    for (const std::string& text : environment_notices(foreign_environment())) say("notice: " + escaped(text));
+    for (const std::string& text : environment_notices(environment_of(flags_))) say("notice: " + escaped(text));
     for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
     if (flags_.explain && !translation_->refusals().empty()) print(explained());
     refuse_all(*translation_);
@@ -263,6 +263,13 @@ class DialectCall : public Call {
 };
 
 }  // namespace
+
+std::map<std::string, std::string> environment_of(const DialectFlags& flags) {
+  std::map<std::string, std::string> set = foreign_environment();
+  if (!flags.script.empty())
+    for (const auto& [name, value] : script_of(flags).environment) set[name] = value.text;
+  return set;
+}
 
 LaunchScript script_of(const DialectFlags& flags) {
   LaunchScript script = read_launch_script(flags.script, flags.arguments);

@@ -35,6 +35,8 @@ struct DialectFlags {
 
 // The script of --script, with its arguments, and the launch of it that is meant.
 LaunchScript script_of(const DialectFlags& flags);
+// The variables that the job finds: those of this process, and over them those that the script exports.
+std::map<std::string, std::string> environment_of(const DialectFlags& flags);
 
 // What the other program's line comes to. `words`: what is neither a flag above nor an option of ours. `flags.ranks` is the
 // number of ranks that counts, 0 if nothing says so.

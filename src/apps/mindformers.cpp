@@ -39,7 +39,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
   facts.runs = !flags.explain && !flags.print_config;
   if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
   Translation t = translate_mindformers(read_mindformers_line(launch.words), facts);
-  set_mindspore_dump(t, foreign_environment());
+  set_mindspore_dump(t, environment_of(flags));
   return t;
 }
 

@@ -170,7 +170,7 @@ TEST(Trainer, EvaluatesWithoutTraining) {
   };
   const Translation t = asked({"--validation_file", "v", "--train_file", "x", "--per_device_eval_batch_size", "3",
                                "--max_eval_samples", "7", "--learning_rate", "1", "--bf16"});
-  EXPECT_TRUE(t.evaluates && t.outputs.results);
+  EXPECT_TRUE(t.evaluates && t.trainer.results);
   const Config c = config_of(t);
   EXPECT_EQ(c.data.train.at(0).path, "v");
   EXPECT_EQ(c.train.micro_batch, 3);
