@@ -34,6 +34,7 @@ std::vector<fs::path> folders(const std::vector<std::string>& data) {
 }  // namespace
 
 void fill_few_shot(Templates& given, const std::vector<std::string>& data) {
+  if (given.is_of_examples()) return;
   for (const fs::path& folder : folders(data))
     for (const TreeFile& file : kFiles) {
       std::error_code error;

@@ -12,7 +12,7 @@
 
 namespace ravine {
 
-// Adds to `given` the texts that it lacks; `data`: the folders of the data.
+// Adds to `given` the texts that it lacks, but nothing to a file of examples; `data`: the folders of the data.
 void fill_few_shot(Templates& given, const std::vector<std::string>& data);
 
 }  // namespace ravine

@@ -58,6 +58,8 @@ Templates Templates::parse(const Json& json, const std::string& path) {
   return t;
 }
 
+bool Templates::is_of_examples() const { return given() && outer_ == kInstruction && path_ != "--template"; }
+
 std::string Templates::wrap(const std::string& prompt) const { return replaced(outer_, kInstruction, prompt); }
 
 void Templates::fill(const Templates& other) { texts_.insert(other.texts_.begin(), other.texts_.end()); }

@@ -22,6 +22,8 @@ class Templates {
   static Templates parse(const Json& json, const std::string& path);  // UserErrors name the path and the key
 
   bool given() const { return !path_.empty(); }
+  // True for a file of worked examples: a task that it lacks has none. A template alone leaves the examples as they are.
+  bool is_of_examples() const;
   void fill(const Templates& other);  // takes the texts of the other that this one lacks
   std::string wrap(const std::string& prompt) const;
   const std::vector<std::string>* find(const std::string& task, const std::string& subject) const;

