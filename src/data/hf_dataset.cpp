@@ -1,4 +1,4 @@
-// Which files of a local folder are the rows of a split: the card's configurations, saved data sets, names of files.
+// The files of a local folder that are the rows of a split: the card's configurations, saved data sets, names of files.
 #include "data/hf_dataset.h"
 
 #include <fmt/format.h>
@@ -162,7 +162,7 @@ Splits splits_of_patterns(const std::string& folder,
         const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays as it is
         if (fs::is_regular_file(file, ec)) found.push_back(file.lexically_normal().string());
       } else {
-        // What stands before the first wildcard is a folder, below this one or absolute.
+        // The part before the first wildcard is a folder, below this one or absolute.
         const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
         const std::string before_it = slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
         const fs::path base = (fs::path(folder.empty() ? "." : folder) / before_it).lexically_normal();
@@ -234,7 +234,7 @@ std::optional<Splits> saved_splits(const std::string& folder) {
 }
 
 // Folders of the library's own caches lead on: snapshots/COMMIT of the hub, VERSION/HASH of prepared tables.
-std::string behind_caches(std::string folder, const std::string& where) {
+std::string behind_caches(std::string folder) {
   std::error_code ec;
   if (const fs::path snapshots = fs::path(folder) / "snapshots"; fs::is_directory(snapshots, ec)) {
     const fs::path main = fs::path(folder) / "refs" / "main";
@@ -269,7 +269,6 @@ std::string behind_caches(std::string folder, const std::string& where) {
     if (!prepared && name.find_first_not_of("0123456789.") != std::string::npos) return folder;  // no folder of a version
     folder = below[0].string();
   }
-  (void)where;
   return folder;
 }
 
@@ -304,7 +303,7 @@ Splits splits_of_config(const Json& config, const std::string& folder, const std
 
 Splits splits_of_folder(const HfDatasetRequest& r, const std::string& where) {
   std::error_code ec;
-  std::string folder = behind_caches(r.path, where);
+  std::string folder = behind_caches(r.path);
   const Json configs = r.data_files.empty() && r.data_dir.empty() ? configs_of_card(folder) : Json::array();
   std::vector<std::string> names;
   for (const Json& c : configs) names.push_back(field_or<std::string>(c, "config_name", where, "default"));
@@ -329,7 +328,7 @@ Splits splits_of_folder(const HfDatasetRequest& r, const std::string& where) {
       if (fs::path(folder).filename() == r.name) found = folder;  // the path is the configuration itself
     }
     if (found.empty()) refuse_name(r.name, folder, folders_in(folder), where);
-    folder = behind_caches(found, where);
+    folder = behind_caches(found);
   }
   if (!r.data_dir.empty()) {
     folder = (fs::path(folder) / r.data_dir).string();
@@ -396,7 +395,7 @@ bool fits_one(std::string_view pattern, size_t& p, char c) {
 
 }  // namespace
 
-// Which places of the pattern can be reached behind each character: the work is pattern times path.
+// Follows all places of the pattern that can be reached behind each character: the work is pattern times path.
 bool fits_pattern(std::string_view pattern, std::string_view path) {
   std::vector<char> at(pattern.size() + 1), next;
   const auto reach = [&](std::vector<char>& to, size_t p) {

@@ -86,7 +86,7 @@ std::string first_of(const Translation& t, std::initializer_list<const char*> ke
   return "";
 }
 
-// What --loader and --saver call a layout, "llama2_hf" or "loader_megatron": "hf" or "megatron". Others are refused.
+// The layout that a word of --loader or --saver names, "llama2_hf" or "loader_megatron": "hf" or "megatron". Others are refused.
 std::string layout_of_plugin(Translation& t, const char* key) {
   if (!t.has(key)) return "";
   const std::string name = t.text(key);

@@ -41,7 +41,7 @@ std::vector<std::string> tasks_of(Translation& t) {
   return out;
 }
 
-// What the page and the programs of 2023 call the speaker; those that know tasks by name, or --prompt-type, say ModelLink.
+// The speaker's name, as the page and the programs of 2023 have it; those that know tasks by name, or --prompt-type, say ModelLink.
 const char* label_of(const Translation& t) {
   for (const char* key : {"--prompt-type", "--hf-chat-template", "--use-kv-cache", "--use-mcore-models"})
     if (t.has(key)) return "ModelLink";
@@ -50,7 +50,7 @@ const char* label_of(const Translation& t) {
   return "AscendSpeed";
 }
 
-// What stands around a question: of a conversation there is always something.
+// The template around a question; a conversation always has one.
 void add_chat_template(Translation& t, const std::string& program, bool chat) {
   const bool own = t.is_on("--hf-chat-template"), named = t.has("--prompt-type");
   if (!chat && (own || named)) t.command.push_back("--chat");

@@ -1,4 +1,4 @@
-// What programs of ModelLink that run a model share: their flags of training, the model, its ranks.
+// The parts that programs of ModelLink share which run a model: their flags of training, the model, its ranks.
 #include <fmt/format.h>
 
 #include <algorithm>

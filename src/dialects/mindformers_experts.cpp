@@ -127,7 +127,7 @@ void choose_core_experts(Translation& t, Json& config, bool defaults) {
             "leave it out, or take LlamaConfig");
 }
 
-// What moe_config says of training, whatever the family.
+// The keys of moe_config that are about training, of any family.
 void choose_expert_training(Translation& t) {
   const auto set = [&](const char* option, const Json& value, const char* key) {
     t.set(option, value, std::string("moe_config.") + key);

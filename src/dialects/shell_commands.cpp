@@ -205,7 +205,7 @@ ShellFollower::Status ShellFollower::sourced(const ScriptCommand& words, size_t 
   if (words.size() < at + 2) return Status::failed;
   const std::optional<std::string> text = text_of_file(words[at + 1]);
   if (!text || depth_ + 1 > kDeepestShell) {
-    // What it sets is not known; only what needs it is refused, as a variable that is nowhere set.
+    // Its variables are not known; a word that needs one is refused, as a variable that is nowhere set.
     out_.missing.push_back(words[at + 1]);
     out_.commands.push_back(words);
     return words[at + 1].trouble.empty() ? Status::failed : Status::assumed;

@@ -77,7 +77,7 @@ class ShellFollower {
 
   Status declaration(const ShellNode& n, size_t first, const std::string& keyword);
 
-  // What a shell does itself; nothing if the command is a program.
+  // Follows a command that the shell runs itself; nothing if it is a program.
   std::optional<Status> builtin(ScriptCommand& words, const ShellNode& n);
 
   Status shift(const std::string& by, int line);
@@ -98,7 +98,7 @@ class ShellFollower {
   // bash FILE WORDS, bash -c TEXT, ./FILE.sh: a script within this one, which sees what is exported.
   std::optional<Status> other_script(const ScriptCommand& words, size_t at);
 
-  // What `cat <<END > FILE` and `echo TEXT > FILE` would write.
+  // Notes the file that `cat <<END > FILE` or `echo TEXT > FILE` would write.
   void files_written(const ScriptCommand& words, const ShellNode& n);
 
   // The value of $( ).

@@ -1,4 +1,4 @@
-// What is known of a shell script once it was followed: the programs that it starts, the files that it would write.
+// The result of following a shell script: the programs that it starts, the files that it would write.
 #pragma once
 #include <cstdint>
 #include <map>

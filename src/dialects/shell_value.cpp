@@ -299,21 +299,25 @@ class Expansion {
     put(value, quoted);
   }
 
+  // The value of an expression; trouble in it becomes the value's.
+  int64_t number_of(std::string_view words, ShellValue& value, int depth) {
+    const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
+    if (n.trouble) value.trouble = n.trouble;
+    int64_t v = 0;
+    std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
+    return v;
+  }
+
   // ${A[@]:from:count}, ${@:from:count}: items, of $@ counted from 1.
   void sliced(ShellValue& value, std::string_view by, bool arguments, int depth) {
-    const auto number = [&](std::string_view words) {
-      const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
-      if (n.trouble) value.trouble = n.trouble;
-      int64_t v = 0;
-      std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
-      return v;
-    };
     if (arguments) value.items.insert(value.items.begin(), variables_.script);
     const auto size = static_cast<int64_t>(value.items.size());
     const size_t colon = by.find(':');
-    int64_t from = number(by.substr(0, colon));
+    int64_t from = number_of(by.substr(0, colon), value, depth);
     from = std::clamp<int64_t>(from < 0 ? size + from : from, 0, size);
-    int64_t end = colon == std::string_view::npos ? size : from + std::clamp<int64_t>(number(by.substr(colon + 1)), 0, size);
+    int64_t end = colon == std::string_view::npos
+                      ? size
+                      : from + std::clamp<int64_t>(number_of(by.substr(colon + 1), value, depth), 0, size);
     end = std::min(end, size);
     value.items = {value.items.begin() + from, value.items.begin() + end};
   }
@@ -341,7 +345,7 @@ class Expansion {
     return inner.out_[0].text;
   }
 
-  // Of ${A/p/r}, ${A//p/r}, ${A/#p/r}, ${A/%p/r} what stands behind the first slash.
+  // Replaces as ${A/p/r}, ${A//p/r}, ${A/#p/r}, ${A/%p/r} do; `by` stands behind the first slash.
   void replaced(std::string& text, std::string_view by, ShellValue& value, int depth) {
     const char mode = by.empty() ? ' ' : by[0];
     const bool every = mode == '/', front = mode == '#', back = mode == '%';
@@ -388,17 +392,10 @@ class Expansion {
       replaced(text, by.substr(1), value, depth);
     } else if (by[0] == ':') {
       const size_t second = by.find(':', 1);
-      const auto number = [&](std::string_view words) {
-        const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
-        if (n.trouble) value.trouble = n.trouble;
-        int64_t v = 0;
-        std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
-        return v;
-      };
       const auto size = static_cast<int64_t>(text.size());
-      int64_t from = number(by.substr(1, second == std::string_view::npos ? second : second - 1));
+      int64_t from = number_of(by.substr(1, second == std::string_view::npos ? second : second - 1), value, depth);
       from = std::clamp<int64_t>(from < 0 ? size + from : from, 0, size);
-      int64_t end = second == std::string_view::npos ? size : number(by.substr(second + 1));
+      int64_t end = second == std::string_view::npos ? size : number_of(by.substr(second + 1), value, depth);
       if (second != std::string_view::npos) end = end < 0 ? size + end : std::min(size, from + std::min(end, size));
       text = text.substr(static_cast<size_t>(from), static_cast<size_t>(std::max<int64_t>(end - from, 0)));
     } else if (by == "^^" || by == ",,") {

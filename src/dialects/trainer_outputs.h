@@ -1,4 +1,4 @@
-// What a run by the Trainer's flags leaves beside Ravine's own files.
+// The files that a run by the Trainer's flags leaves beside Ravine's own.
 #pragma once
 #include <string>
 

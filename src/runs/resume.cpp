@@ -89,7 +89,7 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   return ResumePoint{from, std::make_unique<CheckpointReader>(from, verify && resume != kResumeNewest && run.ranks.first())};
 }
 
-// Whether frozen weights are those that the run began with: where the checkpoint lacks them they must be, and others there are a
+// True if frozen weights are those that the run began with: where the checkpoint lacks them they must be, and others there are a
 // UserError.
 bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const std::string& began_with) {
   const auto& all = run.model->params().params();

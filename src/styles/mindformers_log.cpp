@@ -132,7 +132,7 @@ class MindFormersConsole : public Hook {
         run.log().line("{}layer: {}, drop_rate: {:.5f}", prefix(), r.routers.layers[i], r.routers.drop_rate[i]);
   }
 
-  // Of a step that health.skip_norm leaves out; of one that ends the run the second line is the error.
+  // The lines of a step that health.skip_norm leaves out; of one that ends the run the second line is the error.
   static void skipped(RunView& run, const StepReport& r) {
     const HealthOptions& health = run.config().health;
     const std::string norm = f32_text(r.grad_norm), limit = python_text(health.skip_norm);

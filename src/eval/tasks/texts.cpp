@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-// What stands behind "#### "; the whole of an answer that is a list of one text, as ModelLink's files have it.
+// The text behind "#### "; the whole of an answer that is a list of one text, as ModelLink's files have it.
 std::string number_of_solution(const TaskRecord& r) {
   const auto answer = r.json.find("answer");
   if (answer != r.json.end() && answer->is_array() && answer->size() == 1 && answer->at(0).is_string())
