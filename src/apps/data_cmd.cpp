@@ -101,6 +101,7 @@ int run_show(ShowFlags& flags, Config& config) {
   if (flags.rank >= ranks)
     throw UserError(fmt::format("rank {}", flags.rank), "--rank",
                     fmt::format("there are {} data-parallel ranks, from 0", ranks), "name one of them, or set --ranks");
+  config.parallel.data = ranks;
   std::string where = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
   std::unique_ptr<Tokenizer> tokenizer;
   try {

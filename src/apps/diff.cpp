@@ -67,6 +67,7 @@ Json to_json(const Row& row) {
     j["max_ulp"] = row.d.max_ulp;
     j["cosine"] = row.d.cosine;
     j["nan_on_one_side"] = row.d.nan_on_one;
+    j["nan_on_both_sides"] = row.d.nan_on_both;
     if (row.d.at >= 0) j["at"] = row.d.at;
   }
   return j;
@@ -75,12 +76,14 @@ Json to_json(const Row& row) {
 void print_row(const Row& row, int width) {
   fmt::print("{:<{}}  {:<10}", printable(row.name), width, row.status);
   if (row.status == "equal" || !row.measured) {
-    fmt::print("  {}\n", row.a.empty() ? row.b : row.b.empty() || row.a == row.b ? row.a : row.a + " / " + row.b);
+    fmt::print("  {}", row.a.empty() ? row.b : row.b.empty() || row.a == row.b ? row.a : row.a + " / " + row.b);
+    fmt::print("{}\n", row.d.nan_on_both > 0 ? fmt::format(", {} NaN on both sides", row.d.nan_on_both) : "");
     return;
   }
   fmt::print("  max abs {:<10.4g} max rel {:<10.4g} ulp {:<10} cosine {:<12.9f} {} of {} differ", row.d.max_abs, row.d.max_rel,
              row.d.max_ulp, row.d.cosine, row.d.differing, row.d.count);
   if (row.d.nan_on_one > 0) fmt::print(", {} NaN on one side", row.d.nan_on_one);
+  if (row.d.nan_on_both > 0) fmt::print(", {} NaN on both sides", row.d.nan_on_both);
   if (row.status == "dtype") fmt::print("; {} / {}", row.a, row.b);
   fmt::print("\n");
 }

@@ -6,6 +6,8 @@
 #include "runs/run_places.h"
 #include "styles/deepspeed_files.h"
 #include "styles/deepspeed_monitors.h"
+#include "styles/flops_profile.h"
+#include "styles/step_clock.h"
 #include "styles/styles.h"
 #include "styles/trainer_results.h"
 #include "train/trainer.h"
@@ -33,6 +35,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs)
   RankJob job(config.parallel, config.train.threads);
   Log log;
   std::vector<std::unique_ptr<Capture>> dumps;  // they outlive the trainer, which calls them
+  FlopsProfile flops(outputs.flops);
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
@@ -46,8 +49,11 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs)
       style.tensorboard = [&](int64_t every) { return tensorboard_hook_in(outputs.logging_dir, every); };
     if (!outputs.csv.empty() || !outputs.event_files.empty())
       style.more.emplace_back([&] { return deepspeed_monitors_hook(outputs); });
+    if (outputs.wall_clock || outputs.flops.enabled)
+      style.more.emplace_back([&] { return step_clock_hook(outputs.wall_clock); });
     trainer = std::make_unique<Trainer>(config, backend, log, world, std::move(style));
     for (const auto& dump : dumps) trainer->watch(*dump);
+    if (outputs.flops.enabled) trainer->watch(flops);
     StopSignals signals;
     trainer->run(signals);
     trainer.reset();

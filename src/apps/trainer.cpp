@@ -112,7 +112,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
     TrainerFacts one = facts;  // any length does to open the data
     one.samples = 1;
     const Config config = config_of(translate_trainer(line, one));
-    facts.samples = open_sources(config, open_run_model(config)->facts()).data.train->sample_count();
+    facts.samples = open_sources(config, open_run_model(config)->facts()).data.train->row_count();
   }
   return translate_trainer(line, facts);
 }

@@ -32,6 +32,12 @@ struct MegatronOptions {
   std::string index_cache;  // folder of index files; empty: none
 };
 
+enum class PassEnd : uint8_t { go_on, short_step, drop };
+constexpr auto names_of(PassEnd) {
+  using enum PassEnd;
+  return std::to_array<ValueName<PassEnd>>({{go_on, "go-on"}, {short_step, "short"}, {drop, "drop"}});
+}
+
 struct DataOptions : MegatronOptions {
   std::vector<DataSource> train, valid;
   double valid_fraction = 0;
@@ -39,6 +45,7 @@ struct DataOptions : MegatronOptions {
   RecordFormat format = RecordFormat::automatic;
   LossOn loss_on = LossOn::answers;
   TooLong too_long = TooLong::cut;
+  PassEnd pass_end = PassEnd::go_on;
   bool pack = true, predict_next_block = true, document_attention = false, append_eos = true, shuffle = true;
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
@@ -77,6 +84,9 @@ struct DataOptions : MegatronOptions {
     v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
     v("shuffle", shuffle, "take sequences in an order drawn from data.seed; fixed batch files keep theirs", fixed());
     v("seed", order_seed, "seed of the order of sequences; -1: train.seed", at_least(-1) & fixed());
+    v("pass_end", pass_end,
+      "rows at the end of a pass that fill no step: go-on: the step takes the first of the next pass too; short: they are a step of their own; drop: the same without a micro batch that is not full",
+      fixed());
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",
       between(1, kMostSteps) & may_change());
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());

@@ -26,7 +26,8 @@ struct DatasetOptions : DataOptions {
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
   std::string token_folder;                               // to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
-  int64_t batch = 1;                                      // samples of a step
+  int64_t batch = 1, micro_batch = 1;                     // samples of a step, of a micro batch
+  int64_t rows_at_once = 1;                               // of a micro batch of every data rank
   int64_t train_samples = 1, valid_samples = -1;          // that the run wants, of a Megatron order; -1: one epoch
 };
 
@@ -35,8 +36,10 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t sample_count() const = 0;  // of one pass over the data
-  virtual int64_t columns() const = 0;       // of every sample
-  virtual int64_t token_count() const = 0;   // of one pass
+  // Of a pass; fewer than sample_count() where some hold nothing (data.pass_end).
+  virtual int64_t row_count() const { return sample_count(); }
+  virtual int64_t columns() const = 0;      // of every sample
+  virtual int64_t token_count() const = 0;  // of one pass
   // Any index from 0 on; behind sample_count() the data comes again, shuffled anew (a fixed file: in the same order).
   virtual Sample sample(int64_t index) const = 0;
   virtual std::string origin(int64_t index) const = 0;  // where it comes from, for people

@@ -18,6 +18,7 @@
 #include "data/mindrecord/mindrecord_dataset.h"
 #include "data/mixed_dataset.h"
 #include "data/packing.h"
+#include "data/pass_end.h"
 #include "data/source.h"
 #include "data/source_kinds.h"
 #include "text/chat/prompt_templates.h"
@@ -370,6 +371,8 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
   o.threads = narrow_option<int>(config.train.threads, "train.threads");
   if (o.cache) o.token_folder = config.train.output + "/tokens";
   o.batch = config.train.global_batch;
+  o.micro_batch = config.train.micro_batch;
+  o.rows_at_once = config.train.micro_batch * std::max<int64_t>(1, config.parallel.data);
   o.train_samples = config.train.steps * config.train.global_batch;
   o.valid_samples = valid_samples(config.train);
   return o;
@@ -419,6 +422,10 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
   if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
+  if (o.order != SampleOrder::philox && o.pass_end != PassEnd::go_on)
+    throw UserError(fmt::format("data.pass_end={}", name(o.pass_end)), "data.pass_end",
+                    fmt::format("data.order={} has its own rule for the end of a pass", name(o.order)),
+                    "leave it out, or set data.order=philox");
   if (o.order == SampleOrder::mindspore || o.order == SampleOrder::mindspore_whole) return open_mindrecord_datasets(o);
   if (o.order != SampleOrder::philox) return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
@@ -452,6 +459,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
         if (std::find(to->begin(), to->end(), line) == to->end()) to->push_back(std::move(line));
     if (!d.end_token) d.end_token = v.end_token, d.chat_template = v.chat_template;
   }
+  d.train = end_passes(std::move(d.train), o.pass_end, o.rows_at_once, o.micro_batch, o.batch);
   return d;
 }
 

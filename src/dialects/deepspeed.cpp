@@ -345,6 +345,28 @@ class DeepSpeedLeads {
     used("tensorboard.enabled", "log.tensorboard");
     out_.outputs.event_files = monitor("tensorboard");
     out_.outputs.csv = monitor("csv_monitor");
+    out_.outputs.wall_clock = c_.on("wall_clock_breakdown");
+    flops_profiler();
+  }
+
+  void flops_profiler() {
+    const std::string section = "flops_profiler.";
+    FlopsProfilerKeys& to = out_.outputs.flops;
+    to.enabled = c_.on(section + "enabled");
+    const auto given = [&](const char* key) -> const YamlNode* {
+      const DeepSpeedGiven* g = c_.find(section + key);
+      if (g && !to.enabled) inert(g->key, "the profiler is off");
+      return g && !g->left_to_default ? g->value.get() : nullptr;
+    };
+    const auto whole = [&](const char* key, int64_t& number) {
+      if (const YamlNode* v = given(key)) number = static_cast<int64_t>(v->real);
+    };
+    whole("profile_step", to.profile_step);
+    whole("module_depth", to.module_depth);
+    whole("top_modules", to.top_modules);
+    if (const YamlNode* v = given("detailed")) to.detailed = v->boolean;
+    if (const YamlNode* v = given("recompute_fwd_factor")) to.recompute_fwd_factor = v->real;
+    if (const YamlNode* v = given("output_file"); v && v->kind == Kind::text) to.output_file = v->text;
   }
 
   // The folder of a monitor's files, as DeepSpeed joins it; "": it is off.

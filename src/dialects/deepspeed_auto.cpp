@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/checked.h"
 #include "config/yaml.h"
 
 namespace ravine {
@@ -124,8 +125,23 @@ bool takes_default_for_auto(std::string_view key) {
 int64_t updates_of_pass(const TrainerArguments& args, const TrainerFacts& facts) {
   if (!facts.samples) return 0;
   const auto parts = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
-  const int64_t batches = parts(parts(*facts.samples, args.whole("per_device_train_batch_size")), facts.ranks);
-  return std::max<int64_t>(1, batches / args.whole("gradient_accumulation_steps"));
+  const int64_t micro = args.whole("per_device_train_batch_size"), accumulated = args.whole("gradient_accumulation_steps");
+  const int64_t batches =
+      args.on("dataloader_drop_last") ? *facts.samples / micro / facts.ranks : parts(parts(*facts.samples, micro), facts.ranks);
+  const bool own_step = facts.version != TransformersVersion::v4_37;  // for the batches left of a pass
+  return std::max<int64_t>(1, own_step ? parts(batches, accumulated) : batches / accumulated);
+}
+
+std::string_view pass_end(const TrainerArguments& args, const TrainerFacts& facts) {
+  const int64_t micro = args.whole("per_device_train_batch_size"), accumulated = args.whole("gradient_accumulation_steps");
+  const bool drops = args.on("dataloader_drop_last");
+  if (facts.version == TransformersVersion::v4_37 && accumulated > 1) {
+    if (!facts.samples) return "go-on";
+    const int64_t batches =
+        drops ? *facts.samples / micro / facts.ranks : ceil_div(ceil_div(*facts.samples, micro), facts.ranks);
+    if (batches % accumulated != 0) return "go-on";
+  }
+  return drops ? "drop" : "short";
 }
 
 int64_t updates_of_run(const TrainerArguments& args, const TrainerFacts& facts) {

@@ -26,9 +26,13 @@ struct TrainerFacts {
 };
 
 // Updates of the run and of one pass: max_steps, or num_train_epochs times the updates of a pass, rounded up, of which one has
-// batches / gradient_accumulation_steps, at least 1. 0: not known without the samples.
+// batches / gradient_accumulation_steps, at least 1: rounded up in 5.x, where the batches left of a pass are an update of their own,
+// down in 4.37. 0: not known without the samples.
 int64_t updates_of_run(const TrainerArguments& args, const TrainerFacts& facts);
 int64_t updates_of_pass(const TrainerArguments& args, const TrainerFacts& facts);
+
+// data.pass_end: `short` or `drop` (--dataloader_drop_last). 4.37 goes on into the next pass where accumulation leaves batches over.
+std::string_view pass_end(const TrainerArguments& args, const TrainerFacts& facts);
 
 // warmup_steps, or warmup_ratio of the run, rounded up.
 int64_t warmup_of_run(const TrainerArguments& args, const TrainerFacts& facts);

@@ -14,6 +14,7 @@ constexpr std::string_view kF32Sums =
     "gradients are summed in f32 unless precision.gradients says otherwise, where the order of dividing loses nothing";
 constexpr std::string_view kProfile =
     "metrics.jsonl has the time of each step, what waits for data and for other ranks, and memory";
+constexpr std::string_view kFlops = "the tables of the profiler, in the log or in output_file";
 constexpr std::string_view kOwnLog = "metrics.jsonl and the log have every figure; nothing is sent over the network";
 constexpr std::string_view kCsvFiles = "a file for each tag of DeepSpeed's monitor, in output_path/job_name";
 constexpr std::string_view kEventFiles = "event files with the tags of DeepSpeed's monitor, in output_path/job_name";
@@ -68,7 +69,7 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"seq_parallel_comm_data_type", text, inert, "parallel.sequence sums in f32", -1e300, 1e300, " fp16 bf16 bfp16 fp32 "},
       {"disable_allgather", flag, inert, "it has no effect in DeepSpeed either"},
       {"dump_state", flag, inert, "--explain shows what each key came to, and config.yaml of the run all options"},
-      {"wall_clock_breakdown", flag, inert, kProfile},
+      {"wall_clock_breakdown", flag, files, "two lines of times for each step in the log: forward, backward, sum, update"},
       {"memory_breakdown", flag, inert, "`ravine plan` shows memory by phase, metrics.jsonl what is in use"},
       {"vocabulary_size", whole, inert, "DeepSpeed only warns of it; the model's files have the size", 1},
       {"dataloader_drop_last", flag, inert, "it is of DeepSpeed's own loader, which the Trainer does not use"},
@@ -204,14 +205,13 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"csv_monitor.job_name", text, files, kCsvFiles},
       {"wandb.*", any, inert, kOwnLog},
       {"comet.*", any, inert, kOwnLog},
-      {"flops_profiler.enabled", flag, inert,
-       "FLOPs of a step are counted always; `ravine plan` and metrics.jsonl (sol) have them"},
-      {"flops_profiler.recompute_fwd_factor", number, inert, "what is computed again is counted as such"},
-      {"flops_profiler.profile_step", whole, inert, "every step is counted"},
-      {"flops_profiler.module_depth", whole, inert, "`ravine plan` shows the parts of a step"},
-      {"flops_profiler.top_modules", whole, inert, "`ravine plan` shows the parts of a step"},
-      {"flops_profiler.detailed", flag, inert, "`ravine plan` shows the parts of a step"},
-      {"flops_profiler.output_file", text, inert, "`ravine plan` shows the parts of a step"},
+      {"flops_profiler.enabled", flag, files, kFlops},
+      {"flops_profiler.recompute_fwd_factor", number, files, kFlops, 0},
+      {"flops_profiler.profile_step", whole, files, kFlops, 0},
+      {"flops_profiler.module_depth", whole, files, kFlops, -1},
+      {"flops_profiler.top_modules", whole, files, kFlops, 1},
+      {"flops_profiler.detailed", flag, files, kFlops},
+      {"flops_profiler.output_file", text, files, kFlops},
       {"comms_logger.enabled", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
       {"comms_logger.verbose", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
       {"comms_logger.prof_all", flag, inert, "metrics.jsonl counts what ranks send, by axis"},

@@ -221,6 +221,7 @@ class TrainerFlagsLead {
     if (steps_ > 0) set("train.steps", steps_, a_.whole("max_steps") > 0 ? "max_steps" : "num_train_epochs");
     // 4.37 averages each micro batch, then these; 5.x every label alike.
     set("train.loss_average", facts_.version == TransformersVersion::v4_37 ? "micro" : "tokens", "transformers_version");
+    set("data.pass_end", std::string(pass_end(a_, facts_)), "dataloader_drop_last");
     if (a_.has("data_seed") && a_.whole("data_seed") != a_.whole("seed"))
       refuse("data_seed",
              fmt::format("one seed draws weights and order; leave it out, or give --seed {}", a_.whole("data_seed")));
@@ -267,9 +268,7 @@ class TrainerFlagsLead {
     use("output_dir", "train.output");
     if (!a_.has("output_dir")) refuse("output_dir", "it is missing; name the folder that the run writes");
     set("checkpoint.every", strategy("save_strategy", "save_steps", 0), "save_strategy");
-    const bool all_stay = a_.on("load_best_model_at_end");
-    set("checkpoint.keep", a_.has("save_total_limit") && !all_stay ? a_.whole("save_total_limit") : 0, "save_total_limit");
-    says("save_total_limit", all_stay ? "--load_best_model_at_end may need any of them: all checkpoints are kept" : "");
+    set("checkpoint.keep", a_.has("save_total_limit") ? a_.whole("save_total_limit") : 0, "save_total_limit");
     best_model();
     const std::string from = a_.has("resume_from_checkpoint") ? a_.text("resume_from_checkpoint") : "";
     const bool newest = from == "True" || from == "true";

@@ -205,8 +205,7 @@ std::span<const TrainerFlag> trainer_flags() {
       {"use_cache", flag, "false", inert, "training keeps no cache"},
       {"auto_kernels", flag, "false", inert, kCompile},
       // Data loading.
-      {"dataloader_drop_last", flag, "false", inert,
-       "steps have whole batches; a pass that ends within one goes on with the next"},
+      {"dataloader_drop_last", flag, "false", by_value, "data.pass_end"},
       {"dataloader_num_workers", whole, "0", inert, kOneProcess},
       {"dataloader_pin_memory", flag, "true", inert, kOneProcess},
       {"dataloader_persistent_workers", flag, "false", inert, kOneProcess},

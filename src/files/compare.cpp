@@ -67,9 +67,8 @@ Part compare_chunk(DType a_type, const std::byte* a, DType b_type, const std::by
     convert(b_type, pb, DType::f64, y.data(), n);
     for (int64_t i = 0; i < n; ++i) {
       const double u = x[static_cast<size_t>(i)], v = y[static_cast<size_t>(i)];
-      p.dot += u * v;
-      p.aa += u * u;
-      p.bb += v * v;
+      if (std::isfinite(u) && std::isfinite(v)) p.dot += u * v, p.aa += u * u, p.bb += v * v;
+      p.nan_on_both += u != u && v != v;
       const bool same = a_type == b_type ? std::memcmp(pa + i * a_size, pb + i * b_size, static_cast<size_t>(a_size)) == 0
                                          : u == v || (u != u && v != v);
       if (same) continue;
@@ -105,6 +104,7 @@ Difference compare(DType a_type, std::span<const std::byte> a, DType b_type, std
   for (const Part& p : parts) {
     all.differing += p.differing;
     all.nan_on_one += p.nan_on_one;
+    all.nan_on_both += p.nan_on_both;
     all.max_rel = std::max(all.max_rel, p.max_rel);
     all.max_ulp = std::max(all.max_ulp, p.max_ulp);
     if (p.at >= 0 && (all.at < 0 || p.max_abs > all.max_abs)) {

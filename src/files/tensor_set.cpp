@@ -31,6 +31,20 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return places;
 }
 
+// model.safetensors beside an index whose files are all there: nobody can tell which of the two is the model.
+void refuse_two_models(const std::string& path, const std::map<std::string, std::string>& index) {
+  std::set<std::string> files;
+  std::error_code error;
+  for (const auto& [tensor, file] : index)
+    if (file == "model.safetensors" || !fs::exists(path + "/" + file, error)) return;
+  for (const auto& [tensor, file] : index) files.insert(file);
+  if (files.empty()) return;
+  throw UserError("two models in a folder", path,
+                  fmt::format("model.safetensors and the {} files of model.safetensors.index.json are both whole, and Transformers takes the first",
+                              files.size()),
+                  "move away the one that is not the model");
+}
+
 }  // namespace
 
 std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
@@ -49,6 +63,7 @@ TensorSet::TensorSet(const std::string& path) {
     names.insert(path);
   } else if (fs::exists(path + "/model.safetensors", error)) {
     names.insert(path + "/model.safetensors");
+    if (fs::exists(index_path, error)) refuse_two_models(path, read_index(index_path));
   } else if (fs::exists(index_path, error)) {
     index = read_index(index_path);
     for (const auto& [tensor, file] : index) names.insert(path + "/" + file);

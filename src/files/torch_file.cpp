@@ -56,9 +56,35 @@ std::vector<int64_t> packed_strides(const Shape& shape) {
   return s;
 }
 
+template <class T>
+void negate_integers(std::span<std::byte> elements) {
+  for (size_t i = 0; i + sizeof(T) <= elements.size(); i += sizeof(T)) {
+    T x;
+    std::memcpy(&x, elements.data() + i, sizeof x);
+    x = static_cast<T>(T{0} - x);
+    std::memcpy(elements.data() + i, &x, sizeof x);
+  }
+}
+
+// Changes the sign of each element.
+void negate(DType type, std::span<std::byte> elements) {
+  const auto size = static_cast<size_t>(size_of(type));
+  if (is_float(type))
+    for (size_t i = size - 1; i < elements.size(); i += size) elements[i] ^= std::byte{0x80};
+  else if (size == 1)
+    negate_integers<uint8_t>(elements);
+  else if (size == 2)
+    negate_integers<uint16_t>(elements);
+  else if (size == 4)
+    negate_integers<uint32_t>(elements);
+  else
+    negate_integers<uint64_t>(elements);
+}
+
 }  // namespace
 
 bool TorchTensor::contiguous() const {
+  if (negated) return false;
   const auto packed = packed_strides(shape);
   for (int d = 0; d < shape.rank(); ++d)
     if (shape[d] > 1 && strides[static_cast<size_t>(d)] != packed[static_cast<size_t>(d)]) return shape.count() == 0;
@@ -196,6 +222,20 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     refuse_torch(where, "views of storages, as torch before 0.4 wrote them, are not supported");
 
   TorchTensor t;
+  // torch.Tensor.is_neg and is_conj, in an argument behind the hooks (and the type).
+  if (const size_t at = typed ? 6 : 7; a.size() > at && !p.is_none(a[at])) {
+    const std::vector<Pickle::Ref>* fields = p.fields(a[at]);
+    for (size_t i = 0; fields && i + 1 < fields->size(); i += 2) {
+      const auto key = p.text((*fields)[i]);
+      const auto on = p.boolean((*fields)[i + 1]);
+      if (!key || !on || (*on && *key != "neg"))
+        refuse_torch(where, fmt::format("it is a view of another kind ({}), and a negated one (neg) alone is read; save "
+                                        "tensor.resolve_conj()",
+                                        p.describe((*fields)[i])));
+      if (*key == "neg") t.negated = *on;
+    }
+    if (!fields) refuse_torch(where, fmt::format("the bits of its view are a dict, not {}", p.describe(a[at])));
+  }
   const std::string type_name = p.global(id[1]);
   int64_t element = 1;
   if (type_name == "torch.storage.UntypedStorage" || type_name == "torch.UntypedStorage") {
@@ -279,6 +319,7 @@ void TorchFile::read(const TorchTensor& t, int64_t begin, std::span<std::byte> i
       at[static_cast<size_t>(d)] = 0;
     }
   }
+  if (t.negated) negate(t.dtype, into);
 }
 
 std::span<const std::byte> TorchFile::in_place(const TorchTensor& t) const {

@@ -21,7 +21,8 @@ struct TorchTensor {
   std::vector<int64_t> strides;
   int64_t offset = 0;
   int64_t storage_begin = 0;  // bytes in the file
-  bool contiguous() const;
+  bool negated = false;       // the values are those of the storage with the other sign
+  bool contiguous() const;    // its bytes lie side by side in the file, as they are
   int64_t bytes() const { return shape.count() * size_of(dtype); }
 };
 

@@ -69,9 +69,9 @@ class CheckpointWriter {
   // `keep` newest up to this step that are sound and of this state's line stay (0: all), with whatever lies among them; what is
   // older goes once this one is complete, unless it holds a file that no checkpoint has: that is a warning; replacing such a
   // one is refused. Those of other processes are read whole once, before anything goes because of them. The newest healthy one
-  // stays in any case (io/checkpoint_health.h, where the verdict in `state` is written to the file too). Wrong slices are an
-  // Error at once.
-  void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep);
+  // stays in any case (io/checkpoint_health.h, where the verdict in `state` is written to the file too). The checkpoint of step
+  // `best` (0: none) stays as one of the `keep`, or beside the newest where `keep` is 1. Wrong slices are an Error at once.
+  void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep, int64_t best = 0);
 
   // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
   void wait_unit(size_t unit);

@@ -34,6 +34,7 @@ struct CheckpointJob {
   int64_t step = 0;
   TrainState state;
   int64_t keep = 0;
+  int64_t best = 0;    // its checkpoint stays; 0: there is none
   std::string digits;  // the same on all ranks, others for each save
   std::string target() const { return dir + "/" + checkpoint_name(step); }
   std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
@@ -189,21 +190,24 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   std::vector<int64_t> steps;
   for (const auto& entry : fs::directory_iterator(job.dir))
     if (auto step = checkpoint_step(entry.path().filename().string()); step && *step <= job.step) steps.push_back(*step);
-  if (static_cast<int64_t>(steps.size()) <= job.keep) return "";
+  const bool best_is_older = job.best < job.step && std::find(steps.begin(), steps.end(), job.best) != steps.end();
+  const int64_t keep = best_is_older ? std::max<int64_t>(job.keep, 2) : job.keep;  // the newest stays in any case
+  if (static_cast<int64_t>(steps.size()) <= keep) return "";
   std::sort(steps.rbegin(), steps.rend());
   const CheckpointLine line = CheckpointLine::from_scalars(job.state.scalars);
   const CheckpointVerdicts verdicts(job.dir);
   std::string stay;
-  int64_t kept = 0;
+  int64_t kept = best_is_older ? 1 : 0;
   bool healthy = false;
   for (const int64_t step : steps) {
+    if (best_is_older && step == job.best) continue;
     const std::string path = job.dir + "/" + checkpoint_name(step);
-    if ((kept < job.keep || !healthy) && known.counts(path, line, stay)) {
-      const bool is_healthy = verdicts.healthy(checkpoint_name(step)), stays = kept < job.keep || is_healthy;
+    if ((kept < keep || !healthy) && known.counts(path, line, stay)) {
+      const bool is_healthy = verdicts.healthy(checkpoint_name(step)), stays = kept < keep || is_healthy;
       healthy = healthy || is_healthy;
       kept += stays;
       if (stays) continue;
-    } else if (kept < job.keep) {
+    } else if (kept < keep) {
       continue;
     }
     if (const std::string foreign = foreign_in_checkpoint(path); !foreign.empty()) {
@@ -423,7 +427,7 @@ struct CheckpointWriter::Impl {
 CheckpointWriter::CheckpointWriter(int rank, int ranks, uint64_t run) : impl_(std::make_unique<Impl>(rank, ranks, run)) {}
 CheckpointWriter::~CheckpointWriter() = default;
 
-void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainState& state, int64_t keep) {
+void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainState& state, int64_t keep, int64_t best) {
   check_state(state, impl_->ranks);
   checkpoint_name(step);
   try {
@@ -435,7 +439,7 @@ void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainSta
   for (const StateTensor& t : state.tensors) ++impl_->pending[t.unit];
   const std::array<uint64_t, 2> which{impl_->run_number, ++impl_->saves};
   impl_->part_done = impl_->part_failed = impl_->given_up = false;
-  impl_->job = CheckpointJob{dir, step, state, keep, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
+  impl_->job = CheckpointJob{dir, step, state, keep, best, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
   impl_->changed.notify_all();
 }
 

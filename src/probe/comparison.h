@@ -56,6 +56,7 @@ struct ComparedPair {
   // By what our kernel makes of the inputs of each: no bound on what is inherited counts then.
   bool substituted() const { return (generated_a && generated_b) || generates(); }
   bool same() const { return by == ComparedBy::bits || by == ComparedBy::figures; }
+  bool nan_in_both() const { return a.figures.nan > 0 && b.figures.nan > 0; }
   bool rough() const { return by == ComparedBy::statistics && (a.figures.rough || b.figures.rough); }  // TensorFigures::rough
   bool beyond() const {
     return judged && (substituted() && !by_setting ? generates() : error != 0 && !(error <= own + inherited));
@@ -97,8 +98,15 @@ struct Comparison {
   bool own_names = false;                // both are of another program, under its own names
   bool layouts_differ = false;           // ranks and micro batches were put together (whole_run.h)
   int64_t damaged_a = 0, damaged_b = 0;  // lines of the logs that cannot be read: what they hold is not compared
+  // The first output that holds NaN on both sides; null: there is none.
+  const ComparedPair* nan_in_both() const {
+    for (const ComparedPair& p : pairs)
+      if (p.a.output && p.nan_in_both()) return &p;
+    return nullptr;
+  }
   bool agrees() const {
-    return culprits.empty() && inherited_from.empty() && uncovered.empty() && (damaged_a + damaged_b == 0 || unmatched.empty());
+    return !nan_in_both() && culprits.empty() && inherited_from.empty() && uncovered.empty() &&
+           (damaged_a + damaged_b == 0 || unmatched.empty());
   }
 };
 

@@ -133,8 +133,8 @@ void read_rows(const std::string& path, TrainingCurve& c) {
     if (!(std::abs(at) < 0x1p53))
       throw UserError("a step that is no number", r.where(), fmt::format("column '{}' counts steps", step), "correct the row");
     if (row[loss].is_string() && row[loss].get_ref<const std::string&>().empty()) continue;
-    c.loss[static_cast<int64_t>(at)] = number_of(row[loss]);
-    if (!norm.empty() && row.contains(norm)) c.norm[static_cast<int64_t>(at)] = number_of(row[norm]);
+    const double norm_of_row = !norm.empty() && row.contains(norm) ? number_of(row[norm]) : 0;
+    c.add(static_cast<int64_t>(at), number_of(row[loss]), !norm.empty() && row.contains(norm) ? &norm_of_row : nullptr);
   }
 }
 
@@ -143,8 +143,7 @@ void read_run(const std::string& path, TrainingCurve& c) {
   const std::vector<double> loss = m.column("loss"), norm = m.column("grad_norm");
   const bool with_norm = m.value.contains("grad_norm");
   for (size_t i = 0; i < m.step.size(); ++i) {
-    c.loss[static_cast<int64_t>(m.step[i])] = loss[i];
-    if (with_norm) c.norm[static_cast<int64_t>(m.step[i])] = norm[i];
+    c.add(static_cast<int64_t>(m.step[i]), loss[i], with_norm ? &norm[i] : nullptr);
   }
   const fs::path config = (fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()) / "config.yaml";
   if (std::error_code error; fs::is_regular_file(config, error)) {
@@ -164,11 +163,14 @@ void read_tensorboard(const std::vector<std::string>& files, const std::string& 
                                 tags.empty() ? "none" : fmt::format("{}", fmt::join(tags, ", "))),
                     "export the curve as CSV with columns step and loss");
   for (const auto& [step, value] : events.scalars.at(*loss)) {
-    c.loss[step] = value;
+    c.add(step, value);
     c.loss_resolution = std::max(c.loss_resolution, std::abs(value) * 0x1p-25);
   }
   if (norm)
-    for (const auto& [step, value] : events.scalars.at(*norm)) c.norm[step] = value;
+    for (const auto& [step, value] : events.scalars.at(*norm)) {
+      if (c.norm.contains(step)) c.norm.erase(c.norm.lower_bound(step), c.norm.end());
+      c.norm[step] = value;
+    }
 }
 
 void read_trainer_state(const std::string& file, TrainingCurve& c) {
@@ -176,9 +178,9 @@ void read_trainer_state(const std::string& file, TrainingCurve& c) {
   for (const Json& row : array_field(state, "log_history", file))
     if (row.is_object() && row.contains("step") && row["step"].is_number() && row.contains("loss")) {
       const auto step = static_cast<int64_t>(row["step"].get<double>());
-      c.loss[step] = number_of(row["loss"]);
+      const double norm = row.contains("grad_norm") ? number_of(row["grad_norm"]) : 0;
+      c.add(step, number_of(row["loss"]), row.contains("grad_norm") ? &norm : nullptr);
       c.loss_resolution = 0.5e-4;  // the Trainer rounds losses to four decimals
-      if (row.contains("grad_norm")) c.norm[step] = number_of(row["grad_norm"]);
     }
 }
 
@@ -189,13 +191,22 @@ void read_log(const std::string& path, TrainingCurve& c) {
     const bool megatron = megatron_line(*line, s);
     if (!megatron && !mindformers_line(*line, s)) continue;
     c.kind = megatron ? "log of Megatron" : "log of MindFormers";
-    c.loss[s.step] = s.loss.value;
+    c.add(s.step, s.loss.value, s.with_norm ? &s.norm.value : nullptr);
     c.loss_resolution = std::max(c.loss_resolution, s.loss.half_unit);
-    if (s.with_norm) c.norm[s.step] = s.norm.value;
   }
 }
 
 }  // namespace
+
+void TrainingCurve::add(int64_t step, double loss_of_step, const double* norm_of_step) {
+  if (loss.contains(step) && loss.rbegin()->first > step) {
+    goes_back.push_back(step);
+    loss.erase(loss.lower_bound(step), loss.end());
+    norm.erase(norm.lower_bound(step), norm.end());
+  }
+  loss[step] = loss_of_step;
+  if (norm_of_step) norm[step] = *norm_of_step;
+}
 
 TrainingCurve read_training_curve(const std::string& path) {
   std::error_code error;

@@ -10,6 +10,11 @@ struct TrainingCurve {
   std::string name, kind;  // kind: "run of Ravine", "log of Megatron", ..
   std::map<int64_t, double> loss,
       norm;  // by step; a value that is not finite stays one. Of a step that comes twice the last counts
+  // The steps at which the file goes back, as a run that was resumed from a checkpoint makes it. What stood there of them and of
+  // later steps is given up.
+  std::vector<int64_t> goes_back;
+  // Takes the loss of a step, and the norm where there is one, in the order of the file.
+  void add(int64_t step, double loss_of_step, const double* norm_of_step = nullptr);
   // Half a unit of the last digit that was printed of a loss, the largest of all: what the file itself cannot tell apart. 0: all
   // digits are there.
   double loss_resolution = 0;

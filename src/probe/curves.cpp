@@ -217,6 +217,14 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
   const size_t late_begin = at;
   for (; at < c.step.size(); ++at)
     if (std::isfinite(c.a[at]) != std::isfinite(c.b[at]) && v.not_finite == 0) v.not_finite = c.step[at];
+  for (size_t i = 0; i < c.step.size(); ++i) {
+    v.neither.lost = !std::isfinite(c.a[i]) && !std::isfinite(c.b[i]);
+    if (v.neither.lost && v.neither.steps++ == 0) v.neither.first = c.step[i];
+  }
+  for (const TrainingCurve* curve : {&a, &b})
+    for (const int64_t step : curve->goes_back)
+      v.notes.push_back(
+          fmt::format("{} goes back to step {}: its earlier steps from there on are given up.", curve->name, step));
   const Scatter scatter = scatter_of(b, repeats, kEarlySteps + 1);
   for (size_t i = 0; i < late_begin; ++i) {
     const double difference = std::abs(c.a[i] - c.b[i]);
@@ -242,12 +250,25 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
 }
 
 bool CurveVerdict::agrees() const {
-  return not_finite == 0 && early.first_beyond == 0 &&
+  return not_finite == 0 && !neither.lost && early.first_beyond == 0 &&
          (late.steps == 0 || (late.in_band() && late.centred() && late.level())) && late.noise_ratio <= 2 &&
          (!norm || *norm <= 0.1);
 }
 
 std::string CurveVerdict::text() const {
+  std::string out;
+  for (const std::string& note : notes) out += note + " ";
+  if (neither.steps > 0)
+    out += neither.steps == steps ? fmt::format("No loss is finite, on either side, at any of {} steps. ", steps)
+                                  : fmt::format("Neither loss is finite at {} of {} steps, first at step {}{}. ", neither.steps,
+                                                steps, neither.first, neither.lost ? ", and not at the last" : "");
+  return out + finding();
+}
+
+std::string CurveVerdict::finding() const {
+  const char* look_there = "Two runs that fail alike are not equal: look at the first such step of either.";
+  if (neither.steps == steps) return look_there;
+  if (neither.lost && not_finite == 0 && early.first_beyond == 0 && exact == steps) return look_there;
   if (exact == steps)
     return fmt::format(
         "The losses of all {} steps are equal{}.", steps,
@@ -267,7 +288,11 @@ std::string CurveVerdict::text() const {
     where = fmt::format(" They part at step {}, at most {:.2g} times what {} explains (step {}: {:.3g} %).", early.first_beyond,
                         early.ratio, compute, early.at, 100 * early.relative);
     look =
-        early.first_beyond == first
+        early.first_beyond == first && first > 1
+            ? fmt::format(
+                  " Step {} is the first that both have logged, and updates lie before it: log every step (log.every=1) to tell a forward pass from an optimizer.",
+                  first)
+        : early.first_beyond == first
             ? " The first loss already differs: weights, data, or an op of the forward pass; dump step 1 of both and hold the dumps together by `ravine compare`."
             : " The first loss agrees, so forward pass and data do: look at gradients, the optimizer's settings and the rate of the steps before.";
   } else if (late.steps > 0 && !(late.in_band() && late.centred() && late.level())) {
@@ -322,6 +347,8 @@ Json verdict_json(const CurveVerdict& v) {
                  {"level", v.late.level()},     {"noise_ratio", v.late.noise_ratio > 0 ? Json(v.late.noise_ratio) : Json()}};
   out["norm"] = v.norm ? Json(*v.norm) : Json();
   out["not_finite"] = v.not_finite > 0 ? Json(v.not_finite) : Json();
+  out["neither_finite"] =
+      v.neither.steps > 0 ? Json{{"steps", v.neither.steps}, {"first", v.neither.first}, {"lost", v.neither.lost}} : Json();
   out["rules"] = rules;
   return out;
 }

@@ -56,10 +56,17 @@ struct CurveVerdict {
   } late;
   std::optional<double> norm;  // mean |a - b| / |b| of the gradient norms; judged by 10 %
   int64_t not_finite = 0;      // first step at which one loss is not finite and the other is; 0: none
+  // Steps at which neither loss is finite, and the first of them. lost: they are the last ones, so both runs have ended in them.
+  struct Neither {
+    int64_t steps = 0, first = 0;
+    bool lost = false;
+  } neither;
+  std::vector<std::string> notes;  // of curves that go back, a sentence each
   std::vector<CurveRule> rules;
 
   bool agrees() const;
-  std::string text() const;  // three sentences: what was found, where it begins, where to look
+  std::string text() const;     // notes, then finding()
+  std::string finding() const;  // three sentences: what was found, where it begins, where to look
 };
 
 // `repeats`: further runs of b's side. UserError: fewer than two steps in common.

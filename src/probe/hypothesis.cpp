@@ -109,6 +109,12 @@ std::string verdict_of(const Comparison& c) {
     double worst = 0;
     for (const ComparedPair& p : c.pairs)
       if (p.judged && std::isfinite(p.ratio())) worst = std::max(worst, p.ratio());
+    if (const ComparedPair* nan = c.nan_in_both())
+      return out +
+             fmt::format(
+                 "Both sides hold NaN, first in '{}' of {} at {} (step {}, {}): {} and {} elements. No number differs, and none is right: look at that call.",
+                 nan->a.tensor, nan->a.op, nan->a.path, nan->a.step, name(nan->a.phase), nan->a.figures.nan,
+                 nan->b.figures.nan);
     return out +
            (c.equal_bits + c.equal_figures == pairs
                 ? "No number differs. Nothing is to be looked for here."

@@ -43,7 +43,9 @@ RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks
   if (!config.model.path.empty()) generation = read_generation_config(config.model.path, facts);
   if (ranks.size() > 1 && !ranks.first()) ranks.all().barrier();
   double last = seconds_now();
-  Sources sources = open_sources(config, facts, [&](const TokenizeProgress& p) {
+  Config counted_ranks = config;
+  counted_ranks.parallel.data = ranks.mesh().data;
+  Sources sources = open_sources(counted_ranks, facts, [&](const TokenizeProgress& p) {
     if (seconds_now() - last < 5) return;
     last = seconds_now();
     log.line("tokens   {} of {} read, {} of text, {} tokens", p.files_done, counted(p.files, "file"),

@@ -64,7 +64,7 @@ Saves::Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& fold
   if (from > 0) newest_ = from;
 }
 
-void Saves::save(int64_t step, TrainState state, double embedding_squares) {
+void Saves::save(int64_t step, TrainState state, double embedding_squares, int64_t best) {
   wait();
   if (ranks_.first()) folder_.check_there();
   check_mapped_files();  // what was learned from zeros is not saved
@@ -74,7 +74,7 @@ void Saves::save(int64_t step, TrainState state, double embedding_squares) {
   }
   if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end())
     state.scalars[publish_ ? kHiddenVerdict : kUnhealthy] = verdict->second;
-  writer_.save(checkpoints_of(config_), step, state, publish_ ? 0 : config_.checkpoint.keep);
+  writer_.save(checkpoints_of(config_), step, state, publish_ ? 0 : config_.checkpoint.keep, best);
 }
 
 // One whose part failed, and that could not say so in the folder, tells the first here.

@@ -40,8 +40,8 @@ class Saves {
 
   // Starts to write a checkpoint and returns; waits for the one before. With health.embedding_norm it gets the verdict that
   // `embedding_squares` (local_norms.h) of the ranks of the first stage come to. An Error once the folder has gone, or a file
-  // that is mapped was cut.
-  void save(int64_t step, TrainState state, double embedding_squares);
+  // that is mapped was cut. `best`: as in CheckpointWriter::save.
+  void save(int64_t step, TrainState state, double embedding_squares, int64_t best = 0);
   // Blocks until the buffers of this unit may change.
   void wait_unit(size_t unit) { writer_.wait_unit(unit); }
   // Blocks until the save under way is complete, or has failed.

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/narrow_option.h"
 #include "base/text.h"
 #include "optim/make_update_rule.h"
@@ -255,9 +256,13 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     p.store.wait_reduced(c);
     under_way.erase(found);
   };
+  p.times.assign(micros.size(), {});
   for (const PipelineTask& t : tasks) {
     const Communication before = communication_of(p.ranks);
+    const double began = seconds_now();
     run(t);
+    MicroTimes& times = p.times[static_cast<size_t>(t.micro)];
+    (t.backward ? times.backward : times.forward) += seconds_now() - began;
     if (p.sent)
       (*p.sent)[static_cast<size_t>(t.micro)] = (*p.sent)[static_cast<size_t>(t.micro)] + (communication_of(p.ranks) - before);
   }
@@ -302,11 +307,13 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   std::vector<double> grad_scales = scales;
   for (double& s : grad_scales) s *= loss_scale;
   run_micros(p, micros, grad_scales, step, loss_scale / (static_cast<double>(micros.size()) * data.size()));
+  const double computed = seconds_now();
   c.set_phase(Phase::update);
   c.arena().section(p.optimizer.wants_unreduced()     ? "update, local gradients"
                     : p.optimizer.last_unfrozen() > 0 ? fmt::format("update from {}", p.optimizer.last_unfrozen())
                                                       : "update");
   p.store.finish_grads(c);
+  const double reduced = seconds_now();
   // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
   if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
   auto mean = [&](StepSum side) {
@@ -328,6 +335,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
       correct_routers(p.store, result.routers, config_.moe.bias_update_rate, before_unit);
   }
   p.store.end_step();
+  result.times = {.micro = std::move(p.times), .reduce = reduced - computed, .update = seconds_now() - reduced};
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;
 }

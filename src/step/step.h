@@ -64,6 +64,15 @@ struct StepShape {
 
 enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
 
+// Seconds of this rank. Gradients that go to other data ranks while the last micro batch is computed count as backward.
+struct MicroTimes {
+  double forward = 0, backward = 0;
+};
+struct StepTimes {
+  std::vector<MicroTimes> micro;  // by micro batch of this rank
+  double reduce = 0, update = 0;  // the rest of the sum of gradients; norm, decision and update
+};
+
 struct StepResult {
   double loss = 0, grad_norm = 0;                           // mean loss as train.loss_average says; norm before clipping.
                                                             // micro: a micro batch without labels is one of them, of mean 0
@@ -71,7 +80,8 @@ struct StepResult {
   Verdict verdict = Verdict::apply;                         // what was decided of it
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
   RouterReport routers;
-};  // of all ranks: every rank gets the same
+  StepTimes times;
+};  // of all ranks, but times: every rank gets the same
 
 // Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the
 // same one.
@@ -136,6 +146,7 @@ class StepEngine {
     Stage& stage;
     const Ranks& ranks;
     std::vector<Communication>* sent = nullptr;  // by micro batch of this rank, added to
+    std::vector<MicroTimes> times{};             // filled in by run_micros
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale);

@@ -183,7 +183,8 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"save_steps", c.checkpoint.every},
         {"eval_steps", c.train.valid_every},
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
-    if (const auto found = best ? best_step(metrics, c, step, *best) : std::optional<BestStep>{}) {
+    const auto found = best ? best_step(metrics, c, step, *best) : std::optional<BestStep>{};
+    if (found) {
       s.trainer_state["best_metric"] = found->loss;
       s.trainer_state["best_model_checkpoint"] = output + "/" + kCheckpoints.name(found->step);
     }
@@ -193,7 +194,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     mark_as_made(target.folder(), id, name);
     target.commit();
     record_verdict(path, name, scalars);
-    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep);
+    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep, found && best->loads ? found->step : 0);
     return path;
   };
 }

@@ -76,10 +76,15 @@ void mark_as_made(const std::string& folder, const std::string& run, const std::
   write_mark(folder, mark_of(folder, run, kind_of(name), true));
 }
 
-void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep) {
+void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep,
+                 int64_t best) {
   std::vector<int64_t> own;
   for (const int64_t one : names.steps_in(output))
     if (one <= step && is_of_run(output + "/" + names.name(one), run)) own.push_back(one);
+  if (const auto found = std::find(own.begin(), own.end(), best); found != own.end() && best < step && keep > 0) {
+    own.erase(found);
+    keep = std::max<int64_t>(keep - 1, 1);
+  }
   std::error_code error;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
     if (const std::string old = output + "/" + names.name(own[i]); may_go(old, run)) fs::remove_all(old, error);

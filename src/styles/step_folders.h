@@ -30,7 +30,9 @@ std::string foreign_ahead(const Config& config, const StepNames& names, const st
 MayReplace replaces_own(const std::string& run);
 // `name`: of the folder, once it is complete.
 void mark_as_made(const std::string& folder, const std::string& run, const std::string& name);
-// checkpoint.keep: of the run's folders up to this step the newest stay; 0: all. Later ones are of a run that was set back.
-void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep);
+// checkpoint.keep: of the run's folders up to this step the newest stay; 0: all. Later ones are of a run that was set back. The
+// folder of step `best` (0: none) stays as one of them, or beside the newest where `keep` is 1.
+void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep,
+                 int64_t best = 0);
 
 }  // namespace ravine

@@ -10,6 +10,7 @@
 
 #include "step/experts.h"
 #include "step/local_norms.h"
+#include "step/step.h"
 #include "step/step_window.h"
 #include "step/traffic.h"
 #include "train/run_view.h"
@@ -26,6 +27,7 @@ struct StepReport {
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double flops = 0;  // of the model in this step, over all ranks
   double wait = 0;   // seconds spent waiting for data in this step
+  StepTimes times;   // of the first rank
   int ranks = 1;
   StepTraffic traffic;                          // of several ranks
   StepWindow window;                            // this step and those before it back to the last line

@@ -233,6 +233,7 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   report.valid = r.valid;
   report.preferences = r.preferences;
   report.routers = r.routers;
+  report.times = r.times;
   report.ranks = run_.ranks.size();
   report.flops = static_cast<double>(r.tokens) * run_.model->training_flops_per_token(run_.data.train->columns());
   report.updates = engine.optimizer().steps();
@@ -412,7 +413,9 @@ void Trainer::follow(double validation_loss) {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
-  saves_->save(step, checkpoint_state(run_, progress_), embedding_squares(*run_.engine));
+  const bool stays = style_.best && style_.best->loads && first();
+  const auto best = stays ? best_step(path("metrics.jsonl"), run_.config(), step, *style_.best) : std::optional<BestStep>{};
+  saves_->save(step, checkpoint_state(run_, progress_), embedding_squares(*run_.engine), best ? best->step : 0);
 }
 
 }  // namespace ravine

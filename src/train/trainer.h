@@ -51,7 +51,7 @@ class Trainer : public RunView {
   bool is_saved(int64_t step) override { return saves_->is_saved(step); }
   void begin_window() override { progress_.window = {}; }
   const Json& model_config() const override { return run_.model->config(); }
-  int64_t samples() const override { return run_.data.train->sample_count(); }
+  int64_t samples() const override { return run_.data.train->row_count(); }
   const StepReport* last_report() const override { return last_ ? &*last_ : nullptr; }
 
   // What a run came to, for tests.

@@ -68,6 +68,58 @@ def test_where_they_part(folder):
     r.check("the gradient norms differ" in judge(save(folder / "norms.csv", series(), norms(factor=1.3)), reference, status=1)["verdict"], "norms")
 
 
+def test_two_sides_that_fail_alike(folder):
+    """NaN on both sides is said, and is no agreement where the runs end in it; a step without a loss in the middle is said and passes."""
+    nothing = [float("nan")] * STEPS
+    a, b = save(folder / "nan.csv", nothing), save(folder / "again.csv", nothing)
+    said = judge(a, b, status=1)
+    r.check("No loss is finite" in said["verdict"] and "equal." not in said["verdict"] and said["neither_finite"] == {"first": 1, "lost": True, "steps": STEPS}, said)
+    lost = series()
+    lost[200:] = nothing[200:]
+    said = judge(save(folder / "lost.csv", lost), save(folder / "lost2.csv", lost), status=1)
+    r.check("first at step 201" in said["verdict"] and said["neither_finite"]["steps"] == STEPS - 200, said)
+    hole = series()
+    hole[99] = float("nan")
+    said = judge(save(folder / "hole.csv", hole), save(folder / "hole2.csv", hole))
+    r.check("first at step 100" in said["verdict"] and not said["neither_finite"]["lost"], said)
+    for value, passes in ((float("nan"), 1), (float("-inf"), 0)):  # a mask of -inf is no fault
+        numbers = [1.0, 2.0, value, 4.0]
+        for side, more in (("a", 0), ("b", 0), ("c", 1e-9)):
+            r.save_tensors(folder / f"{side}.safetensors", {"hidden.0": ("F32", (1, 4), [1.0, 2.0, 3.0, 4.0]), "hidden.1": ("F32", (1, 4), numbers), "logits": ("F32", (1, 4), [x + more for x in numbers])})
+        for other in ("b", "c"):
+            done = r.run("compare", folder / "a.safetensors", folder / f"{other}.safetensors", status=passes)
+            r.check(("hold NaN, first in 'hidden.1'" in done.stdout) == bool(passes) and "-nan" not in done.stdout, done.stdout)
+        done = r.run("diff", folder / "a.safetensors", folder / "b.safetensors", "--all", status=0) if passes else r.run("diff", folder / "a.safetensors", folder / "c.safetensors", status=1)
+        r.check("nan" not in done.stdout.replace("NaN", ""), done.stdout)
+
+
+def test_a_file_that_goes_back(folder):
+    """What a run that was resumed has given up counts no longer: of logs, tables, rows and TensorBoard's files."""
+    right = [course(t) for t in range(1, 101)]
+    rows = [(t, x + (0.7 if t > 60 else 0)) for t, x in enumerate(right, 1)] + [(t, right[t - 1]) for t in range(61, 81)]
+    reference = save(folder / "right.csv", right)
+    log, table, lines = folder / "megatron.log", folder / "again.csv", folder / "again.jsonl"
+    log.write_text("".join(f" iteration {t:8d}/     100 | consumed samples: {t:12d} | learning rate: 1.000E-03 | lm loss: {x!r} | grad norm: 1.000 |\n" for t, x in rows))
+    table.write_text("step,loss\n" + "".join(f"{t},{x!r}\n" for t, x in rows))
+    lines.write_text("".join(json.dumps({"step": t, "loss": x}) + "\n" for t, x in rows))
+    for file in (log, table, lines):
+        said = judge(file, reference, status=1 if file == log else 0)
+        r.check(said["exact"] == said["steps"] == 80 and f"{file.name} goes back to step 61" in said["verdict"], said)
+    unsorted = folder / "unsorted.csv"
+    unsorted.write_text("step,loss\n" + "".join(f"{t},{x!r}\n" for t, x in reversed(list(enumerate(right, 1)))))
+    said = judge(unsorted, reference)
+    r.check(said["exact"] == said["steps"] == 100 and "goes back" not in said["verdict"], said)
+
+
+def test_steps_that_were_not_logged(folder):
+    """The first loss that both have is not that of step 1: nobody can tell the forward pass from an update."""
+    every = [(t, course(t)) for t in range(10, 201, 10)]
+    for name, factor in (("a", 1.0), ("b", 1.1)):
+        (folder / f"{name}.csv").write_text("step,loss\n" + "".join(f"{t},{x * factor!r}\n" for t, x in every))
+    said = judge(folder / "a.csv", folder / "b.csv", status=1)["verdict"]
+    r.check("Step 10 is the first that both have logged" in said and "log.every=1" in said and "already differs" not in said, said)
+
+
 def test_repeats_say_how_wide_the_band_is(folder):
     runs = [save(folder / f"{k}.csv", series(scatter=0.05, seed=10 + k)) for k in range(4)]
     r.check(judge(*runs)["late"]["noise_ratio"] < 1.5, "four runs of one kind agree")

@@ -3,6 +3,8 @@ them is judged by tools/golden/judge_deepspeed.py."""
 import json
 import math
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
@@ -167,6 +169,101 @@ def test_logging_dir_is_where_event_files_lie(folder):
         check(not (folder / asked / "tensorboard").exists(), f"{asked}: event files in the folder of the run")
 
 
+def test_the_end_of_a_pass(folder):
+    """Rows that fill no step are a step of their own under 5.x, fall under --dataloader_drop_last, and go on into the next pass where 4.37 accumulates. The same rows by hand, with rows of no labels where a step is short, have the same losses."""
+    r.save_config(folder / "model" / "config.json")
+    draw = random.Random(5)
+    rows = [[draw.randrange(3, 256) for _ in range(16)] for _ in range(11)]
+    save_rows(folder / "rows.safetensors", rows)
+    common = ["--config_name", folder / "model" / "config.json", "--train_file", folder / "rows.safetensors", "--do_train", "--learning_rate", "1e-3", "--num_train_epochs", 2, "--logging_steps", 1, "--save_strategy", "no",
+              "--report_to", "none", "--threads", 1, "data.shuffle=false"]
+
+    def by_hand(name, batch, steps):
+        save_rows(folder / f"{name}.safetensors", [rows[i] if i is not None else None for step in steps for i in (step + [None] * batch)[:batch]])
+        hand = [x if x != folder / "rows.safetensors" else folder / f"{name}.safetensors" for x in common]
+        hand[hand.index("--num_train_epochs") + 1] = 1
+        r.run("trainer", *hand, "--transformers_version", "5.23", "--per_device_train_batch_size", batch, "--output_dir", folder / name)
+        return losses(folder / name)
+
+    first, rest, whole = list(range(8)), [8, 9, 10], list(range(11))
+    cases = {
+        "windows": (["--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 4], 8, [first, rest, first, rest], 1),
+        "short": (["--per_device_train_batch_size", 4], 4, [whole[:4], whole[4:8], rest] * 2, 1),
+        "dropped": (["--per_device_train_batch_size", 4, "--dataloader_drop_last"], 4, [whole[:4], whole[4:8]] * 2, 1),
+        "two": (["--per_device_train_batch_size", 2], 4, [whole[:4], whole[4:8], [8, 9, 10, 0]] * 2, 2),
+        "two-dropped": (["--per_device_train_batch_size", 2, "--dataloader_drop_last"], 4, [whole[:4], whole[4:8]] * 2, 2),
+    }
+    for name, (flags, batch, steps, ranks) in cases.items():
+        words = ["trainer", *common, "--transformers_version", "5.23", *flags, "--output_dir", folder / name]
+        launch = LAUNCH if ranks == 2 else []
+        done = subprocess.run([*launch, *r.command(*words)], capture_output=True, text=True, timeout=r.LIMIT)
+        check(done.returncode == 0, f"{name}: {done.stderr[-1500:]}")
+        rates = [row["lr"] for row in r.metrics(folder / name).values()]
+        check(all(abs(x - 1e-3 * (1 - k / len(steps))) < 1e-12 for k, x in enumerate(rates)) and len(rates) == len(steps), f"{name}: {rates}")
+        given, wanted = losses(folder / name), by_hand(name + "-hand", batch, steps)
+        check(all(abs(a - b) < 1e-5 * b for a, b in zip(given, wanted)) and len(given) == len(wanted), f"{name}: {given}, by hand {wanted}")
+    r.run("trainer", *common, *cases["windows"][0], "--output_dir", folder / "old")
+    check(len(losses(folder / "old")) == 2, "4.37 makes two updates of eight rows")
+    said = r.run("trainer", *common, "--transformers_version", "5.23", "--per_device_train_batch_size", 16, "--dataloader_drop_last", "--output_dir", folder / "none", status=2).stderr
+    check("11 rows" in said and not (folder / "none").exists(), said)
+
+
+def save_rows(path, rows):
+    """None: a row that predicts nothing."""
+    ids = [x for row in rows for x in (row or [1] * 16)]
+    labels = [x for row in rows for x in (row or [-100] * 16)]
+    r.save_tensors(path, {"input_ids": ("I32", (len(rows), 16), ids), "labels": ("I32", (len(rows), 16), labels)})
+
+
+def test_times_and_flops_of_a_step(folder):
+    """wall_clock_breakdown prints the times of each step; flops_profiler leaves its report of one step. The sums are compared with those of the step and with counts by hand."""
+    prepare(folder, wall_clock_breakdown=True)
+    said = r.run(*line(folder, "--gradient_accumulation_steps", 2, steps=3)).stderr
+    word = r"(fwd|bwd|bwd_inner|bwd_allreduce|step)%s: (\d+\.\d\d)"
+    lines = [x for x in said.splitlines() if "[Rank 0] time (ms) | " in x]
+    micro = [dict(re.findall(word % "_microstep", x)) for x in lines if "fwd_microstep" in x]
+    whole = [dict(re.findall(word % "", x)) for x in lines if "| fwd: " in x]
+    check(len(lines) == 9 and len(micro) == 6 and len(whole) == 3 and all(len(x) == 5 for x in micro + whole), said)
+    for step, row in r.metrics(folder / "out").items():
+        of = [{k: float(v) for k, v in x.items()} for x in (*micro[2 * step - 2:2 * step], whole[step - 1])]
+        check(all(abs(of[0][k] + of[1][k] - of[2][k]) < 0.03 for k in of[2]), f"step {step}: {of}")
+        total = of[2]["fwd"] + of[2]["bwd"] + of[2]["step"]
+        check(of[2]["fwd"] > 0 and of[2]["bwd_inner"] > 0 and total <= 1000 * row["step_time"] + 0.05, f"step {step}: {of[2]} of {row['step_time']} s")
+    prepare(folder, flops_profiler={"enabled": True, "profile_step": 2, "top_modules": 2, "output_file": str(folder / "new" / "flops.txt")})
+    for steps, there in ((2, False), (3, True)):
+        said = r.run(*line(folder, steps=steps, output=f"flops{steps}")).stderr
+        check((folder / "new" / "flops.txt").exists() == there and "fwd_microstep" not in said and said.count("time (ms) | fwd: ") == steps, said)
+    report = (folder / "new" / "flops.txt").read_text()
+    at = dict(re.findall(r"^(.*?): +(\S.*?) *$", report, re.M))
+    c = json.loads((folder / "model" / "config.json").read_text())
+    width, inner, heads, layers = c["hidden_size"], c["intermediate_size"], c["num_attention_heads"], c["num_hidden_layers"]
+    kept = width // heads * c["num_key_value_heads"]
+    matrices = layers * (2 * width * width + 2 * width * kept + 3 * width * inner)
+    params = matrices + (2 * layers + 1) * width + c["vocab_size"] * width * (1 if c.get("tie_word_embeddings") else 2)
+    check("Profile Summary at step 3:" in report and at["params per GPU"] == short(params), f"{at['params per GPU']}, by hand {short(params)}")
+    tokens = 4 * 16
+    attention = layers * 4 * width * 16 * 17  # 4 rows: scores and values of 136 pairs each
+    macs = tokens * (matrices + c["vocab_size"] * width) + attention
+    given = number(at["fwd MACs per GPU"])
+    check(abs(given / macs - 1) < 0.05, f"MACs: {given}, by hand {macs}")
+    check(number(at["fwd flops per GPU"]) > 2 * given and number(at["iter latency"]) > number(at["bwd latency"]) > 0, f"{at}")
+    top = re.search(r"depth 0:\n    params      - \{'LlamaForCausalLM': '(.*)'\}", report)
+    check(top and top[1] == short(params) and "(q_proj): (" in report and "depth 3:" in report and report.count(" = 100% latency") == 1, report)
+    prepare(folder, flops_profiler={"enabled": True, "profile_step": 0, "module_depth": 1, "detailed": False, "recompute_fwd_factor": 1})
+    said = r.run(*line(folder, steps=1, output="shown")).stderr
+    check("Profile Summary at step 1:" in said and "bwd FLOPS per GPU = 3 * fwd" in said and "depth 1" not in said and "q_proj" not in said, said)
+
+
+def number(text):
+    value, unit = re.match(r"([\d.]+) ?([TGMKmu]?)", text).groups()
+    return float(value) * {"T": 1e12, "G": 1e9, "M": 1e6, "K": 1e3, "": 1, "m": 1e-3, "u": 1e-6}[unit]
+
+
+def short(n):
+    unit, name = next((u, x) for u, x in ((1e9, "B"), (1e6, "M"), (1e3, "K")) if n >= u)
+    return f"{round(n / unit, 2):g} {name}"
+
+
 def test_the_best_model_is_loaded_at_the_end(folder):
     """The model is that of the checkpoint whose validation is best, which trainer_state.json names; with DeepSpeed's files, with our own, on two ranks, and by a run that goes on."""
     prepare(folder)
@@ -185,11 +282,15 @@ def test_the_best_model_is_loaded_at_the_end(folder):
     for output, step, more in (("best", best, []), ("worst", worst, ["--greater_is_better", "True"]), ("kept", best, ["--save_total_limit", 1])):
         said = r.run(*line(folder, *flags, "--load_best_model_at_end", *more, output=output)).stderr
         check(model(folder / output) == at[step] and f"checkpoint-{step} (score: " in said, f"{output}: {said}")
-    plain = [x for x in line(folder, *flags, "--load_best_model_at_end", *towards, output="own") if x not in ("--deepspeed", folder / "ds.json")]
+        there = sorted(int(p.name.split("-")[1]) for p in (folder / output).glob("checkpoint-*"))
+        check(there == (sorted({best, 6}) if output == "kept" else [2, 4, 6]), f"{output}: checkpoints {there}, the best is {step}")
+    plain = [x for x in line(folder, *flags, "--load_best_model_at_end", "--save_total_limit", 1, *towards, output="own") if x not in ("--deepspeed", folder / "ds.json")]
     r.run(*plain)
     last = [x for x in line(folder, *flags, output="own-last") if x not in ("--deepspeed", folder / "ds.json")]
     r.run(*last)
     check(model(folder / "own") != model(folder / "own-last"), "our own checkpoints: it is the last model")
+    there = sorted(int(p.name[5:]) for p in (folder / "own" / "checkpoints").glob("step_*"))
+    check(there == [early, 6], f"our own checkpoints: {there}, the best is {early}")
     done = subprocess.run([*LAUNCH, *r.command(*line(folder, *flags, "--load_best_model_at_end", *towards, output="two", batch=2))], capture_output=True, text=True, timeout=r.LIMIT)
     check(done.returncode == 0 and model(folder / "two") == r.load_tensors(folder / "two" / f"checkpoint-{early}"), done.stderr[-1500:])
     for wrong, named in ((["--save_steps", 3], "--eval_steps"), (["--eval_strategy", "no"], "--save_strategy"), (["--metric_for_best_model", "accuracy"], "accuracy")):

@@ -70,14 +70,18 @@ Regex::Regex(std::string_view pattern, const std::string& where) : where_(where)
 }
 
 bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin, size_t& end) const {
-  int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
+  const auto match = [&](uint32_t how) {
+    return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK | how,
                        scratch.data_, scratch.context_);
+  };
+  int rc = match(0);
+  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter keeps its places on the heap
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0)
     throw UserError("regular expression takes too much work", fmt::format("{}: '{}'", where_, shown_),
                     rc == PCRE2_ERROR_CALLOUT ? fmt::format("at most {} steps per byte of text, here {} for {} bytes",
                                                             kRegexSteps, scratch.work_.steps, text.size())
-                                              : pcre_message(rc),
+                                              : fmt::format("{}, at byte {} of a text of {} bytes", pcre_message(rc), from, text.size()),
                     "use another tokenizer, or cut the text into shorter documents");
   const PCRE2_SIZE* at = pcre2_get_ovector_pointer(scratch.data_);
   begin = at[0];
