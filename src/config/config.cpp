@@ -15,8 +15,7 @@ int64_t steps_between_points(const LogOptions& log) { return log.tensorboard_eve
 
 bool figure_due(const Config& c, std::string_view figure, int64_t step) {
   if (std::find(c.log.figures.begin(), c.log.figures.end(), figure) == c.log.figures.end()) return false;
-  return step % c.log.every == 0 || step == c.train.steps ||
-         (c.log.tensorboard && step % steps_between_points(c.log) == 0);
+  return step % c.log.every == 0 || step == c.train.steps || (c.log.tensorboard && step % steps_between_points(c.log) == 0);
 }
 
 bool is_inline(const std::string& model_config) { return model_config.starts_with('{'); }

@@ -436,7 +436,7 @@ struct LogOptions {
   }
 };
 
-bool watches_norms(const LogOptions& log);  // local norms of gradients, for log.monitor
+bool watches_norms(const LogOptions& log);            // local norms of gradients, for log.monitor
 int64_t steps_between_points(const LogOptions& log);  // of event files
 
 struct HealthOptions {

@@ -76,7 +76,8 @@ TEST(MegatronLog, FiguresOnRequest) {
   EXPECT_NE(said.find("(ms): 7500.0 | throughput per GPU (TFLOP/s/GPU): 1.0 | learning rate"), std::string::npos) << said;
   EXPECT_NE(said.find("grad norm: 3.500 | num zeros: 7.0 | params norm: 20.500 | number of"), std::string::npos) << said;
   const auto scalars = read_events(event_files(run.folder / "elsewhere")).scalars;
-  for (const auto& [tag, value] : {std::pair{"num-zeros", 7.0}, {"params-norm", 20.5}, {"throughput", 1.0}, {"loss-scale", 1.0}})
+  for (const auto& [tag, value] :
+       {std::pair{"num-zeros", 7.0}, {"params-norm", 20.5}, {"throughput", 1.0}, {"loss-scale", 1.0}})
     EXPECT_EQ(scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{1, value}, {2, value}})) << tag;
   EXPECT_FALSE(std::filesystem::exists(run.path("tensorboard")));
 }
