@@ -23,7 +23,7 @@ DialectTable megatron_data_rows() {
       inert("--keep-last-token", on, "the same tokens are predicted, shifted in the batch or in the loss"),
       used("--dataloader-type", text, "data.order", "single", {"single", "cyclic"}),
       inert("--data-impl", text, "how files of tokens are read decides no number"),
-      inert("--num-workers", whole, "who prepares batches decides no number; threads of the rank do"),
+      inert("--num-workers", whole, "batches are prepared by threads of the rank itself"),
       inert("--mmap-warmup", on, "pages are read as they are needed"),
       used("--tokenizer-type", text, "model.tokenizer", nullptr,
            {"PretrainedFromHF", "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "GPT2BPETokenizer",

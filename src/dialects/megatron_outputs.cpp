@@ -30,6 +30,17 @@ void set_saves(Translation& t) {
     t.set("checkpoint.every", 0, "--save");
     if (t.has("--save-interval")) t.becomes("--save-interval", KeyStatus::inert, "--save is not given");
   }
+  for (const char* key : {"--ckpt-format", "--use-dist-ckpt"}) {
+    if (!t.has(key)) continue;
+    const std::string form = t.text(key);  // "" of a switch
+    if (!t.has("--save"))
+      t.becomes(key, KeyStatus::inert, "--save is not given");
+    else if (form == "torch")
+      t.becomes(key, KeyStatus::inert, "torch is what is written: a folder for each rank");
+    else
+      t.refuse(key, form.empty() ? std::string(key) : fmt::format("{} {}", key, form),
+               "checkpoints are written as a folder for each rank", "write --ckpt-format torch in its place");
+  }
   if (!t.is_on("--no-save-optim")) return;
   if (t.has("--save"))
     t.refuse("--no-save-optim", "--no-save-optim with --save",

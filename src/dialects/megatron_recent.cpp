@@ -78,6 +78,27 @@ DialectTable recent_expert_rows() {
   };
 }
 
+// Of Megatron-core since 2024: the form of checkpoints, and who writes them when.
+DialectTable recent_checkpoint_rows() {
+  const char* work = "how ranks share the work of a checkpoint decides no number in it";
+  const char* garbage = "it is of Python's memory, which a run does not have";
+  return {
+      used("--ckpt-format", text, "torch alone with --save: a folder for each rank", nullptr,
+           {"torch", "torch_dist", "torch_dcp", "zarr"}),
+      used("--use-dist-ckpt", on, "refused with --save: --ckpt-format torch is written"),
+      inert("--dist-ckpt-format", text, "--ckpt-format says it"),
+      inert("--auto-detect-ckpt-format", on, "the form of --load is always found out"),
+      inert("--async-save", on, "a run always goes on while a checkpoint is written"),
+      inert("--ckpt-fully-parallel-save", on, work),
+      inert("--no-ckpt-fully-parallel-save", on, work),
+      inert("--ckpt-fully-parallel-load", on, work),
+      inert("--ckpt-assume-constant-structure", on, work),
+      inert("--manual-gc", on, garbage),
+      inert("--manual-gc-interval", whole, garbage, 0),
+      inert("--no-manual-gc-eval", on, garbage),
+  };
+}
+
 DialectTable recent_idle_rows() {
   const char* fused = "fused or not, the numbers are the same";
   const char* cut = "it counts with --context-parallel-size above 1 alone";
@@ -138,6 +159,8 @@ DialectTable recent_idle_rows() {
 
 }  // namespace
 
-DialectTable megatron_recent_rows() { return joined({recent_network_rows(), recent_expert_rows(), recent_idle_rows()}); }
+DialectTable megatron_recent_rows() {
+  return joined({recent_network_rows(), recent_expert_rows(), recent_checkpoint_rows(), recent_idle_rows()});
+}
 
 }  // namespace ravine
