@@ -54,7 +54,8 @@ void set_saves(Translation& t) {
 bool is_own_board(const Translation& t, const std::string& folder) {
   fs::path given = fs::path(folder).lexically_normal();
   if (!given.has_filename()) given = given.parent_path();
-  return t.has("--save") && given == (fs::path(t.text("--save")) / "tensorboard").lexically_normal();
+  const fs::path own = fs::path(t.has("--save") ? t.text("--save") : TrainOptions().output) / "tensorboard";
+  return given == own.lexically_normal();
 }
 
 void set_log(Translation& t) {
