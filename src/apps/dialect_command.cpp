@@ -84,6 +84,22 @@ std::string keys_behind(const std::string& text, const std::vector<KeySection>& 
   return out;
 }
 
+// The given keys on which nothing in this run depends; "" without any. A long list is cut, and the rest counted.
+std::string idle_keys(const Translation& t) {
+  constexpr size_t kMost = 240;
+  std::string names;
+  size_t more = 0;
+  for (const ExplainedKey& line : t.lines()) {
+    if (line.status != KeyStatus::inert) continue;
+    if (more > 0 || names.size() + line.key.size() > kMost)
+      ++more;
+    else
+      names += (names.empty() ? "" : ", ") + line.key;
+  }
+  if (names.empty()) return "";
+  return fmt::format("no effect: {}{} (`--explain` says why)", names, more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 class DialectCall : public Call {
  public:
   DialectCall(CommandSpec spec, TranslateWords translate, std::vector<KeySection> (*keys)(), std::vector<Command> others,
@@ -122,8 +138,8 @@ class DialectCall : public Call {
     refuse_stray_word(other);
     typed_ = words;
     translation_ = translate_(placed(other), flags_);
-    for (const std::string& text : environment_notices(environment_of(flags_))) say("notice: " + escaped(text));
-    for (const std::string& text : translation_->notices()) say("notice: " + escaped(text));
+    for (const std::string& text : environment_notices(environment_of(flags_))) tell("notice: " + text);
+    for (const std::string& text : translation_->notices()) tell("notice: " + text);
     if (flags_.explain && !translation_->refusals().empty()) print(explained());
     refuse_all(*translation_);
     return translation_->command.empty() ? config_of(*translation_, over_) : Config{};
@@ -140,6 +156,16 @@ class DialectCall : public Call {
   }
 
  private:
+  // On stderr, by the first rank, and in log.txt once there is one.
+  void tell(const std::string& line) {
+    if (launched_rank() == 0) say(escaped(line));
+    said_.push_back(line);
+  }
+
+  void tell_idle_keys() {
+    if (const std::string idle = idle_keys(*translation_); !idle.empty()) tell(idle);
+  }
+
   std::string launches_shown() const {
     if (flags_.script.empty())
       throw UserError("--launches without --script", "command line", "a script starts programs", "name it by --script FILE.sh");
@@ -180,9 +206,10 @@ class DialectCall : public Call {
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
+    tell_idle_keys();
     const TrainerOutputs& outputs = translation_->trainer;
     if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, outputs.results);
-    return run_training(config, flags_.common.backend, outputs);
+    return run_training(config, flags_.common.backend, outputs, said_);
   }
 
   int run_command() {
@@ -197,6 +224,7 @@ class DialectCall : public Call {
       for (const auto& words : all) print("# " + line_of(words) + "\n");
       return 0;
     }
+    tell_idle_keys();
     if (all.size() > 1 && launched_as_several()) {  // MPI begins once in a process
       say(fmt::format("notice: on several ranks the first of {} commands is run: {}", all.size(), line_of(all[0])));
       all.resize(1);
@@ -260,6 +288,7 @@ class DialectCall : public Call {
   std::vector<Setting> over_;
   std::optional<Translation> translation_;
   std::vector<std::string> typed_;  // the whole line
+  std::vector<std::string> said_;   // lines for people, for log.txt
 };
 
 }  // namespace

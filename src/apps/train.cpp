@@ -29,11 +29,12 @@ int run_train(TrainFlags& flags, Config& config) { return run_training(config, f
 
 }  // namespace
 
-int run_training(Config& config, Backend backend, const TrainerOutputs& outputs) {
+int run_training(Config& config, Backend backend, const TrainerOutputs& outputs, const std::vector<std::string>& said) {
   refuse_config_of_other_run(config);
   if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
   Log log;
+  for (const std::string& line : said) log.note(line);
   std::vector<std::unique_ptr<Capture>> dumps;  // they outlive the trainer, which calls them
   FlopsProfile flops(outputs.flops);
   std::unique_ptr<Trainer> trainer;

@@ -53,6 +53,13 @@ void Log::open(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (file_) std::fclose(file_);
   file_ = f;
+  std::fputs(notes_.c_str(), file_);
+  notes_.clear();
+}
+
+void Log::note(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  notes_ += escaped(line, "\n\t") + "\n";
 }
 
 void Log::write(const std::string& text) {

@@ -18,6 +18,8 @@ class Log {
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
+  // A line that was said before there was a file: the next one that is opened begins with it.
+  void note(const std::string& line);
   // Appends every line to this file too. If it cannot be written later on (full disk), that is said once, and the lines it
   // lacks are lost.
   void open(const std::string& path);
@@ -39,6 +41,7 @@ class Log {
   void write(const std::string& text);
   std::mutex mutex_;
   std::FILE* file_ = nullptr;
+  std::string notes_;
   bool terminal_ = false, quiet_ = false, bar_ = false, file_broken_ = false;
 };
 

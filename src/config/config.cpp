@@ -11,6 +11,13 @@ bool watches_norms(const LogOptions& log) {
                      [](const std::string& what) { return what == "local_norm" || what == "device_local_norm"; });
 }
 
+int64_t steps_between_points(const LogOptions& log) { return log.tensorboard_every > 0 ? log.tensorboard_every : log.every; }
+
+bool figure_due(const Config& c, std::string_view figure, int64_t step) {
+  if (std::find(c.log.figures.begin(), c.log.figures.end(), figure) == c.log.figures.end()) return false;
+  return step % c.log.every == 0 || step == c.train.steps || (c.log.tensorboard && step % steps_between_points(c.log) == 0);
+}
+
 bool is_inline(const std::string& model_config) { return model_config.starts_with('{'); }
 
 std::string model_place(const ModelOptions& model) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/bounds.h"
@@ -105,6 +106,8 @@ struct TrainOptions {
   LossAverage loss_average = LossAverage::tokens;
   double dropout = 0, attention_dropout = 0;
   int64_t valid_every = 0, valid_batches = 0;
+  int64_t exit_every = 0;
+  double exit_minutes = 0;
   bool find_nan = false;
   int64_t threads = 0;
   std::vector<std::string> freeze;
@@ -139,6 +142,12 @@ struct TrainOptions {
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - attention_dropout)") & fixed());
     v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change());
     v("valid_batches", valid_batches, "micro batches per validation; 0: all", between(0, kMostSteps) & may_change());
+    v("exit_every", exit_every,
+      "the run saves and ends, with exit status 0, behind each step that this divides; the same command goes on; 0: never",
+      between(0, kMostSteps) & may_change());
+    v("exit_minutes", exit_minutes,
+      "the run saves and ends, with exit status 0, behind the step in which so many minutes since its start are over; 0: never",
+      between(1e-6, 1e7) & or_zero() & may_change());
     v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
@@ -390,6 +399,8 @@ struct LogOptions {
   std::string monitor_target;
   double baseline = 0;
   std::string tensorboard_dir;
+  int64_t tensorboard_every = 0;
+  std::vector<std::string> figures;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before",
@@ -415,12 +426,18 @@ struct LogOptions {
     v("baseline", baseline, "samples per second and rank that throughput is measured by (log.monitor); 0: none",
       between(1e-9, 1e12) & or_zero() & may_change());
     v("tensorboard_dir", tensorboard_dir,
-      "folder of event files, a folder rank_R in it for each rank that writes; empty: train.output/tensorboard",
+      "folder of event files; of MindFormers a folder rank_R in it for each rank that writes; empty: train.output/tensorboard",
       writes() & metavar("DIR") & may_change());
+    v("tensorboard_every", tensorboard_every, "steps between points in event files; 0: log.every",
+      between(0, kMostSteps) & may_change());
+    v("figures", figures,
+      "figures of a step that are worked out for lines and event files on request: the norm of all weights behind it, how many elements of its gradients are 0, 10^12 operations per second and rank",
+      one_of({"weight_norm", "gradient_zeros", "tflops"}) & may_change());
   }
 };
 
-bool watches_norms(const LogOptions& log);  // local norms of gradients, for log.monitor
+bool watches_norms(const LogOptions& log);            // local norms of gradients, for log.monitor
+int64_t steps_between_points(const LogOptions& log);  // of event files
 
 struct HealthOptions {
   double skip_norm = 0, stop_norm = 0, embedding_norm = 0;
@@ -485,6 +502,9 @@ struct Config {
     v("probe", probe, "looking inside a run, and disturbing it");
   }
 };
+
+// True if log.figures names it and a line, or a point of event files, is due after this step.
+bool figure_due(const Config& config, std::string_view figure, int64_t step);
 
 struct Section {
   std::string name, help;

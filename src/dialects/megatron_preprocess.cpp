@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "dialects/megatron.h"
@@ -10,6 +11,7 @@
 namespace ravine {
 
 using enum KeyType;
+namespace fs = std::filesystem;
 
 DialectTable megatron_preprocess_table() {
   return {
@@ -20,7 +22,7 @@ DialectTable megatron_preprocess_table() {
       renamed("--tokenizer-name-or-path", text, "--tokenizer"),
       renamed("--tokenizer-model", text, "--tokenizer"),
       used("--vocab-file", text, "--tokenizer"),
-      inert("--merge-file", text, "merges lie beside the vocabulary or in tokenizer.json"),
+      used("--merge-file", text, "--tokenizer"),
       inert("--tokenizer-not-use-fast", on, "both kinds of tokenizer give the same ids, and here is one"),
       renamed("--handler-name", text, "--handler"),
       renamed("--json-keys", texts, "--json-keys"),
@@ -34,9 +36,9 @@ DialectTable megatron_preprocess_table() {
       renamed("--seq-length", whole, "--seq-length"),
       inert("--make-vocab-size-divisible-by", whole, "ids on disk are the tokenizer's"),
       inert("--pad-vocab-size-to", whole, "ids on disk are the tokenizer's"),
-      inert("--dataset-impl", text, "files of tokens are of the kind mmap"),
+      used("--dataset-impl", text, "mmap alone: other kinds of files are not written", "mmap", {"lazy", "cached", "mmap"}),
       renamed("--workers", whole, "--workers", 1),
-      inert("--log-interval", whole, "progress is told now and then"),
+      inert("--log-interval", whole, "it says how often progress is told, which no file shows"),
       inert("--overwrite-cache", on, "records are read from their files each time"),
       refused("--prompt-type", text, "what stands around a question is the handler's own",
               "train on the records themselves: `ravine train data.train=[FILE] data.chat_template=NAME`"),
@@ -72,6 +74,22 @@ Translation translate_preprocessing(const std::vector<PlacedWord>& words, const 
   else
     t.refuse("--tokenizer-name-or-path", "--tokenizer-name-or-path is not given", "text becomes ids by a tokenizer",
              "name its folder");
+  // A folder is a tokenizer, so the merges lie beside the vocabulary.
+  if (t.has("--merge-file") && t.has("--vocab-file")) {
+    const auto folder_of = [&](const char* flag) { return fs::path(t.text(flag)).lexically_normal().parent_path(); };
+    if (folder_of("--merge-file") != folder_of("--vocab-file"))
+      t.refuse("--merge-file", fmt::format("--merge-file {}", t.text("--merge-file")),
+               "the merges lie in the folder of --vocab-file", "put both into one folder");
+  } else if (t.has("--merge-file")) {
+    t.becomes("--merge-file", KeyStatus::inert, "--vocab-file is not given");
+  }
+  if (t.has("--dataset-impl")) {
+    if (t.text("--dataset-impl") == "mmap")
+      t.becomes("--dataset-impl", KeyStatus::inert, "mmap is what is written");
+    else
+      t.refuse("--dataset-impl", "--dataset-impl " + t.text("--dataset-impl"),
+               "files of tokens are of the kind mmap, which all programs of today read", "leave it out");
+  }
   if (t.has("--output-prefix"))
     pass("--output-prefix", t.text("--output-prefix"));
   else

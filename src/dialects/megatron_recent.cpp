@@ -70,7 +70,7 @@ DialectTable recent_expert_rows() {
       used("--moe-token-drop-policy", text, "moe.drop", "probs", {"probs", "position"}),
       used("--moe-device-level-aux-loss-coeff", number, "0 alone: the load of devices adds nothing to the loss", 0.0),
       used("--moe-comm-aux-loss-coeff", number, "0 alone: the load of links adds nothing to the loss", 0.0),
-      inert("--moe-grouped-gemm", on, "experts are multiplied as groups"),
+      inert("--moe-grouped-gemm", on, "experts are multiplied as groups in any case, with the same numbers"),
       inert("--moe-permutation-async-comm", on, exchange),
       inert("--moe-token-dispatcher-type", text, exchange),
       inert("--enable-token-rearrange-opt", on, exchange),
@@ -78,46 +78,68 @@ DialectTable recent_expert_rows() {
   };
 }
 
+// Of Megatron-core since 2024: the form of checkpoints, and who writes them when.
+DialectTable recent_checkpoint_rows() {
+  const char* work = "how ranks share the work of a checkpoint decides no number in it";
+  const char* garbage = "it is of Python's memory, which a run does not have";
+  return {
+      used("--ckpt-format", text, "torch alone with --save: a folder for each rank", nullptr,
+           {"torch", "torch_dist", "torch_dcp", "zarr"}),
+      used("--use-dist-ckpt", on, "refused with --save: --ckpt-format torch is written"),
+      inert("--dist-ckpt-format", text, "--ckpt-format says it"),
+      inert("--auto-detect-ckpt-format", on, "the form of --load is always found out"),
+      inert("--async-save", on, "a run always goes on while a checkpoint is written"),
+      inert("--ckpt-fully-parallel-save", on, work),
+      inert("--no-ckpt-fully-parallel-save", on, work),
+      inert("--ckpt-fully-parallel-load", on, work),
+      inert("--ckpt-assume-constant-structure", on, work),
+      inert("--manual-gc", on, garbage),
+      inert("--manual-gc-interval", whole, garbage, 0),
+      inert("--no-manual-gc-eval", on, garbage),
+  };
+}
+
 DialectTable recent_idle_rows() {
   const char* fused = "fused or not, the numbers are the same";
   const char* cut = "it counts with --context-parallel-size above 1 alone";
-  const char* times = "`ravine bench train --profile` tells where time goes";
+  const char* times = "it belongs to --profile";
   DialectTable rows = {
       inert("--use-mcore-models", on, "names of both kinds are read, and --save writes those of Megatron-core"),
       inert("--use-fused-swiglu", on, fused),
       inert("--no-rope-fusion", on, fused),
       inert("--no-bias-swiglu-fusion", on, fused),
       inert("--lora-fusion", on, fused),
-      inert("--use-mc2", on, "products and sums over ranks overlap where they can"),
-      inert("--transformer-impl", text, "there is one"),
+      inert("--use-mc2", on, "whether products and sums over ranks overlap decides no number"),
+      inert("--transformer-impl", text, "both are the same network; here is one"),
       inert("--jit-compile", on, "nothing is compiled while it runs"),
       inert("--use-deter-comp", on, "a run repeats itself bit for bit in any case"),
-      inert("--no-shared-storage", on, "checkpoints lie in one folder, which all ranks see"),
-      inert("--no-check-for-nan-in-loss-and-grad", on, "a loss that is NaN always ends a run, where no loss scale moves"),
+      inert("--no-shared-storage", on, "where files lie is the same; hosts share one folder here"),
+      inert("--no-check-for-nan-in-loss-and-grad", on,
+            "a run without NaN is the same; one with NaN ends, as its weights would be NaN"),
       inert("--no-create-attention-mask-in-dataloader", on, "attention knows its documents without a mask"),
       inert("--input-layernorm-in-fp32", on, "norms are computed in f32 in any case"),
-      inert("--reuse-fp32-param", on, "weights of 16 bits lie beside their masters in f32"),
-      inert("--recompute-activation-function", on,
-            "--recompute-activations and --recompute-granularity say what is made again"),
+      inert("--reuse-fp32-param", on, "it saves memory there; numbers are the same"),
+      inert("--recompute-activation-function", on, "activation functions are recomputed in any case (train.recompute=cheap)"),
       inert("--recompute-activation-function-num-layers", whole,
-            "--recompute-activations and --recompute-granularity say what is made again"),
-      inert("--enable-recompute-layers-per-pp-rank", on, "what is made again is the same in all stages"),
+            "activation functions of all layers are recomputed in any case (train.recompute=cheap)"),
+      used("--enable-recompute-layers-per-pp-rank", on, "refused with virtual stages, whose layers are counted by part"),
       inert("--output-layer-slice-num", whole, "logits are never kept: the loss takes them in parts"),
       inert("--shape-order", text, "tensors have one order here"),
       inert("--sparse-mode", whole, "attention always leaves the masked half of the scores out"),
-      inert("--pre-tockens", whole, "attention always leaves the masked half of the scores out"),
-      inert("--next-tockens", whole, "attention always leaves the masked half of the scores out"),
+      used("--pre-tockens", whole, "refused below --seq-length: attention reaches back to the first token"),
+      used("--next-tockens", whole, "refused below 0: a token sees itself and all before it"),
       inert("--context-parallel-algo", text, cut),
       inert("--ulysses-degree-in-cp", whole, cut),
       inert("--cp-attention-mask-type", text, cut),
       inert("--use-cp-send-recv-overlap", on, cut),
       inert("--kv-head-repeat-before-uly-alltoall", on, cut),
       inert("--prompt-type", text, "rows are ids: what stands around a question was decided by preprocess_data.py"),
-      inert("--pad-to-multiple-of", whole, "rows of instruction data are as long as the longest of their micro batch"),
-      inert("--full-shuffle-instruction-dataset", on, "rows of instruction data come in an order drawn from the seed"),
-      inert("--load-checkpoint-loosely", on, "weights that are missing are refused by name"),
-      inert("--use-kv-cache", on, "keys and values are kept while a text is made"),
-      inert("--profile", on, times),
+      inert("--pad-to-multiple-of", whole, "padding has no loss, and no token sees it"),
+      refused("--full-shuffle-instruction-dataset", on,
+              "rows of instructions have the order that the program gives without it"),
+      inert("--load-checkpoint-loosely", on, "a whole checkpoint is read alike; weights that it lacks are refused by name"),
+      inert("--use-kv-cache", on, "training makes no text; where text is made, keys and values are always kept"),
+      refused("--profile", on, "a run writes no profile", "leave it out; `ravine bench train --profile` tells where time goes"),
       refused("--swap-attention", on, "activations are not moved to the host", "use --recompute-granularity"),
       refused("--swap-modules", text, "activations are not moved to the host", "use --recompute-granularity"),
       refused("--enable-high-availability", on, "a job whose rank is lost ends",
@@ -137,6 +159,8 @@ DialectTable recent_idle_rows() {
 
 }  // namespace
 
-DialectTable megatron_recent_rows() { return joined({recent_network_rows(), recent_expert_rows(), recent_idle_rows()}); }
+DialectTable megatron_recent_rows() {
+  return joined({recent_network_rows(), recent_expert_rows(), recent_checkpoint_rows(), recent_idle_rows()});
+}
 
 }  // namespace ravine

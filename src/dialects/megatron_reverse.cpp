@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/shell_word.h"
@@ -249,7 +250,20 @@ class MegatronFlags {
       option("--save-interval", "checkpoint.every");
     }
     option("--log-interval", "log.every");
-    if (c_.log.tensorboard) add("--tensorboard-dir", c_.train.output + "/tensorboard");
+    const LogOptions& log = c_.log;
+    if (log.tensorboard) {
+      add("--tensorboard-dir", log.tensorboard_dir.empty() ? c_.train.output + "/tensorboard" : log.tensorboard_dir);
+      if (steps_between_points(log) != 1) add("--tensorboard-log-interval", steps_between_points(log));
+    }
+    const auto asks = [&](const char* figure) {
+      return std::find(log.figures.begin(), log.figures.end(), figure) != log.figures.end();
+    };
+    add_if(asks("weight_norm"), "--log-params-norm");
+    add_if(asks("gradient_zeros"), "--log-num-zeros-in-grad");
+    add_if(asks("tflops"), "--log-throughput");
+    if (c_.train.exit_every > 0) option("--exit-interval", "train.exit_every");
+    if (c_.train.exit_minutes > 0 && c_.train.exit_minutes == std::floor(c_.train.exit_minutes))
+      add("--exit-duration-in-mins", static_cast<int64_t>(c_.train.exit_minutes));
     if (c_.lora.rank > 0 && !c_.lora.targets.empty()) {
       option("--lora-target-modules", "lora.targets");
       option("--lora-r", "lora.rank");

@@ -28,6 +28,9 @@ bool set_megatron_load(Translation& t);
 // The form of the run's checkpoints, and what it goes on from or takes its weights of; behind all other settings.
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
 
+// Checkpoints, lines, event files and adapters of the run, and what ends it before its last iteration.
+void set_megatron_outputs(Translation& t);
+
 void set_megatron_run(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
 
 }  // namespace ravine

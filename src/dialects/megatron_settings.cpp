@@ -1,6 +1,7 @@
 // The options that the flags of a training program of Megatron lead to.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -40,6 +41,8 @@ void set_steps(Translation& t, const MegatronSizes& s) {
         : samples                     ? "--lr-warmup-samples"
                                       : "--lr-warmup-iters");
   t.set("schedule.lr_decay_steps", decay, decay_key);
+  if (t.has("--ignore-ramp") && !t.has("--rampup-batch-size"))
+    t.becomes("--ignore-ramp", KeyStatus::inert, "--rampup-batch-size is not given");
   if (t.has("--rampup-batch-size") && t.refusals().empty())
     t.notice(fmt::format("--rampup-batch-size is not followed: every batch has {} sequences, and the run {} steps", s.global,
                          s.steps));
@@ -149,6 +152,27 @@ void set_layers(Translation& t, const MegatronSizes& s, const char* key) {
   t.set("parallel.stage_layers", layers, key);
 }
 
+// The inputs of layers that are kept for the backward pass: what these flags cut over tensor ranks --sequence-parallel cuts too.
+void cut_kept_activations(Translation& t, const MegatronSizes& s) {
+  const int64_t length = t.whole("--seq-length");
+  const bool deepspeed = t.is_on("--deepspeed") && t.is_on("--deepspeed-activation-checkpointing");
+  for (const char* key :
+       {"--distribute-saved-activations", "--distribute-checkpointed-activations", "--partition-activations"}) {
+    if (!t.is_on(key)) continue;
+    if (s.tensor < 2)
+      t.becomes(key, KeyStatus::inert, "one tensor rank has nothing to cut");
+    else if (std::string_view(key) == "--partition-activations" && !deepspeed)
+      t.becomes(key, KeyStatus::inert, "it goes with --deepspeed and --deepspeed-activation-checkpointing");
+    else if (t.is_on("--sequence-parallel"))
+      t.becomes(key, KeyStatus::inert, "--sequence-parallel cuts what is kept already");
+    else if (length % s.tensor != 0 && !t.is_on("--variable-seq-lengths"))
+      t.refuse(key, fmt::format("{} with --seq-length {}, --tensor-model-parallel-size {}", key, length, s.tensor),
+               "what is kept is cut along the sequence, in equal parts", "change one of them, or leave it out");
+    else
+      t.set("parallel.sequence", true, key);
+  }
+}
+
 void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
   t.set("parallel.tensor", s.tensor, "--tensor-model-parallel-size");
   t.set("parallel.pipeline", s.pipeline, "--pipeline-model-parallel-size");
@@ -159,6 +183,7 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
     else
       t.becomes("--sequence-parallel", KeyStatus::inert, "one tensor rank has nothing to cut");
   }
+  cut_kept_activations(t, s);
   const bool stages = t.is_on("--deepspeed");
   double zero = t.is_on("--use-distributed-optimizer") ? 1 : 0;
   if (stages) {
@@ -194,18 +219,26 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
   }
   if (t.whole("--num-experts") > 0)
     t.set("parallel.expert", t.value("--expert-model-parallel-size"), "--expert-model-parallel-size");
-  const auto only = [&](const char* key, bool fits, const char* reason, const char* rule) {
+  const auto only = [&](const char* key, bool fits, const char* reason, const char* rule, const char* fix = "leave it out") {
     if (!t.has(key)) return;
     if (fits)
       t.becomes(key, KeyStatus::inert, reason);
     else
-      t.refuse(key, fmt::format("{} {}", key, t.value(key).dump()), rule, "leave it out");
+      t.refuse(key, t.is_on(key) ? std::string(key) : fmt::format("{} {}", key, t.value(key).dump()), rule, fix);
   };
   only("--context-parallel-size", t.whole("--context-parallel-size") == 1, "1 is what runs",
        "sequences are not cut over ranks");
   only("--remote-device", t.text("--remote-device") == "none", "none is what runs", "weights stay in memory");
   only("--z-loss-weight", t.number("--z-loss-weight") == 0, "0 adds nothing to the loss",
        "the loss on the largest logit is not offered");
+  only("--vocab-extra-ids", t.whole("--vocab-extra-ids") == 0, "0 adds no ids", "sentinel ids are rows that no model here has");
+  only("--pre-tockens", t.whole("--pre-tockens") >= t.whole("--seq-length"), "no sequence is as long",
+       "attention reaches back to the first token", "write --sliding-window");
+  only("--next-tockens", t.whole("--next-tockens") >= 0, "later tokens are masked in any case",
+       "a token sees itself and all before it");
+  only("--enable-recompute-layers-per-pp-rank", t.whole("--num-layers-per-virtual-pipeline-stage") == 0,
+       "stages have one part each, whose layers are counted in any case", "the layers of each virtual part are counted",
+       "write the number of one part, and leave it out");
   only("--triangle-attn", true, "attention always leaves the masked half of the scores out", "");
 }
 
@@ -341,7 +374,16 @@ void set_data(Translation& t, const MegatronSizes& s, MegatronAge age) {
     t.set("train.valid_batches", batches * std::max<int64_t>(1, s.global / s.micro), "--eval-iters");
   } else {
     for (const char* key : {"--eval-interval", "--eval-iters"})
-      if (t.has(key)) t.becomes(key, KeyStatus::inert, "the split leaves no data to validate on, or no batches are asked for");
+      if (t.has(key))
+        t.becomes(key, KeyStatus::inert,
+                  held ? "no batches of validation are asked for" : "the split leaves no data to validate on");
+  }
+  if (t.has("--test-data-path")) {
+    if (batches > 0)
+      t.refuse("--test-data-path", "--test-data-path", "the end of a run has no test on data of its own",
+               "leave it out, or name it by --valid-data-path");
+    else
+      t.becomes("--test-data-path", KeyStatus::inert, "--eval-iters 0 tests nothing");
   }
 }
 
@@ -358,30 +400,6 @@ void set_tokenizer(Translation& t) {
                     "use the tokenizer of such a model");
   if (kind == "NullTokenizer") return t.becomes("--tokenizer-type", KeyStatus::inert, "token files need no tokenizer");
   if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, tokenizer_flag(t));
-}
-
-void set_files(Translation& t) {
-  if (t.has("--save")) {
-    t.set("train.output", t.value("--save"), "--save");
-    t.set("checkpoint.every", t.value("--save-interval"), "--save-interval");
-    t.set("checkpoint.keep", 0, "--save");
-  } else {
-    t.set("checkpoint.every", 0, "--save");
-    if (t.has("--save-interval")) t.becomes("--save-interval", KeyStatus::inert, "--save is not given");
-  }
-  t.set("log.every", t.value("--log-interval"), "--log-interval");
-  t.set("log.style", "megatron", "--log-interval");
-  t.set("log.tensorboard", t.has("--tensorboard-dir"), "--tensorboard-dir");
-  if (t.has("--lora-target-modules")) {
-    t.set("lora.targets", t.value("--lora-target-modules"), "--lora-target-modules");
-    t.set("lora.rank", t.value("--lora-r"), "--lora-r");
-    t.set("lora.alpha", t.value("--lora-alpha"), "--lora-alpha");
-    if (t.has("--lora-modules-to-save")) t.set("lora.save", t.value("--lora-modules-to-save"), "--lora-modules-to-save");
-  } else {
-    for (const char* key : {"--lora-r", "--lora-alpha", "--lora-modules-to-save"})
-      if (t.has(key)) t.becomes(key, KeyStatus::inert, "--lora-target-modules names no modules");
-  }
-  if (t.has("--lora-load")) t.set("lora.path", t.value("--lora-load"), "--lora-load");
 }
 
 // The settings of --deepspeed_config, which a script may write itself; an empty object without it.
@@ -415,7 +433,7 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_recompute(t, s);
   set_data(t, s, age);
   set_tokenizer(t);
-  set_files(t);
+  set_megatron_outputs(t);
   if (!set_megatron_load(t)) set_megatron_model(t, s, job, age);
   if (t.whole("--num-experts") > 0) {
     const std::string balance = t.text("--moe-router-load-balancing-type");
@@ -444,6 +462,13 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
       if (t.has(key)) t.becomes(key, KeyStatus::inert, "--num-experts is not given");
   }
   set_megatron_checkpoints(t, job);
+  const auto resumes = [](const Setting& x) { return x.key == "checkpoint.resume"; };
+  if (!t.is_on("--no-load-lr-state")) return;
+  if (std::any_of(t.settings().begin(), t.settings().end(), resumes))
+    t.refuse("--no-load-lr-state", "--no-load-lr-state with --load of an iteration",
+             "the rate goes on from the iteration of the checkpoint", "leave it out, or begin the schedule anew by --finetune");
+  else
+    t.becomes("--no-load-lr-state", KeyStatus::inert, "--load is no iteration to go on from");
 }
 
 }  // namespace ravine

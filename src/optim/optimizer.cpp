@@ -7,6 +7,8 @@
 #include <deque>
 #include <numeric>
 
+#include "files/convert.h"
+
 namespace ravine {
 
 UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) const {
@@ -99,8 +101,8 @@ bool Optimizer::frozen_at(size_t bucket, int64_t step) const {
                      [&](const Bucket::Span& s) { return !s.param->policy.trainable || own_step(*s.param, step) < 1; });
 }
 
-double Optimizer::grad_norm(Ctx& c, const Group& all) const {
-  ExactSum squares;
+// Runs of elements that this rank answers for, which are each element of the gradients once over all ranks.
+void Optimizer::each_counted_grad(const std::function<void(const TensorView&)>& f) const {
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
     Bucket bucket = store_.buckets()[b];
     const TensorView g = store_.owned_grad(b);
@@ -112,10 +114,30 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
       TensorView run = g;
       if (g.data) run.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.owned.begin) * size_of(g.dtype);
       run.shape = {r.count};
-      c.call(SumSquares{run, &squares});
+      f(run);
     }
   }
+}
+
+double Optimizer::grad_norm(Ctx& c, const Group& all) const {
+  ExactSum squares;
+  each_counted_grad([&](const TensorView& run) { c.call(SumSquares{run, &squares}); });
   return std::sqrt(sum(all, squares).value() * (wants_unreduced() ? group_size_ : 1));
+}
+
+int64_t Optimizer::zeros_in_grads() const {
+  constexpr int64_t kPiece = 4096;
+  std::vector<double> piece(kPiece);
+  int64_t zeros = 0;
+  each_counted_grad([&](const TensorView& run) {
+    if (!run.data) return;  // of a plan
+    for (int64_t at = 0; at < run.count(); at += kPiece) {
+      const int64_t n = std::min(kPiece, run.count() - at);
+      convert(run.dtype, static_cast<const std::byte*>(run.data) + at * size_of(run.dtype), DType::f64, piece.data(), n);
+      zeros += std::count(piece.begin(), piece.begin() + n, 0.0);
+    }
+  });
+  return zeros;
 }
 
 namespace {

@@ -28,6 +28,8 @@ class Optimizer {
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order. Of gradients that
   // are not summed: the root mean square of the ranks' norms, each taken as if it had the mean.
   double grad_norm(Ctx& c, const Group& all) const;
+  // How many elements of these gradients are 0, of those that this rank answers for.
+  int64_t zeros_in_grads() const;
 
   // One update at these rates; gradients, which are `loss_scale` times what they should be, are divided by it and
   // scaled by min(1, clip / (norm + 1e-6)) if clipping is on; `norm` is that of the divided ones. `before_unit` is called
@@ -71,6 +73,7 @@ class Optimizer {
   // The number of the update among those of the parameter; 0 or less: it is frozen until then.
   static int64_t own_step(const Param& p, int64_t step) { return step - p.policy.from_step + 1; }
   bool frozen_at(size_t bucket, int64_t step) const;  // all of it
+  void each_counted_grad(const std::function<void(const TensorView&)>& f) const;
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);
   void update_items(Ctx& c, size_t bucket, double lr, double scale);

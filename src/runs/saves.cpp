@@ -181,15 +181,17 @@ std::string Saves::what_is_lost(int64_t done) {
   return gather_texts(ranks_.all(), lost)[0];
 }
 
-void Saves::end_stopped(int64_t done) {
+void Saves::end_stopped(int64_t done) { throw Stopped(ended_early(done)); }
+
+std::string Saves::ended_early(int64_t done) {
   std::string lost;
   if (ranks_.first() && newest_ != done && done > 0)
     lost = fmt::format("stopped after step {}, which was not saved{}; {}", done, not_saved_.empty() ? "" : ": " + not_saved_,
                        what_is_kept());
   lost = gather_texts(ranks_.all(), lost)[0];  // of ranks, the first knows whether the whole is there
   if (!lost.empty()) fail("{}", lost);
-  throw Stopped(done > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done, command_that_goes_on())
-                         : std::string("stopped before the first step; the same command begins there"));
+  return done > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done, command_that_goes_on())
+                  : "stopped before the first step; the same command begins there";
 }
 
 }  // namespace ravine

@@ -25,7 +25,7 @@ std::string checkpoints_of(const Config& config);
 // that fails. The folder is held; all ranks call it, before they look for what to resume from.
 void publish_left(const OpenedRun& run);
 
-// Of several ranks each has one and writes its part; all call save, wait, is_saved, what_is_lost and end_stopped together, in
+// Of several ranks each has one and writes its part; all call save, wait, is_saved, what_is_lost and ended_early together, in
 // the same order. The first speaks, writes down what is saved, and alone knows whether the whole of a checkpoint is there.
 class Saves {
  public:
@@ -63,7 +63,9 @@ class Saves {
   // At the end of a run, before its model is exported: warns where the checkpoint of the last step, `done`, failed. Where all
   // did, what to end with once the model is there, on all ranks: nobody can go on from a model. Else "".
   std::string what_is_lost(int64_t done);
-  // Ends a run that was asked to stop after step `done`: by Stopped if that is saved, else by an Error that says what is kept.
+  // What to say of a run that ends after step `done`, which is not its last; an Error that says what is kept where that is not
+  // saved. end_stopped: ends a run that was asked to stop so, by Stopped.
+  std::string ended_early(int64_t done);
   [[noreturn]] void end_stopped(int64_t done);
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/config.h"
@@ -78,6 +79,7 @@ struct StepResult {
                                                             // micro: a micro batch without labels is one of them, of mean 0
   int64_t tokens = 0, valid = 0;                            // columns fed; labels, or pairs, counted
   Verdict verdict = Verdict::apply;                         // what was decided of it
+  std::optional<int64_t> gradient_zeros;                    // of log.figures
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
   RouterReport routers;
   StepTimes times;

@@ -27,6 +27,7 @@ class MegatronConsole : public Hook {
     const Config& c = run.config();
     ++steps_;
     seconds_ += r.step_time;
+    flops_ += r.flops;
     if (r.skipped)
       ++skipped_;
     else if (r.has_loss())
@@ -56,21 +57,26 @@ class MegatronConsole : public Hook {
                        .loss_scale = r.loss_scale.value_or(1),
                        .skipped = skipped_};
     if (losses_ > 0) line.loss = loss_ / static_cast<double>(losses_);
-    if (!r.skipped) line.grad_norm = r.grad_norm;
+    if (!r.skipped) line.grad_norm = r.grad_norm, line.zeros = r.gradient_zeros;
+    line.weight_norm = r.weight_norm;
+    if (r.tflops) line.tflops = flops_ / seconds_ / r.ranks / 1e12;
     run.log().line("{}", iteration_line(line));
     steps_ = skipped_ = losses_ = 0;
-    loss_ = seconds_ = 0;
+    loss_ = seconds_ = flops_ = 0;
   }
 
   int64_t every_, steps_ = 0, skipped_ = 0, losses_ = 0;
-  double loss_ = 0, seconds_ = 0;
+  double loss_ = 0, seconds_ = 0, flops_ = 0;
 };
 
 class MegatronTensorBoard : public Hook {
  public:
   explicit MegatronTensorBoard(int64_t every) : every_(every) {}
 
-  void start(RunView& run, int64_t done) override { writer_ = event_writer(run.path("tensorboard"), done); }
+  void start(RunView& run, int64_t done) override {
+    const std::string& given = run.config().log.tensorboard_dir;
+    writer_ = event_writer(given.empty() ? run.path("tensorboard") : given, done);
+  }
 
   void after_step(RunView& run, StepReport& r) override {
     if (r.step % every_ != 0 && r.more.empty()) return;
@@ -84,9 +90,12 @@ class MegatronTensorBoard : public Hook {
         both("learning-rate", r.lr);
         both("batch-size", static_cast<double>(run.config().train.global_batch));
         if (!r.skipped && r.has_loss()) both("lm loss", r.loss);
-        if (r.loss_scale) both("loss-scale", *r.loss_scale);
+        both("loss-scale", r.loss_scale.value_or(1));
         both("world-size", r.ranks);
         if (!r.overflow) both("grad-norm", r.grad_norm);
+        if (r.gradient_zeros && !r.skipped) both("num-zeros", static_cast<double>(*r.gradient_zeros));
+        if (r.weight_norm) both("params-norm", *r.weight_norm);
+        if (r.tflops) writer_->scalar("throughput", r.step, *r.tflops);
         writer_->scalar("iteration-time", r.step, r.step_time);
         writer_->scalar("mem-allocated-bytes", r.step, r.memory_mb * (1 << 20));
       }
@@ -120,11 +129,15 @@ std::string local_norm_lines(const std::vector<LocalNorm>& norms) {
 
 std::string iteration_line(const IterationLine& l) {
   std::string text = fmt::format(" iteration {:8d}/{:8d} | consumed samples: {:12d} |", l.iteration, l.iterations, l.samples);
-  text += fmt::format(" elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5d} |",
-                      l.milliseconds, l.lr, l.batch);
+  text += fmt::format(" elapsed time per iteration (ms): {:.1f} |", l.milliseconds);
+  // One decimal says nothing of what a few CPU cores do.
+  if (l.tflops) text += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.{}f} |", *l.tflops, *l.tflops < 1 ? 6 : 1);
+  text += fmt::format(" learning rate: {:.3E} | global batch size: {:5d} |", l.lr, l.batch);
   if (l.loss && *l.loss > 0) text += fmt::format(" lm loss: {:.6E} |", *l.loss);
   text += fmt::format(" loss scale: {:.1f} |", l.loss_scale);
   if (l.grad_norm) text += fmt::format(" grad norm: {:.3f} |", *l.grad_norm);
+  if (l.zeros) text += fmt::format(" num zeros: {:.1f} |", static_cast<double>(*l.zeros));
+  if (l.weight_norm) text += fmt::format(" params norm: {:.3f} |", *l.weight_norm);
   return text + fmt::format(" number of skipped iterations: {:3d} | number of nan iterations: {:3d} |", l.skipped, 0);
 }
 

@@ -15,7 +15,9 @@ struct IterationLine {
   int64_t batch = 0;
   std::optional<double> loss;  // mean over the iterations that were not skipped; nothing where there are none, or it is 0
   double loss_scale = 1;
-  std::optional<double> grad_norm;
+  std::optional<double> tflops, grad_norm;  // tflops: of each rank, on average
+  std::optional<int64_t> zeros;             // elements of the gradients of the last iteration that are 0
+  std::optional<double> weight_norm;
   int64_t skipped = 0;
 };
 // " iteration        5/     100 | consumed samples:           40 | .. |", with numbers as wide as there.

@@ -93,6 +93,9 @@ Json as_json(const StepReport& r) {
   if (r.skipped) j["skipped"] = true;
   if (r.loss_scale) j["loss_scale"] = *r.loss_scale, j["overflow"] = r.overflow;
   if (r.embedding_local_norm) j["embedding_local_norm"] = *r.embedding_local_norm;
+  if (r.weight_norm) j["weight_norm"] = *r.weight_norm;
+  if (r.gradient_zeros) j["gradient_zeros"] = *r.gradient_zeros;
+  if (r.tflops) j["tflops"] = *r.tflops;
   for (const LocalNorm& n : r.local_norms) {
     Json& to = j["local_norms"][n.parameter];
     to["squares"] = n.squares;
@@ -197,6 +200,9 @@ class TensorBoard : public Hook {
     writer_->scalar("train/lr", r.step, r.lr);
     if (!r.overflow) writer_->scalar("train/grad_norm", r.step, r.grad_norm);
     if (r.loss_scale) writer_->scalar("train/loss_scale", r.step, *r.loss_scale);
+    if (r.weight_norm) writer_->scalar("train/weight_norm", r.step, *r.weight_norm);
+    if (r.gradient_zeros) writer_->scalar("train/gradient_zeros", r.step, static_cast<double>(*r.gradient_zeros));
+    if (r.tflops) writer_->scalar("speed/tflops", r.step, *r.tflops);
     for (const auto& [name, value] : r.preferences) writer_->scalar("train/" + name, r.step, value);
     if (r.routers.balance) writer_->scalar("train/aux_loss", r.step, *r.routers.balance);
     if (r.routers.z) writer_->scalar("train/z_loss", r.step, *r.routers.z);

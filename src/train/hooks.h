@@ -40,6 +40,8 @@ struct StepReport {
   std::optional<double> embedding_local_norm;   // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;           // of log.local_norms; the first rank has them
   std::map<std::string, double> state_squares;  // of log.monitor (train/state_norms.h)
+  std::optional<double> weight_norm, tflops;    // of log.figures; tflops: per rank
+  std::optional<int64_t> gradient_zeros;        // of log.figures
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
   RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;

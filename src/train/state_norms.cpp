@@ -1,6 +1,7 @@
 #include "train/state_norms.h"
 
 #include <bit>
+#include <cmath>
 
 #include "base/json.h"
 #include "files/convert.h"
@@ -25,14 +26,21 @@ double squares_of(const TensorView& v) {
 
 }  // namespace
 
-std::map<std::string, double> state_squares(StepEngine& engine) {
+std::map<std::string, double> state_squares(StepEngine& engine, const std::string& kind) {
   Json mine = Json::array();  // bits of doubles, since JSON has no infinity
   for (const StateTensor& t : state_of(engine).tensors)
-    if (!t.own && is_float(t.view.dtype)) mine.push_back({t.name, std::bit_cast<uint64_t>(squares_of(t.view))});
+    if (!t.own && is_float(t.view.dtype) && t.name.starts_with(kind))
+      mine.push_back({t.name, std::bit_cast<uint64_t>(squares_of(t.view))});
   std::map<std::string, double> all;
   for (const std::string& text : gather_texts(engine.ranks().all(), mine.dump()))
     for (const Json& row : Json::parse(text)) all[row[0].get<std::string>()] += std::bit_cast<double>(row[1].get<uint64_t>());
   return all;
+}
+
+double weight_norm(StepEngine& engine) {
+  double squares = 0;
+  for (const auto& [name, of_one] : state_squares(engine, "weights/")) squares += of_one;
+  return std::sqrt(squares);
 }
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Squares of what a run holds: of each parameter's values and optimizer states, for log.monitor.
+// Squares of what a run holds, parameter by parameter: of values and optimizer states, for log.monitor and log.figures.
 #pragma once
 #include <map>
 #include <string>
@@ -7,7 +7,11 @@
 
 namespace ravine {
 
-// Sums of squares by the names of checkpoints ("weights/NAME", "m/NAME", ..), over all ranks. All ranks call it; all get it.
-std::map<std::string, double> state_squares(StepEngine& engine);
+// Sums of squares by the names of checkpoints ("weights/NAME", "m/NAME", ..) that begin so, over all ranks. All ranks call it;
+// all get it.
+std::map<std::string, double> state_squares(StepEngine& engine, const std::string& kind = "");
+
+// The norm of all weights together, a tied one once. All ranks call it; all get it.
+double weight_norm(StepEngine& engine);
 
 }  // namespace ravine

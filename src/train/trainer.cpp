@@ -20,7 +20,8 @@
 namespace ravine {
 
 Trainer::Trainer(Config config, Backend backend, Log& log, World* world, RunStyle style)
-    : style_(std::move(style)),
+    : started_(seconds_now()),
+      style_(std::move(style)),
       run_(std::move(config), log, world, style_.files),
       progress_(open_run(run_, backend)),
       abnormal_(path(kAbnormalFile)) {
@@ -84,7 +85,7 @@ void Trainer::start_hooks() {
   hooks_.push_back(validation_hook(c.train.valid_every));
   if (first()) {
     hooks_.push_back(metrics_hook(c.log.every));
-    if (c.log.tensorboard) hooks_.push_back(style_.tensorboard(c.log.every));
+    if (c.log.tensorboard) hooks_.push_back(style_.tensorboard(steps_between_points(c.log)));
     hooks_.push_back(style_.console(c.log.every));
   }
   hooks_.push_back(window_hook(c.log.every));
@@ -151,7 +152,7 @@ bool Trainer::run_steps() {
   while (progress_.done < c.train.steps && !stopped) {
     say_what_stops();
     step(progress_.done + 1);
-    stopped = stop_wanted();
+    stopped = stop_wanted() || ends_by_plan();
   }
   return stopped && progress_.done < c.train.steps;
 }
@@ -165,7 +166,11 @@ void Trainer::finish(bool stopped) {
   saves_->wait();
   saves_->report(progress_.done);
   if (first()) clear_stop_request(run_.config().train.output);
-  if (stopped) saves_->end_stopped(progress_.done);
+  if (stopped) {
+    if (ended_by_.empty()) saves_->end_stopped(progress_.done);
+    run_.log.line("{}: {}", ended_by_, saves_->ended_early(progress_.done));
+    return;
+  }
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
   const int64_t updates = run_.engine->optimizer().steps();
@@ -174,7 +179,7 @@ void Trainer::finish(bool stopped) {
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
     std::filesystem::remove_all(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
-  if (stopped || progress_.done == began_at_ || updates > updates_before_) return;
+  if (progress_.done == began_at_ || updates > updates_before_) return;
   run_.log.warn(
       "no step of {} changed a weight: {}", progress_.done - began_at_,
       progress_.loss_scale
@@ -209,6 +214,7 @@ void Trainer::step(int64_t step) {
   report.tokens = progress_.tokens;
   report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
   report.sol = report.flops / report.step_time / peak_flops_;
+  if (figure_due(run_.config(), "tflops", step)) report.tflops = report.flops / report.step_time / report.ranks / 1e12;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.traffic = meter_.end(run_.ranks, report.step_time);
   if (!report.skipped) progress_.window.add(r.loss, r.valid, r.tokens, report.step_time);
@@ -239,6 +245,8 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   report.updates = engine.optimizer().steps();
   if (is_spike_) report.spikes = progress_.spikes.in_a_row();
   if (c.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(engine);
+  report.gradient_zeros = r.gradient_zeros;
+  if (figure_due(c, "weight_norm", step)) report.weight_norm = weight_norm(engine);
   const bool monitored = !c.log.monitor.empty() && step % c.log.monitor_every == 0;
   const auto asked = [&](const char* what) {
     return monitored && std::find(c.log.monitor.begin(), c.log.monitor.end(), what) != c.log.monitor.end();
@@ -380,6 +388,17 @@ void Trainer::say_skipped(int64_t step, const StepResult& r) {
 
 bool Trainer::stop_wanted() const {
   return any(run_.ranks.all(), stop_->requested() || (first() && stop_requested(run_.config().train.output)));
+}
+
+// True behind a step that train.exit_every or train.exit_minutes ends the run with. All ranks call it and get the same.
+bool Trainer::ends_by_plan() {
+  const TrainOptions& t = run_.config().train;
+  const double minutes = (seconds_now() - started_) / 60;
+  if (t.exit_every > 0 && progress_.done % t.exit_every == 0)
+    ended_by_ = fmt::format("train.exit_every={}", t.exit_every);
+  else if (t.exit_minutes > 0 && any(run_.ranks.all(), first() && minutes > t.exit_minutes))
+    ended_by_ = fmt::format("train.exit_minutes={}", t.exit_minutes);
+  return !ended_by_.empty();
 }
 
 // What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.

@@ -31,7 +31,8 @@ class Trainer : public RunView {
   // Tells it of all that this run does; before run(), which it must outlive.
   void watch(StepWatch& watch) { watches_.push_back(&watch); }
 
-  // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and
+  // Runs to train.steps and writes train.output/model, or to where train.exit_every or train.exit_minutes ends it, saved. Throws
+  // Stopped after saving when asked to stop; Error naming step (and
   // op, with train.find_nan) when the loss is no longer finite. Once.
   // `stop` is asked after every step; it must outlive the call.
   void run(StopToken& stop);
@@ -78,8 +79,10 @@ class Trainer : public RunView {
   void end_step(StepReport& report);
   void say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
   bool stop_wanted() const;
+  bool ends_by_plan();
   void say_what_stops() const;
 
+  double started_ = 0;  // seconds_now() at the construction
   StopToken never_, *stop_ = &never_;
   RunStyle style_;
   int64_t began_at_ = 0, updates_before_ = 0;  // steps and updates that lie before this process
@@ -92,6 +95,7 @@ class Trainer : public RunView {
   std::vector<std::unique_ptr<Hook>> hooks_;                      // in the order of their calls
   std::unique_ptr<Loader> loader_;                                // its thread reads the data of run_
   TrafficMeter meter_;                                            // of the step under way
+  std::string ended_by_;                                          // the option by which the run ends early; "": none
   std::optional<StepReport> last_;                                // of the last step that this process made
   AbnormalNorms abnormal_;                                        // of health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false;  // once is enough

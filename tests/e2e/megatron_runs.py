@@ -1,6 +1,8 @@
 """checkpoint.layout=megatron: a run leaves iter_NNNNNNN and latest_checkpointed_iteration.txt as a run of Megatron does, and goes on from them, on other ranks too; `ravine megatron --load` goes on as Megatron does. What Megatron
 makes of them is judged by tools/golden/judge_megatron.py."""
+import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -258,13 +260,74 @@ def test_weights_alone(folder):
     r.run("convert", "--input", folder / "a" / "model", "--output", folder / "release", "--to", "megatron-mcore")
     first = []
     for i, flags in enumerate((["--load", folder / "a", "--finetune"], ["--load", folder / "a", "--no-load-optim", "--no-load-rng"], ["--load", folder / "release"])):
-        said = megatron(folder, *flags, "--save", folder / f"on-{i}", "--no-save-optim", "--no-save-rng", iters=2).stderr
+        said = megatron(folder, *flags, "--save", folder / f"on-{i}", "--no-save-rng", iters=2).stderr
         check(("Megatron would count on from iteration 4" in said) == (i == 1), said)
         first.append(losses(folder / f"on-{i}"))
         check(steps(folder / f"on-{i}") == named(2), f"{steps(folder / f'on-{i}')}")
     check(first[0] == first[1] == first[2] and len(first[0]) == 2, f"{first}")
     said = megatron(folder, "--load", folder / "a", "--optimizer", "sgd", "--save", folder / "sgd", iters=2).stderr
     check("Ravine's own form" in said and "adamw and adam" in said and "begins at step 0" in said and r.checkpoints(folder / "sgd") == ["step_000002"] and not steps(folder / "sgd"), said)
+
+
+def test_a_run_ends_by_plan(folder):
+    """--exit-interval and --exit-duration-in-mins: the run saves and ends with exit status 0, and the same line goes on."""
+    documents(folder)
+    megatron(folder, "--save", folder / "whole")
+    d = folder / "d"
+    for done in (3, 6, 8):
+        said = megatron(folder, "--load", d, "--save", d, "--exit-interval", 3).stderr
+        check((f"train.exit_every=3: stopped after step {done}, saved" in said) == (done < 8) and steps(d)[-1:] == named(done), f"{steps(d)}: {said}")
+        check((d / "model").exists() == (done == 8), f"after step {done}: {os.listdir(d)}")
+    check(losses(d) == losses(folder / "whole") and r.weights(d) == r.weights(folder / "whole"), f"{losses(d)}")
+    megatron(folder, "--save", folder / "two", "--exit-interval", 3, ranks=2)
+    check(steps(folder / "two") == named(2, 3), f"{steps(folder / 'two')}")
+    said = megatron(folder, "--save", folder / "late", "--exit-duration-in-mins", 60, "train.exit_minutes=1e-6").stderr  # what is typed counts over the flag
+    check("train.exit_minutes=1e-06: stopped after step 1, saved" in said and steps(folder / "late") == named(1), said)
+    said = megatron(folder, "--save", folder / "early", "--exit-duration-in-mins", 60).stderr
+    check("stopped" not in said and steps(folder / "early")[-1:] == named(8), said)
+
+
+def test_figures_on_request(folder):
+    """--log-params-norm, --log-num-zeros-in-grad and --log-throughput: in lines, in metrics.jsonl and in the folder of --tensorboard-dir, which has a point of every step."""
+    documents(folder)
+    asked, found = ["--log-params-norm", "--log-num-zeros-in-grad", "--log-throughput", "--log-interval", 2], {}
+    for name, ranks, more in (("one", 1, []), ("tensor", 2, ["--tensor-model-parallel-size", 2]), ("shards", 2, ["--use-distributed-optimizer"])):
+        out, board = folder / name, folder / f"board-{name}"
+        said = megatron(folder, "--save", out, "--tensorboard-dir", board, *asked, *more, ranks=ranks).stderr
+        lines = re.findall(r"^ iteration .* throughput per GPU \(TFLOP/s/GPU\): [\d.]+ \| learning rate: .* grad norm: [\d.]+ \| num zeros: \d+\.0 \| params norm: [\d.]+ \|", said, re.M)
+        check(len(lines) == 4, said)
+        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        check([row["step"] for row in rows] == [2, 4, 6, 8] and all(row["tflops"] > 0 for row in rows), f"{rows}")
+        found[name] = [(row["weight_norm"], row["gradient_zeros"]) for row in rows]
+        events = b"".join(p.read_bytes() for p in board.glob("events.out.tfevents.*"))
+        check(events.count(b"iteration-time") == events.count(b"num-zeros vs samples") == 8 and b"params-norm" in events and not (out / "tensorboard").exists(), f"{events[:200]} {os.listdir(out)}")
+        squares = sum(x * x for _, _, body in r.load_tensors(out / "model").values() for x in struct.unpack(f"<{len(body) // 4}f", body))
+        norm = found[name][-1][0]
+        check(abs(norm - squares**0.5) < 1e-4 * norm, f"{name}: {norm}, of the model {squares**0.5}")
+    # Rows of the embedding whose ids a step has not seen have no gradient: at least 256 - 64 of them, of 32 elements.
+    check(all(192 * 32 <= zeros < 256 * 32 for _, zeros in found["one"]), f"{found}")
+    check(all(a[1] == b[1] and abs(a[0] - b[0]) < 1e-4 * a[0] for name in found for a, b in zip(found[name], found["one"])), f"{found}")
+    megatron(folder, "--save", folder / "plain", "--tensorboard-dir", folder / "plain/tensorboard", "--tensorboard-log-interval", 4)
+    events = b"".join(p.read_bytes() for p in (folder / "plain/tensorboard").glob("events.out.tfevents.*"))
+    check(events.count(b"iteration-time") == 2 and b"num-zeros" not in events and "gradient_zeros" not in (folder / "plain/metrics.jsonl").read_text(), f"{events[:200]}")
+
+
+IDLE = ["--no-bias-gelu-fusion", "--no-bias-dropout-fusion", "--use-fused-rmsnorm", "--use-fused-rotary-pos-emb", "--no-gradient-accumulation-fusion", "--no-async-tensor-model-parallel-allreduce", "--attention-softmax-in-fp32",
+        "--use-mcore-models", "--use-fused-swiglu", "--no-rope-fusion", "--no-bias-swiglu-fusion", "--use-deter-comp", "--no-shared-storage", "--jit-compile"]
+
+
+def test_what_has_no_effect_is_said_once(folder):
+    """On stderr and in log.txt, by the first of several ranks; a long list is cut and counted."""
+    documents(folder)
+    for name, flags, ranks in (("few", ["--use-flash-attn", "--num-workers", 4], 1), ("two", ["--use-flash-attn"], 2), ("many", IDLE, 1)):
+        said = megatron(folder, "--save", folder / name, *flags, iters=1, ranks=ranks).stderr
+        lines = [line for line in said.splitlines() if line.startswith("no effect: ")]
+        check(len(lines) == 1 and flags[0] in lines[0] and lines[0].endswith("(`--explain` says why)") and len(lines[0]) <= 300, said)
+        check((folder / name / "log.txt").read_text().splitlines().count(lines[0]) == 1, (folder / name / "log.txt").read_text())
+        more = re.search(r" and (\d+) more \(", lines[0])
+        named_there = [flag for flag in flags if str(flag).startswith("--") and flag in lines[0].replace(",", " ").split()]
+        check(bool(more) == (name == "many") and len(named_there) + (int(more[1]) if more else 0) >= len([f for f in flags if str(f).startswith("--")]), lines[0])
+    check("no effect" not in megatron(folder, "--use-flash-attn", "--print-config").stderr, "a config that is printed is no run")
 
 
 def test_in_place_with_moments(folder):

@@ -31,6 +31,17 @@ def test_tensor_and_sequence_parallel(folder):
     check(alone == whole, f"one tensor rank has no sequence to cut: {alone} and {whole}")
 
 
+def test_kept_activations_are_cut(folder):
+    """--distribute-saved-activations keeps of the inputs of layers the part of a tensor rank."""
+    data, two = text_data(folder), flag("--tensor-model-parallel-size", 2)
+    full = ["--recompute-granularity", "full", "--recompute-method", "uniform"]
+    batch = {"SEQ": 256, "MBS": 8}
+    whole, size, _ = train(folder, "whole", *data, *two, *full, ranks=2, **batch)
+    cut, less, _ = train(folder, "cut", *data, *two, *full, "--distribute-saved-activations", ranks=2, **batch)
+    near(cut, whole, "cut along the sequence")
+    check(less["activations"] < 0.9 * size["activations"], f"{less} of {size}")
+
+
 def test_pipelines(folder):
     data = [*text_data(folder), "--num-layers", 8]
     batch = {"SEQ": 16, "MBS": 4, "GBS": 64, "STEPS": 2}

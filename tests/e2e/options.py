@@ -189,7 +189,7 @@ OPTIONS = {
     "train.steps": Number(1, STEPS), "train.epochs": real(0, 1e6), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
     "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full", "auto")), "train.memory_mb": Number(0, 10**9), "train.dropout": real(0, 0.99), "train.attention_dropout": real(0, 0.99),
-    "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
+    "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.exit_every": Number(0, STEPS), "train.exit_minutes": real(1e-6, 1e7, zero=True), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
     "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro", "global-micro")), "train.objective": Text(choices=("causal", "dpo")),
     "dpo.loss": Text(choices=("sigmoid", "hinge", "ipo")), "dpo.beta": real(1e-6, 1e6), "dpo.label_smoothing": real(0, 0.5, below=True), "dpo.ftx": real(0, 1e6), "dpo.reference": FREE,
     "optimizer.type": Text(choices=("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came", "cadam", "onebit_adam", "zeroone_adam", "onebit_lamb")),
@@ -229,7 +229,7 @@ OPTIONS = {
     "offload.optimizer": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.params": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.path": FREE,
     "offload.block_kb": Number(1, 2**20), "offload.queue_depth": Number(1, 4096), "offload.threads": Number(1, 256), "offload.buffers": Number(1, 1024), "offload.pin": Bool(),
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "log.style": Text(choices=("ravine", "mindformers", "megatron")), "log.sink": Number(0, STEPS), "log.monitor": ListOf(Text(choices=("local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state", "throughput", "drop_rate"))),
-    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "probe.inject": Records(), "probe.dump": Records(),
+    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "log.tensorboard_every": Number(0, STEPS), "log.figures": ListOf(Text(choices=("weight_norm", "gradient_zeros", "tflops"))), "probe.inject": Records(), "probe.dump": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.stop_norm": real(1e-12, 1e12, zero=True), "health.stop_not_finite": Bool(), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 

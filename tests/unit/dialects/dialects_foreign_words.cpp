@@ -30,8 +30,8 @@ TEST(ForeignWords, LeadToOptionsOrSayWhatToDo) {
   EXPECT_EQ(advice("model_parallel", "2"), "here it is parallel.tensor=2") << "the last part of a key";
   EXPECT_EQ(advice("--lr-warmup-init", "0"), "here it is schedule.lr_warmup_init=0 (schedule.type OptimizerParamScheduler)");
   EXPECT_EQ(advice("--num-workers", "4"), "leave it out: batches are prepared by threads of the rank itself");
-  EXPECT_EQ(advice("--exit-interval", "9"),
-            "a run ends at its last step: write it as --train-iters, or ask with `ravine stop`");
+  EXPECT_EQ(advice("--exit-interval", "9"), "here it is train.exit_every=9");
+  EXPECT_EQ(advice("--skip-train"), "this command trains: use `ravine eval`, or validate with --eval-interval");
   EXPECT_EQ(advice("--fsdp", "full_shard"), "leave it out: parallel.zero=3 divides weights, gradients and moments")
       << "a row of other_names.cpp goes before";
   EXPECT_EQ(advice("--no_such_flag"), "");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "files/tensorboard.h"
@@ -58,6 +59,27 @@ TEST(MegatronLog, ScalarsHaveItsNames) {
   const EventData skipped = read_events(event_files(run.path("tensorboard")));
   EXPECT_EQ(skipped.scalars.at("lm loss").size(), 1U) << "of a step that was not applied";
   EXPECT_EQ(skipped.scalars.at("loss-scale").size(), 2U);
+}
+
+// --log-params-norm, --log-num-zeros-in-grad and --log-throughput, into the folder that --tensorboard-dir names.
+TEST(MegatronLog, FiguresOnRequest) {
+  FakeRun run(4);
+  run.options.log.tensorboard_dir = run.folder / "elsewhere";
+  auto console = megatron_console_hook(2), board = megatron_tensorboard_hook(1);
+  for (auto* hook : {&console, &board}) (*hook)->start(run, 0);
+  for (int64_t step = 1; step <= 2; ++step) {
+    StepReport r = report_of(step);
+    r.flops = 15e12, r.ranks = 2, r.tflops = 1, r.weight_norm = 20.5, r.gradient_zeros = 7;
+    for (auto* hook : {&console, &board}) (*hook)->after_step(run, r);
+  }
+  const std::string said = run.said();
+  EXPECT_NE(said.find("(ms): 7500.0 | throughput per GPU (TFLOP/s/GPU): 1.0 | learning rate"), std::string::npos) << said;
+  EXPECT_NE(said.find("grad norm: 3.500 | num zeros: 7.0 | params norm: 20.500 | number of"), std::string::npos) << said;
+  const auto scalars = read_events(event_files(run.folder / "elsewhere")).scalars;
+  for (const auto& [tag, value] :
+       {std::pair{"num-zeros", 7.0}, {"params-norm", 20.5}, {"throughput", 1.0}, {"loss-scale", 1.0}})
+    EXPECT_EQ(scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{1, value}, {2, value}})) << tag;
+  EXPECT_FALSE(std::filesystem::exists(run.path("tensorboard")));
 }
 
 TEST(MegatronLog, StepsWithoutALabelHaveNoLoss) {
