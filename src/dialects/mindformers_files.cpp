@@ -167,6 +167,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   }
   for (const char* set : {"train_dataset", "eval_dataset"}) set_mindformers_columns(t, set);
   if (!t.is_on("do_eval")) return;
+  hold_mindformers_metric(t);
   const Json valid = mindformers_sources(t, "eval_dataset", runs);
   if (valid.is_array()) t.set("data.valid", valid, mindformers_paths(t, "eval_dataset").second);
   if (const std::string limit = "eval_dataset.data_loader.num_samples"; t.whole(limit) > 0)

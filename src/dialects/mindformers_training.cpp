@@ -277,7 +277,7 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     } else if (type == "OnRequestExit") {
       t.add({inert(at + ".type", text, "SIGTERM always saves and stops")});
       for (const char* key : {"save_ckpt", "save_mindir", "file_name", "directory", "config_file", "sig"})
-        t.add({inert(at + "." + key, any, "SIGTERM always saves and stops, whatever is said of it here")});
+        t.add({inert(at + "." + key, any, "SIGTERM, SIGINT and SIGUSR1 always save and stop, with it or without")});
     } else if (type == "EvalCallBack") {
       t.add({inert(at + ".type", text, "do_eval adds it, in MindFormers too")});
       for (const char* key : {"eval_func", "step_interval", "epoch_interval"})

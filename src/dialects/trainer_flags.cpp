@@ -207,7 +207,6 @@ std::span<const TrainerFlag> trainer_flags() {
       {"liger_kernel_config", text, "", inert, "kernels are fused where that changes no result"},
       {"torch_empty_cache_steps", whole, "", inert, "memory is planned before the first step"},
       {"use_cache", flag, "false", inert, "training keeps no cache"},
-      {"auto_kernels", flag, "false", inert, kCompile},
       // Data loading.
       {"dataloader_drop_last", flag, "false", inert,
        "steps have whole batches; a pass that ends within one goes on with the next"},

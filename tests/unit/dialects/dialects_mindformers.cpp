@@ -652,6 +652,11 @@ TEST(MindFormers, EvaluatesByAValidation) {
   };
   EXPECT_TRUE(says(also({"--model.model_config.seq_length", "16"}), "rows have 33 ids"));
   EXPECT_TRUE(says(also({"--metric.type", "ADGENMetric"}), "loss and perplexity"));
+  EXPECT_TRUE(says(job.refused({"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir",
+                                data, "--metric.type", "ADGENMetric"}),
+                   "loss and perplexity"))
+      << "while training too";
+  EXPECT_EQ(job.refused({"--metric.type", "ADGENMetric"}), "") << "nothing is evaluated";
   EXPECT_TRUE(says(also({"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader"}), "do_eval"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "eval_dataset lacks data_loader.type"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "weights are evaluated"));
