@@ -39,6 +39,8 @@ void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
   } catch (const UserError&) {  // whoever opens the model says what is wrong with it
     facts.ordered = false;
   }
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (const auto it = config.find(key); it != config.end() && it->is_string()) facts.dtype = it->get<std::string>();
   facts.hidden_size = whole("hidden_size");
   facts.positions = whole("max_position_embeddings");
   if (const auto sizes = config.find("hidden_sizes"); !facts.hidden_size && sizes != config.end() && sizes->is_array())

@@ -52,6 +52,11 @@ class DeepSpeedLeads {
   void refuse(const DeepSpeedGiven& g, const std::string& why) {
     out_.refusals.push_back(key_refusal(g.written, g.source, why));
   }
+  // A switch that DeepSpeed has on, and that may not be off.
+  void stays_on(std::string_view key, const std::string& why) {
+    const YamlNode* v = c_.value(key);
+    if (v && !v->boolean) refuse(*c_.find(key), why);
+  }
 
   // Equal to the flags, or the config is refused (fill_auto): so the flags make the sizes.
   void batches() {
@@ -59,6 +64,7 @@ class DeepSpeedLeads {
       if (const DeepSpeedGiven* g = c_.find(key)) used(g, "train.global_batch");
     used(c_.find("train_micro_batch_size_per_gpu"), "train.micro_batch");
     used("gradient_clipping", "optimizer.clip_norm");
+    stays_on("managed_gradient_accumulation", "an update comes behind all micro batches of its step; remove it");
   }
 
   // The class of optimizer.type or scheduler.type; null, refused, where there is none of this name.
@@ -153,6 +159,8 @@ class DeepSpeedLeads {
       refuse(*type, fmt::format("{} is not compatible with ZeRO; set zero_optimization.stage to 0", k->name));
     if (zero && !k->zero_tested && !c_.on("zero_allow_untested_optimizer"))
       refuse(*type, fmt::format("DeepSpeed has not tested {} with ZeRO; add \"zero_allow_untested_optimizer\": true", k->name));
+    if (zero && !k->zero_tested && c_.on("zero_allow_untested_optimizer"))
+      used(c_.find("zero_allow_untested_optimizer"), "optimizer.type");
   }
 
   // Does what the documentation says of ZeRO where the code refuses it.
@@ -193,6 +201,11 @@ class DeepSpeedLeads {
     used(fp16, "precision.compute");
     used(bf16, "precision.compute");
     scale(half);
+    const std::string stored = c_.text("data_types.param_dtype", "");
+    const std::string expected = type == "f16" ? "fp16" : type == "bf16" ? "bf16" : "fp32";
+    if (!stored.empty() && stored != expected)
+      refuse(*c_.find("data_types.param_dtype"),
+             fmt::format("it is {}, and the arithmetic is {}; write {}, or remove it", stored, type, expected));
     const std::string accumulated = c_.text("data_types.grad_accum_dtype", "");
     const bool compute = (accumulated == "fp16" && type == "f16") || (accumulated == "bf16" && type == "bf16");
     if (const DeepSpeedGiven* g = c_.find("data_types.grad_accum_dtype"); g && !accumulated.empty()) {
@@ -240,6 +253,8 @@ class DeepSpeedLeads {
       else
         inert(kStays, "weights are divided at stage 3 only");
     }
+    stays_on("zero_optimization.load_from_fp32_weights",
+             "a run that goes on takes the f32 weights of its checkpoint; remove it");
     const bool scatters =
         stage >= 2 && (!c_.value("zero_optimization.reduce_scatter") || c_.on("zero_optimization.reduce_scatter"));
     for (const char* key : {"prescale_gradients", "gradient_predivide_factor"}) {
@@ -347,6 +362,9 @@ class DeepSpeedLeads {
     out_.outputs.csv = monitor("csv_monitor");
     out_.outputs.wall_clock = c_.on("wall_clock_breakdown");
     flops_profiler();
+    if (c_.on("comms_logger.enabled") && c_.on("comms_logger.verbose"))
+      refuse(*c_.find("comms_logger.verbose"),
+             "there are no lines of single sums, metrics.jsonl counts what ranks send; set it to false");
   }
 
   void flops_profiler() {

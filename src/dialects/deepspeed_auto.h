@@ -18,6 +18,7 @@ enum class TransformersVersion : uint8_t { v4_37, v5_23 };
 struct TrainerFacts {
   int64_t ranks = 1;
   std::optional<int64_t> hidden_size, positions;  // of the model's config.json
+  std::string dtype;                              // torch_dtype of config.json; "": it says none
   std::optional<int64_t> columns;                 // of a file of fixed batches: its sequences
   std::optional<int64_t> samples;                 // of one pass over the training data
   std::optional<bool> ordered;                    // whether the order of its parameters in DeepSpeed's files is known

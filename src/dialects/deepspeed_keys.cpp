@@ -12,13 +12,14 @@ constexpr std::string_view kBuckets =
 constexpr std::string_view kGather = "the weights of one block are gathered ahead of it and given back behind it";
 constexpr std::string_view kF32Sums =
     "gradients are summed in f32 unless precision.gradients says otherwise, where the order of dividing loses nothing";
-constexpr std::string_view kProfile =
-    "metrics.jsonl has the time of each step, what waits for data and for other ranks, and memory";
 constexpr std::string_view kFlops = "the tables of the profiler, in the log or in output_file";
+constexpr std::string_view kSumCounts =
+    "it counts where a script prints the sums of its ranks; metrics.jsonl counts them, by axis";
+constexpr std::string_view kSequenceRanks = "it counts with DeepSpeed's sequence parallelism, which the Trainer does not use";
+constexpr std::string_view kSpeedLines = "its lines come every steps_per_print steps, which accelerate sets to infinity";
 constexpr std::string_view kOwnLog = "metrics.jsonl and the log have every figure; nothing is sent over the network";
 constexpr std::string_view kCsvFiles = "a file for each tag of DeepSpeed's monitor, in output_path/job_name";
 constexpr std::string_view kEventFiles = "event files with the tags of DeepSpeed's monitor, in output_path/job_name";
-constexpr std::string_view kOwnCheckpoint = "checkpoints here go on in any layout, each is whole or not there";
 constexpr std::string_view kNoCuda = "it concerns CUDA";
 constexpr std::string_view kHfSection =
     "models of Transformers do not look at this section, there --gradient_checkpointing decides; so it is here";
@@ -62,26 +63,26 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"gradient_allreduce_op", text, inert, "gradients are means over the ranks", -1e300, 1e300, " mean "},
       {"sparse_gradients", flag, inert, "gradients of the embedding are summed whole"},
       {"communication_data_type", text, inert,
-       "ranks send gradients in f32, or in the type that data_types.grad_accum_dtype chooses", -1e300, 1e300,
+       "gradients are sent in f32, or as data_types.grad_accum_dtype says: a sum loses no more by it", -1e300, 1e300,
        " fp16 bf16 bfp16 fp32 "},
-      {"seq_parallel_communication_data_type", text, inert, "parallel.sequence sums in f32", -1e300, 1e300,
-       " fp16 bf16 bfp16 fp32 "},
-      {"seq_parallel_comm_data_type", text, inert, "parallel.sequence sums in f32", -1e300, 1e300, " fp16 bf16 bfp16 fp32 "},
+      {"seq_parallel_communication_data_type", text, inert, kSequenceRanks, -1e300, 1e300, " fp16 bf16 bfp16 fp32 "},
+      {"seq_parallel_comm_data_type", text, inert, kSequenceRanks, -1e300, 1e300, " fp16 bf16 bfp16 fp32 "},
       {"disable_allgather", flag, inert, "it has no effect in DeepSpeed either"},
-      {"dump_state", flag, inert, "--explain shows what each key came to, and config.yaml of the run all options"},
+      {"dump_state", flag, inert,
+       "config.yaml of a run has all its options, and --explain what each key came to, with it or without"},
       {"wall_clock_breakdown", flag, files, "two lines of times for each step in the log: forward, backward, sum, update"},
-      {"memory_breakdown", flag, inert, "`ravine plan` shows memory by phase, metrics.jsonl what is in use"},
+      {"memory_breakdown", flag, refused_if_on, "memory is in metrics.jsonl, of every step, and in `ravine plan`; remove it"},
       {"vocabulary_size", whole, inert, "DeepSpeed only warns of it; the model's files have the size", 1},
       {"dataloader_drop_last", flag, inert, "it is of DeepSpeed's own loader, which the Trainer does not use"},
       {"zero_allow_untested_optimizer", flag, inert,
        "it allows an optimizer that DeepSpeed has not tested with ZeRO; nothing else follows"},
       {"zero_force_ds_cpu_optimizer", flag, inert, "an update runs where its state lies, by the same code"},
       {"graph_harvesting", flag, inert, kNoCuda},
-      {"managed_gradient_accumulation", flag, inert, "a step is all of its micro batches"},
+      {"managed_gradient_accumulation", flag, inert, "an update comes behind all micro batches of its step"},
       {"data_types.grad_accum_dtype", text, renamed, "precision.gradients", -1e300, 1e300, " fp32 fp16 bf16 "},
-      {"data_types.param_dtype", text, inert, "weights are f32, with copies in precision.compute", -1e300, 1e300,
-       " fp32 fp16 bf16 "},
-      {"data_types.buffer_dtype", text, inert, "buffers have the type of what they hold", -1e300, 1e300, " fp32 fp16 bf16 "},
+      {"data_types.param_dtype", text, inert, "it has to be the type of the arithmetic, which fp16 and bf16 choose", -1e300,
+       1e300, " fp32 fp16 bf16 "},
+      {"data_types.buffer_dtype", text, inert, "frequencies of positions are f32", -1e300, 1e300, " fp32 "},
       {"log_level", text, inert, "there is one log"},
 
       {"fp16.enabled", flag, by_value, "precision.compute"},
@@ -120,9 +121,12 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"zero_optimization.allgather_partitions", flag, inert, kBuckets},
       {"zero_optimization.allgather_bucket_size", size, by_value, kBuckets, 1},
       {"zero_optimization.overlap_comm", flag, inert, "when sums run is decided by the schedule of the step"},
-      {"zero_optimization.load_from_fp32_weights", flag, inert, "checkpoints hold f32 weights, and they are what is loaded"},
-      {"zero_optimization.elastic_checkpoint", flag, inert, kOwnCheckpoint},
-      {"zero_optimization.round_robin_gradients", flag, inert, "parts of ranks are even"},
+      {"zero_optimization.load_from_fp32_weights", flag, inert,
+       "a run that goes on takes the f32 weights of its checkpoint, as DeepSpeed does by default"},
+      {"zero_optimization.elastic_checkpoint", flag, inert,
+       "checkpoints go on with any number of ranks; their files have the form without it"},
+      {"zero_optimization.round_robin_gradients", flag, inert,
+       "parts of ranks are even; in files they have the plain order, which DeepSpeed reads with the key off"},
       {"zero_optimization.ignore_unused_parameters", flag, inert, "every parameter of a model that is trained gets a gradient"},
       {"zero_optimization.legacy_stage1", flag, refused_if_on, "legacy_stage1 was removed from DeepSpeed; leave it out"},
       {"zero_optimization.sub_group_size", size, inert, kBuckets, 1},
@@ -212,20 +216,23 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"flops_profiler.top_modules", whole, files, kFlops, 1},
       {"flops_profiler.detailed", flag, files, kFlops},
       {"flops_profiler.output_file", text, files, kFlops},
-      {"comms_logger.enabled", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
-      {"comms_logger.verbose", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
-      {"comms_logger.prof_all", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
-      {"comms_logger.debug", flag, inert, "metrics.jsonl counts what ranks send, by axis"},
-      {"comms_logger.prof_ops", any, inert, "metrics.jsonl counts what ranks send, by axis"},
-      {"timers.throughput.enabled", flag, inert, kProfile},
-      {"timers.throughput.synchronized", flag, inert, kProfile},
+      {"comms_logger.enabled", flag, inert, kSumCounts},
+      {"comms_logger.verbose", flag, inert, kSumCounts},
+      {"comms_logger.prof_all", flag, inert, kSumCounts},
+      {"comms_logger.debug", flag, inert, kSumCounts},
+      {"comms_logger.prof_ops", any, inert, kSumCounts},
+      {"timers.throughput.enabled", flag, inert, kSpeedLines},
+      {"timers.throughput.synchronized", flag, inert, kSpeedLines},
 
-      {"checkpoint.tag_validation", text, inert, kOwnCheckpoint, -1e300, 1e300, " ignore warn fail "},
-      {"checkpoint.load_universal", flag, inert, kOwnCheckpoint},
+      {"checkpoint.tag_validation", text, inert, "all ranks write the same step: there is one tag", -1e300, 1e300,
+       " ignore warn fail "},
+      {"checkpoint.load_universal", flag, inert,
+       "a universal folder is known by its contents, and gone on from without this key"},
       {"checkpoint.use_node_local_storage", flag, inert, "checkpoints lie in one folder, which all ranks see"},
       {"checkpoint.parallel_write.pipeline_stage", flag, inert, "every rank writes its own part"},
       {"checkpoint.writer.*", any, inert, "a checkpoint is written in the background, past the page cache where it is large"},
-      {"checkpoint.checkpoint_serialization", flag, inert, kOwnCheckpoint},
+      {"checkpoint.checkpoint_serialization", flag, inert,
+       "files have the zip form of torch.save; torch.load reads it and the older one alike"},
 
       {"elasticity.enabled", flag, refused_if_on,
        "the batch is what train_batch_size says; any number of ranks that divides it goes on"},

@@ -7,15 +7,20 @@
 
 namespace ravine {
 
-void set_mindformers_evaluation(Translation& t, const MindFormersSizes& s, const MindFormersFacts& facts) {
-  t.evaluates = true;
-  const std::string loader = "eval_dataset.data_loader.", metric = t.text("metric.type");
-  if (t.text(loader + "type") == "BlendedMegatronDatasetDataLoader")
-    t.refuse(loader + "type", "run_mode is eval, of token files", "rows of MindRecord files are evaluated alone",
-             "set do_eval: True in run_mode train, which evaluates token files too");
+void hold_mindformers_metric(Translation& t) {
+  const std::string metric = t.text("metric.type");
   if (!metric.empty() && metric != "PerplexityMetric")
     t.refuse("metric.type", fmt::format("metric.type is {}", metric), "an evaluation gives loss and perplexity",
              "write PerplexityMetric, or use `ravine eval` for benchmarks");
+}
+
+void set_mindformers_evaluation(Translation& t, const MindFormersSizes& s, const MindFormersFacts& facts) {
+  t.evaluates = true;
+  const std::string loader = "eval_dataset.data_loader.";
+  if (t.text(loader + "type") == "BlendedMegatronDatasetDataLoader")
+    t.refuse(loader + "type", "run_mode is eval, of token files", "rows of MindRecord files are evaluated alone",
+             "set do_eval: True in run_mode train, which evaluates token files too");
+  hold_mindformers_metric(t);
   const Json sources = mindformers_sources(t, "eval_dataset", facts.runs);
   if (sources.is_array())
     for (const char* option : {"data.train", "data.valid"}) t.set(option, sources, mindformers_paths(t, "eval_dataset").second);

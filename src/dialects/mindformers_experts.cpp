@@ -186,17 +186,14 @@ void add_mindformers_expert_rows(MindFormersTable& table) {
             "shares of what is left out are always counted; MoEDropRateCallback shows them", false),
   });
   const char* exchange = "how tokens travel to their experts decides no number";
-  for (const char* key : {"expert_group_size",        "group_wise_a2a",
-                          "comp_comm_parallel",       "comp_comm_parallel_degree",
-                          "use_allgather_dispatcher", "moe_shared_expert_overlap",
-                          "expert_model_parallel",    "ep_extend_tp",
-                          "enable_deredundency",      "npu_nums_per_device",
-                          "dispatch_global_max_bs",   "max_router_load",
-                          "use_fused_ops_topkrouter", "use_fused_ops_permute",
-                          "enable_gmm_safe_tokens",   "update_step",
-                          "hot_expert_num",           "cold_token_percent",
-                          "moe_module_name",          "cur_layer"})
+  for (const char* key :
+       {"expert_group_size", "group_wise_a2a", "comp_comm_parallel", "comp_comm_parallel_degree", "use_allgather_dispatcher",
+        "moe_shared_expert_overlap", "expert_model_parallel", "ep_extend_tp", "enable_deredundency", "npu_nums_per_device",
+        "max_router_load", "use_fused_ops_topkrouter", "use_fused_ops_permute", "enable_gmm_safe_tokens"})
     table.add({inert(at(key), any, exchange)});
+  table.add({inert(at("dispatch_global_max_bs"), any, "it counts while a text is made")});
+  for (const char* key : {"update_step", "hot_expert_num", "cold_token_percent", "moe_module_name", "cur_layer"})
+    table.add({inert(at(key), any, "it counts with enable_cold_hot_expert alone")});
   table.add_only(at("save_token_distribution"), boolean, {false}, "loads of experts are in metrics.jsonl",
                  "loads of experts are in metrics.jsonl");
   table.add_only(at("enable_cold_hot_expert"), boolean, {false}, "each expert is on one group of ranks",

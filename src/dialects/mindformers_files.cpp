@@ -153,6 +153,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
       t.shows(seed, t.value(seed));  // one number draws all
     else
       t.set("data.seed", t.whole(seed), t.has(seed) ? seed : loader + "type");
+    if (gives(t, at + ".seed")) t.becomes(at + ".seed", KeyStatus::inert, "data_loader.config.seed orders token files");
     const Json& sizes = t.value(loader + "sizes");
     if (sizes.is_array() && !sizes.empty() && sizes[0].is_number_integer()) t.set("data.samples", sizes[0], loader + "sizes");
   } else {
@@ -160,10 +161,13 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     const bool whole = s.semi && (!gives(t, "parallel.full_batch") || t.is_on("parallel.full_batch"));
     t.set("data.order", whole ? "mindspore-whole" : "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
+    if (const std::string seed = at + ".seed"; t.value(seed).is_number_integer() && t.whole(seed) != t.whole("seed"))
+      t.set("data.seed", t.whole(seed), seed);
     if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
   }
   for (const char* set : {"train_dataset", "eval_dataset"}) set_mindformers_columns(t, set);
   if (!t.is_on("do_eval")) return;
+  hold_mindformers_metric(t);
   const Json valid = mindformers_sources(t, "eval_dataset", runs);
   if (valid.is_array()) t.set("data.valid", valid, mindformers_paths(t, "eval_dataset").second);
   if (const std::string limit = "eval_dataset.data_loader.num_samples"; t.whole(limit) > 0)

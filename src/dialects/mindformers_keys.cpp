@@ -11,9 +11,12 @@ namespace {
 
 using enum KeyType;
 
-constexpr const char* kElsewhere = "the keys of prediction count in run_mode predict alone";
+constexpr const char* kPredict = "it counts in run_mode predict alone";
 constexpr const char* kDevice = "it is about an Ascend device and how MindSpore compiles for it";
 constexpr const char* kTimes = "`ravine bench train --profile` tells where time goes";
+constexpr const char* kWithProfile = "it counts with profile alone";
+constexpr const char* kCut = "how ranks cut a tensor follows from its shape";
+constexpr const char* kNoStrategy = "no such file is needed, or written: how ranks cut a tensor follows from its shape";
 
 void add_general_rows(MindFormersTable& t) {
   t.add({
@@ -57,24 +60,24 @@ void add_general_rows(MindFormersTable& t) {
       inert("exclude_cann_cpu", boolean, kDevice),
       inert("train_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
       inert("infer_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
-      inert("postprocess_use_numpy", boolean, kElsewhere),
+      inert("postprocess_use_numpy", boolean, "it says by which code the same tokens are drawn"),
       used("input_data", any, "the prompt of run_mode predict"),
-      inert("predict_batch_size", whole, kElsewhere),
-      inert("modal_type", any, kElsewhere),
-      inert("adapter_id", any, kElsewhere),
-      inert("save_file", any, kElsewhere),
+      inert("predict_batch_size", whole, "how many prompts go at once decides no text"),
+      inert("modal_type", any, "it is of models that take more than text"),
+      inert("adapter_id", any, kPredict),
+      inert("save_file", any, kPredict),
       inert("remote_save_url", any, "files are written to output_dir alone"),
       inert("layers", any, "it names layers of a vision model"),
-      inert("profile_start_step", whole, kTimes),
-      inert("profile_stop_step", whole, kTimes),
-      inert("profile_communication", boolean, kTimes),
-      inert("profile_memory", boolean, kTimes),
-      inert("profile_rank_ids", wholes, kTimes),
-      inert("profile_pipeline", boolean, kTimes),
-      inert("profile_level", whole, kTimes),
-      inert("profiler_level", whole, kTimes),
-      inert("init_start_profile", boolean, kTimes),
-      inert("mstx", boolean, kTimes),
+      inert("profile_start_step", whole, kWithProfile),
+      inert("profile_stop_step", whole, kWithProfile),
+      inert("profile_communication", boolean, kWithProfile),
+      inert("profile_memory", boolean, kWithProfile),
+      inert("profile_rank_ids", wholes, kWithProfile),
+      inert("profile_pipeline", boolean, kWithProfile),
+      inert("profile_level", whole, kWithProfile),
+      inert("profiler_level", whole, kWithProfile),
+      inert("init_start_profile", boolean, kWithProfile),
+      inert("mstx", boolean, kWithProfile),
   });
   t.add_only("profile", boolean, {false}, kTimes, "a run has no profiler of its own", "use `ravine bench train --profile`");
   t.add_only("only_save_strategy", boolean, {false}, "strategy files are not needed to read weights",
@@ -145,11 +148,11 @@ void add_parallel_rows(MindFormersTable& t) {
       inert("parallel.parallel_optimizer_config.optimizer_weight_shard_size", whole, "states are divided over all data ranks"),
       inert("parallel.enable_alltoall", boolean, "tokens always go to the ranks of their experts and back"),
       inert("parallel.search_mode", text, "layouts are not searched for; `ravine plan` compares them"),
-      inert("parallel.strategy_ckpt_save_file", text, "how ranks cut a tensor follows from its shape"),
-      inert("parallel.strategy_ckpt_load_file", text, "how ranks cut a tensor follows from its shape"),
-      inert("parallel.strategy_ckpt_config.save_file", text, "how ranks cut a tensor follows from its shape"),
-      inert("parallel.strategy_ckpt_config.load_file", text, "how ranks cut a tensor follows from its shape"),
-      inert("parallel.strategy_ckpt_config.only_trainable_params", boolean, "how ranks cut a tensor follows from its shape"),
+      inert("parallel.strategy_ckpt_save_file", text, kNoStrategy),
+      inert("parallel.strategy_ckpt_load_file", text, kCut),
+      inert("parallel.strategy_ckpt_config.save_file", text, kNoStrategy),
+      inert("parallel.strategy_ckpt_config.load_file", text, kCut),
+      inert("parallel.strategy_ckpt_config.only_trainable_params", boolean, kNoStrategy),
       inert("parallel.comm_fusion", any, "gradients are added up in buckets of their own size"),
       inert("parallel.pipeline_config.pipeline_interleave", boolean, "pp_interleave_num says how many parts a stage has"),
       inert("parallel.pipeline_config.pipeline_scheduler", text, "the order of micro batches in a pipeline decides no number"),
@@ -212,9 +215,9 @@ void add_monitor_rows(MindFormersTable& t) {
       used("monitor_config.global_norm_spike_count_threshold", whole, "health.skip_count", 10),
       renamed("tensorboard.tensorboard_dir", text, "log.tensorboard_dir"),
       inert("tensorboard.tensorboard_queue_size", whole, "scalars are written at once"),
-      inert("tensorboard.log_loss_scale_to_tensorboard", boolean, "it always is"),
-      inert("tensorboard.log_timers_to_tensorboard", boolean, "times of a step always are"),
-      inert("tensorboard.log_expert_load_to_tensorboard", boolean, "loads of experts always are"),
+      inert("tensorboard.log_loss_scale_to_tensorboard", boolean, "the loss scale is among the scalars with it or without"),
+      inert("tensorboard.log_timers_to_tensorboard", boolean, "times of a step are among the scalars with it or without"),
+      inert("tensorboard.log_expert_load_to_tensorboard", boolean, "loads of experts are among the scalars with it or without"),
   });
   t.add_only("monitor_config.invert", boolean, {false}, "parameters are those that target names",
              "parameters are chosen by names that fit, not by those that do not");
@@ -226,7 +229,7 @@ void add_monitor_rows(MindFormersTable& t) {
 // Sections whose keys are about something that this command does not do, whatever they are.
 void add_foreign_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
   static const std::pair<const char*, const char*> kForeign[] = {
-      {"processor.", kElsewhere},
+      {"processor.", "training takes ids; a model that speaks has its tokenizer in its folder"},
       {"blip.", "`ravine convert` converts weights"},
       {"glm.", "`ravine convert` converts weights"},
       {"glm2.", "`ravine convert` converts weights"},

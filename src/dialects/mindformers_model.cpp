@@ -231,8 +231,9 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
         "temperature", "max_new_tokens", "chunk_prefill", "return_hidden_states", "llm_backend"})
     table.add({inert(at(key), any, speaking)});
   const char* layout = "how ranks share a layer decides no number";
-  for (const char* key : {"batch_size", "parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
+  for (const char* key : {"parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
     table.add({inert(at(key), any, layout)});
+  table.add({inert(at("batch_size"), any, "runner_config.batch_size counts, in MindFormers too")});
   for (const char* key :
        {"model.arch.auto_register", "model.model_config.auto_register", "model.model_config.auto_map.AutoModel",
         "model.model_config.auto_map.AutoConfig", "model.model_config.auto_map.AutoTokenizer"})

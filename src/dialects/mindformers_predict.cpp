@@ -38,6 +38,12 @@ void set_mindformers_prediction(Translation& t) {
                    {prompt.ends_with(".txt") && std::filesystem::exists(prompt, error) ? "--prompts" : "--prompt", prompt});
   if (data.is_array() && data.size() > 1)
     t.notice(fmt::format("of {} prompts the first is read; a file FILE.txt has one in each line", data.size()));
+  if (const Json& file = t.value("save_file"); file.is_string() && !file.get<std::string>().empty())
+    t.refuse("save_file", fmt::format("save_file is {}", file.dump()), "the text goes to stdout",
+             "leave it out, and write > FILE behind the command");
+  if (!t.value("adapter_id").is_null())
+    t.refuse("adapter_id", fmt::format("adapter_id is {}", t.value("adapter_id").dump()), "no adapter is chosen by its number",
+             "leave it out; `ravine merge-lora` makes a folder of a model and its adapter");
   const auto flag = [&](const char* name, const char* to) {
     const std::string from = model + name;
     if (!gives(t, from) || !t.has(from)) return;

@@ -238,9 +238,11 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
     if (c.data.order != SampleOrder::mindspore && c.data.order != SampleOrder::mindspore_whole)
       notices.push_back("MindFormers reads MindRecord files or token files: make one of the data, and name it in dataset_dir");
   }
-  return {{"data_loader", loader},
-          {"input_columns", c.data.labels ? Json{"input_ids", "labels"} : Json{"input_ids"}},
-          {"drop_remainder", true}};
+  Json out = {{"data_loader", loader},
+              {"input_columns", c.data.labels ? Json{"input_ids", "labels"} : Json{"input_ids"}},
+              {"drop_remainder", true}};
+  if (c.data.order != SampleOrder::megatron) out["seed"] = c.data.order_seed < 0 ? c.train.seed : c.data.order_seed;
+  return out;
 }
 
 // A row for each round of parts, with a number of layers for each stage.

@@ -47,6 +47,8 @@ bool has_mindformers_weights(Translation& t, const std::string& key, bool runs);
 // Keys that have no effect as long as others are as they are: their lines say so.
 void mark_idle_keys(Translation& t);
 
+// An evaluation gives loss and perplexity: another metric is refused.
+void hold_mindformers_metric(Translation& t);
 // run_mode eval.
 void set_mindformers_evaluation(Translation& t, const MindFormersSizes& sizes, const MindFormersFacts& facts);
 

@@ -27,6 +27,7 @@ constexpr const char* kLoader = "batches are prepared by threads of the rank its
 void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   const std::string data = training ? "data.train" : "data.valid";
   const char* mask = "attention knows its documents without a mask";
+  const char* compressed = "it counts with use_eod_attn_mask_compression alone";
   const char* order = "a model of language takes ids and labels";
   t.add({
       used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
@@ -37,10 +38,10 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       inert(at + ".data_loader.datasets_type", text, "token files are those of GPT"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
       used(at + ".data_loader.config.data_path", any, data),
-      inert(at + ".data_loader.config.pad", whole, "rows are full"),
+      inert(at + ".data_loader.config.pad", whole, "rows are full; a token of this id counts like others"),
       inert(at + ".data_loader.config.create_attention_mask", boolean, mask),
-      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, mask),
-      inert(at + ".data_loader.config.eod_pad_length", whole, mask),
+      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, compressed),
+      inert(at + ".data_loader.config.eod_pad_length", whole, compressed),
       inert(at + ".data_loader.config.mmap_bin_files", boolean, "files of tokens are always mapped"),
       inert(at + ".data_loader.config.num_dataset_builder_threads", whole, kLoader),
       inert(at + ".data_loader.config.token_dtype", text, "the index of the files says it"),
@@ -53,7 +54,6 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       inert(at + ".numa_enable", boolean, kLoader),
       inert(at + ".prefetch_size", whole, kLoader),
       inert(at + ".batch_size", whole, "runner_config.batch_size counts, in MindFormers too"),
-      inert(at + ".seed", whole, "the seed of the run orders the data"),
       inert(at + ".divisor", any, "it counts with dynamic_batch alone"),
       inert(at + ".remainder", any, "it counts with dynamic_batch alone"),
       inert(at + ".token_monitor_config", any, "it counts with token_monitor alone"),
@@ -79,7 +79,9 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
 // What the data set of training alone says, or for both.
 void add_training_data(MindFormersTable& t) {
   const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
-  t.add({used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
+  t.add({used(at + ".seed", whole, "data.seed"),
+         inert("eval_dataset.seed", whole, "the order of an evaluation decides no number"),
+         used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
          used(at + ".data_loader.config.seed", whole, "data.seed", 1234),
          inert(other + "config.seed", whole, "that of train_dataset counts for both"),
          used(at + ".data_loader.sizes", wholes, "train.steps"), used(at + ".repeat", whole, "train.steps", 1),
@@ -149,7 +151,7 @@ void add_mindformers_update_rows(MindFormersTable& t) {
       renamed("optimizer.warmup_init", boolean, "optimizer.warmup_init"),
       renamed("optimizer.accum", number, "optimizer.initial_accumulator_value"),
       inert("optimizer.use_fused", boolean, "the update is one pass over memory in any case"),
-      inert("optimizer.swap", boolean, "states are in the memory of the rank"),
+      inert("optimizer.swap", boolean, "states are in the memory that it would move them to"),
   });
   t.add_only("optimizer.amsgrad", boolean, {false}, "it is off", "no optimizer keeps the largest second moment");
   t.add_only("optimizer.maximize", boolean, {false}, "it is off", "a loss is made small");
@@ -188,7 +190,6 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
       used(at + ".keep_checkpoint_max", whole, "checkpoint.keep", 5),
       inert(at + ".integrated_save", boolean, "what tensor ranks hold is stored as their parts"),
       inert(at + ".async_save", any, "checkpoints are always written beside the steps"),
-      inert(at + ".exception_save", boolean, "a run that is stopped saves first"),
       inert(at + ".crc_check", boolean, "checkpoints have checksums in any case"),
       inert(at + ".saved_network", any, "it is an object of Python"),
       inert(at + ".append_info", any, "what a run needs to go on is in every checkpoint"),
@@ -202,6 +203,8 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
       inert(at + ".health_ckpts_record_dir", text, "it is output_dir, in MindFormers too"),
       inert(at + ".remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
   });
+  t.add_only(at + ".exception_save", boolean, {false}, "a run that is asked to stop saves first",
+             "a run that fails has its last checkpoint, and makes none then", "set save_checkpoint_steps lower");
   const char* later = "checkpoints are counted in steps";
   t.add_only(at + ".save_checkpoint_seconds", whole, {0}, later, later, "set save_checkpoint_steps");
   t.add_only(at + ".keep_checkpoint_per_n_minutes", whole, {0}, later, later, "set keep_checkpoint_max");
@@ -249,10 +252,11 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     const std::string type = named && named->is_string() ? named->get<std::string>() : "";
     if (type == "MFLossMonitor" || type == "LossMonitor") {
       t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});
-      for (const char* key : {"learning_rate", "micro_batch_num", "micro_batch_interleave_num", "origin_epochs", "dataset_size",
-                              "initial_epoch", "initial_step", "global_batch_size", "gradient_accumulation_steps",
-                              "check_for_nan_in_loss_and_grad", "calculate_per_token_loss"})
+      for (const char* key :
+           {"learning_rate", "micro_batch_num", "micro_batch_interleave_num", "origin_epochs", "dataset_size", "initial_epoch",
+            "initial_step", "global_batch_size", "gradient_accumulation_steps", "calculate_per_token_loss"})
         t.add({inert(at + "." + key, any, "the run itself says it, in MindFormers too")});
+      t.add({inert(at + ".check_for_nan_in_loss_and_grad", boolean, "the key of that name at the top counts")});
     } else if (type == "CheckpointMonitor") {
       t.add({used(at + ".type", text, "checkpoint.every")});
       add_checkpoint_monitor(t, at);
@@ -273,19 +277,24 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     } else if (type == "OnRequestExit") {
       t.add({inert(at + ".type", text, "SIGTERM always saves and stops")});
       for (const char* key : {"save_ckpt", "save_mindir", "file_name", "directory", "config_file", "sig"})
-        t.add({inert(at + "." + key, any, "SIGTERM always saves and stops")});
+        t.add({inert(at + "." + key, any, "SIGTERM, SIGINT and SIGUSR1 always save and stop, with it or without")});
     } else if (type == "EvalCallBack") {
       t.add({inert(at + ".type", text, "do_eval adds it, in MindFormers too")});
       for (const char* key : {"eval_func", "step_interval", "epoch_interval"})
         t.add({inert(at + "." + key, any, "eval_step_interval and eval_epoch_interval count")});
     } else if (type == "SummaryMonitor" || type == "ProfileMonitor" || type == "TimeMonitor" || type == "SDCMonitor" ||
                type == "StressDetectCallBack" || type == "StressTestModelMonitor" || type == "ColdHotExpertMonitor") {
-      const char* why = type == "ProfileMonitor"   ? "`ravine bench train --profile` tells where time goes"
-                        : type == "TimeMonitor"    ? "every line has the time of its step"
-                        : type == "SummaryMonitor" ? "scalars go to TensorBoard"
-                                                   : "it is about an Ascend device";
+      const bool profiles = type == "ProfileMonitor";
+      const char* why = profiles                         ? "its callback is refused"
+                        : type == "TimeMonitor"          ? "every line has the time of its step"
+                        : type == "SummaryMonitor"       ? "no summary of MindInsight is written; scalars go to TensorBoard"
+                        : type == "ColdHotExpertMonitor" ? "it counts with moe_config.enable_cold_hot_expert alone"
+                                                         : "it is about an Ascend device";
       for (const GivenKey& k : given)
-        if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, why)});
+        if (profiles && k.key == at + ".type")
+          t.add({refused(k.key, text, "a run has no profiler of its own", "use `ravine bench train --profile`")});
+        else if (k.key.starts_with(at + "."))
+          t.add({inert(k.key, any, why)});
     } else {
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + "."))

@@ -115,6 +115,7 @@ class TrainerFlagsLead {
     }
     if (!(c_ && c_->value("gradient_clipping"))) use("max_grad_norm", "optimizer.clip_norm");
     if (!c_) precision();
+    weight_type();
     says("warmup_ratio", a_.number("warmup_steps") > 0 ? "--warmup_steps counts" : "");
     for (const TrainerFlag& f : trainer_flags()) line(f);
   }
@@ -163,6 +164,11 @@ class TrainerFlagsLead {
     if (named && a_.has("train_file")) refuse("train_file", "--dataset_name is given too; name the data once");
     const std::string_view train = named ? "dataset_name" : "train_file";
     if (a_.has(train)) set("data.train", Json::array({a_.text(train)}), train);
+    const bool streams = a_.on("streaming");
+    if (streams && named) set("data.shuffle", false, "streaming");  // a stream comes in its own order
+    if (streams && named && a_.on("do_train") && a_.whole("max_steps") <= 0)
+      refuse("streaming", "a stream has no length; set --max_steps");
+    says("streaming", !streams ? "it is off" : named ? "" : "run_clm.py streams a --dataset_name alone");
     if (a_.has("validation_file")) set("data.valid", Json::array({a_.text("validation_file")}), "validation_file");
     if (a_.has("validation_file"))
       says("validation_split_percentage", "--validation_file is given");
@@ -226,6 +232,10 @@ class TrainerFlagsLead {
       refuse("data_seed",
              fmt::format("one seed draws weights and order; leave it out, or give --seed {}", a_.whole("data_seed")));
     use("seed", "train.seed");
+    if (a_.was_given("ddp_timeout"))
+      set("parallel.patience", std::clamp<int64_t>(a_.whole("ddp_timeout"), 2, 3600), "ddp_timeout");
+    if (!a_.on("average_tokens_across_devices") && facts_.ranks > 1 && facts_.version != TransformersVersion::v4_37)
+      refuse("average_tokens_across_devices", "the labels of all ranks count alike in a step; leave it out");
   }
 
   void actions() {
@@ -376,9 +386,48 @@ class TrainerFlagsLead {
   }
 
   void precision() {
-    const bool half = a_.on("fp16") || a_.on("fp16_full_eval"), brain = a_.on("bf16") || a_.on("bf16_full_eval");
+    const bool alone = !a_.on("do_train");
+    const bool half = a_.on("fp16") || (alone && a_.on("fp16_full_eval"));
+    const bool brain = a_.on("bf16") || (alone && a_.on("bf16_full_eval"));
     if (half && brain) refuse("fp16", "--bf16 is given too; a run has one arithmetic");
     set("precision.compute", half ? "f16" : brain ? "bf16" : "f32", brain ? "bf16" : "fp16");
+    for (const char* flag : {"fp16_full_eval", "bf16_full_eval"})
+      says(flag, alone ? "" : "it counts without --do_train: a run validates in the arithmetic of its training");
+    if (a_.text("half_precision_backend") == "apex" && a_.text("fp16_opt_level") != "O1")
+      refuse("fp16_opt_level", "apex is not there, and --fp16 does what its O1 does; leave it out");
+    says("half_precision_backend", "there is one arithmetic of 16 bits, which --fp16 and --bf16 choose");
+  }
+
+  // Transformers computes in the type that weights are loaded in where no flag chooses another.
+  void weight_type() {
+    for (const char* flag : {"torch_dtype", "dtype"}) {
+      if (!a_.has(flag)) continue;
+      const std::string& word = a_.text(flag);
+      if (word != "auto" && word != "float32" && word != "bfloat16" && word != "float16") {
+        refuse(flag, fmt::format("it is '{}'; write auto, float32, bfloat16 or float16", word.substr(0, 80)));
+        continue;
+      }
+      const std::string type = word == "auto" ? facts_.dtype : word;
+      const bool half = type == "float16";
+      if (c_)
+        says(flag, "the DeepSpeed config, --bf16 and --fp16 choose the arithmetic; weights are kept in f32");
+      else if (a_.on("fp16") || a_.on("bf16"))
+        says(flag, "--bf16 and --fp16 choose the arithmetic; weights that are trained are kept in f32");
+      else if (!a_.has("model_name_or_path"))
+        says(flag, "a new model begins in f32, in run_clm.py too");
+      else if (half && a_.on("do_train"))
+        refuse(flag, "weights of float16 are not trained without a loss scale; add --fp16");
+      else if (half || type == "bfloat16")
+        compute_in(half ? "f16" : "bf16", flag);
+      else
+        says(flag, "weights are f32 in any case");
+    }
+  }
+
+  void compute_in(const std::string& type, std::string_view flag) {
+    set("precision.compute", type, flag);
+    out_.notices.push_back(fmt::format(
+        "{}: the arithmetic is {}; weights and states stay f32, which Transformers would keep in it too", written(flag), type));
   }
 
   void line(const TrainerFlag& f) {

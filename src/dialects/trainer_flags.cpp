@@ -17,14 +17,17 @@ constexpr std::string_view kOneProcess = "a run is one program: it needs no work
 constexpr std::string_view kDdp = "sums over ranks follow parallel.*, they have no settings of DDP";
 constexpr std::string_view kCompile = "nothing is compiled while a run goes on";
 constexpr std::string_view kLogOwn = "the log has one level, metrics.jsonl has every figure";
-constexpr std::string_view kMetricsTokens = "metrics.jsonl has tokens, tokens per second and memory of every step";
-constexpr std::string_view kEvalLoss = "a validation works out the loss, in micro batches of train.micro_batch";
+constexpr std::string_view kMetricsTokens = "metrics.jsonl has the tokens of every step; files of results have none";
+constexpr std::string_view kEvalBatch = "the loss of a validation does not depend on its batches, of train.micro_batch rows";
+constexpr std::string_view kEvalLoss = "a validation works out the loss alone, for which no predictions are kept";
+constexpr std::string_view kFsdp = "it counts with --fsdp alone";
 constexpr std::string_view kTpu = "there are no TPUs here";
 constexpr std::string_view kCpuHere = "the CPU computes unless --backend says otherwise";
 
 // Names of other versions.
 constexpr std::pair<std::string_view, std::string_view> kOtherSpellings[] = {
     {"eval_strategy", "evaluation_strategy"},
+    {"fp16_backend", "half_precision_backend"},
 };
 
 constexpr std::string_view kYes[] = {"yes", "true", "t", "y", "1"}, kNo[] = {"no", "false", "f", "n", "0"};
@@ -82,12 +85,13 @@ std::span<const TrainerFlag> trainer_flags() {
       {"config_overrides", text, "", refused_if_on, "write the values into the config.json that --config_name names"},
       {"cache_dir", text, "", inert, kHub},
       {"model_revision", text, "main", inert, kHub},
-      {"use_fast_tokenizer", flag, "true", inert, "tokenizers run as native code, with the ids of the fast ones"},
+      {"use_fast_tokenizer", flag, "true", inert,
+       "tokenizers give the ids of the fast ones, which slow ones are meant to give too"},
       {"token", text, "", inert, kHub},
       {"use_auth_token", text, "", inert, kHub},
       {"trust_remote_code", flag, "false", inert, "no code of a model folder is ever run"},
-      {"torch_dtype", text, "", inert, "weights that are trained are kept in f32, with copies in precision.compute"},
-      {"dtype", text, "", inert, "weights that are trained are kept in f32, with copies in precision.compute"},
+      {"torch_dtype", text, "", by_value, "precision.compute"},
+      {"dtype", text, "", by_value, "precision.compute"},
       {"low_cpu_mem_usage", flag, "false", inert, "a rank reads the elements of its part and no others"},
       {"attn_implementation", text, "", inert, "there is one attention, which keeps no matrix of scores"},
       // Data.
@@ -97,7 +101,7 @@ std::span<const TrainerFlag> trainer_flags() {
       {"validation_file", text, "", renamed, "data.valid"},
       {"max_train_samples", whole, "", refused_if_on, "cut the file, or set --max_steps", 1},
       {"max_eval_samples", whole, "", by_value, "train.valid_batches", 1},
-      {"streaming", flag, "false", inert, "files are mapped, tokens are kept once they are made"},
+      {"streaming", flag, "false", by_value, "data.shuffle"},
       {"block_size", whole, "", renamed, "data.sequence_length", 2, 1 << 24},
       {"overwrite_cache", flag, "false", by_value, "data.cache"},
       {"validation_split_percentage", number, "5", by_value, "data.valid_fraction", 0, 99},
@@ -113,9 +117,9 @@ std::span<const TrainerFlag> trainer_flags() {
       {"ignore_data_skip", flag, "false", refused_if_on, "a run that goes on takes the samples behind those it has seen"},
       // Batch and length.
       {"per_device_train_batch_size", whole, "8", renamed, "train.micro_batch", 1, 1 << 20},
-      {"per_device_eval_batch_size", whole, "8", inert, kEvalLoss, 1},
+      {"per_device_eval_batch_size", whole, "8", inert, kEvalBatch, 1},
       {"per_gpu_train_batch_size", whole, "", refused_if_on, "it is the old name of --per_device_train_batch_size"},
-      {"per_gpu_eval_batch_size", whole, "", inert, kEvalLoss},
+      {"per_gpu_eval_batch_size", whole, "", inert, kEvalBatch},
       {"gradient_accumulation_steps", whole, "1", by_value, "train.global_batch", 1, 1 << 16},
       {"eval_accumulation_steps", whole, "", inert, kEvalLoss},
       {"auto_find_batch_size", flag, "false", refused_if_on,
@@ -158,17 +162,18 @@ std::span<const TrainerFlag> trainer_flags() {
       {"logging_dir", text, "", files, "event files, where --report_to asks for them"},
       {"logging_strategy", text, "steps", by_value, "log.every"},
       {"logging_steps", number, "500", renamed, "log.every", 0, 1e9},
-      {"logging_first_step", flag, "false", inert, "lines come every log.every steps and after the last one"},
+      {"logging_first_step", flag, "false", inert,
+       "lines come every log.every steps and after the last one; --logging_steps 1 has the first"},
       {"logging_nan_inf_filter", flag, "true", inert, "a loss that is not finite ends the run"},
       {"log_level", text, "passive", inert, kLogOwn},
       {"log_level_replica", text, "warning", inert, kLogOwn},
       {"log_on_each_node", flag, "true", inert, "the first rank speaks for all"},
-      {"disable_tqdm", flag, "", inert, "the progress bar is for terminals"},
+      {"disable_tqdm", flag, "", inert, "a bar is shown on terminals alone; the lines are the same with it"},
       {"report_to", words, "all", renamed, "log.tensorboard"},
-      {"run_name", text, "", inert, "a run is known by its folder"},
+      {"run_name", text, "", inert, "it names the run to services on the network, which get nothing"},
       {"project", text, "", inert, kHub},
       {"trackio_space_id", text, "", inert, kHub},
-      {"skip_memory_metrics", flag, "true", inert, kMetricsTokens},
+      {"skip_memory_metrics", flag, "true", refused_if_on, "memory is in metrics.jsonl, of every step; leave it out"},
       {"include_tokens_per_second", flag, "false", inert, kMetricsTokens},
       {"include_num_input_tokens_seen", text, "false", inert, kMetricsTokens},
       // Saving.
@@ -178,8 +183,8 @@ std::span<const TrainerFlag> trainer_flags() {
       {"save_safetensors", flag, "true", refused_if_on,
        "weights are written as safetensors; `ravine convert` makes other files of them"},
       {"save_on_each_node", flag, "false", inert, "checkpoints lie in one folder, which all ranks see"},
-      {"save_only_model", flag, "false", inert,
-       "a checkpoint holds what a run needs to go on; the model alone is train.output/model"},
+      {"save_only_model", flag, "false", refused_if_on,
+       "a checkpoint holds what a run needs to go on; leave it out, the model alone is train.output/model"},
       {"restore_callback_states_from_checkpoint", flag, "false", inert, "there are no callbacks"},
       {"enable_jit_checkpoint", flag, "false", inert, "SIGTERM asks a run to save and stop, always"},
       // Precision.
@@ -188,8 +193,7 @@ std::span<const TrainerFlag> trainer_flags() {
       {"bf16_full_eval", flag, "false", by_value, "precision.compute"},
       {"fp16_full_eval", flag, "false", by_value, "precision.compute"},
       {"half_precision_backend", text, "auto", by_value, "precision.compute"},
-      {"fp16_backend", text, "auto", inert, "it is the old name of --half_precision_backend"},
-      {"fp16_opt_level", text, "O1", inert, "it is of apex"},
+      {"fp16_opt_level", text, "O1", inert, "it counts with --half_precision_backend apex alone"},
       {"tf32", flag, "", inert, "f32 is multiplied in f32"},
       // Memory and speed.
       {"gradient_checkpointing", flag, "false", by_value, "train.recompute"},
@@ -203,7 +207,6 @@ std::span<const TrainerFlag> trainer_flags() {
       {"liger_kernel_config", text, "", inert, "kernels are fused where that changes no result"},
       {"torch_empty_cache_steps", whole, "", inert, "memory is planned before the first step"},
       {"use_cache", flag, "false", inert, "training keeps no cache"},
-      {"auto_kernels", flag, "false", inert, kCompile},
       // Data loading.
       {"dataloader_drop_last", flag, "false", by_value, "data.pass_end"},
       {"dataloader_num_workers", whole, "0", inert, kOneProcess},
@@ -231,12 +234,12 @@ std::span<const TrainerFlag> trainer_flags() {
       {"ddp_bucket_cap_mb", whole, "", inert, kDdp},
       {"ddp_broadcast_buffers", flag, "", inert, kDdp},
       {"ddp_static_graph", flag, "", inert, kDdp},
-      {"ddp_timeout", whole, "1800", inert, "parallel.patience says how long a silent rank is waited for", 1},
+      {"ddp_timeout", whole, "1800", by_value, "parallel.patience", 1},
       {"average_tokens_across_devices", flag, "true", inert, "a step is the same sum however many ranks take part"},
       {"fsdp", words, "", refused_if_on, "weights are divided by ZeRO: --deepspeed with stage 3"},
-      {"fsdp_min_num_params", whole, "0", inert, "there is no FSDP"},
+      {"fsdp_min_num_params", whole, "0", inert, kFsdp},
       {"fsdp_config", text, "", refused_if_on, "weights are divided by ZeRO: --deepspeed with stage 3"},
-      {"fsdp_transformer_layer_cls_to_wrap", text, "", inert, "there is no FSDP"},
+      {"fsdp_transformer_layer_cls_to_wrap", text, "", inert, kFsdp},
       {"use_cpu", flag, "false", inert, kCpuHere},
       {"no_cuda", flag, "false", inert, kCpuHere},
       {"use_mps_device", flag, "false", inert, kCpuHere},

@@ -218,7 +218,8 @@ FLAGS = {
     "num_train_epochs": None, "optim": (["sgd"], []), "adafactor": ([], []), "learning_rate": (["1e-3"], []), "weight_decay": (["0.1"], []), "adam_beta1": (["0.8"], []), "adam_beta2": (["0.8"], []), "adam_epsilon": (["1e-6"], []),
     "max_grad_norm": (["0.5"], []), "lr_scheduler_type": (["cosine"], []), "lr_scheduler_kwargs": (['{"num_cycles": 2}'], ["--lr_scheduler_type", "cosine"]), "warmup_ratio": (["0.2"], []), "warmup_steps": (["3"], []),
     "evaluation_strategy": (["steps"], []), "eval_steps": (["3"], ["--evaluation_strategy", "steps"]), "logging_strategy": (["no"], []), "logging_steps": (["3"], []), "report_to": (["none"], []), "save_strategy": (["no"], []),
-    "save_steps": (["3"], []), "save_total_limit": (["2"], []), "bf16": ([], []), "fp16": ([], []), "bf16_full_eval": ([], []), "fp16_full_eval": ([], []), "half_precision_backend": (["apex"], ["--fp16", "--deepspeed", "fp16.json"]),
+    "save_steps": (["3"], []), "save_total_limit": (["2"], []), "bf16": ([], []), "fp16": ([], []), "bf16_full_eval": None, "fp16_full_eval": None, "half_precision_backend": (["apex"], ["--fp16", "--deepspeed", "fp16.json"]),
+    "torch_dtype": (["bfloat16"], []), "dtype": (["float16"], []), "streaming": ([], ["--dataset_name", "model"]), "ddp_timeout": (["60"], []),
     "gradient_checkpointing": ([], []), "seed": (["1"], []), "data_seed": (["1"], []), "transformers_version": (["5.23"], []), "debug": (["underflow_overflow"], []),
 }
 
@@ -237,6 +238,62 @@ def test_every_flag_acts(folder):
         flipped = r.subprocess.run(r.command(*line(folder, *beside, f"--{flag}", *words, "--print-config")), capture_output=True, text=True, cwd=folder)
         acts = flipped.returncode == 0 and flipped.stdout != plain.stdout or flipped.returncode == 2 and flag in flipped.stderr
         check(acts, f"--{flag} {words} changes nothing: {flipped.stderr}")
+
+
+def test_what_chooses_the_arithmetic(folder):
+    """--torch_dtype chooses it where no other flag does; --bf16_full_eval where nothing is trained."""
+    prepare(folder)
+    r.run("train", *r.options(folder, folder / "first", train__steps=1))
+    (folder / "first" / "model").rename(folder / "made")
+    words = ["trainer", "--model_name_or_path", folder / "made", "--train_file", folder / "ids.safetensors", "--max_steps", "3", "--per_device_train_batch_size", "2", "--learning_rate", "1e-2", "--logging_steps", "1",
+             "--save_strategy", "no", "--report_to", "none", "--threads", "1"]
+
+    def trained(name, *flags):
+        said = r.run(*words, "--do_train", "--output_dir", folder / name, *flags).stderr
+        return [row["loss"] for row in r.metrics(folder / name).values()], said
+
+    plain, half = trained("plain")[0], trained("half", "--bf16")[0]
+    check(trained("full", "--bf16_full_eval")[0] == plain != half, "a training is not an evaluation")
+    typed, said = trained("typed", "--torch_dtype", "bfloat16")
+    check(typed == half and "weights and states stay f32" in said, said)
+    check(trained("both", "--torch_dtype", "float32", "--bf16")[0] == half and trained("f32", "--torch_dtype", "float32")[0] == plain, "the flag counts")
+    config = json.loads((folder / "made" / "config.json").read_text())
+    for word, wanted in (("float32", plain), ("bfloat16", half)):
+        (folder / "made" / "config.json").write_text(json.dumps({**config, "torch_dtype": word}))
+        check(trained("auto-" + word, "--torch_dtype", "auto")[0] == wanted, f"auto of {word}")
+    for flags, named in ((["--torch_dtype", "float16"], "--fp16"), (["--dtype", "int8"], "bfloat16")):
+        said = r.run(*words, "--do_train", "--output_dir", folder / "no", *flags, status=2).stderr
+        check(named in said and not (folder / "no").exists(), said)
+
+    def evaluated(name, *flags):
+        r.run("trainer", "--model_name_or_path", folder / "made", "--do_eval", "--validation_file", folder / "ids.safetensors", "--output_dir", folder / name, *flags)
+        return json.loads((folder / name / "eval_results.json").read_text())["eval_loss"]
+
+    check(evaluated("e", "--bf16_full_eval") == evaluated("f", "--bf16") != evaluated("g"), "an evaluation alone")
+
+
+def test_a_stream_has_its_own_order_and_no_length(folder):
+    """--streaming is of a --dataset_name; of --train_file run_clm.py takes no notice of it."""
+    prepare(folder)
+    named = ["trainer", "--model_name_or_path", folder / "model", "--output_dir", folder / "out", "--do_train", "--dataset_name", folder / "model", "--streaming", "--print-config"]
+    check(option(r.run(*named, "--max_steps", "2"), "data.shuffle") == "false", "the order of the files")
+    check("--max_steps" in r.run(*named, status=2).stderr, "a stream does not end")
+    done = r.run(*line(folder, "--train_file", folder / "ids.safetensors", "--streaming", "--explain"))
+    check({x["key"]: x for x in map(json.loads, done.stdout.splitlines())}["--streaming"]["status"] == "inert", done.stdout)
+
+
+def test_what_would_go_unheard_is_refused(folder):
+    """Flags and keys that write files, lines or numbers of their own upstream, and that nothing here does."""
+    prepare(folder)
+    for flags in (["--skip_memory_metrics", "False"], ["--save_only_model"], ["--average_tokens_across_devices", "False", "--transformers_version", "5.23"],
+                  ["--fp16_opt_level", "O2", "--fp16_backend", "apex", "--fp16"]):
+        check(flags[0] in ask(folder, None, *flags, status=2).stderr, f"{flags}")
+    ask(folder, None, "--average_tokens_across_devices", "False", "--transformers_version", "5.23", ranks=1)
+    for key, value in (("memory_breakdown", True), ("managed_gradient_accumulation", False), ("data_types.param_dtype", "bf16"), ("data_types.buffer_dtype", "bf16"), ("zero_optimization.load_from_fp32_weights", False),
+                       ("comms_logger.verbose", True)):
+        base = {"zero_optimization": {"stage": 2}, "comms_logger": {"enabled": True}}
+        ask(folder, base)
+        check(key.split(".")[-1] in ask(folder, put(base, key, value), status=2).stderr, key)
 
 
 def test_flags_alone(folder):

@@ -371,6 +371,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}},
       {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}},
       {"train_dataset.repeat", {"2"}},
+      {"train_dataset.seed", {"3"}},
 
       {"train_dataset.data_loader.sizes", {"[40,0,0]", megatron}},
       {"train_dataset.data_loader.config.seed", {"3", megatron}},
@@ -475,6 +476,8 @@ TEST(MindFormers, RefusesByName) {
            {{"--parallel_config.context_parallel", "2"}, {"context_parallel", "not cut over ranks"}},
            {{"--swap_config.swap", "True"}, {"swap"}},
            {{"--profile", "True"}, {"profile", "bench"}},
+           {{"--callbacks[2].type", "ProfileMonitor"}, {"callbacks[2].type", "bench train --profile"}},
+           {{"--callbacks[1].exception_save", "True"}, {"exception_save", "save_checkpoint_steps"}},
            {{"--resume_training", "True"}, {"load_checkpoint"}},
            {{"--load_checkpoint", "/no/such"}, {"/no/such"}},
            {{"--runner_config.gradient_accumulation_steps", "0"}, {"gradient_accumulation_steps"}},
@@ -560,6 +563,10 @@ TEST(MindFormers, LossesOfRanks) {
   EXPECT_EQ(job.settings({})["data.labels"], "false");
   EXPECT_EQ(job.settings({"--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"})["data.labels"], "true");
   EXPECT_EQ(job.settings({"--use_parallel", "True"}, 2)["train.loss_average"], "micro");
+  std::vector<std::string> sums = {"--use_parallel", "True", "--parallel.gradients_mean", "False"};
+  EXPECT_TRUE(says(job.refused(sums, 2), "gradients_mean is False")) << "the sum over data ranks";
+  sums.back() = "True";
+  EXPECT_EQ(job.refused(sums, 2), "");
   EXPECT_EQ(job.settings({})["train.loss_average"], "micro");
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
 }
@@ -609,6 +616,12 @@ TEST(MindFormers, PredictsByGenerate) {
   EXPECT_EQ(words, "generate --model " + std::string(job.folder / "hf") +
                        " --prompt hello --max-new-tokens 64 --sample --top-k 3 --seed 42 ");
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--predict_data", "hello"}), "no model to speak"));
+  for (const auto& [key, value] : {std::pair{"--save_file", "text.txt"}, {"--adapter_id", "a"}}) {
+    EXPECT_TRUE(says(
+        job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf", "--predict_data", "hello", key, value}),
+        std::string(key).substr(2)));
+    EXPECT_EQ(job.refused({key, value}), "") << key << " is of run_mode predict";
+  }
   EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf"}), "no prompt"));
 }
 
@@ -639,6 +652,11 @@ TEST(MindFormers, EvaluatesByAValidation) {
   };
   EXPECT_TRUE(says(also({"--model.model_config.seq_length", "16"}), "rows have 33 ids"));
   EXPECT_TRUE(says(also({"--metric.type", "ADGENMetric"}), "loss and perplexity"));
+  EXPECT_TRUE(says(job.refused({"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir",
+                                data, "--metric.type", "ADGENMetric"}),
+                   "loss and perplexity"))
+      << "while training too";
+  EXPECT_EQ(job.refused({"--metric.type", "ADGENMetric"}), "") << "nothing is evaluated";
   EXPECT_TRUE(says(also({"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader"}), "do_eval"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "eval_dataset lacks data_loader.type"));
   EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "weights are evaluated"));
