@@ -41,13 +41,8 @@ void set_saves(Translation& t) {
       t.refuse(key, form.empty() ? std::string(key) : fmt::format("{} {}", key, form),
                "checkpoints are written as a folder for each rank", "write --ckpt-format torch in its place");
   }
-  if (!t.is_on("--no-save-optim")) return;
-  if (t.has("--save"))
-    t.refuse("--no-save-optim", "--no-save-optim with --save",
-             "a checkpoint is always one to go on from, and holds the moments",
-             "leave it out; the folder model, at the end of the run, has weights alone");
-  else
-    t.becomes("--no-save-optim", KeyStatus::inert, "--save is not given");
+  if (t.is_on("--no-save-optim") && t.has("--save"))
+    t.notice("--no-save-optim: checkpoints hold the moments all the same, so that a run can go on from them");
 }
 
 // The folder of event files is the run's own unless a flag names another one.

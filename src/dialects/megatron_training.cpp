@@ -69,7 +69,7 @@ DialectTable megatron_optimizer_rows(MegatronAge age) {
       inert("--no-load-rng", on, "random numbers follow from seed and step, not from a state that is loaded"),
       used("--no-load-lr-state", on, "refused where --load is an iteration to go on from"),
       inert("--no-save-rng", on, "random numbers follow from seed and step, not from a state that is saved"),
-      used("--no-save-optim", on, "refused with --save: a checkpoint holds the moments"),
+      inert("--no-save-optim", on, "a checkpoint here is always one to go on from; OUTPUT/model has weights alone"),
       used("--fp16", on, "precision.compute"),
       used("--bf16", on, "precision.compute"),
       renamed("--loss-scale", number, "precision.loss_scale"),

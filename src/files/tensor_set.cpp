@@ -39,10 +39,12 @@ void refuse_two_models(const std::string& path, const std::map<std::string, std:
     if (file == "model.safetensors" || !fs::exists(path + "/" + file, error)) return;
   for (const auto& [tensor, file] : index) files.insert(file);
   if (files.empty()) return;
-  throw UserError("two models in a folder", path,
-                  fmt::format("model.safetensors and the {} files of model.safetensors.index.json are both whole, and Transformers takes the first",
-                              files.size()),
-                  "move away the one that is not the model");
+  throw UserError(
+      "two models in a folder", path,
+      fmt::format(
+          "model.safetensors and the {} files of model.safetensors.index.json are both whole, and Transformers takes the first",
+          files.size()),
+      "move away the one that is not the model");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ FLIPS = {
     "--tokenizer-type": ("BertWordPieceCase", {}), "--tokenizer-name-or-path": ("tok", {}), "--tokenizer-model": ("tok.model", {}), "--vocab-file": ("tok/vocab.json", {}), "--eval-interval": (10, {}), "--eval-iters": (3, {}),
     "--save": ("out", {"--save-interval": 10}), "--save-interval": (5, SAVE), "--load": ("model", {}), "--finetune": (None, {"--load": "ranks"}), "--no-load-optim": (None, {"--load": "ranks"}), "--use-checkpoint-args": "inert", "--exit-on-missing-checkpoint": (None, {"--load": "gone"}), "--tensorboard-dir": ("tb", {}),
     "--tensorboard-log-interval": (5, {"--tensorboard-dir": "tb"}), "--log-params-norm": (None, {}), "--log-num-zeros-in-grad": (None, {}), "--log-throughput": (None, {}), "--timing-log-level": (2, {}),
-    "--exit-interval": (50, {}), "--exit-duration-in-mins": (60, {}), "--ignore-ramp": "inert", "--ckpt-format": ("torch_dist", SAVE), "--use-dist-ckpt": (None, SAVE), "--no-save-optim": (None, SAVE), "--no-load-lr-state": (None, {"--load": "ranks"}), "--test-data-path": ("c_document", {}),
+    "--exit-interval": (50, {}), "--exit-duration-in-mins": (60, {}), "--ignore-ramp": "inert", "--ckpt-format": ("torch_dist", SAVE), "--use-dist-ckpt": (None, SAVE), "--no-load-lr-state": (None, {"--load": "ranks"}), "--test-data-path": ("c_document", {}),
     "--vocab-extra-ids": (100, {}), "--pre-tockens": (16, {}), "--next-tockens": (-1, {}), "--enable-recompute-layers-per-pp-rank": (None, {**STAGES, "--num-layers-per-virtual-pipeline-stage": 1}),
     "--distribute-saved-activations": (None, {"--tensor-model-parallel-size": 2, "--recompute-granularity": "full", "--recompute-method": "uniform"}), "--distribute-checkpointed-activations": (None, {"--tensor-model-parallel-size": 2}),
     "--partition-activations": (None, {"--tensor-model-parallel-size": 2, "--deepspeed": None, "--deepspeed_config": "none.json", "--deepspeed-activation-checkpointing": None}),
@@ -160,7 +160,7 @@ def test_flags_of_the_older_programs_act(folder):
 def test_what_would_change_a_run_is_refused(folder):
     """Flags that change numbers, files or lines there, and nothing here: refused with a way out, and taken where they change nothing there either."""
     for refused, words, taken in (({"--timing-log-level": 1}, "ravine bench train --profile", {"--timing-log-level": 0}), ({"--test-data-path": "t_document"}, "--valid-data-path", {"--test-data-path": "t_document", "--eval-iters": 0}),
-                                  ({"--pre-tockens": 16}, "--sliding-window", {"--pre-tockens": 65536}), ({"--vocab-extra-ids": 100}, "sentinel", {"--vocab-extra-ids": 0}), ({**SAVE, "--no-save-optim": None}, "has weights alone", {"--no-save-optim": None}),
+                                  ({"--pre-tockens": 16}, "--sliding-window", {"--pre-tockens": 65536}), ({"--vocab-extra-ids": 100}, "sentinel", {"--vocab-extra-ids": 0}),
                                   ({**SAVE, "--ckpt-format": "torch_dist"}, "--ckpt-format torch", {**SAVE, "--ckpt-format": "torch", "--auto-detect-ckpt-format": None, "--manual-gc": None, "--manual-gc-interval": 100}), ({"--profile": None}, "ravine bench train --profile", {}), ({"--full-shuffle-instruction-dataset": None}, "order", {})):
         no, yes = ask(words_of(BASE, refused)), ask(words_of(BASE, taken))
         check(no.returncode == 2 and words in no.stderr and yes.returncode == 0, f"{refused}: exit {no.returncode}, then {yes.returncode}\n{no.stderr}{yes.stderr}")

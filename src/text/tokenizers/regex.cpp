@@ -79,9 +79,10 @@ bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0)
     throw UserError("regular expression takes too much work", fmt::format("{}: '{}'", where_, shown_),
-                    rc == PCRE2_ERROR_CALLOUT ? fmt::format("at most {} steps per byte of text, here {} for {} bytes",
-                                                            kRegexSteps, scratch.work_.steps, text.size())
-                                              : fmt::format("{}, at byte {} of a text of {} bytes", pcre_message(rc), from, text.size()),
+                    rc == PCRE2_ERROR_CALLOUT
+                        ? fmt::format("at most {} steps per byte of text, here {} for {} bytes", kRegexSteps,
+                                      scratch.work_.steps, text.size())
+                        : fmt::format("{}, at byte {} of a text of {} bytes", pcre_message(rc), from, text.size()),
                     "use another tokenizer, or cut the text into shorter documents");
   const PCRE2_SIZE* at = pcre2_get_ovector_pointer(scratch.data_);
   begin = at[0];
