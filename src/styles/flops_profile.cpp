@@ -12,16 +12,27 @@
 #include "files/atomic.h"
 
 namespace ravine {
-namespace {
 
-// One module: what its own calls and parameters come to, or with those below it.
-struct Work {
+// One module: its own calls and parameters, or with those below it.
+struct ModuleWork {
   double params = 0, macs = 0, flops = 0, seconds = 0;
-  Work& operator+=(const Work& w) {
+  ModuleWork& operator+=(const ModuleWork& w) {
     params += w.params, macs += w.macs, flops += w.flops, seconds += w.seconds;
     return *this;
   }
 };
+
+struct ProfiledModule {
+  ModuleWork own;
+  std::map<std::string, ProfiledModule> below;  // by the next part of the path
+  ModuleWork all() const {
+    ModuleWork w = own;
+    for (const auto& [name, m] : below) w += m.all();
+    return w;
+  }
+};
+
+namespace {
 
 // A number as DeepSpeed has it: 1.23 M.
 std::string number_text(double x) {
@@ -53,38 +64,28 @@ bool multiplies(std::string_view op) {
   return op.ends_with("matmul") || op == "attention" || op == "latent_keys" || op == "loss_head";
 }
 
-struct Module {
-  Work own;
-  std::map<std::string, Module> below;  // by the next part of the path
-  Work all() const {
-    Work w = own;
-    for (const auto& [name, m] : below) w += m.all();
-    return w;
-  }
-};
-
 }  // namespace
 
-class FlopsProfile::Modules : public Observer {
+class ModuleTree : public Observer {
  public:
-  explicit Modules(const Model& model) {
-    for (const Param* p : model.params().params())
-      if (!p->tied) at(p->name.substr(0, p->name.rfind('.'))).own.params += static_cast<double>(p->shape.numel());
+  explicit ModuleTree(const Model& model) {
+    for (const Param& p : model.params().params())
+      if (!p.tied) at(p.name.substr(0, p.name.rfind('.'))).own.params += static_cast<double>(p.shape.count());
   }
   void before(const CallInfo&) override { began_ = seconds_now(); }
   void after(const CallInfo& call) override {
     if (call.phase != Phase::forward) return;
     if (call.micro != micro_) forget(root_), micro_ = call.micro;
-    Work& w = at(call.path).own;
+    ModuleWork& w = at(call.path).own;
     w.seconds += seconds_now() - began_;
     w.flops += call.flops;
     if (multiplies(call.op)) w.macs += call.flops / 2;
   }
-  const Module& root() const { return root_; }
+  const ProfiledModule& root() const { return root_; }
 
  private:
-  Module& at(std::string_view path) {
-    Module* m = &root_;
+  ProfiledModule& at(std::string_view path) {
+    ProfiledModule* m = &root_;
     while (!path.empty()) {
       const size_t dot = path.find('.');
       m = &m->below[std::string(path.substr(0, dot))];
@@ -92,11 +93,11 @@ class FlopsProfile::Modules : public Observer {
     }
     return *m;
   }
-  static void forget(Module& m) {
+  static void forget(ProfiledModule& m) {
     m.own = {.params = m.own.params};
     for (auto& [name, below] : m.below) forget(below);
   }
-  Module root_;
+  ProfiledModule root_;
   double began_ = 0;
   int64_t micro_ = -1;
 };
@@ -104,19 +105,20 @@ class FlopsProfile::Modules : public Observer {
 namespace {
 
 // At each depth the modules of one name together: layers.0 and layers.1 are `layers`.
-using Depths = std::vector<std::map<std::string, Work>>;
+using Depths = std::vector<std::map<std::string, ModuleWork>>;
 
 bool is_number(const std::string& s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-void add_depths(const std::string& name, const Module& m, size_t depth, Depths& out) {
+void add_depths(const std::string& name, const ProfiledModule& m, size_t depth, Depths& out) {
   if (out.size() <= depth) out.resize(depth + 1);
   out[depth][name] += m.all();
   for (const auto& [part, below] : m.below) add_depths(is_number(part) ? name + " layer" : part, below, depth + 1, out);
 }
 
-std::string top_of(const std::map<std::string, Work>& modules, int64_t top, double Work::*figure, std::string (*text)(double)) {
+std::string top_of(const std::map<std::string, ModuleWork>& modules, int64_t top, double ModuleWork::*figure,
+                   std::string (*text)(double)) {
   std::vector<std::pair<std::string, double>> rows;
   for (const auto& [name, work] : modules) rows.emplace_back(name, work.*figure);
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -126,7 +128,7 @@ std::string top_of(const std::map<std::string, Work>& modules, int64_t top, doub
   return "{" + out + "}";
 }
 
-std::string aggregated(const std::string& name, const Module& root, const FlopsProfilerKeys& keys) {
+std::string aggregated(const std::string& name, const ProfiledModule& root, const FlopsProfilerKeys& keys) {
   Depths depths;
   add_depths(name, root, 0, depths);
   const size_t shown = keys.module_depth < 0 ? depths.size() : std::min(depths.size(), static_cast<size_t>(keys.module_depth));
@@ -134,14 +136,14 @@ std::string aggregated(const std::string& name, const Module& root, const FlopsP
       fmt::format("Top {} modules in terms of params, MACs or fwd latency at different model depths:\n", keys.top_modules);
   for (size_t d = 0; d < shown; ++d)
     out += fmt::format("depth {}:\n    params      - {}\n    MACs        - {}\n    fwd latency - {}\n", d,
-                       top_of(depths[d], keys.top_modules, &Work::params, params_text),
-                       top_of(depths[d], keys.top_modules, &Work::macs, macs_text),
-                       top_of(depths[d], keys.top_modules, &Work::seconds, seconds_text));
+                       top_of(depths[d], keys.top_modules, &ModuleWork::params, params_text),
+                       top_of(depths[d], keys.top_modules, &ModuleWork::macs, macs_text),
+                       top_of(depths[d], keys.top_modules, &ModuleWork::seconds, seconds_text));
   return out;
 }
 
-void add_tree(const std::string& name, const Module& m, const Work& whole, size_t indent, std::string& out) {
-  const Work w = m.all();
+void add_tree(const std::string& name, const ProfiledModule& m, const ModuleWork& whole, size_t indent, std::string& out) {
+  const ModuleWork w = m.all();
   out += fmt::format("{:{}}{}(\n{:{}}{} = {:g}% Params, {} = {:g}% MACs, {} = {:g}% latency, {}\n", "", indent, name, "",
                      indent + 2, params_text(w.params), share(w.params, whole.params), macs_text(w.macs),
                      share(w.macs, whole.macs), seconds_text(w.seconds), share(w.seconds, whole.seconds),
@@ -151,9 +153,9 @@ void add_tree(const std::string& name, const Module& m, const Work& whole, size_
 }
 
 // The report of one step, in DeepSpeed's words.
-std::string report_of(const OpenedRun& run, const Module& root, const FlopsProfilerKeys& keys, int64_t step,
+std::string report_of(const OpenedRun& run, const ProfiledModule& root, const FlopsProfilerKeys& keys, int64_t step,
                       const StepTimes& times) {
-  const Work all = root.all();
+  const ModuleWork all = root.all();
   const Mesh& mesh = run.ranks.mesh();
   const int64_t micro = run.config().train.micro_batch;
   const MicroTimes t = times.micro.empty() ? MicroTimes{} : times.micro.back();
@@ -216,7 +218,7 @@ void FlopsProfile::begin(OpenedRun& run, int64_t) { run_ = &run; }
 
 void FlopsProfile::begin_step(int64_t step) {
   if (step != keys_.profile_step + 1 || !run_->ranks.first()) return;
-  modules_ = std::make_unique<Modules>(*run_->model);
+  modules_ = std::make_unique<ModuleTree>(*run_->model);
   run_->engine->ctx().add_observer(modules_.get());
 }
 

@@ -12,6 +12,8 @@
 
 namespace ravine {
 
+class ModuleTree;  // sees the calls, and adds them up by path
+
 class FlopsProfile : public StepWatch {
  public:
   explicit FlopsProfile(FlopsProfilerKeys keys);
@@ -22,11 +24,9 @@ class FlopsProfile : public StepWatch {
   void end_step(const StepResult& result, const UpdateRates& rates, double loss_scale) override;
 
  private:
-  class Modules;  // sees the calls
-
   FlopsProfilerKeys keys_;
   OpenedRun* run_ = nullptr;
-  std::unique_ptr<Modules> modules_;  // null: this step is not profiled
+  std::unique_ptr<ModuleTree> modules_;  // null: this step is not profiled
 };
 
 }  // namespace ravine

@@ -65,3 +65,19 @@ for path in out.iterdir():
 # Streams of torch.save, without an archive, by each protocol of pickle that has its own form.
 for protocol in (3, 4, 5):
     torch.save({"w": tensors["f32"], "n": tensors["i64"]}, out / f"stream_{protocol}.bin", _use_new_zipfile_serialization=False, pickle_protocol=protocol)
+
+# Views whose values are those of a storage with the other sign, as torch saves them, and what they hold.
+grid = torch.arange(-6, 6, dtype=torch.float32).reshape(3, 4)
+negated = {
+    "f32": torch._neg_view(grid),
+    "columns": torch._neg_view(grid)[:, 1:3],
+    "transposed": torch._neg_view(grid.to(torch.bfloat16)).t(),
+    "f16": torch._neg_view(tensors["f16"]),
+    "i32": torch._neg_view(tensors["i16"].to(torch.int32)),
+    "i8": torch._neg_view(torch.tensor([-128, 127, 0, 5], dtype=torch.int8)),
+    "imaginary": torch.complex(grid, grid + 1).conj().imag,
+    "plain": grid,
+}
+assert all(t.is_neg() == (name != "plain") for name, t in negated.items())
+torch.save(negated, out / "negated.bin")
+save_file({name: t.resolve_neg().contiguous().clone() for name, t in negated.items()}, out / "negated.safetensors")

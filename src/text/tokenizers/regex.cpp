@@ -12,6 +12,7 @@ namespace ravine {
 namespace {
 
 constexpr size_t kStack = size_t{8} << 20;
+constexpr uint32_t kHeap = uint32_t{1} << 20;  // KiB, of a search that the stack is too small for
 
 std::string pcre_message(int code) {
   PCRE2_UCHAR text[256];
@@ -36,6 +37,8 @@ RegexScratch::RegexScratch()
   require(data_ && context_ && stack_, "regex: out of memory");
   pcre2_jit_stack_assign(context_, nullptr, stack_);
   pcre2_set_callout(context_, count_regex_steps, &work_);
+  pcre2_set_match_limit(context_, UINT32_MAX);  // the callout bounds the work
+  pcre2_set_heap_limit(context_, kHeap);
 }
 
 void RegexScratch::start(std::string_view text) { work_ = {0, kRegexSteps * (text.size() + 16), 0}; }

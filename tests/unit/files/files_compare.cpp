@@ -54,6 +54,11 @@ TEST(Compare, ZerosInfinitiesAndNan) {
   EXPECT_EQ(d.cosine, 1);
   d = of({1, kNan, 2}, {1, 3, 2.5f});
   EXPECT_EQ(d.nan_on_one, 1);
+  EXPECT_EQ(d.nan_on_both, 0);
+  EXPECT_NEAR(d.cosine, 6 / std::sqrt(5 * 7.25), 1e-6);  // of what is finite on both sides
+  d = of({1, kNan, kInf}, {2, kNan, kInf});
+  EXPECT_EQ(d.nan_on_both, 1);
+  EXPECT_EQ(d.cosine, 1);
   EXPECT_EQ(d.max_abs, kInf);
   EXPECT_EQ(d.at, 1);
   d = of({kInf, 1}, {-kInf, 1});
@@ -130,7 +135,10 @@ TEST(TensorSet, JoinsFilesOfAFolderOrOfItsIndex) {
     EXPECT_THROW(TensorSet set(folder.path()), UserError) << bad;
   }
   put(folder / "model.safetensors", {"only"});
-  EXPECT_EQ(TensorSet(folder.path()).tensors().size(), 1u);
+  EXPECT_EQ(TensorSet(folder.path()).tensors().size(), 1u);  // the index has lost its file
+  spill(index, R"({"weight_map":{"x":"a.safetensors","z":"b.safetensors"}})");
+  text = message_of<UserError>([&] { TensorSet set(folder.path()); });
+  EXPECT_NE(text.find("two models in a folder"), std::string::npos) << text;
   TemporaryFolder empty;
   EXPECT_THROW(TensorSet set(empty.path()), UserError);
   EXPECT_THROW(TensorSet set(empty / "missing"), UserError);

@@ -48,6 +48,22 @@ TEST(TorchFile, TensorsOfEveryKind) {
   }
 }
 
+// Of such a view the storage holds the values with the other sign.
+TEST(TorchFile, NegatedViews) {
+  const std::string golden = RAVINE_SOURCE_DIR "/tests/golden/files/negated";
+  const SafetensorsReader want(golden + ".safetensors");
+  const TorchStateFile got(golden + ".bin");
+  ASSERT_EQ(got.tensors().size(), want.tensors().size());
+  for (const TensorInfo& w : want.tensors()) {
+    const TensorInfo* g = got.find(w.name);
+    ASSERT_TRUE(g && g->dtype == w.dtype && g->shape == w.shape) << w.name;
+    const auto expected = all_bytes(want, w);
+    const auto in_place = got.bytes(*g);
+    EXPECT_EQ(all_bytes(got, *g), expected) << w.name;
+    EXPECT_TRUE(std::equal(in_place.begin(), in_place.end(), expected.begin(), expected.end())) << w.name;
+  }
+}
+
 // A stream of torch.save begins with its number in the form of the protocol of pickle that was asked for.
 TEST(TorchFile, StreamsOfEveryProtocol) {
   const std::string golden = RAVINE_SOURCE_DIR "/tests/golden/files/";

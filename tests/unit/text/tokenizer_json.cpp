@@ -275,6 +275,16 @@ TEST(TokenizerJson, syntax_of_oniguruma) {
   EXPECT_EQ(parts("\\p{L}+", "\xF0\xB2\x8E\xAF-"), (Parts{"\xF0\xB2\x8E\xAF"}));  // U+323AF, a letter since Unicode 15
 }
 
+// A search that remembers a place for each repetition needs more than the stack of compiled searches.
+TEST(TokenizerJson, a_search_deeper_than_the_stack) {
+  RegexScratch scratch;
+  const Regex regex("(?:a|b)+c|a+", "pattern");
+  const std::string text(1 << 20, 'a');
+  std::vector<std::pair<size_t, size_t>> parts;
+  each_match(regex, text + "c" + text, scratch, [&](size_t b, size_t e) { parts.emplace_back(b, e); });
+  EXPECT_EQ(parts, (std::vector<std::pair<size_t, size_t>>{{0, text.size() + 1}, {text.size() + 1, 2 * text.size() + 1}}));
+}
+
 TEST(TokenizerJson, folders) {
   Folder f;
   Json want = read_json(kGolden + "tokenizers.json");
