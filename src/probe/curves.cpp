@@ -259,7 +259,7 @@ std::string CurveVerdict::text() const {
   std::string out;
   for (const std::string& note : notes) out += note + " ";
   if (neither.steps > 0)
-    out += neither.steps == steps ? fmt::format("No loss is finite, on either side, at any of {} steps. ", steps)
+    out += neither.steps == steps ? fmt::format("No finite loss, on either side, at any of {} steps (NaN or infinite). ", steps)
                                   : fmt::format("Neither loss is finite at {} of {} steps, first at step {}{}. ", neither.steps,
                                                 steps, neither.first, neither.lost ? ", and not at the last" : "");
   return out + finding();

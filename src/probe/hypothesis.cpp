@@ -86,6 +86,9 @@ std::string verdict_of(const Comparison& c) {
   for (const auto& [side, damaged] : {std::pair{"A", c.damaged_a}, {"B", c.damaged_b}})
     if (damaged > 0)
       out += fmt::format("{} of {} cannot be read, and what it held is not compared. ", counted(damaged, "line"), side);
+  if (const ComparedPair* nan = c.nan_in_both())
+    out += fmt::format("Both sides hold NaN, first in '{}' of {} at {} (step {}, {}): {} and {} elements. ", nan->a.tensor,
+                       nan->a.op, nan->a.path, nan->a.step, name(nan->a.phase), nan->a.figures.nan, nan->b.figures.nan);
   if (c.substituted > 0) {
     const auto off = static_cast<int64_t>(c.inherits.size());
     out += fmt::format("Our kernels, run on the inputs of A and of B, decide over {}{}. ", counted(c.substituted, "pair"),
@@ -109,12 +112,7 @@ std::string verdict_of(const Comparison& c) {
     double worst = 0;
     for (const ComparedPair& p : c.pairs)
       if (p.judged && std::isfinite(p.ratio())) worst = std::max(worst, p.ratio());
-    if (const ComparedPair* nan = c.nan_in_both())
-      return out +
-             fmt::format(
-                 "Both sides hold NaN, first in '{}' of {} at {} (step {}, {}): {} and {} elements. No number differs, and none is right: look at that call.",
-                 nan->a.tensor, nan->a.op, nan->a.path, nan->a.step, name(nan->a.phase), nan->a.figures.nan,
-                 nan->b.figures.nan);
+    if (c.nan_in_both()) return out + "None of the numbers that are the same there is right: look at that call.";
     return out +
            (c.equal_bits + c.equal_figures == pairs
                 ? "No number differs. Nothing is to be looked for here."

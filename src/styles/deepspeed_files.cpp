@@ -184,7 +184,9 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
         {"eval_steps", c.train.valid_every},
         {"log_history", history_of(metrics, step, c, steps_of_pass)}};
     const auto found = best ? best_step(metrics, c, step, *best) : std::optional<BestStep>{};
+    int64_t stays = 0;
     if (found) {
+      if (best->loads) stays = found->step;
       s.trainer_state["best_metric"] = found->loss;
       s.trainer_state["best_model_checkpoint"] = output + "/" + kCheckpoints.name(found->step);
     }
@@ -194,7 +196,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     mark_as_made(target.folder(), id, name);
     target.commit();
     record_verdict(path, name, scalars);
-    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep, found && best->loads ? found->step : 0);
+    keep_newest(output, kCheckpoints, id, step, c.checkpoint.keep, stays);
     return path;
   };
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "base/clock.h"
 #include "engine/ctx.h"
@@ -74,12 +75,15 @@ class ModuleTree : public Observer {
   }
   void before(const CallInfo&) override { began_ = seconds_now(); }
   void after(const CallInfo& call) override {
-    if (call.phase != Phase::forward) return;
-    if (call.micro != micro_) forget(root_), micro_ = call.micro;
+    const bool forward = call.phase == Phase::forward;
+    if (forward && call.micro != micro_) forget(root_), seen_.clear(), micro_ = call.micro;
+    if (forward) seen_.insert(std::string(call.path));
+    const double part = forward ? 1 : part_in_backward(call);
+    if (part == 0) return;
     ModuleWork& w = at(call.path).own;
-    w.seconds += seconds_now() - began_;
-    w.flops += call.flops;
-    if (multiplies(call.op)) w.macs += call.flops / 2;
+    w.seconds += part * (seconds_now() - began_);
+    w.flops += part * call.flops;
+    if (multiplies(call.op)) w.macs += part * call.flops / 2;
   }
   const ProfiledModule& root() const { return root_; }
 
@@ -93,11 +97,17 @@ class ModuleTree : public Observer {
     }
     return *m;
   }
+  // The head works out the loss within the backward pass: one of the three products of the fused call, else its forward calls.
+  double part_in_backward(const CallInfo& call) const {
+    if (call.phase != Phase::backward || seen_.contains(std::string(call.path))) return 0;
+    return std::string_view(call.op) == "loss_head" ? 1.0 / 3 : call.role == Role::forward ? 1 : 0;
+  }
   static void forget(ProfiledModule& m) {
     m.own = {.params = m.own.params};
     for (auto& [name, below] : m.below) forget(below);
   }
   ProfiledModule root_;
+  std::set<std::string> seen_;  // paths with calls of the forward pass
   double began_ = 0;
   int64_t micro_ = -1;
 };

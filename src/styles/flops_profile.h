@@ -3,7 +3,7 @@
 //
 // The profile is of the last micro batch of the first rank, in the step that profile_step others lie before. Modules are the
 // paths of our calls and parameters. MACs are those of matrix products and attention; flops are those of every call. The time of
-// a module is that of its calls. Latencies are those of the micro batch, and of the update.
+// a module is that of its calls. Those of the loss count too, which run within our backward pass. Latencies are those of the micro batch, and of the update.
 #pragma once
 #include <memory>
 

@@ -73,7 +73,7 @@ def test_two_sides_that_fail_alike(folder):
     nothing = [float("nan")] * STEPS
     a, b = save(folder / "nan.csv", nothing), save(folder / "again.csv", nothing)
     said = judge(a, b, status=1)
-    r.check("No loss is finite" in said["verdict"] and "equal." not in said["verdict"] and said["neither_finite"] == {"first": 1, "lost": True, "steps": STEPS}, said)
+    r.check("No finite loss" in said["verdict"] and "equal." not in said["verdict"] and said["neither_finite"] == {"first": 1, "lost": True, "steps": STEPS}, said)
     lost = series()
     lost[200:] = nothing[200:]
     said = judge(save(folder / "lost.csv", lost), save(folder / "lost2.csv", lost), status=1)
@@ -84,10 +84,10 @@ def test_two_sides_that_fail_alike(folder):
     r.check("first at step 100" in said["verdict"] and not said["neither_finite"]["lost"], said)
     for value, passes in ((float("nan"), 1), (float("-inf"), 0)):  # a mask of -inf is no fault
         numbers = [1.0, 2.0, value, 4.0]
-        for side, more in (("a", 0), ("b", 0), ("c", 1e-9)):
+        for side, more in (("a", 0), ("b", 0), ("c", 1e-3)):
             r.save_tensors(folder / f"{side}.safetensors", {"hidden.0": ("F32", (1, 4), [1.0, 2.0, 3.0, 4.0]), "hidden.1": ("F32", (1, 4), numbers), "logits": ("F32", (1, 4), [x + more for x in numbers])})
         for other in ("b", "c"):
-            done = r.run("compare", folder / "a.safetensors", folder / f"{other}.safetensors", status=passes)
+            done = r.run("compare", folder / "a.safetensors", folder / f"{other}.safetensors", status=passes if other == "b" else 1)
             r.check(("hold NaN, first in 'hidden.1'" in done.stdout) == bool(passes) and "-nan" not in done.stdout, done.stdout)
         done = r.run("diff", folder / "a.safetensors", folder / "b.safetensors", "--all", status=0) if passes else r.run("diff", folder / "a.safetensors", folder / "c.safetensors", status=1)
         r.check("nan" not in done.stdout.replace("NaN", ""), done.stdout)
@@ -103,7 +103,7 @@ def test_a_file_that_goes_back(folder):
     table.write_text("step,loss\n" + "".join(f"{t},{x!r}\n" for t, x in rows))
     lines.write_text("".join(json.dumps({"step": t, "loss": x}) + "\n" for t, x in rows))
     for file in (log, table, lines):
-        said = judge(file, reference, status=1 if file == log else 0)
+        said = judge(file, reference)
         r.check(said["exact"] == said["steps"] == 80 and f"{file.name} goes back to step 61" in said["verdict"], said)
     unsorted = folder / "unsorted.csv"
     unsorted.write_text("step,loss\n" + "".join(f"{t},{x!r}\n" for t, x in reversed(list(enumerate(right, 1)))))
