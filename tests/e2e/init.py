@@ -155,9 +155,8 @@ def test_what_sft_makes_answers(folder):
     r.check("nothing has run here yet" in said and "ravine train --config from-lora/run.yaml" in said and not (folder / "x").exists(), said)
 
 
+@r.full("it trains for a minute; test_lora makes and trains one as well")
 def test_what_lora_makes_answers(folder):
-    if not r.FULL:
-        raise r.Skipped("the full tier trains it for a minute; test_lora makes one")
     right, of = learned_by_heart(folder, "lora")
     r.check(right >= 0.6 * of, f"{right} of {of} questions of its own data are answered right")
     said = r.run("init", "sft", "x", "--model", "talk", cwd=folder, status=2).stderr
@@ -166,7 +165,7 @@ def test_what_lora_makes_answers(folder):
 
 def test_what_dpo_makes_prefers_and_answers(folder):
     right, of = learned_by_heart(folder, "dpo", "train.steps=60")
-    rows = [json.loads(line) for line in (folder / "talk" / "run" / "metrics.jsonl").read_text().splitlines()][-20:]
+    rows = [json.loads(line) for line in (folder / "talk" / "run" / "metrics.jsonl").read_text().splitlines()][-3:]
     r.check(all(row["rewards/accuracies"] >= 0.9 and row["rewards/margins"] > 1 for row in rows), rows)
     r.check(right >= 0.6 * of or not r.FULL, f"{right} of {of} questions of its own data are answered right")
 
