@@ -208,5 +208,22 @@ def test_bench_recomputes_as_little_as_fits(folder):
     check("train.memory_mb=1" in said and "train.memory_mb=" in said.split(";")[-1], said)
 
 
+def test_help_pages_name_options_that_they_have(folder):
+    """What an option's line says of another option can be done with this command."""
+    every = set(re.findall(r"^\| `(\w+\.\w+)` \|", (ROOT / "docs" / "options.md").read_text(), re.M))
+    pages = [[c] for c in re.findall(r"^  ([a-z][a-z-]*) ", r.run("--help").stdout.split("Usage:")[1], re.M)]
+    looked, wrong = 0, []
+    for words in pages:
+        text = r.run(*words, "--help").stdout
+        if " ACTION [" in text:
+            pages += [[*words, a] for a in re.findall(r"^  ([a-z][a-z-]*) ", text[text.index("Actions:"):], re.M)]
+        lines = re.findall(r"^  (\w+\.\w+)=(.*)$", text, re.M)
+        there = {name for name, _ in lines} | set(re.findall(r"same as (\w+\.\w+)", text))
+        looked += len(lines)
+        wrong += [f"{' '.join(words)}: {name} speaks of {other}" for name, line in lines for other in re.findall(r"\b[a-z]+\.[a-z_]+\b", line) if other in every - there]
+    check(len(pages) > 25 and looked > 300, f"{len(pages)} pages, {looked} options")
+    check(not wrong, "\n".join(wrong))
+
+
 if __name__ == "__main__":
     r.main(globals())
