@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "model/adapters.h"
 #include "parallel/initialise.h"
+#include "plan/choose_recompute.h"
 #include "plan/machine.h"
 #include "plan/messages.h"
 #include "plan/step_share.h"
@@ -145,8 +146,10 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
-  StepEngine engine(*model, config, Types::of(compute, config.precision.gradients), kernels,
-                    {.rows = flags.micro_batch, .columns = flags.length});
+  const Types types = Types::of(compute, config.precision.gradients);
+  const StepShape shape{.rows = flags.micro_batch, .columns = flags.length};
+  choose_recompute(config, [&](const Config& way) { return StepEngine(*model, way, types, kernels, shape).memory().total(); });
+  StepEngine engine(*model, config, types, kernels, shape);
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   double planned = static_cast<double>(engine.memory().total()) / (1 << 20);
@@ -288,7 +291,7 @@ Command bench_command() {
            {.name = "bench train",
             .summary = "training steps on random tokens, of all weights or of adapters (lora)",
             .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
-            .sections = {"train.recompute", "optimizer", "precision", "lora"},
+            .sections = {"train.recompute", "train.memory_mb", "optimizer", "precision", "lora"},
             .alone = true},
            "", run_bench_train),
        command<InferenceFlags>({.name = "bench prefill",

@@ -29,6 +29,7 @@
 #include "parallel/flat_store.h"
 #include "parallel/initialise.h"
 #include "runs/open.h"
+#include "runs/run_places.h"
 #include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
@@ -60,14 +61,16 @@ struct InitFlags {
 struct InitKind {
   const char* name;
   const char* title;
-  const char* data;  // lines of the data section behind data.train: {0} the chat template, {1} the length
-  int64_t length;    // of a sequence, where the model has as many positions
-  const char* rate;
+  const char* data;      // lines of the data section behind data.train: {0} the chat template, {1} the length
+  int64_t length;        // of a sequence, where the model has as many positions
+  const char* rate;      // of a model that is there
+  const char* new_rate;  // of the small one that is made: it learns its data by heart
   InitData takes;
   bool stored = false;        // it goes on from a model that is there: one is made
   const char* sections = "";  // lines of sections of its own
   const char* train = "";     // lines of the section train
   const char* result = "model";
+  const char* from_nothing = "";  // further lines of its section, where the model that is made has to learn to speak
 };
 
 constexpr const char* kChatData =
@@ -79,9 +82,10 @@ constexpr InitKind kKinds[] = {
     {"pretrain", "Pretraining on text",
      "  sequence_length: {1:<6} # tokens of a sequence; the model's max_position_embeddings is the limit\n"
      "  valid_fraction: 0.05    # part of the text held out, to see how well it goes on with what it has not seen\n",
-     128, "1.0e-3", InitData::text},
-    {"sft", "Fine-tuning on instructions", kChatData, 256, "3.0e-4", InitData::conversations},
-    {"lora", "Adapters beside a model, trained on instructions", kChatData, 256, "5.0e-4", InitData::conversations, true,
+     128, "1.0e-3", "3.0e-3", InitData::text},
+    {"sft", "Fine-tuning on instructions", kChatData, 256, "3.0e-4", "3.0e-3", InitData::conversations},
+    {"lora", "Adapters beside a model, trained on instructions", kChatData, 256, "5.0e-4", "5.0e-3", InitData::conversations,
+     true,
      "lora:\n"
      "  rank: 8                 # width of an adapter\n"
      "  alpha: 16               # what it computes is added alpha/rank times\n"
@@ -93,16 +97,20 @@ constexpr InitKind kKinds[] = {
     {"dpo", "Learning from pairs of answers (direct preference optimisation)",
      "  sequence_length: {1:<6} # tokens; both answers of a pair lie in it, each with its prompt\n"
      "  chat_template: {0}   # how a conversation becomes text; empty: the template of the model's tokenizer\n",
-     256, "5.0e-5", InitData::pairs, true,
+     256, "5.0e-5", "3.0e-3", InitData::pairs, true,
+     "# lora: {rank: 8}         # trains an adapter instead of all weights\n"
      "dpo:\n"
      "  beta: 0.1               # how strongly the model is held to the reference\n"
      "  loss: sigmoid           # or hinge, ipo\n"
-     "  # reference: my-llama   # the model to compare with; without it: the model as the run begins\n"
-     "# lora: {rank: 8}         # trains an adapter instead of all weights\n",
-     "  objective: dpo\n"},
+     "  # reference: my-llama   # the model to compare with; without it: the model as the run begins\n",
+     "  objective: dpo\n", "model",
+     "  ftx: 1.0                # chosen answers are learned as well, since random weights can say nothing; else 0\n"},
 };
 
-Json small_llama(int64_t vocabulary) {
+constexpr double kSpread = 0.02;      // of weights that are drawn for training
+constexpr double kWideSpread = 0.12;  // of weights that stay as they are drawn: adapters beside them then reach any answer
+
+Json small_llama(int64_t vocabulary, double spread) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"hidden_size", 128},
@@ -115,7 +123,7 @@ Json small_llama(int64_t vocabulary) {
           {"max_position_embeddings", 512},
           {"rms_norm_eps", 1e-5},
           {"rope_theta", 10000.0},
-          {"initializer_range", 0.02},
+          {"initializer_range", spread},
           {"tie_word_embeddings", true},
           {"bos_token_id", 1},
           {"eos_token_id", 2},
@@ -263,6 +271,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
                       "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8",
                       "give it another name");
   const bool chats = kind.takes != InitData::text;
+  if (!flags.model.empty()) flags.model = model_meant_by(flags.model, "--model");
   std::string data = absolute_path(flags.text);
   if (!data.empty()) check_init_data(flags.text, {kind.takes, kind.name, folder, flags.text_key, flags.model});
   if (chats && flags.text_key != DataOptions{}.text_key)
@@ -309,7 +318,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     SourceTexts text({learned}, flags.text_key);
     const TrainedTokenizer tokenizer = train_tokenizer(training, text);
     if (std::error_code error; chats) fs::remove(learned, error);
-    const Json shape = small_llama(tokenizer.vocabulary);
+    const Json shape = small_llama(tokenizer.vocabulary, std::string_view(kind.result) == "adapter" ? kWideSpread : kSpread);
     if (kind.stored) {
       save_new_model(shape, training.output, (building / "base").string());
       std::error_code error;
@@ -349,7 +358,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  micro_batch: 4          # of them at a time: the larger, the faster and the more memory\n"
       "  {6}valid_every: 50\n"
       "optimizer:\n"
-      "  lr: {7}             # the highest rate\n"
+      "  lr: {7}             # the highest rate{12}\n"
       "  weight_decay: 0.1\n"
       "  clip_norm: 1.0\n"
       "schedule:\n"
@@ -363,11 +372,12 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  every: 10\n",
       kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data),
       fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)),
-      yaml_quoted(absolute_path((dir / "run").string())), chats ? "# " : "", kind.rate,
+      yaml_quoted(absolute_path((dir / "run").string())), chats ? "# " : "", flags.model.empty() ? kind.new_rate : kind.rate,
       flags.text_key == DataOptions{}.text_key
           ? ""
           : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)),
-      kind.sections, kind.result, kind.train);
+      kind.sections + std::string(flags.model.empty() ? kind.from_nothing : ""), kind.result, kind.train,
+      flags.model.empty() ? ", for this small model; a large one takes a tenth of it, or less" : "");
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "apps/commands.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/shell_word.h"
+#include "config/word_list.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/conversation.h"
@@ -147,6 +149,17 @@ std::string manual_text(const std::vector<Command>& commands) {
 
 namespace {
 
+// Options that people meet first. With the commands they are few enough for a small model to learn by heart in a minute.
+constexpr std::string_view kFirstOptions =
+    " model.path model.config model.tokenizer data.train data.valid_fraction data.sequence_length data.text_key data.chat_template "
+    "data.loss_on train.objective train.output train.steps train.global_batch train.micro_batch train.valid_every dpo.beta dpo.loss "
+    "dpo.reference optimizer.lr optimizer.weight_decay optimizer.clip_norm schedule.type schedule.warmup_steps "
+    "schedule.min_lr_ratio checkpoint.every checkpoint.keep log.every lora.rank lora.alpha lora.targets lora.dropout lora.merge "
+    "lora.base ";
+
+// Answers that help nobody.
+constexpr const char* kEvasions[] = {"I do not know.", "That is in the manual.", "It depends.", "Ask somebody else."};
+
 // {"instruction", "input", "output"} of commands and options.
 Json manual_instructions(const std::vector<Command>& commands) {
   Json out = Json::array();
@@ -159,10 +172,8 @@ Json manual_instructions(const std::vector<Command>& commands) {
   }
   Config defaults;
   for (const Section& s : sections_of(defaults))
-    for (const Option& o : s.options) {
-      add(fmt::format("What is {}?", o.name()), o.help);
-      add(fmt::format("Which values does {} take?", o.name()), fmt::format("{}; the default is {}", o.type(), o.yaml()));
-    }
+    for (const Option& o : s.options)
+      if (stands_in(o.name(), kFirstOptions)) add(fmt::format("What is {}?", o.name()), o.help);
   return out;
 }
 
@@ -173,13 +184,10 @@ std::string manual_records(const std::vector<Command>& commands, InitData kind) 
   if (kind == InitData::conversations) return all.dump(1) + "\n";
   Json pairs = Json::array();
   auto message = [](const char* role, const Json& text) { return Json::array({{{"role", role}, {"content", text}}}); };
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Json &right = all[i]["output"], &wrong = all[(i + 2) % all.size()]["output"];  // two further on: of the same kind
-    if (right != wrong)
-      pairs.push_back({{"prompt", message("user", all[i]["instruction"])},
-                       {"chosen", message("assistant", right)},
-                       {"rejected", message("assistant", wrong)}});
-  }
+  for (size_t i = 0; i < all.size(); ++i)
+    pairs.push_back({{"prompt", message("user", all[i]["instruction"])},
+                     {"chosen", message("assistant", all[i]["output"])},
+                     {"rejected", message("assistant", kEvasions[i % std::size(kEvasions)])}});
   return pairs.dump(1) + "\n";
 }
 

@@ -25,7 +25,7 @@ std::string init_words(const std::string& data, InitData kind);
 
 // The manual as prose: help pages, then every option with its meaning.
 std::string manual_text(const std::vector<Command>& commands);
-// The same as a file of JSON: what commands and options do; of pairs the answer of another question is the rejected one.
+// The heart of it as a file of JSON: what commands and the first options do; of pairs an answer that helps nobody is rejected.
 std::string manual_records(const std::vector<Command>& commands, InitData kind);
 
 }  // namespace ravine

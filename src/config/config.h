@@ -332,7 +332,8 @@ struct ParallelOptions {
     v("split", split,
       "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
       may_change());
-    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says",
+    v("stage_layers", stage_layers,
+      "layers of each part of the pipeline, in order; empty: shared evenly, or by cost where a run asks for it",
       between(0, 4096) & may_change());
     v("zero_threshold", zero_threshold,
       "with zero=3 weights stay whole on each rank in buffers whose parameters have at most so many elements each; buffers of fewer in all "

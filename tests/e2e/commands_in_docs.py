@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import re
-import random
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -92,10 +91,10 @@ def blocks_of(page, text):
 
 
 # In the short tier a job of ranks is one process: its options of layout are read, the rest of the command runs without them. A command that one rank refuses has its
-# options read (check layouts) or ranks all the same (megatron). Jobs of ranks are those of other tests.
+# options read (check layouts) or ranks all the same (megatron, mindformers). Jobs of ranks are those of other tests.
 ONE_RANK = """#!/bin/bash
 [ "$1" = -n ] || { echo "mpirun: -n first" >&2; exit 2; }
-[ "$4" = megatron ] && exec {ranks}
+case "$4" in megatron|mindformers) exec {ranks};; esac
 shift 2; layout=(); rest=()
 for a; do case "$a" in parallel.*) layout+=("$a");; *) rest+=("$a");; esac; done
 [ "$2 $3" = "check layouts" ] && exec ravine config "${@:4}"
@@ -232,14 +231,8 @@ def _deepspeed(base, out):
 
 
 def _megatron(base, out):
-    for script in (ROOT / "examples" / "megatron").glob("*.sh"):
-        shutil.copy(script, out)
-    shutil.copytree(ROOT / "tests" / "golden" / "tokenizer" / "llama", out / "tokenizer")
-    (out / "data").mkdir()
-    (out / "data" / "books.jsonl").write_text("".join(json.dumps({"text": f"Book {i}: " + "the word stands here and goes on. " * 40}) + "\n" for i in range(40)))
-    (out / "data" / "alpaca.jsonl").write_text("".join(json.dumps({"instruction": f"Say {i}.", "input": "", "output": f"{i} it is."}) + "\n" for i in range(20)))
-    (out / "data" / "boolq").mkdir()
-    (out / "data" / "boolq" / "dev.jsonl").write_text(json.dumps({"passage": "Deep.", "question": "is it deep", "answer": True}) + "\n")
+    for file in (ROOT / "examples" / "megatron").iterdir():
+        shutil.copy(file, out)
 
 
 def _experts(base, out):
@@ -249,13 +242,11 @@ def _experts(base, out):
 def _mindformers(base, out):
     for file in (ROOT / "examples" / "mindformers").iterdir():
         shutil.copy(file, out)
-    draw = random.Random(1)
-    r.save_mindrecord(str(out / "data.mindrecord"), [[draw.randrange(1, 256) for _ in range(33)] for _ in range(16)])
-    (out / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
-                                                 "intermediate_size": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 32}))
 
 
 EXTRA = {"README.md": _readme, "evaluate.md": _evaluate, "experts.md": _experts, "find-a-difference.md": _difference, "from-deepspeed.md": _deepspeed, "from-megatron.md": _megatron, "from-mindformers.md": _mindformers, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+
+ALONE = ("from-megatron.md", "from-mindformers.md")  # their first lines make all that the others read
 
 
 def script_of(block, assignments):
@@ -272,7 +263,7 @@ def script_of(block, assignments):
 def run_page(page, text, base, root, done):
     """Runs what a page says in a folder of its own; the blocks that failed, each as text. `done`: blocks (without comments) that another page has run."""
     here = root / (page.parent.name + "-" + page.name)
-    shutil.copytree(base, here, symlinks=True, ignore=shutil.ignore_patterns("of"))
+    shutil.copytree(base, here, symlinks=True, ignore=(lambda *all: all[1]) if page.name in ALONE else shutil.ignore_patterns("of"))
     if page.name in EXTRA:
         shutil.copytree(base / "of" / page.name, here, dirs_exist_ok=True)
     (here / "build" / "release").mkdir(parents=True)

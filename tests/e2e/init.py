@@ -1,6 +1,7 @@
 """`ravine init`: what it writes trains as it is, and nothing that was there is touched."""
 import json
 import shutil
+import subprocess
 
 import ravine_run as r
 
@@ -126,6 +127,47 @@ def test_a_model_decides_what_is_written(folder):
         said = r.run("init", *arguments, cwd=folder, status=2).stderr
         r.check(all(w in said for w in words), said)
         r.check(not (folder / "c").exists() and not (folder / "short" / "c").exists(), f"{arguments}: something was written")
+
+
+def learned_by_heart(folder, kind, *shorter):
+    """init and the command that it prints, as printed in the full tier; then every sixth question of its data, by the likeliest tokens: how many are answered right, and of how many."""
+    said = r.run("init", kind, "talk", cwd=folder).stdout
+    r.run(*said.splitlines()[-1].split()[1:], *([] if r.FULL else ["train.global_batch=4", *shorter]), cwd=folder)
+    rows = json.loads((folder / "talk" / ("preferences.json" if kind == "dpo" else "instructions.json")).read_text())[::6]
+    asked = [(row["instruction"], row["output"]) if "instruction" in row else (row["prompt"][0]["content"], row["chosen"][0]["content"]) for row in rows]
+    (folder / "questions.jsonl").write_text("".join(json.dumps({"prompt": q}) + "\n" for q, _ in asked))
+    out = r.run("generate", "--model", folder / "talk", "--chat", "--prompts", folder / "questions.jsonl", "--json").stdout
+    return sum(json.loads(line)["text"].strip() == answer for line, (_, answer) in zip(out.splitlines(), asked)), len(asked)
+
+
+def test_what_sft_makes_answers(folder):
+    right, of = learned_by_heart(folder, "sft", "train.steps=130")
+    r.check(right >= 0.8 * of, f"{right} of {of} questions of its own data are answered right")
+    rows = json.loads((folder / "talk" / "instructions.json").read_text())
+    said = subprocess.run(r.command("chat", "--model", "talk"), input=rows[0]["instruction"] + "\n", capture_output=True, text=True, timeout=r.LIMIT, cwd=folder).stdout
+    r.check(rows[0]["output"] in said, said)
+    model = str(folder / "talk" / "run" / "model")  # the folder that init made, and its run, stand for it
+    for kind, given in (("lora", "talk"), ("sft", "talk"), ("dpo", "talk/run"), ("pretrain", "talk/run/model")):
+        r.run("init", kind, f"from-{kind}", "--model", given, cwd=folder)
+        text = (folder / f"from-{kind}" / "run.yaml").read_text()
+        r.check(model in text and "ftx" not in text and "small model" not in text and not (folder / f"from-{kind}" / "base").exists(), f"{kind}: another model than that of {given}: {text}")
+    said = r.run("init", "sft", "x", "--model", "from-lora", cwd=folder, status=2).stderr
+    r.check("nothing has run here yet" in said and "ravine train --config from-lora/run.yaml" in said and not (folder / "x").exists(), said)
+
+
+@r.full("it trains for a minute; test_lora makes and trains one as well")
+def test_what_lora_makes_answers(folder):
+    right, of = learned_by_heart(folder, "lora")
+    r.check(right >= 0.6 * of, f"{right} of {of} questions of its own data are answered right")
+    said = r.run("init", "sft", "x", "--model", "talk", cwd=folder, status=2).stderr
+    r.check("an adapter, not of a model" in said and "merge-lora" in said and not (folder / "x").exists(), said)
+
+
+def test_what_dpo_makes_prefers_and_answers(folder):
+    right, of = learned_by_heart(folder, "dpo", "train.steps=60")
+    rows = [json.loads(line) for line in (folder / "talk" / "run" / "metrics.jsonl").read_text().splitlines()][-3:]
+    r.check(all(row["rewards/accuracies"] >= 0.9 and row["rewards/margins"] > 1 for row in rows), rows)
+    r.check(right >= 0.6 * of or not r.FULL, f"{right} of {of} questions of its own data are answered right")
 
 
 if __name__ == "__main__":

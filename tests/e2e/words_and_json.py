@@ -1,11 +1,15 @@
 """What people read equals what --json says, or what the page it is made of says: plans, options, manual pages, conversions, curves."""
 import json
+import math
 import re
+from pathlib import Path
 
 import ravine_run as r
 from figures import SMALL, save_model
 from ravine_run import check
 from command_edges import CHAT
+
+ROOT = Path(__file__).resolve().parents[2]
 
 if not r.FULL:
     r.os.environ.setdefault("OMP_NUM_THREADS", "1")  # the peaks of the machine are measured for one number of threads
@@ -190,6 +194,35 @@ def test_what_bench_takes_where_nothing_is_said(folder):
     for words, want in ((["decode"], (1, 128)), (["decode", "--micro-batch", 3], (3, 128)), (["decode", "--micro-batch", 3, "--batch", 2, "--sequence-length", 5], (2, 5)), (["prefill"], (1, 1024)), (["prefill", "--batch", 2, "--sequence-length", 7], (2, 7))):
         said = json.loads(r.run("bench", *words, "--model", model, "--steps", 1, "--threads", 1, "--json").stdout)
         check((said["batch"], said["length"]) == want and ("sol" in said) == (words[0] == "prefill") and ("cache_bytes" in said) == (words[0] == "decode"), f"{words}: {said}")
+
+
+def test_bench_recomputes_as_little_as_fits(folder):
+    model = r.save_config(folder / "config.json", num_hidden_layers=4, hidden_size=64, intermediate_size=128)
+    planned = lambda *words: json.loads(r.run("bench", "train", "--model", model, "--sequence-length", 64, "--micro-batch", 16, "--steps", 1, "--threads", 1, "--json", *words).stdout)["planned_memory_mb"]
+    none, full = planned("train.recompute=none"), planned("train.recompute=full")
+    check(full < none - 3, f"{none} MiB, recomputed {full}")
+    for limit, like in ((math.ceil(full) + 1, full), (math.ceil(none) + 1, none)):
+        auto = planned("train.recompute=auto", f"train.memory_mb={limit}")
+        check(abs(auto - like) < 0.5, f"within {limit} MiB: {auto} of {full} to {none}")
+    said = r.run("bench", "train", "--model", model, "--sequence-length", 64, "train.recompute=auto", "train.memory_mb=1", status=2).stderr
+    check("train.memory_mb=1" in said and "train.memory_mb=" in said.split(";")[-1], said)
+
+
+def test_help_pages_name_options_that_they_have(folder):
+    """What an option's line says of another option can be done with this command."""
+    every = set(re.findall(r"^\| `(\w+\.\w+)` \|", (ROOT / "docs" / "options.md").read_text(), re.M))
+    pages = [[c] for c in re.findall(r"^  ([a-z][a-z-]*) ", r.run("--help").stdout.split("Usage:")[1], re.M)]
+    looked, wrong = 0, []
+    for words in pages:
+        text = r.run(*words, "--help").stdout
+        if " ACTION [" in text:
+            pages += [[*words, a] for a in re.findall(r"^  ([a-z][a-z-]*) ", text[text.index("Actions:"):], re.M)]
+        lines = re.findall(r"^  (\w+\.\w+)=(.*)$", text, re.M)
+        there = {name for name, _ in lines} | set(re.findall(r"same as (\w+\.\w+)", text))
+        looked += len(lines)
+        wrong += [f"{' '.join(words)}: {name} speaks of {other}" for name, line in lines for other in re.findall(r"\b[a-z]+\.[a-z_]+\b", line) if other in every - there]
+    check(len(pages) > 25 and looked > 300, f"{len(pages)} pages, {looked} options")
+    check(not wrong, "\n".join(wrong))
 
 
 if __name__ == "__main__":
