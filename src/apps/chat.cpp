@@ -1,5 +1,6 @@
 // `ravine chat`: a conversation with a model, a turn per line.
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,12 +16,15 @@
 #include "apps/turns.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/read_text.h"
 #include "base/text.h"
 #include "engine/make_recipe.h"
 #include "files/atomic.h"
 #include "infer/answer_text.h"
 #include "infer/generator.h"
 #include "io/model_folder.h"
+#include "text/chat/messages.h"
+#include "text/chat/rendered_json.h"
 
 namespace ravine {
 namespace {
@@ -51,17 +55,27 @@ constexpr const char* kChatHelp =
     "  /help         this text\n"
     "  /reset        begin again, with the system's message\n"
     "  /system TEXT  begin again with this message of the system; without TEXT: with none\n"
-    "  /save FILE    write the conversation, a JSON list of messages\n"
+    "  /save FILE    write the conversation, a JSON list of messages; /save --overwrite FILE replaces a file\n"
     "  /load FILE    go on with one\n"
-    "  /quit         end, as the end of input (Ctrl-D) does; Ctrl-C ends an answer";
+    "  /quit         end, as the end of input (Ctrl-D) does; Ctrl-C ends an answer, twice at the prompt the program";
 
-// Ctrl-C ends an answer; at the prompt, and a second time in an answer, it ends the program.
-std::atomic<bool> answering{false}, interrupted{false};  // a signal handler can reach nothing else
+// Ctrl-C ends an answer; a second time in it, it ends the program. At the prompt of a terminal one may come just after an answer:
+// there a second one within two seconds ends the program.
+std::atomic<bool> answering{false}, interrupted{false}, asks_twice{false};  // a signal handler can reach nothing else
+std::atomic<int64_t> last_interrupt{-1000};                                 // at the prompt, in milliseconds
 
-void end_by_interrupt() {
+void end_by_interrupt(bool terminal) {
+  constexpr int64_t kTwice = 2000;
+  asks_twice = terminal;
   struct sigaction action {};
   action.sa_handler = [](int) {
-    if (!answering || interrupted.exchange(true)) ::_exit(130);
+    if (answering && !interrupted.exchange(true)) return;
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t at = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (answering || !asks_twice || at - last_interrupt.exchange(at) <= kTwice) ::_exit(130);
+    constexpr char kTold[] = "\nCtrl-C once more ends the conversation, /quit does too\n";
+    static_cast<void>(!::write(STDERR_FILENO, kTold, sizeof kTold - 1));
   };
   ::sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
@@ -81,22 +95,17 @@ class Interruptible {
 
 // Messages as /save writes them, and the OpenAI API has them.
 Json read_messages(const std::string& file) {
-  Json messages = read_json(file, kMostPrompt);
-  const char* rule = "it must be a JSON list of messages, each with texts under \"role\" and \"content\"";
-  if (!messages.is_array()) throw UserError("no conversation", file, rule, "name a file that /save has written");
-  for (const Json& m : messages)
-    if (!m.is_object() || !m.contains("role") || !m.contains("content") || !m.at("role").is_string() ||
-        !m.at("content").is_string())
-      throw UserError("no conversation", file, rule, "correct the file");
-  return messages;
+  try {
+    return as_messages(parse_rendered(read_text(file, kMostPrompt, "the conversation"), file, Rendered::all));
+  } catch (const MessagesError& e) {
+    throw UserError("no conversation", file, e.what(), "correct the file, or name one that /save has written");
+  }
 }
 
-void save_messages(const std::string& file, const Json& messages) {
-  if (std::error_code error; std::filesystem::exists(file, error)) try {
-      read_messages(file);
-    } catch (const UserError&) {
-      throw UserError("the file is there already", file, "only a conversation is written over", "choose another name");
-    }
+void save_messages(const std::string& file, const Json& messages, bool overwrite) {
+  if (std::error_code error; !overwrite && std::filesystem::exists(file, error))
+    throw UserError("the file is there already", file, "nothing is overwritten unasked",
+                    "choose another name, or say /save --overwrite FILE");
   write_file_atomic(file, messages.dump(1) + "\n");
 }
 
@@ -136,10 +145,13 @@ class Talk {
   }
 
   bool obey(const std::string& word, const std::string& text) {
-    auto file = [&] {
-      if (text.empty()) throw UserError(word + " without a file", "the conversation", "it takes the name of one", "add it");
-      return with_home(text).value_or(text);
+    auto file = [&](const std::string& named) {
+      if (named.empty()) throw UserError(word + " without a file", "the conversation", "it takes the name of one", "add it");
+      return with_home(named).value_or(named);
     };
+    constexpr std::string_view kOverwrite = "--overwrite";
+    const size_t end = std::min(text.find_first_of(" \t"), text.size()), rest = text.find_first_not_of(" \t", end);
+    const bool overwrite = text.substr(0, end) == kOverwrite;
     if (word == "/quit" || word == "/exit") return false;
     if (word == "/help")
       say(kChatHelp);
@@ -148,9 +160,9 @@ class Talk {
     else if (word == "/system")
       chat_.set_system(text);
     else if (word == "/save")
-      save_messages(file(), chat_.messages());
+      save_messages(file(!overwrite ? text : rest == std::string::npos ? "" : text.substr(rest)), chat_.messages(), overwrite);
     else if (word == "/load")
-      chat_.set_messages(read_messages(file()));
+      chat_.set_messages(read_messages(file(text)));
     else
       throw UserError(fmt::format("no command '{}'", word.substr(0, 80)), "the conversation",
                       "there are /help, /reset, /system TEXT, /save FILE, /load FILE and /quit",
@@ -217,7 +229,7 @@ class Talk {
 };
 
 int run_chat(ChatFlags& flags, Config& config) {
-  end_by_interrupt();
+  end_by_interrupt(::isatty(STDIN_FILENO) == 1);
   const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
   one_adapter(meant, "chat");
   config.model.path = flags.model = meant.model;
@@ -249,7 +261,9 @@ int run_chat(ChatFlags& flags, Config& config) {
     try {
       const std::optional<std::string> line = turns.next();
       on = line && talk.turn(*line);
-    } catch (const UserError& e) {
+    } catch (const Stopped&) {
+      throw;
+    } catch (const Error& e) {  // the conversation goes on
       if (std::ferror(stdin)) throw;
       say(escaped(fmt::format("error: {}", e.what())));
     }

@@ -52,7 +52,7 @@ struct GenerateFlags {
       reads() & metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
     v("chat", chat,
-      "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /exit or the end of stdin (Ctrl-D) ends it");
+      "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /quit or the end of stdin (Ctrl-D) ends it");
     v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template,
       "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
@@ -140,11 +140,9 @@ std::string read_stdin(World* world) {
 std::string to_text(const std::vector<Generated>& results) {
   Json all = Json::array();
   for (const Generated& g : results) {
-    Json one{{"ids", g.ids},
-             {"finish", static_cast<int>(g.finish)},
-             {"logprob", g.logprob},
-             {"begun", g.begun},
-             {"beams", Json::array()}};
+    Json one{{"ids", g.ids},         {"finish", static_cast<int>(g.finish)},
+             {"logprob", g.logprob}, {"begun", g.begun},
+             {"error", g.error},     {"beams", Json::array()}};
     for (const Beam& b : g.beams) one["beams"].push_back({{"ids", b.ids}, {"score", b.score}, {"logprob", b.logprob}});
     all.push_back(std::move(one));
   }
@@ -158,7 +156,8 @@ std::vector<Generated> from_text(const std::string& text) {
                 static_cast<Finish>(one.at("finish").get<int>()),
                 one.at("logprob").get<double>(),
                 {},
-                one.at("begun").get<bool>()};
+                one.at("begun").get<bool>(),
+                one.at("error").get<std::string>()};
     for (const Json& b : one.at("beams"))
       g.beams.push_back({b.at("ids").get<std::vector<int32_t>>(), b.at("score").get<double>(), b.at("logprob").get<double>()});
     results.push_back(std::move(g));
@@ -193,7 +192,14 @@ struct Job {
 struct Asked {
   Prompts prompts;
   std::vector<size_t> named_models;
-  size_t others = 0;  // of prompts that ask for none, and of a conversation
+  std::vector<std::string> places;  // "asked.txt:3", where they are lines of a file
+  size_t others = 0;                // of prompts that ask for none, and of a conversation
+  std::vector<std::string> places_of(const std::vector<size_t>& numbers) const {
+    std::vector<std::string> out;
+    for (const size_t i : numbers)
+      if (!places.empty()) out.push_back(places[i]);
+    return out;
+  }
   // Those that this model answers.
   std::vector<size_t> of(size_t named) const {
     std::vector<size_t> out;
@@ -238,8 +244,9 @@ BeamOptions beams_for(const Job& job, const NamedModel& named) {
   return beams;
 }
 
-// Answers the prompts on stdout, and returns what this rank has found.
-std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where) {
+// Answers the prompts on stdout, and returns what this rank has found. failures: what went wrong, on the first rank of all.
+std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where,
+                              std::vector<std::string>& failures) {
   const LoadedModel& loaded = job.loaded;
   const Ranks& ranks = loaded.ranks();
   const size_t count = asked.prompts.size();
@@ -250,6 +257,7 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
     const Prompts prompts = asked.take(all);
     GenerateOptions options = options_for(job, job.named_models[v], prompts);
     options.numbers.assign(all.begin(), all.end());
+    options.places = asked.places_of(all);
     check_prompts(prompts, job.named_models[v].loaded->model->facts(), options, where);
     prompt_models.push_back({job.named_models[v].loaded, std::move(options)});
     beams.push_back(beams_for(job, job.named_models[v]));
@@ -277,8 +285,12 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
       if (batch_of(job, asked.named_models[i]) == batch) mine.push_back(i), of.push_back(asked.named_models[i]);
     if (mine.front() != first) continue;
     if (first > begin && stopped_anywhere(loaded, stopped)) break;
-    for (PromptModel& s : prompt_models) s.options.numbers.assign(mine.begin(), mine.end());
+    for (PromptModel& s : prompt_models) {
+      s.options.numbers.assign(mine.begin(), mine.end());
+      s.options.places = asked.places_of(mine);
+    }
     GenerateEvents events;
+    events.failed = [](size_t, const std::string&) {};  // told when the others are done
     events.stop = [&] { return stopped = stopped || signals.requested(); };
     events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
     if (ranks.first())  // whose prompts are the first ones
@@ -288,13 +300,16 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
                                 : generate_beams(prompt_models, beams, of, asked.take(mine), job.num_return, events, where);
     for (size_t i = 0; i < mine.size(); ++i) results[mine[i] - begin] = std::move(found[i]);
   }
+  for (const Generated& g : results)
+    if (!g.error.empty()) failures.push_back(g.error);
   if (shares_prompts(loaded)) {  // what other data ranks have found; all of them ask, those without a prompt too
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = end;
     for (size_t d = 1; ranks.first() && d < all.size(); ++d)
-      for (const Generated& g : from_text(all[d])) {
+      for (Generated& g : from_text(all[d])) {
         for (int32_t id : g.ids) output.token(prompt, id);
         if (g.begun) output.finished(prompt, g);
+        if (!g.error.empty()) failures.push_back(g.error);
         ++prompt;
       }
   }
@@ -303,21 +318,37 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   throw Stopped("stopped on request");
 }
 
+// Prompts that failed, after the others have their answers.
+void refuse_failures(const std::vector<std::string>& failures, size_t prompts, const Ranks& ranks) {
+  if (!any(ranks.all(), !failures.empty())) return;
+  if (prompts == 1 || failures.empty()) throw Error(failures.empty() ? "generate: a prompt failed" : failures[0]);
+  constexpr size_t kTold = 5;
+  std::string text = fmt::format("{} of {} prompts failed, the others are answered", failures.size(), prompts);
+  for (size_t i = 0; i < std::min(failures.size(), kTold); ++i) text += fmt::format("\n  {}", failures[i]);
+  throw Error(text + (failures.size() > kTold ? "\n  .." : ""));
+}
+
 void converse(const Job& job, size_t named, ChatPrompt& chat) {
   Turns turns("You >> ");
   const bool terminal = turns.terminal();
-  if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
+  if (terminal) say("each line is a turn; /quit or Ctrl-D ends the conversation");
   while (const std::optional<std::string> line = turns.next()) {
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     if (*line == "/exit" || *line == "/quit") return;
     if (terminal && (*line == "exit" || *line == "quit" || *line == ":q" || *line == ":quit" || *line == "/bye")) return;
     if (terminal && line->size() > 1 && (*line)[0] == '/' && line->find_first_of(" /", 1) == std::string::npos) {
-      say("each line is a turn; /exit or Ctrl-D ends the conversation");
+      say("each line is a turn; /quit or Ctrl-D ends the conversation");
       continue;
     }
+    const Json before = chat.messages();
     const std::vector<int32_t> prompt = chat.ask(*line);
-    const std::vector<Generated> said = answer(job, {.prompts = {prompt}, .named_models = {named}}, "the conversation");
-    chat.answered(prompt, said.at(0).ids);
+    std::vector<std::string> failures;
+    const std::vector<Generated> said = answer(
+        job, {.prompts = {prompt}, .named_models = {named}, .places = {"the conversation"}}, "the conversation", failures);
+    if (failures.empty())
+      chat.answered(prompt, said.at(0).ids);
+    else
+      chat.set_messages(before), say(escaped(fmt::format("error: {}", failures[0])));
     std::fflush(stdout);
   }
 }
@@ -334,8 +365,10 @@ Asked read_asked(World* world, const GenerateFlags& flags, const Config& config,
     asked.prompts = read_prompt_ids(flags.prompt_ids);
     asked.named_models.assign(asked.prompts.size(), asked.others);
   } else if (!flags.prompts.empty()) {
-    for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key))
-      add(p.text, p.adapter.empty() ? asked.others : named_models.find(p.adapter, fmt::format("{}:{}", flags.prompts, p.line)));
+    for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key)) {
+      asked.places.push_back(fmt::format("{}:{}", flags.prompts, p.line));
+      add(p.text, p.adapter.empty() ? asked.others : named_models.find(p.adapter, asked.places.back()));
+    }
   } else if (!flags.prompt.empty()) {
     add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, asked.others);
   }
@@ -391,7 +424,9 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
     log.warn("ModelLink's rules know no early stopping: it has no effect");
   const Job job{flags, loaded, named_models, beams, num_return, make_recipe(config.precision, loaded.kernels)};
   if (conversation) return converse(job, asked.others, named_models.chat(asked.others));
-  answer(job, asked, where);
+  std::vector<std::string> failures;
+  answer(job, asked, where, failures);
+  refuse_failures(failures, asked.prompts.size(), ranks);
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {

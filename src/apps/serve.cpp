@@ -1,6 +1,7 @@
 // `ravine serve`: a model that answers over HTTP, by OpenAI's API.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "apps/adapters.h"
@@ -9,6 +10,7 @@
 #include "apps/named_models.h"
 #include "apps/stop_signals.h"
 #include "base/log.h"
+#include "base/read_text.h"
 #include "base/text.h"
 #include "engine/make_recipe.h"
 #include "io/model_folder.h"
@@ -19,8 +21,8 @@ namespace {
 
 struct ServeFlags {
   CommonFlags common;
-  std::string model, chat_template, host = "127.0.0.1", api_key;
-  std::vector<std::string> adapter;
+  std::string model, served_model_name, chat_template, host = "127.0.0.1", api_key, api_key_file;
+  std::vector<std::string> adapter, cors;
   int64_t port = 8000, max_batch = 16, max_queue = 256, max_body = 8, time_limit = 600;
   template <class V>
   void each(V&& v) {
@@ -28,9 +30,17 @@ struct ServeFlags {
     v("adapter", adapter,
       "LoRA adapter of PEFT beside the model's weights; with a name it is a model of its own beside the base, several may be",
       named() & metavar("[NAME=]DIR") & reads_folder());
+    v("served-model-name", served_model_name,
+      "what clients call the model; empty: the name of its folder, or of the run whose model it is", metavar("NAME"));
     v("host", host, "address to listen on; 0.0.0.0: all of this machine's", filled() & metavar("HOST"));
     v("port", port, "of it; 0: a free one", between(0, 65535) & metavar("PORT"));
-    v("api-key", api_key, "what clients must show as Authorization: Bearer KEY; empty: nothing", metavar("KEY"));
+    v("api-key", api_key,
+      "what clients must show as Authorization: Bearer KEY; empty: that of --api-key-file, else of RAVINE_API_KEY in the environment, else nothing",
+      metavar("KEY"));
+    v("api-key-file", api_key_file, "a file that holds the key, so that no list of processes shows it",
+      metavar("FILE") & reads());
+    v("cors", cors, "origin of pages whose scripts may ask from a browser, as https://example.org; *: of all",
+      metavar("ORIGIN"));
     v("max-batch", max_batch, "texts written at a time", between(1, 4096) & metavar("N"));
     v("max-queue", max_queue, "requests that may wait; more are answered with 503", between(1, 1000000) & metavar("N"));
     v("max-body", max_body, "MiB of a request", between(1, 1024) & metavar("N"));
@@ -41,11 +51,40 @@ struct ServeFlags {
   }
 };
 
+// The folder `model` of a run has the run's name.
 std::string folder_name(const std::string& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
   if (error) whole = path;
-  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  if (whole.filename() == "model" && whole.parent_path().has_filename()) whole = whole.parent_path();
+  return whole.filename().string();
+}
+
+std::string key_of(const ServeFlags& flags) {
+  if (!flags.api_key.empty() && !flags.api_key_file.empty())
+    throw UserError("--api-key and --api-key-file", "command line", "there is one key", "leave one of them out");
+  if (!flags.api_key.empty()) return flags.api_key;
+  if (flags.api_key_file.empty()) {
+    const char* text = std::getenv("RAVINE_API_KEY");
+    return text ? text : "";
+  }
+  std::string key = read_text(flags.api_key_file, 1 << 16, "a key");
+  key.erase(key.find_last_not_of(" \t\r\n") + 1);
+  if (key.empty() || key.find_first_of("\r\n") != std::string::npos)
+    throw UserError("no key", flags.api_key_file, "the file holds the key in one line", "write it there");
+  return key;
+}
+
+void check_origins(const std::vector<std::string>& origins) {
+  for (const std::string& o : origins) {
+    const size_t host = o.find("://");
+    const bool right = host != std::string::npos && host > 0 && host + 3 < o.size() &&
+                       o.find_first_of("/ \t\r\n", host + 3) == std::string::npos;
+    if (o != "*" && !right)
+      throw UserError(fmt::format("--cors {}", escaped(o)), "command line", "an origin is a scheme and a host, without a path",
+                      "for example --cors https://example.org, or --cors '*' for all pages");
+  }
 }
 
 // A model without a chat template completes texts all the same.
@@ -60,6 +99,8 @@ const ChatPrompt* chat_of(NamedModels& named_models, size_t named, bool asked, L
 }
 
 int run_serve(ServeFlags& flags, Config& config) {
+  const std::string key = key_of(flags);
+  check_origins(flags.cors);
   const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
   config.model.path = flags.model = meant.model;
   check_model_folder(config.model.path, "--model");
@@ -85,17 +126,17 @@ int run_serve(ServeFlags& flags, Config& config) {
   DeskLimits limits{.places = flags.max_batch, .queue = flags.max_queue, .seconds = static_cast<double>(flags.time_limit)};
   limits.longest = 1;
   std::vector<ServedModel> models;
+  const std::string base_name = flags.served_model_name.empty() ? folder_name(config.model.path) : flags.served_model_name;
   for (size_t i = 0; i < named_models.size(); ++i) {
     const NamedModel& v = named_models[i];
     const int64_t positions = v.loaded->model->facts().max_positions;
     limits.longest = std::max(limits.longest, positions > 0 ? positions : kUnbounded);
-    models.push_back(
-        {v.name.empty() ? folder_name(config.model.path) : v.name, v.loaded, v.tokenizer.get(), chats[i], &v.defaults});
+    models.push_back({v.name.empty() ? base_name : v.name, v.loaded, v.tokenizer.get(), chats[i], &v.defaults});
     for (const std::string& field : v.defaults.not_offered)
       log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   }
   Desk desk(limits, shared);
-  Service service(desk, models, flags.api_key, shared);
+  Service service(desk, models, {key, flags.cors, [](const std::string& line) { say(line); }}, shared);
   StopSignals signals;
   HttpLimits http;
   http.body = flags.max_body << 20;
@@ -105,8 +146,8 @@ int run_serve(ServeFlags& flags, Config& config) {
   const bool six = flags.host.find(':') != std::string::npos;
   fmt::print("listening on http://{}{}{}:{}\n", six ? "[" : "", flags.host, six ? "]" : "", server.port());
   std::fflush(stdout);
-  if (flags.api_key.empty() && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1")
-    log.warn("whoever reaches {} may ask: there is no --api-key", escaped(flags.host));
+  if (key.empty() && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1")
+    log.warn("whoever reaches {} may ask: there is no API key", escaped(flags.host));
   signals.say_when_asked("finishing what is under way; Ctrl-C once more ends at once", "stopped");
   desk.run([&] { return signals.requested(); });
   return 0;

@@ -3,6 +3,7 @@
 #include <histedit.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 
@@ -47,7 +48,9 @@ class Turns::Editor {
     // typed between the two would come as a '\0' that means nothing to it.
     ::el_set(line_, EL_PREP_TERM, 1);
     int count = 0;
-    const char* text = ::el_gets(line_, &count);
+    const char* text = nullptr;
+    // A signal that does not end the program ends the call, and leaves the terminal as it was before.
+    while (errno = 0, !(text = ::el_gets(line_, &count)) && count < 0 && errno == EINTR) ::el_set(line_, EL_PREP_TERM, 1);
     if (!text || count <= 0) return {};
     std::string line(text, static_cast<size_t>(count));
     HistEvent event;

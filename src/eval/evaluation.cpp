@@ -273,11 +273,13 @@ void Evaluation::generate_answers(Job& job, const EvaluatedModel& answerer) cons
   for (size_t begin = job.done; begin < job.items.size(); begin = job.done) {
     const size_t end = std::min(job.items.size(), begin + part);
     std::vector<std::vector<int32_t>> prompts;
+    o.places.clear();
     for (size_t i = begin; i < end; ++i) {
       std::vector<int32_t> ids = answerer.tokenizer->encode(job.items[i].prompt, true);
       const auto most = static_cast<size_t>(std::max<int64_t>(0, facts.max_positions - o.max_new_tokens));
       if (facts.max_positions > 0 && ids.size() > most) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(most));
       prompts.push_back(std::move(ids));
+      o.places.push_back(job.items[i].id);
     }
     bool asked = false;
     GenerateEvents events;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
+#include "base/failure_text.h"
 #include "base/parallel.h"
 #include "infer/prompt_models.h"
 #include "infer/sampler.h"
@@ -26,8 +28,8 @@ std::vector<float> scores_of(const TensorView& logits, int64_t row) {
 // Names the first score that is not a finite number.
 void refuse(const Sequence& s, size_t position, std::span<const float> scores) {
   for (size_t i = 0; i < scores.size(); ++i)
-    require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i], i,
-            position, s.number + 1);
+    require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of {}", scores[i], i, position,
+            s.place);
 }
 
 // The `count` best scores, less what all of them come to (`log_sum`): log-probabilities. Among equals the lower id goes first.
@@ -49,7 +51,7 @@ std::vector<std::pair<int32_t, double>> best_of(std::span<const float> scores, i
 }  // namespace
 
 std::string_view name(Finish f) {
-  constexpr std::string_view names[] = {"eos", "length", "stop"};
+  constexpr std::string_view names[] = {"eos", "length", "stop", "error"};
   return names[static_cast<int>(f)];
 }
 
@@ -91,25 +93,60 @@ void Batcher::admit(Sequence sequence) {
 
 std::vector<NewToken> Batcher::step() {
   std::vector<NewToken> tokens;
-  if (active_.empty()) return tokens;
-  forward();
-  const std::vector<Choice> choices = choose(tokens);
-  for (Active& a : active_) {
-    a.fed += a.take;
-    if (a.row < 0) continue;
-    NewToken& t = tokens[static_cast<size_t>(a.row)];
-    const Choice& c = choices[static_cast<size_t>(a.row)];
-    t.key = a.of.key, t.id = c.id, t.logprob = c.logprob;
-    a.context.push_back(c.id);
-    const std::vector<int32_t>& end_ids = a.options().end_ids;
-    if (std::find(end_ids.begin(), end_ids.end(), c.id) != end_ids.end())
-      t.finish = Finish::eos;
-    else if (static_cast<int64_t>(a.context.size()) >= a.limit)
-      t.finish = Finish::length;
-    if (t.finish) retire(a);
-  }
+  std::vector<Active*> all;
+  for (Active& a : active_) all.push_back(&a);
+  if (all.empty()) return tokens;
+  if (model_ranks_.alone()) try {
+      pass(all, tokens);
+    } catch (const std::exception&) {  // by whom, a pass of each shows
+      pass_apart(all, tokens);
+    }
+  else
+    pass(all, tokens);
   std::erase_if(active_, [](const Active& a) { return a.slot < 0; });
   return tokens;
+}
+
+// A step of these sequences, whose tokens are added.
+void Batcher::pass(const std::vector<Active*>& all, std::vector<NewToken>& tokens) {
+  forward(all);
+  std::vector<const Active*> of;
+  for (const Active* a : all)
+    if (a->row >= 0) of.push_back(a);
+  std::vector<NewToken> more(of.size());
+  const std::vector<Choice> choices = choose(of, more);
+  for (Active* a : all) {
+    a->fed += a->take;
+    if (a->row < 0) continue;
+    NewToken& t = more[static_cast<size_t>(a->row)];
+    const Choice& c = choices[static_cast<size_t>(a->row)];
+    t.key = a->of.key, t.id = c.id, t.logprob = c.logprob;
+    const std::vector<int32_t>& end_ids = a->options().end_ids;
+    if (t.failure) {
+      t.finish = Finish::error;
+    } else {
+      a->context.push_back(c.id);
+      if (std::find(end_ids.begin(), end_ids.end(), c.id) != end_ids.end())
+        t.finish = Finish::eos;
+      else if (static_cast<int64_t>(a->context.size()) >= a->limit)
+        t.finish = Finish::length;
+    }
+    if (t.finish) retire(*a);
+  }
+  std::move(more.begin(), more.end(), std::back_inserter(tokens));
+}
+
+// A step of each by itself, from its first token on: what the pass that threw has left in the cache is not known.
+void Batcher::pass_apart(const std::vector<Active*>& all, std::vector<NewToken>& tokens) {
+  for (Active* a : all) cache_.clear(a->slot), a->fed = 0;
+  for (Active* a : all) try {
+      pass({a}, tokens);
+    } catch (const std::exception&) {
+      NewToken t;
+      t.key = a->of.key, t.finish = Finish::error, t.failure = std::current_exception();
+      tokens.push_back(std::move(t));
+      retire(*a);
+    }
 }
 
 void Batcher::remove(size_t key) {
@@ -130,9 +167,10 @@ void Batcher::retire(Active& a) {
 }
 
 // One pass of the model over what is pending; sets take and row.
-void Batcher::forward() {
+void Batcher::forward(const std::vector<Active*>& all) {
   int64_t budget = shared_.step_tokens, room = 0, rows = 0;
-  for (Active& a : active_) {
+  for (Active* at : all) {
+    Active& a = *at;
     const auto length = static_cast<int64_t>(a.context.size());
     if (model_ranks_.invalidates_cache(a.length, length)) cache_.clear(a.slot), a.fed = 0;
     a.length = length;
@@ -145,7 +183,8 @@ void Batcher::forward() {
   ids_.clear(), positions_.clear(), logit_rows_.clear();
   Batch& b = batch_;
   b = {};
-  for (const Active& a : active_) {
+  for (const Active* at : all) {
+    const Active& a = *at;
     if (a.take == 0) continue;
     const auto row = static_cast<int64_t>(ids_.size());
     cache_.extend(a.slot, row, a.take);
@@ -163,21 +202,22 @@ void Batcher::forward() {
   b.positions = view(positions_);
   b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
   b.segments = cache_.segments();
-  for (const Active& a : active_)
-    if (a.take > 0) b.lengths.push_back(a.length);
+  for (const Active* a : all)
+    if (a->take > 0) b.lengths.push_back(a->length);
   b.cache = &cache_;
   model_ranks_.forward(b);
 }
 
-// The next token of every row with logits.
-std::vector<Batcher::Choice> Batcher::choose(std::vector<NewToken>& tokens) {
-  std::vector<const Active*> of;
-  for (const Active& a : active_)
-    if (a.row >= 0) of.push_back(&a);
+// The next token of every row with logits, or why there is none.
+std::vector<Batcher::Choice> Batcher::choose(const std::vector<const Active*>& of, std::vector<NewToken>& tokens) {
   std::vector<Choice> choices(of.size());
-  tokens.resize(of.size());
   if (model_ranks_.decides() && !of.empty()) decide(of, choices, tokens);
   model_ranks_.share(choices.data(), static_cast<int64_t>(choices.size() * sizeof(Choice)));
+  for (size_t r = 0; r < of.size() && !model_ranks_.alone(); ++r) {
+    if (!choices[r].failed) continue;
+    const std::string why = model_ranks_.share_text(tokens[r].failure ? failure_text(tokens[r].failure) : "");
+    if (!tokens[r].failure) tokens[r].failure = std::make_exception_ptr(Error(why));
+  }
   return choices;
 }
 
@@ -185,19 +225,31 @@ void Batcher::decide(const std::vector<const Active*>& of, std::vector<Choice>& 
   const TensorView logits = ctx_.outputs().at("logits").view();
   std::vector<int32_t> ids(of.size());
   std::vector<double> losses(of.size());
-  parallel_for(static_cast<int64_t>(of.size()),
-               [&](int64_t r) { ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r); });
+  // What a row throws is of its sequence alone.
+  auto of_its_own = [&](size_t r, auto&& f) {
+    if (choices[r].failed) return;
+    try {
+      f();
+    } catch (const std::exception&) {
+      choices[r].failed = 1, tokens[r].failure = std::current_exception();
+    }
+  };
+  parallel_for(static_cast<int64_t>(of.size()), [&](int64_t row) {
+    const auto r = static_cast<size_t>(row);
+    of_its_own(r, [&] { ids[r] = choose_one(*of[r], logits, row); });
+  });
   const Shape rows{static_cast<int64_t>(of.size())};
   ctx_.call(CrossEntropy{.logits = logits, .labels = view(ids), .losses = view_of(losses.data(), DType::f64, rows)});
-  for (size_t r = 0; r < of.size(); ++r) {
-    const auto row = static_cast<int64_t>(r);
-    if (!std::isfinite(losses[r])) refuse(of[r]->of, of[r]->context.size(), scores_of(logits, row));
-    choices[r] = {ids[r], -losses[r]};
-    if (const int64_t count = of[r]->options().alternatives; count > 0) {
-      const std::vector<float> scores = scores_of(logits, row);
-      tokens[r].best = best_of(scores, count, static_cast<double>(scores[static_cast<size_t>(ids[r])]) + losses[r]);
-    }
-  }
+  for (size_t r = 0; r < of.size(); ++r)
+    of_its_own(r, [&] {
+      const auto row = static_cast<int64_t>(r);
+      if (!std::isfinite(losses[r])) refuse(of[r]->of, of[r]->context.size(), scores_of(logits, row));
+      choices[r].id = ids[r], choices[r].logprob = -losses[r];
+      if (const int64_t count = of[r]->options().alternatives; count > 0) {
+        const std::vector<float> scores = scores_of(logits, row);
+        tokens[r].best = best_of(scores, count, static_cast<double>(scores[static_cast<size_t>(ids[r])]) + losses[r]);
+      }
+    });
 }
 
 // Host work, as above. Where a score is not finite, what comes out has no meaning, and neither has its probability.

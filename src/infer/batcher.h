@@ -2,7 +2,9 @@
 // without padding: each step feeds one token of every sequence that is writing and, within a budget, the next piece of prompts
 // that are still being read. What a sequence says does not depend on what else is in the batch.
 #pragma once
+#include <exception>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,8 +14,8 @@
 
 namespace ravine {
 
-// eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside.
-enum class Finish : uint8_t { eos, length, stop };
+// eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside; error: something failed.
+enum class Finish : uint8_t { eos, length, stop, error };
 std::string_view name(Finish f);
 
 // Tokens that the prompt and what follows it may have together.
@@ -24,6 +26,7 @@ struct Sequence {
   const PromptModel* prompt_model = nullptr;  // must outlive it
   size_t order = 0;                           // of prompt models: rows of one lie together
   uint64_t number = 0;                        // by which its draws are keyed
+  std::string place;                          // by which messages name it: "prompt 3"
   std::vector<int32_t> prompt;
 };
 
@@ -33,6 +36,7 @@ struct NewToken {
   double logprob = 0;                            // that the model itself gives it
   std::vector<std::pair<int32_t, double>> best;  // the likeliest ids with theirs (GenerateOptions::alternatives), where decided
   std::optional<Finish> finish;                  // eos or length: it was the last, and the sequence is gone
+  std::exception_ptr failure;  // in place of a token (finish: error): the sequence alone has failed, and is gone
 };
 
 // Of several ranks that run one model (infer/model_ranks.h) all do alike and get the same, but for `best`.
@@ -46,8 +50,9 @@ class Batcher {
   bool idle() const { return active_.empty(); }
   // Takes a free slot. The prompt must be one that check_prompts (infer/generator.h) lets pass.
   void admit(Sequence sequence);
-  // One pass of the model, and the tokens that it gave, in the order of rows. A model that gives NaN is an Error, after which
-  // nothing more may be asked.
+  // One pass of the model, and the tokens that it gave, in the order of rows. Where a sequence makes the model give NaN, or fails
+  // otherwise, it alone ends; the others say what they would without it. Of several ranks a pass that throws is an Error, after
+  // which nothing more may be asked.
   std::vector<NewToken> step();
   void remove(size_t key);           // one at work
   std::vector<size_t> keys() const;  // at work, in the order of rows
@@ -66,12 +71,15 @@ class Batcher {
   };
   struct Choice {
     int32_t id = 0;
+    int32_t failed = 0;
     double logprob = 0;
   };
 
   Ctx::Setup setup();
-  void forward();
-  std::vector<Choice> choose(std::vector<NewToken>& tokens);
+  void pass(const std::vector<Active*>& all, std::vector<NewToken>& tokens);
+  void pass_apart(const std::vector<Active*>& all, std::vector<NewToken>& tokens);
+  void forward(const std::vector<Active*>& all);
+  std::vector<Choice> choose(const std::vector<const Active*>& of, std::vector<NewToken>& tokens);
   void decide(const std::vector<const Active*>& of, std::vector<Choice>& choices, std::vector<NewToken>& tokens);
   int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const;
   void retire(Active& a);

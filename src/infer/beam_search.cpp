@@ -66,8 +66,7 @@ void BeamSearch::score(std::vector<std::vector<float>>& rows, std::vector<std::v
     std::vector<float>& row = rows[static_cast<size_t>(i)];
     const Sequence& s = live_[static_cast<size_t>(i)];
     for (size_t v = 0; v < row.size(); ++v)
-      require(std::isfinite(row[v]), "generate: the model gives {} for token {} at position {} of prompt {}", row[v], v,
-              s.tokens.size(), prompt_number_ + 1);
+      require(std::isfinite(row[v]), "generate: the model gives {} for token {} at position {}", row[v], v, s.tokens.size());
     std::vector<float>& own = raw[static_cast<size_t>(i)] = row;
     to_log_softmax(own);
     if (modellink) {

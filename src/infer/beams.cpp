@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <list>
 
+#include "base/failure_text.h"
 #include "infer/kv_cache.h"
 #include "infer/model_ranks.h"
 #include "infer/prompt_models.h"
@@ -21,6 +22,7 @@ struct ActiveSearch {
   int64_t fed = 0, take = 0, row = -1;  // tokens of each beam in the cache; of it in this step; first row of logits
   int64_t length = 0;                   // tokens of each beam when the model last ran
   size_t place = 0;                     // of its candidates in this step
+  std::exception_ptr failure;           // of this step
 };
 
 class BeamRun {
@@ -154,12 +156,23 @@ class BeamRun {
       if (a.row < 0) continue;
       a.place = at++;
       if (!model_ranks_.decides()) continue;
-      const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
-      std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
-      counts_[a.place] = static_cast<int64_t>(found.size());
+      try {
+        const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
+        std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
+        counts_[a.place] = static_cast<int64_t>(found.size());
+      } catch (const std::exception& e) {  // of this prompt alone
+        const GenerateOptions& o = prompt_models_.options(a.prompt);
+        a.failure = std::make_exception_ptr(Error(fmt::format("{} of {}", e.what(), o.place(a.prompt))));
+        counts_[a.place] = kFailed;
+      }
     }
     model_ranks_.share(counts_.data(), static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
     model_ranks_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
+    for (ActiveSearch& a : active_) {
+      if (a.row < 0 || counts_[a.place] != kFailed) continue;
+      const std::string why = model_ranks_.share_text(failure_text(a.failure));
+      if (!a.failure) a.failure = std::make_exception_ptr(Error(why));
+    }
   }
 
   // Host work: what is done to scores is by the rules of beams (infer/beam_search.h).
@@ -175,6 +188,12 @@ class BeamRun {
   }
 
   void advance(ActiveSearch& a) {
+    if (a.failure) {
+      if (!events_.failed) std::rethrow_exception(a.failure);
+      results_[a.prompt].error = failure_text(a.failure);
+      events_.failed(a.prompt, results_[a.prompt].error);
+      return finish(a, true);
+    }
     const bool first = a.search.first();
     const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * a.search.most_candidates();
     a.search.follow({begin, begin + counts_[a.place]});
@@ -208,7 +227,7 @@ class BeamRun {
     if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
     const std::vector<int32_t>& end_ids = prompt_models_.options(a.prompt).end_ids;
     const bool ended = !g.ids.empty() && std::find(end_ids.begin(), end_ids.end(), g.ids.back()) != end_ids.end();
-    g.finish = ended ? Finish::eos : stopped ? Finish::stop : Finish::length;
+    g.finish = !g.error.empty() ? Finish::error : ended ? Finish::eos : stopped ? Finish::stop : Finish::length;
     for (int32_t id : g.ids)
       if (events_.token && !events_.token(a.prompt, id)) break;
     for (auto* slots : {&a.slots, &a.spare}) {
@@ -236,6 +255,7 @@ class BeamRun {
   int64_t longest_ = 0;
   Batch batch_;
   std::vector<BeamSearch::Candidate> candidates_;  // of this step: as many places for each prompt
+  static constexpr int64_t kFailed = -1;
   std::vector<int64_t> counts_;
   std::vector<int32_t> ids_, positions_, logit_rows_;
 };

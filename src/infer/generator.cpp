@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failure_text.h"
 #include "infer/prompt_models.h"
 #include "model/vocabulary.h"
 
@@ -15,7 +16,7 @@ void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
-  auto place = [&] { return fmt::format("{}, prompt {}", where, o.number(i) + 1); };
+  auto place = [&] { return o.places.empty() ? fmt::format("{}, {}", where, o.place(i)) : o.place(i); };
   int64_t length = static_cast<int64_t>(prompt.size()), limit = length_limit(prompt, o);
   if (length == 0)
     throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
@@ -85,13 +86,20 @@ class Run {
     for (; batcher_.free() > 0 && next_ < prompts_.size(); ++next_) {
       results_[next_].begun = true;
       batcher_.admit({next_, &prompt_models_.prompt_model(next_), prompt_models_.at(next_),
-                      prompt_models_.options(next_).number(next_), prompts_[next_]});
+                      prompt_models_.options(next_).number(next_), prompt_models_.options(next_).place(next_),
+                      prompts_[next_]});
     }
     return !batcher_.idle();
   }
 
   void take(const NewToken& token) {
     Generated& g = results_[token.key];
+    if (token.failure) {
+      if (!events_.failed) std::rethrow_exception(token.failure);
+      g.error = failure_text(token.failure);
+      events_.failed(token.key, g.error);
+      return finish(token.key, Finish::error);
+    }
     g.ids.push_back(token.id);
     g.logprob += token.logprob;
     const bool go_on = !events_.token || events_.token(token.key, token.id);

@@ -23,6 +23,7 @@ struct Generated {
   double logprob = 0;
   std::vector<Beam> beams;  // of a beam search, best first; `ids` are those of the best
   bool begun = false;       // false: stopped before this prompt's turn
+  std::string error;        // of finish error: what failed
 };
 
 // All optional, called on the calling thread, in no particular order of sequences; `prompt` counts from 0.
@@ -30,6 +31,8 @@ struct GenerateEvents {
   std::function<bool(size_t prompt, int32_t id)> token;  // each new token; false ends this sequence (stop)
   std::function<void(size_t prompt, const Generated& result)> finished;
   std::function<bool()> stop;  // asked before each step; true ends all
+  // A prompt whose answer failed; the others go on, and finished() hears it too. Without it the first failure is thrown.
+  std::function<void(size_t prompt, const std::string& error)> failed;
 };
 
 // The UserErrors of generate().
@@ -41,7 +44,7 @@ void check_prompts(std::span<const PromptModel> prompt_models, std::span<const s
 // One result per prompt, in order. Of several ranks that run one model (infer/model_ranks.h) all call it alike and get the same;
 // events are told on each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside
 // the vocabulary, or more tokens than the model has positions is a UserError naming `where` and the number of the prompt,
-// before anything runs. A model that gives NaN is an Error.
+// before anything runs. A model that gives NaN is an Error of that prompt.
 std::vector<Generated> generate(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");

@@ -51,6 +51,14 @@ void ModelRanks::share(void* data, int64_t bytes) const {
   }
 }
 
+std::string ModelRanks::share_text(const std::string& text) const {
+  auto size = static_cast<int64_t>(text.size());
+  share(&size, sizeof size);
+  std::string out = decides() ? text : std::string(static_cast<size_t>(size), ' ');
+  share(out.data(), size);
+  return out;
+}
+
 bool ModelRanks::any(bool mine) const {
   for (const Group* g : groups_) mine = ravine::any(*g, mine);
   return mine;

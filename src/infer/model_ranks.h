@@ -19,7 +19,9 @@ class ModelRanks {
 
   // What the deciding rank has in `data`, to all. All ranks call it with as many bytes.
   void share(void* data, int64_t bytes) const;
-  bool any(bool mine) const;  // on any rank
+  std::string share_text(const std::string& text) const;  // of the deciding rank
+  bool any(bool mine) const;                              // on any rank
+  bool alone() const { return groups_.empty(); }          // one rank runs all of the model
   // Of the layers of the model those that this rank runs.
   std::vector<int64_t> layers() const;
   // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run

@@ -47,6 +47,7 @@ void GenerateOutput::finished(size_t prompt, const Generated& result) {
               {"text", one.text},
               {"finish", name(result.finish)},
               {"logprob", result.logprob}};
+    if (!result.error.empty()) line["error"] = result.error;
     if (!one.adapter.empty()) line["adapter"] = one.adapter;
     if (beams_) {
       line["beams"] = Json::array();

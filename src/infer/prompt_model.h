@@ -1,6 +1,7 @@
 // A model that answers prompts, and the options it answers by.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "infer/loaded_model.h"
@@ -19,9 +20,13 @@ struct GenerateOptions {
   int64_t batch = 16;          // sequences at a time
   int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
   const Recipe* recipe = nullptr;
-  Observer* observer = nullptr;   // of every kernel call
-  std::vector<uint64_t> numbers;  // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
+  Observer* observer = nullptr;     // of every kernel call
+  std::vector<uint64_t> numbers;    // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
+  std::vector<std::string> places;  // of the prompts, by which messages name them: "asked.txt:3"; empty: "prompt 1", ..
   uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
+  std::string place(size_t prompt) const {
+    return places.empty() ? fmt::format("prompt {}", number(prompt) + 1) : places[prompt];
+  }
 };
 
 // A model that answers some of the prompts, and its options.

@@ -6,6 +6,13 @@
 #include "base/clock.h"
 
 namespace ravine {
+namespace {
+
+AnswerPiece failure_of(size_t choice, const std::string& error) {
+  return {.choice = choice, .text = {}, .tokens = {}, .finish = {}, .error = error, .late = false};
+}
+
+}  // namespace
 
 std::optional<AnswerPiece> Answers::wait(double seconds) {
   std::unique_lock lock(mutex_);
@@ -110,7 +117,7 @@ void Desk::admit() {
       begin(group, key, std::move(w));
     } catch (const std::exception& e) {  // no memory for it
       group.working.erase(key);
-      end(answers, {.choice = choice, .text = {}, .tokens = {}, .finish = {}, .error = e.what()});
+      end(answers, failure_of(choice, e.what()));
     }
   }
 }
@@ -120,7 +127,7 @@ void Desk::begin(Group& group, size_t key, Waiting w) {
   const Question& q = at.question;
   at.text = std::make_unique<AnswerText>(*q.tokenizer, q.prompt, q.stops);
   if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.loaded, limits_.places, limits_.longest, shared_);
-  group.batcher->admit({key, &q.prompt_model, place_of(*q.prompt_model.loaded), q.number, q.prompt});
+  group.batcher->admit({key, &q.prompt_model, place_of(*q.prompt_model.loaded), q.number, q.place, q.prompt});
 }
 
 // A request that is done leaves the counts.
@@ -158,40 +165,56 @@ void Desk::drop() {
       at = group->working.erase(at);
     }
   for (const auto& answers : gone)
-    end(answers, {.choice = 0, .text = {}, .tokens = {}, .finish = {}, .error = "the time of the request is over"});
+    end(answers,
+        {.choice = 0, .text = {}, .tokens = {}, .finish = {}, .error = "the time of the request is over", .late = true});
 }
 
 void Desk::step(Group& group) {
+  std::vector<NewToken> tokens;
   try {
-    const std::vector<NewToken> tokens = group.batcher->step();
-    {
-      const std::lock_guard lock(mutex_);
-      ++counts_.steps;
-      counts_.generated_tokens += static_cast<int64_t>(tokens.size());
-    }
-    for (const NewToken& token : tokens) take(group, token);
-  } catch (const std::exception& e) {  // of all that shared the step: the next ones begin with an empty batch
+    tokens = group.batcher->step();
+  } catch (const std::exception& e) {  // of no single one: the next ones begin with an empty batch
     const std::map<size_t, Working> failed = std::exchange(group.working, {});
     group.batcher.reset();
-    for (const auto& [key, w] : failed)
-      end(w.answers, {.choice = w.choice, .text = {}, .tokens = {}, .finish = {}, .error = e.what()});
+    for (const auto& [key, w] : failed) end(w.answers, failure_of(w.choice, e.what()));
   }
+  {
+    const std::lock_guard lock(mutex_);
+    ++counts_.steps;
+    for (const NewToken& token : tokens) counts_.generated_tokens += !token.failure;
+  }
+  for (const NewToken& token : tokens) take(group, token);
 }
 
+// One that fails ends alone.
 void Desk::take(Group& group, const NewToken& token) {
   const auto at = group.working.find(token.key);
-  require(at != group.working.end(), "desk: a token of nobody's answer");
-  Working& w = at->second;
-  AnswerPiece piece{.choice = w.choice, .text = w.text->next(token.id), .tokens = {token}, .finish = token.finish, .error = {}};
-  if (w.text->stopped()) {
-    piece.finish = Finish::stop;
-    if (!token.finish) group.batcher->remove(token.key);
+  if (at == group.working.end()) return;
+  const std::shared_ptr<Answers> answers = at->second.answers;
+  AnswerPiece piece;
+  bool gone = token.finish.has_value();
+  try {
+    if (token.failure) std::rethrow_exception(token.failure);
+    piece = piece_of(at->second, token);
+    if (piece.finish && !std::exchange(gone, true)) group.batcher->remove(token.key);
+  } catch (const std::exception& e) {
+    piece = failure_of(at->second.choice, e.what());
+    if (!gone) group.batcher->remove(token.key);
   }
-  if (piece.finish) piece.text += w.text->finish();
-  const std::shared_ptr<Answers> answers = w.answers;
-  const bool done = piece.finish.has_value();
-  if (done) group.working.erase(at);
+  if (piece.finish || !piece.error.empty()) group.working.erase(at);
   end(answers, std::move(piece));
+}
+
+AnswerPiece Desk::piece_of(Working& w, const NewToken& token) {
+  AnswerPiece piece{.choice = w.choice,
+                    .text = w.text->next(token.id),
+                    .tokens = {token},
+                    .finish = token.finish,
+                    .error = {},
+                    .late = false};
+  if (w.text->stopped()) piece.finish = Finish::stop;
+  if (piece.finish) piece.text += w.text->finish();
+  return piece;
 }
 
 }  // namespace ravine

@@ -21,6 +21,7 @@ namespace ravine {
 struct Question {
   PromptModel prompt_model;
   uint64_t number = 0;  // its draws are those of (options.seed, number)
+  std::string place;    // by which errors name it: "prompt 2 of the request"
   std::vector<int32_t> prompt;
   const Tokenizer* tokenizer = nullptr;
   std::vector<std::string> stops;
@@ -32,7 +33,8 @@ struct AnswerPiece {
   std::string text;
   std::vector<NewToken> tokens;
   std::optional<Finish> finish;  // of the choice
-  std::string error;             // ends the request
+  std::string error;             // ends the request, and no other
+  bool late = false;             // the error is that its time is over
 };
 
 // The answers to the questions of a request, as they are written. One thread waits, the desk writes.
@@ -107,6 +109,7 @@ class Desk {
   void drop();
   void step(Group& group);
   void take(Group& group, const NewToken& token);
+  static AnswerPiece piece_of(Working& at, const NewToken& token);
   void end(const std::shared_ptr<Answers>& answers, AnswerPiece piece);
   bool busy() const;
 

@@ -54,13 +54,18 @@ class Connection : public httplib::Stream {
     return head;
   }
 
-  bool gone() const {
-    pollfd p{socket_, POLLRDHUP, 0};
-    return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  // Nobody reads what is written any more: the client has reset the connection, or answered a write so.
+  bool broken() const { return (state() & (POLLHUP | POLLERR)) != 0; }
+  // True now and then while the client's end is closed. It may have closed the connection, or be waiting for the answer: the two
+  // look alike until something is written, which a closed connection answers with a reset.
+  bool wants_probe() {
+    if ((state() & POLLRDHUP) == 0 || seconds_now() - probed_ < kProbes) return false;
+    probed_ = seconds_now();
+    return true;
   }
 
   bool is_readable() const override { return in_.size() > at_ || ready(POLLIN, 0); }
-  bool is_writable() const override { return !gone(); }
+  bool is_writable() const override { return !broken(); }
   ssize_t read(char* to, size_t size) override {
     if (in_.size() == at_) {
       const double left = deadline_ - seconds_now();
@@ -102,6 +107,11 @@ class Connection : public httplib::Stream {
   }
 
  private:
+  static constexpr double kProbes = 1;  // seconds between two
+  short state() const {
+    pollfd p{socket_, POLLRDHUP, 0};
+    return ::poll(&p, 1, 0) > 0 ? p.revents : short{0};
+  }
   bool ready(short what, double seconds) const {
     pollfd p{socket_, what, 0};
     int found = 0;
@@ -125,7 +135,7 @@ class Connection : public httplib::Stream {
   const HttpLimits& limits_;
   std::string in_;
   size_t at_ = 0;
-  double deadline_ = 0;
+  double deadline_ = 0, probed_ = 0;
 };
 
 thread_local Connection* current = nullptr;  // of this thread; the library hands on no context of its own
@@ -206,6 +216,7 @@ class HttpServer::Impl : public httplib::Server {
       ::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     });
     Get(".*", [this](const httplib::Request& q, httplib::Response& a) { answer(q, a, nullptr); });
+    Options(".*", [this](const httplib::Request& q, httplib::Response& a) { answer(q, a, nullptr); });
     Post(".*", [this](const httplib::Request& q, httplib::Response& a, const httplib::ContentReader& r) { answer(q, a, &r); });
     set_exception_handler([this](const httplib::Request&, httplib::Response& a, std::exception_ptr) {
       a.status = 500;
@@ -215,6 +226,9 @@ class HttpServer::Impl : public httplib::Server {
       if (a.body.empty()) a.set_content(refusal_(a.status, "the request cannot be read"), "application/json");
     });
   }
+
+  // The library's own number of connections that may wait to be taken is 5: of more at once some are reset.
+  void hear_many() { ::listen(svr_sock_, SOMAXCONN); }
 
   std::atomic<bool> ending{false};
 
@@ -244,7 +258,13 @@ class HttpServer::Impl : public httplib::Server {
       refusal.closes = true;
       return {};
     }
-    bool gone() const override { return !current || current->gone(); }
+    // Clients of HTTP/1.1 pass over answers of this status that come before the one that counts.
+    bool gone() override {
+      constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
+      if (!current || current->broken()) return true;
+      return interim && current->wants_probe() && current->write(kInterim.data(), kInterim.size()) < 0;
+    }
+    bool interim = false;
 
    private:
     Impl& server_;
@@ -255,27 +275,32 @@ class HttpServer::Impl : public httplib::Server {
   void answer(const httplib::Request& request, httplib::Response& response, const httplib::ContentReader* reader) {
     Exchange exchange(*this, reader);
     exchange.method = request.method, exchange.path = request.path;
-    exchange.authorization = request.get_header_value("Authorization");
+    exchange.interim = request.version == "HTTP/1.1";
+    exchange.authorization = request.get_header_value("Authorization"), exchange.origin = request.get_header_value("Origin");
     HttpAnswer answer = handler_(exchange);
     if (answer.closes) closes_ = true;
+    for (const auto& [name, value] : answer.headers) response.set_header(name, value);
     response.status = answer.status;
     if (!answer.stream) return response.set_content(answer.body, answer.type);
     response.set_header("Cache-Control", "no-cache");
-    response.set_chunked_content_provider(answer.type, [stream = std::move(answer.stream)](size_t, httplib::DataSink& sink) {
-      bool there = true;
-      stream([&](std::string_view piece) {
-        return there = there && !(current && current->gone()) && sink.write(piece.data(), piece.size());
-      });
-      if (there) sink.done();
-      return there;
-    });
+    response.set_chunked_content_provider(
+        answer.type, [stream = std::move(answer.stream), probe = answer.probe](size_t, httplib::DataSink& sink) {
+          bool there = true;
+          stream([&](std::string_view piece) {
+            if (!there || !current || current->broken()) return there = false;
+            if (piece.empty() && current->wants_probe()) piece = probe;
+            return there = piece.empty() || sink.write(piece.data(), piece.size());
+          });
+          if (there) sink.done();
+          return there;
+        });
   }
 
   void refuse(Connection& c, int status, const std::string& message) {
     const std::string body = refusal_(status, message);
     const std::string text =
         fmt::format("HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{}\r\n",
-                    status, reason_of(status), body.size(), status == 405 ? "Allow: GET, POST\r\n" : "");
+                    status, reason_of(status), body.size(), status == 405 ? "Allow: GET, POST, OPTIONS\r\n" : "");
     c.write((text + body).data(), text.size() + body.size());
   }
 
@@ -324,6 +349,7 @@ HttpServer::HttpServer(const std::string& host, int port, const HttpLimits& limi
     throw UserError("nothing can listen there", fmt::format("--host {} --port {}", host, port),
                     "another program has the port, or this machine has no such address",
                     "choose another --port, or 0 for a free one");
+  impl_->hear_many();
   const BlockedSignals blocked;
   listener_ = std::thread([this] { impl_->listen_after_bind(); });
   while (!impl_->is_running()) std::this_thread::yield();

@@ -1,5 +1,5 @@
 // HTTP/1.1 for a service whose clients nobody vouches for. cpp-httplib answers what a guard has let pass: the guard reads the
-// head of each request whole, within bounds of size and time, and refuses what is no plain GET or POST (RFC 9112). Each
+// head of each request whole, within bounds of size and time, and refuses what is no plain GET, POST or OPTIONS (RFC 9112). Each
 // connection has a thread.
 #pragma once
 #include <atomic>
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace ravine {
 
@@ -21,14 +23,16 @@ struct HttpLimits {
   double idle = 15;                     // seconds between two requests of a connection
 };
 
-// A piece of an answer goes out; false: the client is gone.
+// A piece of an answer goes out; false: the client is gone. An empty one only asks.
 using HttpSend = std::function<bool(std::string_view piece)>;
 
 struct HttpAnswer {
   int status = 200;
   std::string type = "application/json", body;
+  std::vector<std::pair<std::string, std::string>> headers;  // further ones
   // Instead of a body: called once, sends pieces until the answer is whole.
   std::function<void(const HttpSend& send)> stream;
+  std::string probe;    // a piece that says nothing, written to see whether a client that has closed its end is there
   bool closes = false;  // the connection, after it
 };
 
@@ -36,11 +40,12 @@ struct HttpAnswer {
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
-  std::string method, path, authorization;  // path: without a query
+  std::string method, path, authorization, origin;  // path: without a query
   // The body, once. None where it is too large, or did not come: then `refusal` is the answer to give.
   virtual std::optional<std::string> body(HttpAnswer& refusal) = 0;
-  // Whether the client has closed its end. May be asked until its answer is written.
-  virtual bool gone() const = 0;
+  // True if the client is gone: it has reset or closed the connection. One that has only closed its own end is still there. May be
+  // asked until its answer is written.
+  virtual bool gone() = 0;
 };
 
 // What clients are told by the server itself. status: 4xx or 5xx.

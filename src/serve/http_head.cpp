@@ -58,8 +58,8 @@ HttpHead read_http_head(std::string_view text, int64_t most_body) {
         return refused(400, "the first line is no request");
       const std::string_view version = line.substr(second + 1), method = line.substr(0, first);
       if (version != "HTTP/1.1" && version != "HTTP/1.0") return refused(505, "HTTP/1.1 is spoken here");
-      if (method != "GET" && method != "POST") return refused(405, "GET and POST are the methods here");
-      get = method == "GET";
+      if (method != "GET" && method != "POST" && method != "OPTIONS") return refused(405, "GET and POST are the methods here");
+      get = method != "POST";
       head.text.append(line).append("\r\n");
       continue;
     }
@@ -86,7 +86,7 @@ HttpHead read_http_head(std::string_view text, int64_t most_body) {
   if (number == 0) return refused(400, "the first line is no request");
   if (head.chunked && length) return refused(400, "a body has a length or comes in chunks, not both");
   head.length = length.value_or(0);
-  if (get && (head.chunked || head.length > 0)) return refused(400, "GET has no body");
+  if (get && (head.chunked || head.length > 0)) return refused(400, "this method has no body here");
   if (head.length > most_body) return refused(413, "the body is too large");
   head.text += "\r\n";
   return head;

@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+#include "text/unicode/unicode.h"
+
 namespace ravine {
 namespace {
 
@@ -30,33 +33,22 @@ Json usage_of(const Usage& u) {
           {"total_tokens", u.prompt_tokens + u.completion_tokens}};
 }
 
-// Null for what is no text by itself.
-Json bytes_of(const std::string& text) {
-  if (text.find("\xEF\xBF\xBD") != std::string::npos) return nullptr;
-  Json bytes = Json::array();
-  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
-  return bytes;
+Json list_of(const std::string& bytes) {
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+// A token in the form of completions, which has no list of bytes: "bytes: \\xf0\\x9f" where it is no text, as OpenAI writes it.
+std::string name_of(const std::string& bytes) {
+  if (find_invalid_utf8(bytes) == std::string::npos) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes)
+    name += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
 }
 
 }  // namespace
-
-TokenTexts::TokenTexts(const Tokenizer& tokenizer) : tokenizer_(&tokenizer), before_(tokenizer.encode("a", false)) {}
-
-std::string TokenTexts::behind(std::span<const int32_t> before, int32_t id) const {
-  StreamDecoder decoder(*tokenizer_, false);
-  for (const int32_t known : before) decoder.next(known);
-  decoder.settle();
-  std::string text = decoder.next(id);
-  return text + decoder.finish();
-}
-
-std::string TokenTexts::operator()(int32_t id, bool first) const {
-  if (id >= tokenizer_->size()) return "";
-  std::string text = behind(before_, id);
-  if (!first) return text;
-  std::string alone = behind({}, id);
-  return text == " " + alone ? alone : text;
-}
 
 Reply::Reply(std::string model, bool chat, bool logprobs, const Tokenizer& tokenizer, size_t choices)
     : model_(std::move(model)),
@@ -64,7 +56,7 @@ Reply::Reply(std::string model, bool chat, bool logprobs, const Tokenizer& token
       created_(std::time(nullptr)),
       chat_(chat),
       logprobs_(logprobs),
-      texts_(tokenizer),
+      tokens_(tokenizer),
       choices_(choices) {}
 
 Json Reply::object(bool chunk) const {
@@ -77,23 +69,28 @@ Json Reply::object(bool chunk) const {
           {"choices", Json::array()}};
 }
 
+void Reply::begins(size_t choice, std::span<const int32_t> prompt) {
+  if (logprobs_) choices_[choice].at_start = tokens_.no_text(prompt);
+}
+
 Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const {
   if (!logprobs_) return nullptr;
   Json content = Json::array(), names = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
   for (const NewToken& t : tokens) {
-    const bool first = !std::exchange(choice.begun, true);
-    const std::string text = texts_(t.id, first);
+    const std::string bytes = tokens_.of(t.id, choice.at_start);
+    const bool in_text = !tokens_.skipped(t.id);
     Json list = Json::array(), top = Json::object();
     for (const auto& [id, logprob] : t.best) {
-      const std::string other = texts_(id, first);
-      list.push_back({{"token", other}, {"logprob", logprob}, {"bytes", bytes_of(other)}});
-      // Tokens of one text: the likelier one keeps it, the other is told by its id.
-      top[top.contains(other) ? fmt::format("token_id:{}", id) : other] = logprob;
+      const std::string other = tokens_.of(id, choice.at_start), name = name_of(other);
+      list.push_back({{"token", lossy_utf8(other)}, {"logprob", logprob}, {"bytes", list_of(other)}});
+      // Tokens of one name: the likelier one keeps it, the other is told by its id.
+      top[top.contains(name) ? fmt::format("token_id:{}", id) : name] = logprob;
     }
-    if (first) choice.offset = texts_(t.id, false).size() - text.size();
-    content.push_back({{"token", text}, {"logprob", t.logprob}, {"bytes", bytes_of(text)}, {"top_logprobs", list}});
-    names.push_back(text), values.push_back(t.logprob), tops.push_back(top), offsets.push_back(choice.offset);
-    choice.offset += text.size();
+    content.push_back(
+        {{"token", lossy_utf8(bytes)}, {"logprob", t.logprob}, {"bytes", list_of(bytes)}, {"top_logprobs", list}});
+    names.push_back(name_of(bytes)), values.push_back(t.logprob), tops.push_back(top);
+    offsets.push_back(choice.places.next(in_text ? bytes : ""));
+    if (in_text) choice.at_start = false;
   }
   if (chat_) return {{"content", content}};
   return {{"tokens", names}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};

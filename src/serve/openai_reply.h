@@ -7,22 +7,9 @@
 
 #include "base/json.h"
 #include "infer/batcher.h"
-#include "text/tokenizer.h"
+#include "text/token_bytes.h"
 
 namespace ravine {
-
-// What single tokens are as text: with the blank that a word begins with, but that of the first word of a text where the
-// tokenizer leaves it out there.
-class TokenTexts {
- public:
-  explicit TokenTexts(const Tokenizer& tokenizer);
-  std::string operator()(int32_t id, bool first) const;  // U+FFFD for bytes that are no character by themselves
-
- private:
-  std::string behind(std::span<const int32_t> before, int32_t id) const;
-  const Tokenizer* tokenizer_;
-  std::vector<int32_t> before_;  // ids of some text
-};
 
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0;
@@ -33,6 +20,9 @@ class Reply {
  public:
   // logprobs: whether tokens are told with theirs.
   Reply(std::string model, bool chat, bool logprobs, const Tokenizer& tokenizer, size_t choices);
+
+  // Before the first piece of a choice: what its text follows.
+  void begins(size_t choice, std::span<const int32_t> prompt);
 
   // Of a stream, each an event: the first of a choice, a piece, and the usage at its end.
   std::string first(size_t choice) const;
@@ -50,15 +40,15 @@ class Reply {
     std::string text;
     std::vector<NewToken> tokens;
     std::optional<Finish> finish;
-    size_t offset = 0;   // of the next token in the text
-    bool begun = false;  // a token was told
+    TokenPlaces places;     // of tokens in the text
+    bool at_start = false;  // no text stands before the next token
   };
   Json object(bool chunk) const;
   Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const;
   std::string model_, id_;
   int64_t created_;
   bool chat_, logprobs_;
-  TokenTexts texts_;
+  TokenBytes tokens_;
   mutable std::vector<Choice> choices_;
 };
 

@@ -8,7 +8,8 @@
 
 #include "base/cut_text.h"
 #include "base/text.h"
-#include "text/last_field.h"
+#include "text/chat/messages.h"
+#include "text/chat/rendered_json.h"
 
 namespace ravine {
 
@@ -125,44 +126,18 @@ void read_prompts(Body& body, ApiRequest& r) {
   }
 }
 
-// A text, or a list of {"type": "text", "text": ..}.
-std::string content_of(const dom::object& message) {
-  const char* rule = "a message has a text under \"content\", or a list of parts of type \"text\"";
-  dom::element content;
-  if (!last_field(message, "content", content)) refuse("messages", rule);
-  std::string_view text;
-  if (content.get(text) == simdjson::SUCCESS) return std::string(text);
-  dom::array parts;
-  if (content.get(parts) != simdjson::SUCCESS) refuse("messages", rule);
-  std::string all;
-  for (const dom::element part : parts) {
-    dom::object object;
-    std::string_view type;
-    if (part.get(object) != simdjson::SUCCESS || object.at_key("type").get(type) != simdjson::SUCCESS || type != "text" ||
-        object.at_key("text").get(text) != simdjson::SUCCESS)
-      refuse("messages", rule);
-    all += text;
-  }
-  return all;
-}
-
-void read_messages(Body& body, ApiRequest& r) {
+// Every field of a message is kept for the template. text: of the whole body; the numbers in it come out as they were written.
+void read_messages(Body& body, const std::string& text, ApiRequest& r) {
   const auto found = body.find("messages");
   dom::array list;
   if (!found || found->get(list) != simdjson::SUCCESS || list.size() == 0)
     refuse("messages", "it must be a list of messages, not an empty one");
-  r.messages = Json::array();
-  for (const dom::element one : list) {
-    dom::object message;
-    std::string_view role;
-    dom::element field;
-    if (one.get(message) != simdjson::SUCCESS || !last_field(message, "role", field) || field.get(role) != simdjson::SUCCESS ||
-        role.empty())
-      refuse("messages", "a message is an object with a text under \"role\"");
-    for (const char* key : {"tool_calls", "function_call"})
-      if (last_field(message, key, field) && !field.is_null() && !(field.is<dom::array>() && field.get_array().size() == 0))
-        refuse("messages", fmt::format("a message with \"{}\": no tools are called here, leave it out", key));
-    r.messages.push_back({{"role", std::string(role)}, {"content", content_of(message)}});
+  try {
+    r.messages = as_messages(parse_rendered(text, "the body").at("messages"));
+  } catch (const MessagesError& e) {
+    refuse("messages", e.what());
+  } catch (const UserError& e) {
+    refuse("messages", e.what());
   }
 }
 
@@ -273,7 +248,7 @@ ApiRequest parse_api_request(const std::string& text, bool chat) {
   ApiRequest r;
   r.model = body.text("model").value_or("");
   if (chat)
-    read_messages(body, r);
+    read_messages(body, text, r);
   else
     read_prompts(body, r);
   r.max_tokens = body.integer("max_tokens", 1, INT32_MAX);

@@ -24,7 +24,7 @@ std::string error_body(const ApiError& error);
 
 struct ApiRequest {
   std::string model;
-  // Of completions: texts, or ids. Of chats: messages, [{"role", "content"}, ..] with texts for contents.
+  // Of completions: texts, or ids. Of chats: messages, as a template takes them (text/chat/messages.h).
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;
   Json messages;
   std::optional<int64_t> max_tokens;

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/clock.h"
 #include "base/cut_text.h"
 #include "base/text.h"
 #include "infer/generator.h"
@@ -15,7 +16,7 @@
 namespace ravine {
 namespace {
 
-constexpr double kLook = 0.2;  // seconds between two looks at whether the client is still there
+constexpr double kLook = 0.1;  // seconds between two looks at whether the client is still there
 
 uint64_t random_seed() {
   std::random_device random;
@@ -30,13 +31,34 @@ bool same_secret(std::string_view a, std::string_view b) {
 }
 
 HttpAnswer as_error(const ApiError& e) {
-  return {.status = e.status, .type = "application/json", .body = error_body(e), .stream = {}, .closes = false};
+  return {.status = e.status,
+          .type = "application/json",
+          .body = error_body(e),
+          .headers = {},
+          .stream = {},
+          .probe = {},
+          .closes = false};
 }
+int status_of(const AnswerPiece& failed) { return failed.late ? 503 : 500; }
 HttpAnswer as_json(std::string body) {
-  return {.status = 200, .type = "application/json", .body = std::move(body), .stream = {}, .closes = false};
+  return {.status = 200,
+          .type = "application/json",
+          .body = std::move(body),
+          .headers = {},
+          .stream = {},
+          .probe = {},
+          .closes = false};
 }
 
 }  // namespace
+
+// What the log says of a request.
+struct Service::Told {
+  std::string method, path, error;
+  int status = 0;
+  Usage usage;
+  double began = 0;
+};
 
 // A request that the desk is answering.
 struct Service::Asked {
@@ -47,36 +69,75 @@ struct Service::Asked {
   std::shared_ptr<Answers> answers;
   std::unique_ptr<Reply> reply;
   size_t choices = 0;
-  Usage usage;
+  std::shared_ptr<Told> told;
+  Usage& usage() const { return told->usage; }
 };
 
-Service::Service(Desk& desk, std::vector<ServedModel> models, std::string key, const GenerateOptions& shared)
-    : desk_(desk), models_(std::move(models)), key_(std::move(key)), shared_(shared), started_(std::time(nullptr)) {}
+Service::Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared)
+    : desk_(desk), models_(std::move(models)), rules_(std::move(rules)), shared_(shared), started_(std::time(nullptr)) {}
 
 std::string Service::refusal(int status, const std::string& message) { return error_body(ApiError(status, message)); }
 
 HttpAnswer Service::answer(HttpExchange& exchange) {
   HttpAnswer answer;
+  auto told = std::make_shared<Told>();
+  told->method = exchange.method, told->path = exchange.path, told->began = seconds_now();
+  auto fail = [&](const ApiError& e) { answer = as_error(e), told->error = e.what(); };
   try {
-    answer = route(exchange);
+    answer = route(exchange, told);
   } catch (const ApiError& e) {
-    answer = as_error(e);
+    fail(e);
   } catch (const UserError& e) {
-    answer = as_error(ApiError(400, e.what()));
+    fail(ApiError(400, e.what()));
   } catch (const std::exception& e) {
-    answer = as_error(ApiError(500, e.what()));
+    fail(ApiError(500, e.what()));
   }
   if (exchange.method == "POST" && answer.status >= 400) answer.closes = true;  // its body may not have been read
+  told->status = answer.status;
+  allow_origin(exchange, answer);
   count(exchange.path, answer.status);
+  if (!answer.stream) return tell(*told), answer;
+  answer.stream = [this, told, write = std::move(answer.stream)](const HttpSend& send) {
+    write(send);
+    tell(*told);
+  };
   return answer;
 }
 
-HttpAnswer Service::route(HttpExchange& exchange) {
+// Those who ask every few seconds whether all is well would hide the others.
+void Service::tell(const Told& t) const {
+  if (!rules_.log || (t.status < 400 && (t.path == "/health" || t.path == "/metrics"))) return;
+  std::string line = fmt::format("{} {} {}", t.method, escaped(cut_text(t.path, 200)), t.status);
+  if (t.usage.prompt_tokens > 0)
+    line += fmt::format(", {} tokens in, {} out", t.usage.prompt_tokens, t.usage.completion_tokens);
+  line += fmt::format(", {:.3f} s", seconds_now() - t.began);
+  rules_.log(t.error.empty() ? line : line + ": " + escaped(cut_text(t.error, 300)));
+}
+
+// CORS: https://fetch.spec.whatwg.org/#http-cors-protocol.
+void Service::allow_origin(const HttpExchange& exchange, HttpAnswer& answer) const {
+  const auto& all = rules_.origins;
+  if (all.empty()) return;
+  const bool any = std::find(all.begin(), all.end(), "*") != all.end();
+  if (!any) answer.headers.emplace_back("Vary", "Origin");
+  if (!any && std::find(all.begin(), all.end(), exchange.origin) == all.end()) return;
+  answer.headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : exchange.origin);
+  if (exchange.method != "OPTIONS") return;
+  answer.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+  answer.headers.emplace_back("Access-Control-Allow-Headers", "*, Authorization, Content-Type");
+  answer.headers.emplace_back("Access-Control-Max-Age", "600");
+}
+
+HttpAnswer Service::route(HttpExchange& exchange, const std::shared_ptr<Told>& told) {
   const std::string& path = exchange.path;
   const bool get = exchange.method == "GET";
   auto only = [&](bool right) {
     if (!right) throw ApiError(405, fmt::format("{} {} is not what is asked here", exchange.method, escaped(path)));
   };
+  if (exchange.method == "OPTIONS") {
+    only(!rules_.origins.empty());
+    return {.status = 204, .type = "text/plain", .body = {}, .headers = {}, .stream = {}, .probe = {}, .closes = false};
+  }
   if (path == "/health") {
     only(get);
     if (desk_.closed()) throw ApiError(503, "the server is ending");
@@ -84,42 +145,58 @@ HttpAnswer Service::route(HttpExchange& exchange) {
   }
   if (path == "/metrics") {
     only(get);
-    return {
-        .status = 200, .type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics(), .stream = {}, .closes = false};
+    return {.status = 200,
+            .type = "text/plain; version=0.0.4; charset=utf-8",
+            .body = metrics(),
+            .headers = {},
+            .stream = {},
+            .probe = {},
+            .closes = false};
   }
   if (path == "/") {
     only(get);
-    return {.status = 200, .type = "text/html; charset=utf-8", .body = std::string(kPage), .stream = {}, .closes = false};
+    return {.status = 200,
+            .type = "text/html; charset=utf-8",
+            .body = std::string(kPage),
+            .headers = {},
+            .stream = {},
+            .probe = {},
+            .closes = false};
   }
   check_key(exchange.authorization);
   if (path == "/v1/models") {
     only(get);
-    return as_json(models_list());
+    Json list = Json::array();
+    for (const ServedModel& m : models_) list.push_back(model_object(m));
+    return as_json(Json{{"object", "list"}, {"data", list}}.dump());
+  }
+  if (constexpr std::string_view kOne = "/v1/models/"; path.starts_with(kOne)) {
+    only(get);
+    return as_json(model_object(model_named(path.substr(kOne.size()))).dump());
   }
   if (path == "/v1/completions" || path == "/v1/chat/completions") {
     only(!get);
-    return complete(exchange, path == "/v1/chat/completions");
+    return complete(exchange, path == "/v1/chat/completions", told);
   }
   throw ApiError(404, fmt::format("there is nothing at {}", escaped(cut_text(path, 200))), "", "not_found");
 }
 
 void Service::check_key(const std::string& authorization) const {
   constexpr std::string_view kScheme = "Bearer ";
-  if (key_.empty()) return;
-  if (!authorization.starts_with(kScheme) || !same_secret(std::string_view(authorization).substr(kScheme.size()), key_))
+  if (rules_.key.empty()) return;
+  if (!authorization.starts_with(kScheme) || !same_secret(std::string_view(authorization).substr(kScheme.size()), rules_.key))
     throw ApiError(401, "the API key is missing or wrong: the header is Authorization: Bearer KEY", "", "invalid_api_key");
 }
 
-const ServedModel& Service::model_of(const ApiRequest& request) const {
-  if (request.model.empty()) return models_[0];
+const ServedModel& Service::model_named(const std::string& name) const {
   std::vector<std::string> names;
   for (const ServedModel& m : models_) {
-    if (m.name == request.model) return m;
+    if (m.name == name) return m;
     names.push_back(m.name);
   }
-  throw ApiError(
-      404, fmt::format("no model is called '{}'; there are: {}", escaped(cut_text(request.model, 80)), fmt::join(names, ", ")),
-      "model", "model_not_found");
+  throw ApiError(404,
+                 fmt::format("no model is called '{}'; there are: {}", escaped(cut_text(name, 80)), fmt::join(names, ", ")),
+                 "model", "model_not_found");
 }
 
 std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const {
@@ -171,41 +248,46 @@ GenerateOptions Service::options_of(const ApiRequest& request, const ServedModel
   return o;
 }
 
-HttpAnswer Service::complete(HttpExchange& exchange, bool chat) {
+HttpAnswer Service::complete(HttpExchange& exchange, bool chat, const std::shared_ptr<Told>& told) {
   HttpAnswer refusal;
   if (desk_.closed()) throw ApiError(503, "the server is ending");
   const std::optional<std::string> body = exchange.body(refusal);
   if (!body) return refusal;
   auto asked = std::make_shared<Asked>();
+  asked->told = told;
   asked->request = parse_api_request(*body, chat);
   const ApiRequest& r = asked->request;
-  const ServedModel& model = model_of(r);
+  const ServedModel& model = r.model.empty() ? models_[0] : model_named(r.model);
   const std::vector<std::vector<int32_t>> prompts = prompts_of(r, model, chat);
   const GenerateOptions options = options_of(r, model, chat, prompts);
   std::vector<std::string> stops = r.stops.empty() ? model.defaults->stop_texts : r.stops;
   std::vector<Question> questions;
   for (const auto& prompt : prompts) {
-    asked->usage.prompt_tokens += static_cast<int64_t>(prompt.size());
+    asked->usage().prompt_tokens += static_cast<int64_t>(prompt.size());
+    const std::string place =
+        prompts.size() == 1 ? "the request" : fmt::format("prompt {} of the request", &prompt - prompts.data() + 1);
     for (int64_t i = 0; i < r.n; ++i)
-      questions.push_back({{model.loaded, options}, questions.size(), prompt, model.tokenizer, stops});
+      questions.push_back({{model.loaded, options}, questions.size(), place, prompt, model.tokenizer, stops});
   }
   asked->choices = questions.size();
   asked->reply = std::make_unique<Reply>(model.name, chat, r.logprobs, *model.tokenizer, asked->choices);
-  asked->answers = desk_.ask(std::move(questions), asked->usage.prompt_tokens);
+  for (size_t i = 0; i < questions.size(); ++i) asked->reply->begins(i, questions[i].prompt);
+  asked->answers = desk_.ask(std::move(questions), asked->usage().prompt_tokens);
   if (!asked->answers)
     throw ApiError(503, desk_.closed() ? "the server is ending" : "too many requests are waiting", "", "overloaded");
   return r.stream ? stream(asked) : whole(*asked, exchange);
 }
 
-HttpAnswer Service::whole(const Asked& asked, const HttpExchange& exchange) {
-  Usage usage = asked.usage;
-  while (!asked.answers->over()) {
-    const std::optional<AnswerPiece> piece = asked.answers->wait(kLook);
-    if (!piece) {
+HttpAnswer Service::whole(Asked& asked, HttpExchange& exchange) {
+  Usage& usage = asked.usage();
+  for (double looked = 0; !asked.answers->over();) {
+    if (seconds_now() - looked > kLook) {
+      looked = seconds_now();
       if (exchange.gone()) throw ApiError(499, "the client is gone");
-      continue;
     }
-    if (!piece->error.empty()) throw ApiError(503, piece->error);
+    const std::optional<AnswerPiece> piece = asked.answers->wait(kLook);
+    if (!piece) continue;
+    if (!piece->error.empty()) throw ApiError(status_of(*piece), piece->error);
     usage.completion_tokens += static_cast<int64_t>(piece->tokens.size());
     asked.reply->add(piece->choice, piece->text, piece->tokens, piece->finish);
   }
@@ -215,6 +297,7 @@ HttpAnswer Service::whole(const Asked& asked, const HttpExchange& exchange) {
 HttpAnswer Service::stream(std::shared_ptr<Asked> asked) {
   HttpAnswer answer;
   answer.type = "text/event-stream";
+  answer.probe = ": \n\n";  // a comment
   answer.stream = [asked](const HttpSend& send) {
     const bool tells_usage = asked->request.usage;
     bool there = true;
@@ -227,25 +310,26 @@ HttpAnswer Service::stream(std::shared_ptr<Asked> asked) {
         continue;
       }
       if (!piece->error.empty()) {
-        send("data: " + refusal(503, piece->error) + "\n\n");
+        asked->told->status = status_of(*piece), asked->told->error = piece->error;
+        send("data: " + refusal(status_of(*piece), piece->error) + "\n\n");
         break;
       }
-      asked->usage.completion_tokens += static_cast<int64_t>(piece->tokens.size());
+      asked->usage().completion_tokens += static_cast<int64_t>(piece->tokens.size());
       if (piece->text.empty() && !piece->finish && !asked->request.logprobs) continue;
       there = send(asked->reply->piece(piece->choice, piece->text, piece->tokens, piece->finish, tells_usage));
     }
-    if (there && tells_usage) there = send(asked->reply->last(asked->usage));
+    if (there && tells_usage) there = send(asked->reply->last(asked->usage()));
     if (there) send(Reply::done());
+    if (!there) asked->told->status = 499, asked->told->error = "the client is gone";
     asked->answers->leave();
   };
   return answer;
 }
 
-std::string Service::models_list() const {
-  Json list = Json::array();
-  for (const ServedModel& m : models_)
-    list.push_back({{"id", m.name}, {"object", "model"}, {"created", started_}, {"owned_by", "ravine"}});
-  return Json{{"object", "list"}, {"data", list}}.dump();
+Json Service::model_object(const ServedModel& m) const {
+  Json object{{"id", m.name}, {"object", "model"}, {"created", started_}, {"owned_by", "ravine"}};
+  if (const int64_t positions = m.loaded->model->facts().max_positions; positions > 0) object["max_model_len"] = positions;
+  return object;
 }
 
 void Service::count(const std::string& path, int status) {

@@ -1,6 +1,7 @@
 // The routes of the server: OpenAI's, /health, /metrics, and a page to talk to the model at /.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,32 +25,41 @@ struct ServedModel {
   const GenerationDefaults* defaults = nullptr;
 };
 
+struct ServiceRules {
+  std::string key;                                   // that clients must show; "": none
+  std::vector<std::string> origins;                  // of pages whose scripts may ask; "*": of all
+  std::function<void(const std::string& line)> log;  // hears a line for each request
+};
+
 class Service {
  public:
-  // The first model is asked where a request names none. key: "" for none. All must outlive it.
-  Service(Desk& desk, std::vector<ServedModel> models, std::string key, const GenerateOptions& shared);
+  // The first model is asked where a request names none. All must outlive it.
+  Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared);
   // Called by many threads at once.
   HttpAnswer answer(HttpExchange& exchange);
   static std::string refusal(int status, const std::string& message);
 
  private:
   struct Asked;
-  HttpAnswer route(HttpExchange& exchange);
-  HttpAnswer complete(HttpExchange& exchange, bool chat);
+  struct Told;
+  HttpAnswer route(HttpExchange& exchange, const std::shared_ptr<Told>& told);
+  HttpAnswer complete(HttpExchange& exchange, bool chat, const std::shared_ptr<Told>& told);
+  void tell(const Told& told) const;
+  void allow_origin(const HttpExchange& exchange, HttpAnswer& answer) const;
   HttpAnswer stream(std::shared_ptr<Asked> asked);
-  HttpAnswer whole(const Asked& asked, const HttpExchange& exchange);
-  const ServedModel& model_of(const ApiRequest& request) const;
+  HttpAnswer whole(Asked& asked, HttpExchange& exchange);
+  const ServedModel& model_named(const std::string& name) const;
   std::vector<std::vector<int32_t>> prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const;
   GenerateOptions options_of(const ApiRequest& request, const ServedModel& model, bool chat,
                              const std::vector<std::vector<int32_t>>& prompts) const;
   void check_key(const std::string& authorization) const;
-  std::string models_list() const;
+  Json model_object(const ServedModel& model) const;
   std::string metrics() const;
   void count(const std::string& path, int status);
 
   Desk& desk_;
   std::vector<ServedModel> models_;
-  std::string key_;
+  ServiceRules rules_;
   const GenerateOptions& shared_;
   int64_t started_;
   mutable std::mutex mutex_;

@@ -144,7 +144,12 @@ def test_the_chat_command(folder):
     r.check(said == wanted("Who?", first, "Where?", second, "And?") + "\n", f"{said!r}")
     (folder / "other.txt").write_text("not a conversation")
     said, told = feed(f"/save {folder / 'other.txt'}\n/help\n", "chat", *few)
-    r.check(said == "" and "only a conversation is written over" in told and "/system TEXT" in told and (folder / "other.txt").read_text() == "not a conversation", told)
+    r.check(said == "" and "nothing is overwritten unasked" in told and "/system TEXT" in told and (folder / "other.txt").read_text() == "not a conversation", told)
+    before = saved.read_text()
+    said, told = feed(f"/save {saved}\n", "chat", *few)
+    r.check("there already" in told and "--overwrite" in told and saved.read_text() == before, f"a conversation too: {told}")
+    said, told = feed(f"/save --overwrite {saved}\n/save --overwrite\n", "chat", *few)
+    r.check(json.loads(saved.read_text()) == [] and "without a file" in told, told)
     r.check("none.jinja" in feed("", "chat", *few, "--template", folder / "none.jinja", status=2)[1], "a template that is not there")
 
 
@@ -168,6 +173,12 @@ def test_the_chat_command_on_a_terminal(folder):
     r.check(status == 0 and "/help tells more" in seen, seen)
     status, seen = r.on_terminal(words, [("You >> ", 1, b"\x04")])
     r.check(status == 0, seen)
+    # Ctrl-C just after an answer: the talk is kept, and the next turn is answered.
+    saved = words[2].parent / "kept.json"
+    status, seen = r.on_terminal(words, [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"\x03"), ("once more ends", 1, f"/save {saved}\n".encode()), ("You >> ", 4, b"/exit\n")], own_group=True)
+    r.check(status == 0 and len(json.loads(saved.read_text())) == 2, f"{status} {seen}")
+    status, seen = r.on_terminal(words, [("You >> ", 1, b"\x03"), ("once more ends", 1, b"\x03")], own_group=True)
+    r.check(status == 130, f"{status} {seen}")
 
 
 def test_stop_texts(folder):

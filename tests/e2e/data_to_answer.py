@@ -149,7 +149,7 @@ def test_stdin(folder):
     r.check(status == 0, seen)
     # A conversation says how it is left, and is left so.
     status, seen = r.on_terminal(["generate", "--model", model, "--chat", *few], [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"/exit\n")])
-    r.check(status == 0 and "/exit or Ctrl-D" in seen and seen.count("You >> ") == 2, seen)
+    r.check(status == 0 and "/quit or Ctrl-D" in seen and seen.count("You >> ") == 2, seen)
 
     def piped(text, *words, status=0):
         read, write = os.pipe()

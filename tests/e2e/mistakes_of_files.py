@@ -254,7 +254,7 @@ def test_a_conversation_ends_by_the_words_that_people_type(folder):
         os.write(above, b"/help\n" + word.encode() + b"\n")
         out, err = done.communicate(timeout=60)
         os.close(above)
-        r.check(done.returncode == 0 and not out.strip() and err.count(b"/exit or Ctrl-D") == 2, (word, out, err))
+        r.check(done.returncode == 0 and not out.strip() and err.count(b"/quit or Ctrl-D") == 2, (word, out, err))
 
 
 def test_effects_that_are_missing_are_named_by_the_flags_given(folder):

@@ -324,7 +324,7 @@ SAMPLING = {"max-new-tokens": one(Number(1, TOKENS)), "stop": ListOf(NAME), "sto
             "frequency-penalty": real(-100, 100), "presence-penalty": real(-100, 100), "logit-bias": MapOf(real(-1e6, 1e6)), "seed": Number(0, 2**63 - 1)}
 FLAGS = {
     "chat": {"model": FREE, "adapter": FREE, "system": Text(most=2**30), "template": FREE, "modellink": FREE, **SAMPLING, **COMPUTE},
-    "serve": {"model": FREE, "adapter": FREE, "host": Text(filled=True), "port": Number(0, 65535), "api-key": FREE, "max-batch": Number(1, 4096), "max-queue": Number(1, 10**6), "max-body": Number(1, 1024),
+    "serve": {"model": FREE, "adapter": FREE, "host": Text(filled=True), "port": Number(0, 65535), "api-key": FREE, "api-key-file": FREE, "served-model-name": FREE, "cors": FREE, "max-batch": Number(1, 4096), "max-queue": Number(1, 10**6), "max-body": Number(1, 1024),
               "time-limit": Number(1, 10**6), "template": FREE, **COMPUTE},
     "train": {"model": FREE, **COMPUTE},
     "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),

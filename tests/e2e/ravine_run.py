@@ -8,6 +8,7 @@ command line runs in any case, and a table is whole then.
 """
 import array
 import collections
+import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import traceback
@@ -144,10 +146,12 @@ def run(*arguments, status=0, **options):
     return done
 
 
-def on_terminal(words, typed, cwd=None):
-    """Runs on a pseudo terminal and types each (after these words are seen, this). Returns (status, what was seen)."""
+def on_terminal(words, typed, cwd=None, own_group=False):
+    """Runs on a pseudo terminal and types each (after these words are seen, this). own_group: what Ctrl-C sends goes to the program alone. Returns (status, what was seen)."""
     parent, child = pty.openpty()
-    job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd)
+    def owns_terminal():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd, start_new_session=own_group, preexec_fn=owns_terminal if own_group else None)
     os.close(child)
     seen, until, rest = "", time.time() + TERMINAL_LIMIT, list(typed)
     while time.time() < until:

@@ -32,7 +32,8 @@ void ChatPrompt::set_system(const std::string& text) {
 void ChatPrompt::set_messages(Json messages) {
   messages_ = std::move(messages);
   const bool system = !messages_.empty() && messages_[0].at("role") == "system";
-  system_ = system ? messages_[0].at("content").get<std::string>() : "";
+  const Json content = system ? messages_[0].value("content", Json()) : Json();
+  system_ = content.is_string() ? content.get<std::string>() : "";
 }
 
 void ChatPrompt::take_back() { messages_.erase(messages_.size() - 1); }

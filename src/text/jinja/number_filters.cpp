@@ -65,7 +65,7 @@ std::optional<int64_t> whole_of(std::string_view text, int64_t base) {
   std::string s;
   if (!without_marks(text, s) || s.starts_with('-')) return std::nullopt;
   int64_t i = 0;
-  s.insert(0, minus ? "-" : "");
+  if (minus) s.insert(s.begin(), '-');
   auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i, static_cast<int>(base));
   if (error == std::errc::result_out_of_range && end == s.data() + s.size()) raise("int: a whole number beyond 64 bits");
   if (error != std::errc{} || end != s.data() + s.size()) return std::nullopt;

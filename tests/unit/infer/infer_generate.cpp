@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "infer/beams.h"
 #include "infer/generation_config.h"
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
@@ -142,6 +143,74 @@ TEST(Generate, NanOfTheModelIsAnError) {
   GenerateOptions o;
   o.max_new_tokens = 2;
   EXPECT_NE(message_of<Error>([&] { generate(s, {{1}}, o); }).find("the model gives nan"), std::string::npos);
+}
+
+// Token 60 has an embedding of NaN: prompt 3 begins with it.
+TEST(Generate, OnePromptFailsAloneAndTheOthersKeepTheirBits) {
+  LoadedModel s = session_of(small_llama(64));
+  GenerateOptions o;
+  o.max_new_tokens = 10;
+  const std::vector<Generated> right = generate(s, kPrompts, o);
+  const TensorView embedding = s.store->master(*s.model->params().find("model.embed_tokens.weight"));
+  for (int64_t c = 0; c < embedding.cols(); ++c) embedding.row<double>(60)[c] = NAN;
+  std::string told;
+  std::vector<size_t> finished;
+  GenerateEvents events;
+  events.failed = [&](size_t prompt, const std::string& error) { told += fmt::format("{}: {}\n", prompt, error); };
+  events.finished = [&](size_t prompt, const Generated&) { finished.push_back(prompt); };
+  auto others_are_right = [&](const std::vector<Generated>& got, const std::vector<Generated>& wanted) {
+    for (size_t i = 0; i < kPrompts.size(); ++i) {
+      EXPECT_EQ(got[i].finish == Finish::error, i == 3) << i;
+      if (i == 3) continue;
+      EXPECT_EQ(got[i].ids, wanted[i].ids) << i;
+      EXPECT_EQ(got[i].logprob, wanted[i].logprob) << i;
+    }
+  };
+  for (const int64_t batch : {1, 2, 5}) {
+    o.batch = batch, told.clear(), finished.clear();
+    const std::vector<Generated> got = generate(s, kPrompts, o, events);
+    others_are_right(got, right);
+    EXPECT_EQ(told, "3: generate: the model gives nan for token 0 at position 3 of prompt 4\n");
+    EXPECT_EQ(finished.size(), kPrompts.size());
+  }
+  o.places = {"a", "b", "c", "questions.txt:7", "d"};
+  EXPECT_NE(message_of<Error>([&] { generate(s, kPrompts, o); }).find("of questions.txt:7"), std::string::npos);
+
+  LoadedModel whole = session_of(small_llama(64));
+  told.clear();
+  BeamOptions beams;
+  beams.beams = 3;
+  others_are_right(generate_beams(s, kPrompts, o, beams, 1, events), generate_beams(whole, kPrompts, o, beams, 1));
+  EXPECT_NE(told.find("3: "), std::string::npos);
+  EXPECT_NE(told.find("of questions.txt:7"), std::string::npos);
+}
+
+// A pass that throws is of nobody until each has had one of its own.
+TEST(Generate, APassThatThrowsEndsTheOneThatItIsOf) {
+  class Throws : public Observer {
+   public:
+    void before(const CallInfo& call) override {
+      if (call.op != std::string_view("embedding")) return;
+      for (const NamedView& t : call.tensors)
+        for (int64_t i = 0; t.view.dtype == DType::i32 && i < t.view.count(); ++i)
+          require(t.view.as<int32_t>()[i] != 60, "embedding: no token 60 today");
+    }
+  };
+  LoadedModel s = session_of(small_llama(64));
+  Throws throws;
+  GenerateOptions o;
+  o.max_new_tokens = 10;
+  const std::vector<Generated> right = generate(s, kPrompts, o);
+  o.observer = &throws, o.step_tokens = 9;  // the others are being read, and written, when prompt 3 comes
+  std::string told;
+  GenerateEvents events;
+  events.failed = [&](size_t prompt, const std::string& error) { told += fmt::format("{}: {}\n", prompt, error); };
+  const std::vector<Generated> got = generate(s, kPrompts, o, events);
+  EXPECT_EQ(told, "3: embedding: no token 60 today\n");
+  for (size_t i = 0; i < kPrompts.size(); ++i)
+    if (i != 3) {
+      EXPECT_EQ(got[i].ids, right[i].ids) << i;
+    }
 }
 
 TEST(SlotCache, GrowsAndKeepsWhatIsThere) {

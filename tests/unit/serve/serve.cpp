@@ -107,7 +107,7 @@ TEST(ApiRequest, MessagesAreTextsAndPartsOfText) {
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "x"}],
           "logprobs": true, "top_logprobs": 2, "max_completion_tokens": 9, "tools": [], "response_format": {"type": "text"}})",
       true);
-  EXPECT_EQ(r.messages, Json::parse(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "ab"}])"));
+  EXPECT_EQ(r.messages, Json::parse(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "ab", "name": "x"}])"));
   EXPECT_EQ(r.max_tokens, 9);
   EXPECT_EQ(r.alternatives, 2);
 }

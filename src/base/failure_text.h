@@ -1,0 +1,21 @@
+// What an exception that is kept for later says.
+#pragma once
+#include <exception>
+#include <new>
+#include <string>
+
+namespace ravine {
+
+// "" of none.
+inline std::string failure_text(const std::exception_ptr& failure) {
+  if (!failure) return "";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    return "the machine has no more memory";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,81 @@
+#include "text/token_bytes.h"
+
+#include <charconv>
+#include <optional>
+
+#include "text/tokenizers/byte_alphabet.h"
+#include "text/unicode/unicode.h"
+
+namespace ravine {
+namespace {
+
+// The byte of a byte token, as vocabularies spell it: "<0xF0>".
+std::optional<std::string> byte_of(std::string_view piece) {
+  int value = 0;
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return {};
+  const char* const end = piece.data() + 5;
+  if (std::from_chars(piece.data() + 3, end, value, 16).ptr != end) return {};
+  return std::string(1, static_cast<char>(value));
+}
+
+// What a piece of a byte-level vocabulary stands for.
+std::optional<std::string> bytes_of(std::string_view piece) {
+  static const ByteAlphabet alphabet;
+  std::string bytes;
+  if (!alphabet.unmap(piece, bytes)) return {};
+  return bytes;
+}
+
+}  // namespace
+
+TokenBytes::TokenBytes(const Tokenizer& tokenizer) : tokenizer_(&tokenizer), before_(tokenizer.encode("a", false)) {}
+
+std::string TokenBytes::behind(std::span<const int32_t> before, int32_t id) const {
+  StreamDecoder decoder(*tokenizer_, false);
+  for (const int32_t known : before) decoder.next(known);
+  decoder.settle();
+  std::string text = decoder.next(id);
+  return text + decoder.finish();
+}
+
+std::string TokenBytes::of(int32_t id, bool at_start) const {
+  if (id < 0 || id >= tokenizer_->size()) return "";
+  const std::string text = at_start ? behind({}, id) : behind(before_, id);
+  if (text.find(kReplacement) == std::string::npos) return text;
+  // No character by itself: the piece shows the bytes whose text this is.
+  const std::string piece = tokenizer_->id_to_piece(id);
+  for (const std::optional<std::string>& bytes : {byte_of(piece), bytes_of(piece)})
+    if (bytes && lossy_utf8(*bytes) == text) return *bytes;
+  return text;
+}
+
+bool TokenBytes::skipped(int32_t id) const {
+  if (id < 0 || id >= tokenizer_->size()) return true;
+  StreamDecoder decoder(*tokenizer_, true);
+  for (const int32_t known : before_) decoder.next(known);
+  decoder.settle();
+  return (decoder.next(id) + decoder.finish()).empty() && !behind(before_, id).empty();
+}
+
+bool TokenBytes::no_text(std::span<const int32_t> ids) const {
+  StreamDecoder decoder(*tokenizer_, true);
+  for (const int32_t id : ids)
+    if (id >= 0 && id < tokenizer_->size() && !decoder.next(id).empty()) return false;
+  return decoder.settle().empty();
+}
+
+int64_t TokenPlaces::next(std::string_view bytes) {
+  const size_t known = pending_.size();
+  pending_ += bytes;
+  std::string text;
+  size_t at = 0;
+  int64_t place = -1;
+  while (const size_t n = take_utf8(std::string_view(pending_).substr(at), false, text)) {
+    if (place < 0 && at + n > known) place = characters_;
+    at += n, ++characters_;
+  }
+  pending_.erase(0, at);
+  return place < 0 ? characters_ : place;
+}
+
+}  // namespace ravine
