@@ -96,7 +96,7 @@ FLIPS = {
     "--data-path": ("b_document", {}), "--train-data-path": ("b_document", {"--data-path": False}), "--valid-data-path": ("c_document", {}), "--split": ("90,5,5", {}), "--data-cache-path": ("there", {}), "--seq-length": (32, {}),
     "--reset-position-ids": (None, {}), "--reset-attention-mask": (None, {}), "--eod-mask-loss": (None, {}), "--variable-seq-lengths": "inert", "--dataloader-type": ("cyclic", {}),
     "--tokenizer-type": ("BertWordPieceCase", {}), "--tokenizer-name-or-path": ("tok", {}), "--tokenizer-model": ("tok.model", {}), "--vocab-file": ("tok/vocab.json", {}), "--eval-interval": (10, {}), "--eval-iters": (3, {}),
-    "--save": ("out", {"--save-interval": 10}), "--save-interval": (5, SAVE), "--load": ("model", {}), "--finetune": (None, {"--load": "ranks"}), "--no-load-optim": (None, {"--load": "ranks"}), "--use-checkpoint-args": "inert", "--exit-on-missing-checkpoint": (None, {"--load": "gone"}), "--tensorboard-dir": ("tb", {}),
+    "--save": ("out", {"--save-interval": 10}), "--save-interval": (5, SAVE), "--load": ("model", {}), "--finetune": (None, {"--load": "ranks"}), "--no-load-optim": (None, {"--load": "ranks"}), "--use-checkpoint-args": "inert", "--override-opt_param-scheduler": "inert", "--override-lr-scheduler": "inert", "--use-checkpoint-opt_param-scheduler": "inert", "--use-checkpoint-lr-scheduler": "inert", "--exit-on-missing-checkpoint": (None, {"--load": "gone"}), "--tensorboard-dir": ("tb", {}),
 }
 
 
