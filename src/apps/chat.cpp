@@ -41,7 +41,7 @@ struct ChatFlags {
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("system", system, "the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
-      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("modellink", modellink,
       "a conversation as ModelLink's programs hold it: LABEL before each answer; q, quit and exit end it, clear and new begin again",
       metavar("LABEL"));

@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
   for (const Option& f : flags) {
     if (f.rule.path != kind) continue;
     const std::string name = f.rule.positional || !f.section.empty() ? f.name() : "--" + f.key;
-    if (const auto* text = std::get_if<std::string*>(&f.target)) out.emplace_back(name, **text);
+    if (std::holds_alternative<std::string*>(f.target)) out.emplace_back(name, f.path());
     if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
       for (const std::string& text : **list) out.emplace_back(name, f.rule.named ? named_path(text).path : text);
   }
@@ -160,12 +160,11 @@ void refuse_misplaced(const CommandSpec& spec, Config& config) {
       const auto place = config.sources.find(o.name());
       if (place == config.sources.end() || place->second == "command line" || !takes(spec, o)) continue;
       auto reads = [](const Option& x) { return x.rule.path == Rule::Path::reads || x.rule.path == Rule::Path::reads_folder; };
-      if (const auto* text = std::get_if<std::string*>(&o.target); text && reads(o)) look(o.name(), place->second, **text);
+      if (reads(o)) look(o.name(), place->second, o.path());
       if (const auto* records = std::get_if<std::shared_ptr<Records>>(&o.target))
         for (size_t i = 0; i < (*records)->size(); ++i)
           for (const Option& field : (*records)->fields(i))
-            if (const auto* text = std::get_if<std::string*>(&field.target); text && reads(field))
-              look(o.name(), place->second, **text);
+            if (reads(field)) look(o.name(), place->second, field.path());
     }
 }
 

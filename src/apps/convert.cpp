@@ -25,6 +25,7 @@ namespace {
 
 struct ConvertFlags {
   ConvertOptions options;
+  std::vector<int64_t> zero;  // none: not given
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
@@ -38,9 +39,13 @@ struct ConvertFlags {
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
     v("pipeline", o.pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
+    v("stage-layers", o.stage_layers, "layers of each stage of the Megatron folder, like 3 5; none: as many in each",
+      between(1, 100000) & metavar("N .."));
+    v("vocab-multiple", o.vocabulary_multiple,
+      "Megatron: rows of the vocabulary are padded to a multiple of this times --tensor; 0: 128", between(0, 1 << 20));
     v("experts", o.experts, "Megatron: experts of a layer numbered side by side (--moe-grouped-gemm), or a module each");
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
-    v("zero", o.zero, "DeepSpeed: ZeRO stage of the checkpoint to write", between(0, 3));
+    v("zero", zero, "DeepSpeed: ZeRO stage of the checkpoint to write (else 2)", between(0, 3) & length(1) & metavar("N"));
     v("ranks", o.ranks, "data ranks of a checkpoint of DeepSpeed or Megatron; DeepSpeed goes on with as many",
       between(1, 100000));
     v("universal", o.universal,
@@ -162,6 +167,7 @@ void refuse_ids_without_rows(const ConvertOptions& o) {
 
 int run_convert(ConvertFlags& flags, Config&) {
   ConvertOptions o = flags.options;
+  if (!flags.zero.empty()) o.zero = flags.zero[0];
   if (o.output.empty() && !o.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
   const bool under_deepspeed = o.to == ConvertTarget::megatron_deepspeed;
@@ -174,8 +180,11 @@ int run_convert(ConvertFlags& flags, Config&) {
        "only Megatron and MindFormers folders are written for several ranks");
   only(o.pipeline > 1 || o.virtual_stages > 1, megatron && !under_deepspeed, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
+  only(!o.stage_layers.empty(), megatron && !under_deepspeed, "--stage-layers",
+       "only Megatron folders are written for several stages");
+  only(o.vocabulary_multiple > 0, megatron, "--vocab-multiple", "only Megatron folders have rows of padding");
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
-  only(o.zero != ConvertOptions().zero || o.universal, deepspeed, "--zero and --universal", "only DeepSpeed has these");
+  only(!flags.zero.empty() || o.universal, deepspeed, "--zero and --universal", "only DeepSpeed has these");
   only(o.distributed, megatron && o.optimizer, "--distributed-optimizer", "it is of --optimizer and Megatron");
   only(o.ranks > 1, deepspeed || (megatron && o.optimizer), "--ranks",
        "only checkpoints of runs of DeepSpeed and Megatron have data ranks");

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/megatron/gpt_dataset.h"
+#include "data/megatron/megatron_dataset.h"
 #include "files/atomic.h"
 #include "files/fd.h"
 #include "files/file_set.h"
@@ -110,23 +111,38 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
 }
 
 // Every name that this command may write into its folder.
-std::vector<std::string> outputs_of(const IndexFlags& f) {
+std::vector<std::string> outputs_of(const GptBlendList& list) {
   std::vector<std::string> out;
-  const bool blended = f.prefix.size() > 1 || !f.weights.empty();
+  const bool blended = list.prefixes.size() > 1 || !list.weights.empty();
   for (MegatronSplit s : kMegatronSplits) {
     const std::string start(name(s));
     out.push_back(start + "-samples.safetensors");
     if (blended)
       for (const char* end : {"-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back(start + end);
-    for (size_t k = 0; k < f.prefix.size(); ++k)
+    for (size_t k = 0; k < list.prefixes.size(); ++k)
       for (const char* end : {"document", "sample", "shuffle"})
         out.push_back(fmt::format("{}{}-{}_index.npy", start, blended ? fmt::format("-dataset{}", k) : "", end));
   }
   return out;
 }
 
+// The same blend as of a run whose data.train has these sources.
+GptBlendList blend_of(const IndexFlags& f) {
+  if (!f.weights.empty() && f.weights.size() != f.prefix.size())
+    throw UserError("wrong number of weights", "--weights",
+                    fmt::format("one for each of {} prefixes, got {}", f.prefix.size(), f.weights.size()),
+                    "give as many weights as prefixes");
+  std::vector<DataSource> sources(f.prefix.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sources[i].path = f.prefix[i];
+    if (!f.weights.empty()) sources[i].weight = f.weights[i];
+  }
+  return gpt_blend_list(sources, "--prefix");
+}
+
 int run_index(IndexFlags& f, Config&) {
-  const std::vector<std::string> names = outputs_of(f);
+  const GptBlendList list = blend_of(f);
+  const std::vector<std::string> names = outputs_of(list);
   std::vector<std::string> outputs;
   for (const std::string& name : names) outputs.push_back(f.out + "/" + name);
   refuse_inputs(options_of(f), "--out", outputs);
@@ -135,7 +151,7 @@ int run_index(IndexFlags& f, Config&) {
   o.extra_token = !f.no_extra_token;
   o.tokenizer = tokenizer_identity(f.index_tokenizer);
   if (o.eod < 0 && !f.tokenizer.empty()) o.eod = open_tokenizer(f.tokenizer)->special().eos.value_or(-1);
-  const GptSplits splits = build_gpt_splits(f.prefix, f.weights, parse_sizes(f.samples), o);
+  const GptSplits splits = build_gpt_splits(list.prefixes, list.weights, parse_sizes(f.samples), o);
   create_folders(f.out);
   FileSet set(f.out + "/index.replacing", {"index files", names});
   for (MegatronSplit s : kMegatronSplits) {

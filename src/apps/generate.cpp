@@ -56,7 +56,7 @@ struct GenerateFlags {
     v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template,
       "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
-      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     sampling.each(v);
     v("json", json, "one JSON line per prompt");
     v("batch", batch, "prompts worked on at a time", between(1, kMostMicroBatches));

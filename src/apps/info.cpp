@@ -22,6 +22,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/convert/dist_folder.h"
 #include "io/run_files.h"
 #include "probe/dump_kinds.h"
 #include "runs/run_folder.h"
@@ -43,7 +44,7 @@ struct InfoFlags {
       positional() & required() & metavar("PATH") & reads());
     v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
     v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own",
-      metavar("NAME-or-FILE") & reads());
+      metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("samples", data.samples, "samples of data to show", between(0, 1e6));
     v("tensors", tensors, "list every tensor of a folder too; of a dump every record with its figures");
     v("json", json, "one JSON object");
@@ -140,7 +141,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
   }
   if ((fs::is_directory(path) && !is_run(path)) || file.ends_with(".ckpt"))
-    if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine)
+    if (const auto r = recognise(path);
+        r && (r->layout != WeightLayout::hf || is_dist_folder(path)) && r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
     if (dump_kind(path)) return describe_dump(path, list);

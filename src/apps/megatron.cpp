@@ -19,6 +19,7 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
     return std::filesystem::exists(path, error) ? open_tokenizer(path)->size() : 0;
   };
   job.beyond_files = beyond_megatron_files;
+  job.held = options_in_checkpoints;
   if (flags.script.empty()) return translate_megatron(words, job);
   const LaunchScript script = script_of(flags);
   LaunchedProgram launched = launched_program(script);

@@ -44,7 +44,8 @@ struct PreprocessFlags {
     v("append-eod", h.append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
     v("seq-length", h.sequence_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
-    v("template", h.chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE") & reads());
+    v("template", h.chat_template, "chat template of conversations: a name or a file",
+      metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
     v("split-by-document", o.whole_text, "a .txt file is one document; else each line is one");
     v("dtype", o.type, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");

@@ -46,7 +46,7 @@ struct ServeFlags {
     v("max-body", max_body, "MiB of a request", between(1, 1024) & metavar("N"));
     v("time-limit", time_limit, "seconds of a request, waiting included", between(1, 1000000) & metavar("S"));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
-      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     common.each(v);
   }
 };

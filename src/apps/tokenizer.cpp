@@ -229,7 +229,8 @@ struct RenderFlags {
   void each(V&& v) {
     v("tokenizer", tokenizer, "folder whose chat template is used, or, with --template, whose bos and eos",
       metavar("DIR") & reads());
-    v("template", file, "a chat template: a file, or a name such as chatml", metavar("NAME-or-FILE") & reads());
+    v("template", file, "a chat template: a file, or a name such as chatml",
+      metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("bos-token", bos, "with --template alone: text of bos");
     v("eos-token", eos, "with --template alone: text of eos");
     v("jsonl", jsonl,

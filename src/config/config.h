@@ -350,6 +350,8 @@ struct ParallelOptions {
 
 // checkpoint.resume, if it is no folder: the newest checkpoint if there is any, or none.
 inline constexpr const char *kResumeNewest = "auto", *kResumeNone = "none";
+// `path` as a value of checkpoint.resume: ./auto of a folder that has the name of a word.
+std::string resume_path(const std::string& path);
 
 struct CheckpointOptions {
   int64_t every = 200, keep = 3;
@@ -368,7 +370,7 @@ struct CheckpointOptions {
     v("keep", keep, "how many sound checkpoints of the run are kept, the newest; 0: all", between(0, 1e6) & may_change());
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
-      filled() & reads() & metavar("auto|none|DIR") & may_change());
+      filled() & reads() & or_words({kResumeNewest, kResumeNone}) & metavar("auto|none|DIR") & may_change());
     v("model_dtype", model_dtype,
       "type of the weights in train.output/model; auto: the 16-bit type of all weights in model.path, else f32, in which they are trained",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}, kAuto) & may_change());

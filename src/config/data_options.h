@@ -1,6 +1,7 @@
 // The section data of a run's options: what is read, how it is cut and mixed.
 #pragma once
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,17 +12,27 @@
 
 namespace ravine {
 
+// Names of the chat templates that the program has (text/chat/prompt_templates.h).
+inline constexpr const char* kTemplateNames[] = {"alpaca", "chatml",  "qwen",  "default", "empty",    "llama2",
+                                                 "llama3", "mistral", "gemma", "glm4",    "deepseek", "vicuna"};
+inline std::vector<std::string> template_words() { return {std::begin(kTemplateNames), std::end(kTemplateNames)}; }
+
 struct DataSource {
   std::string path;
-  double weight = 1;
+  std::optional<double> weight;  // none: not given, which is another thing than 1
   std::optional<RecordFormat> format;
   template <class V>
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
-    v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
+    v("weight", weight,
+      "share of this source among all, relative, such as counts of tokens; none: 1 beside a source that has one, and if none has one the sources are taken as they are",
+      no_value("none") & between(1e-9, 1e15));
     v("format", format, "as data.format, for this source; empty: data.format", no_value(""));
   }
 };
+
+// A weight for each source, 1 for those without; empty if no source has one.
+std::vector<double> source_weights(const std::vector<DataSource>& sources);
 
 // What samples Megatron's GPT dataset makes of token files: for training in its order, and for `ravine data index`.
 struct MegatronOptions {
@@ -67,7 +78,7 @@ struct DataOptions : MegatronOptions {
       fixed());
     v("chat_template", chat_template,
       "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer",
-      reads() & fixed());
+      reads() & or_words(template_words()) & fixed());
     v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
       fixed());
     v("too_long", too_long,

@@ -353,6 +353,7 @@ Rule operator&(Rule a, const Rule& b) {
   if (!b.metavar.empty()) a.metavar = b.metavar;
   if (b.on_resume != OnResume::undecided) a.on_resume = b.on_resume;
   if (b.path != Rule::Path::none) a.path = b.path;
+  if (!b.words.empty()) a.words = b.words;
   return a;
 }
 
@@ -373,6 +374,12 @@ void Option::assign_text(const std::string& text, const std::string& source) con
 
 std::string Option::text() const {
   return is_choice() ? std::get<std::shared_ptr<AnyChoice>>(target)->text() : *std::get<std::string*>(target);
+}
+
+std::string Option::path() const {
+  const auto* text = std::get_if<std::string*>(&target);
+  if (!text || rule.path == Rule::Path::none || (rule.map && (*text)->starts_with('{'))) return "";
+  return std::find(rule.words.begin(), rule.words.end(), **text) == rule.words.end() ? **text : "";
 }
 
 std::string Option::yaml() const {

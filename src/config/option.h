@@ -42,7 +42,8 @@ struct Rule {
   std::string same_as;                // flags: shorthand of this config key
   std::string metavar;                // word for the value in help
   OnResume on_resume = OnResume::undecided;
-  bool map = false;  // of a text: a map of YAML is taken too, and becomes JSON
+  bool map = false;                // of a text: a map of YAML is taken too, and becomes JSON
+  std::vector<std::string> words;  // of a path: texts that are choices and no path
   // The text is a path (or several words of which one is).
   enum class Path : uint8_t { none, reads, reads_folder, writes };
   Path path = Path::none;
@@ -80,6 +81,8 @@ inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
 inline Rule reads() { return {.path = Rule::Path::reads}; }
 inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
 inline Rule writes() { return {.path = Rule::Path::writes}; }
+// Of a path: words that stand for a choice, whatever files there are of such names.
+inline Rule or_words(std::vector<std::string> words) { return {.words = std::move(words)}; }
 // A file may give a map instead of the text; it is kept as JSON, at most 64 KiB.
 inline Rule or_map() { return {.max_bytes = 65536, .map = true}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
@@ -122,6 +125,8 @@ struct Option {
     return holds_one_of<std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*, std::shared_ptr<Records>>();
   }
   std::string text() const;  // the value of a text or a choice as it stands
+  // The path that the text stands for; "" where it is empty, a word of the rule, a map, or the option takes no path.
+  std::string path() const;
 
   // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).
   void assign(const YamlNode& value, const std::string& source) const;

@@ -1,4 +1,6 @@
-// The options of a config, each with the values of its selector behind its help (config.h, sections_of).
+// The options of a config, each with the values of its selector behind its help (config.h, sections_of); values that they lead to.
+#include <algorithm>
+
 #include "config/config.h"
 #include "config/takes.h"
 
@@ -11,6 +13,15 @@ std::vector<Section> sections_of(Config& config) {
     for (Option& o : sections.back().options) o.help += taken_text(o.name());
   });
   return sections;
+}
+
+std::string resume_path(const std::string& path) { return path == kResumeNewest || path == kResumeNone ? "./" + path : path; }
+
+std::vector<double> source_weights(const std::vector<DataSource>& sources) {
+  std::vector<double> weights;
+  if (std::none_of(sources.begin(), sources.end(), [](const DataSource& s) { return s.weight.has_value(); })) return weights;
+  for (const DataSource& s : sources) weights.push_back(s.weight.value_or(1));
+  return weights;
 }
 
 }  // namespace ravine

@@ -70,6 +70,7 @@ constexpr struct {
     {"checkpoint.layout", "mindformers deepspeed megatron", "checkpoint.data_steps", true},
     {"data.order", "mindspore mindspore-whole", "data.pad data.labels", true},
     {"data.order", "mindspore mindspore-whole megatron megatron-2023", "data.samples", true},
+    {"data.order", "megatron megatron-2023", "data.split", false},
     {"train.recompute", "full", "train.recompute_layers", true},
 };
 

@@ -61,7 +61,7 @@ DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokeniz
   DataFingerprint out;
   for (const DataSource& s : data.train) {
     out.sources.push_back({s.path, checksum_of_source(s.path)});
-    out.blend = out.blend || s.weight != 1;
+    out.blend = out.blend || s.weight.has_value();
   }
   if (tokenizer) out.tokenizer = checksum_text(tokenizer->fingerprint());
   if (chat_template) out.chat_template = checksum_text(*chat_template);

@@ -56,13 +56,13 @@ class FixedDataset final : public Dataset {
   int64_t count_ = 0;
 };
 
-bool all_one(const std::vector<Files>& sources) {
-  return std::all_of(sources.begin(), sources.end(), [](const Files& f) { return f.source.weight == 1; });
+bool weighted(const std::vector<Files>& sources) {
+  return std::any_of(sources.begin(), sources.end(), [](const Files& f) { return f.source.weight.has_value(); });
 }
 
 std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const char* key, const DatasetOptions& options,
                                     int64_t vocabulary, std::vector<std::string>& notes) {
-  if (!all_one(sources))
+  if (weighted(sources))
     throw UserError("weights do not apply", key, "fixed batch files are taken in order", "remove the weights");
   require(vocabulary > 0, "dataset: fixed batches need the size of the vocabulary, got {}", vocabulary);
   std::vector<std::unique_ptr<FixedBatches>> files;
@@ -265,7 +265,7 @@ class Opening {
     if (train->count() == 0)
       throw UserError("too little data", fmt::format("{}: {}", key_, g.source.path),
                       "at least two tokens are needed for a prediction", "give more text");
-    streams.train.push_back({g.source.path, g.source.weight, std::move(train)});
+    streams.train.push_back({g.source.path, g.source.weight.value_or(1), std::move(train)});
     if (held && held->count() > 0) streams.held.push_back({g.source.path, 1, std::move(held)});
   }
 
@@ -280,7 +280,7 @@ class Opening {
   Datasets& out_;
 };
 
-// All text of a list whose weights are 1 (and of every list that is not trained on) is one source, and so are all token files.
+// All text of a list without weights (and of every list that is not trained on) is one source, and so are all token files.
 std::vector<Files> joined(const std::vector<Files>& sources) {
   std::vector<Files> out;
   std::map<Files::Kind, size_t> first;
@@ -301,9 +301,9 @@ std::vector<Files> joined(const std::vector<Files>& sources) {
 // of it.
 void open_read(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer,
                int64_t vocabulary, double held_out, bool train, Datasets& out) {
-  bool blend = train && !all_one(sources);
+  bool blend = train && weighted(sources);
   Opening opening(key, o, tokenizer, vocabulary, held_out, out);
-  double sum = 0, least = sources[0].source.weight;
+  double sum = 0, least = sources[0].source.weight.value_or(1);
   for (const Files& g : blend ? sources : joined(sources)) {
     switch (g.kind) {
       case Files::chats:
@@ -321,8 +321,9 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
       default:
         opening.text(g);
     }
-    sum += g.source.weight;
-    least = std::min(least, g.source.weight);
+    const double weight = g.source.weight.value_or(1);
+    sum += weight;
+    least = std::min(least, weight);
   }
   if (blend && least / sum < 1.0 / 32768)
     throw UserError("weight too small", key, fmt::format("{} is less than 1/32768 of all", least),

@@ -78,8 +78,8 @@ std::vector<Files> expand(const std::vector<DataSource>& sources, const char* ke
   std::vector<Files> all;
   bool any_fixed = false, any_other = false;
   for (const auto& s : sources) {
-    if (!std::isfinite(s.weight) || s.weight <= 0)
-      throw UserError("wrong weight", fmt::format("{}: {}", key, s.path), fmt::format("it must be above 0, got {}", s.weight),
+    if (s.weight && (!std::isfinite(*s.weight) || *s.weight <= 0))
+      throw UserError("wrong weight", fmt::format("{}: {}", key, s.path), fmt::format("it must be above 0, got {}", *s.weight),
                       "leave the source out instead");
     all.push_back({s, source_files(s.path)});
     Files& f = all.back();

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "dialects/megatron_programs.h"
 #include "dialects/megatron_run.h"
 
@@ -49,8 +51,8 @@ DialectTable megatron_conversion_table() {
       inert("--use_wpack_rotray", on, "nobody reads it there either"),
       inert("--merge-mlp", on, "gate and up are stored as the layout has them"),
       inert("--load_weight_map", on, "files and their index are recognised"),
-      inert("--make-vocab-size-divisible-by", whole, "rows of padding are written for the ranks as they need them"),
-      inert("--added-token-num", whole, said),
+      used("--make-vocab-size-divisible-by", whole, "--vocab-multiple"),
+      inert("--added-token-num", whole, "0 adds no rows"),
       inert("--orig-vocab-size", whole, said),
       inert("--true-vocab-size", whole, said),
       inert("--vocab-file", text, "the tokenizer's files are copied"),
@@ -60,12 +62,12 @@ DialectTable megatron_conversion_table() {
       used("--load-model-type", text, "--from", nullptr, {"hf", "mg"}),
       used("--use-mcore-models", on, "--to"),
       inert("--model-type-hf", text, "the input is recognised"),
-      inert("--target-expert-parallel-size", whole, "experts are written whole in each rank's file, and cut as they are read"),
-      inert("--expert-model-parallel-size", whole, "experts are written whole in each rank's file, and cut as they are read"),
-      inert("--moe-grouped-gemm", on, "experts are told apart by their names"),
+      inert("--target-expert-parallel-size", whole, "1 is what is written"),
+      inert("--expert-model-parallel-size", whole, "1 is what is written"),
+      used("--moe-grouped-gemm", on, "--experts"),
       inert("--post-norm", on, said),
       inert("--qk-layernorm", on, said),
-      inert("--num-layer-list", text, "stages have equal numbers of layers in the folders that are written"),
+      used("--num-layer-list", text, "--stage-layers"),
       renamed("--lora-load", text, "--adapter"),
       inert("--lora-r", whole, "the adapter says it"),
       inert("--lora-alpha", number, "the adapter says it"),
@@ -73,7 +75,7 @@ DialectTable megatron_conversion_table() {
       inert("--max-queue-size", whole, "one process reads and writes"),
       inert("--no-checking", on, "one process reads and writes"),
       used("--params-dtype", text, "--dtype", nullptr, {"fp16", "bf16", "fp32"}),
-      refused("--partition-layers", text, "stages have equal numbers of layers in the folders that are written"),
+      used("--partition-layers", text, "--stage-layers"),
   };
 }
 
@@ -128,6 +130,78 @@ void add_sizes(Translation& t, bool hf, Keys tensor, Keys pipeline) {
     }
 }
 
+// Layers of each stage; stages are as many as --pipeline says.
+void add_stage_layers(Translation& t, bool hf) {
+  for (const char* key : {"--num-layer-list", "--partition-layers"}) {
+    if (!t.has(key)) continue;
+    const auto stages = std::find(t.command.begin(), t.command.end(), "--pipeline");
+    const std::string count = stages == t.command.end() ? "1" : stages[1];
+    bool numbers = true;
+    const std::vector<std::string> words = split(t.text(key), ',');
+    for (const std::string& word : words) {
+      const YamlNode n = resolve_scalar(word);
+      numbers = numbers && n.kind == YamlNode::Kind::integer && n.integer > 0;
+    }
+    if (hf || t.is_on("--deepspeed"))
+      t.refuse(key, fmt::format("{} {}", key, t.text(key)),
+               hf ? "weights of Hugging Face have no stages" : "files of DeepSpeed have no stages", "leave it out");
+    else if (!numbers || std::to_string(words.size()) != count)
+      t.refuse(key, fmt::format("{} is {}", key, t.text(key)),
+               fmt::format("it has a number of layers for each stage, and there {} {}", count == "1" ? "is" : "are", count),
+               "correct it, or the number of stages");
+    else if (words.size() == 1)
+      t.becomes(key, KeyStatus::inert, "one stage has all layers");
+    else
+      t.command.push_back("--stage-layers"), t.command.insert(t.command.end(), words.begin(), words.end());
+  }
+}
+
+// null: there is none that can be read; whoever converts says what is wrong with it.
+Json config_at(const std::string& path) {
+  std::error_code error;
+  try {
+    return fs::is_regular_file(path, error) ? read_json(path) : Json();
+  } catch (const UserError&) {
+    return Json();
+  }
+}
+
+// Experts of a layer side by side with the switch, a module each without, in the names of megatron-core.
+void add_experts(Translation& t, bool core, const Json& config) {
+  const char* key = "--moe-grouped-gemm";
+  bool experts = false;
+  for (const char* field : {"num_local_experts", "num_experts", "n_routed_experts"})
+    experts = experts || (config.is_object() && config.contains(field) && !config[field].is_null());
+  if (core && (experts || t.is_on(key)))
+    t.command.insert(t.command.end(), {"--experts", t.is_on(key) ? "grouped" : "sequential"});
+  else if (t.has(key))
+    t.becomes(key, KeyStatus::inert, "names of experts differ in folders of megatron-core alone");
+}
+
+// Sizes that the program takes from its flags and this one from config.json: they are the same.
+void refuse_other_sizes(Translation& t, const Json& config, const std::string& path) {
+  const auto same = [&](const char* key, std::initializer_list<const char*> fields, const char* fix) {
+    for (const char* field : fields)
+      if (t.has(key) && config.is_object() && config.contains(field) && config[field].is_number_integer() &&
+          config[field].get<int64_t>() != t.whole(key))
+        return t.refuse(key, fmt::format("{} is {}, {} of {} is {}", key, t.whole(key), field, path, config[field].dump()),
+                        "the model is converted as it is", fix);
+  };
+  const char* leave = "correct it, or leave it out";
+  for (const char* key : {"--num_layers", "--num-layers"}) same(key, {"num_hidden_layers", "n_layer"}, leave);
+  for (const char* key : {"--hidden_size", "--hidden-size"}) same(key, {"hidden_size", "n_embd"}, leave);
+  for (const char* key : {"--num_heads", "--num-heads"}) same(key, {"num_attention_heads", "n_head"}, leave);
+  for (const char* key : {"--num_kv_heads", "--num-kv-heads"}) same(key, {"num_key_value_heads"}, leave);
+  for (const char* key : {"--orig-vocab-size", "--true-vocab-size"})
+    same(key, {"vocab_size"}, "correct it, or leave it out; `ravine convert --resize-vocab` changes the number of rows");
+  for (const char* key : {"--added-token-num", "--target-expert-parallel-size", "--expert-model-parallel-size"})
+    if (const bool rows = std::string_view(key) == "--added-token-num"; t.has(key) && t.whole(key) > (rows ? 0 : 1))
+      t.refuse(key, fmt::format("{} {}", key, t.whole(key)),
+               rows ? "no rows are added on the way" : "all experts lie in the file of each tensor rank",
+               rows ? "leave it out, and add them by `ravine convert --resize-vocab`"
+                    : "leave it out: a run with --expert-model-parallel-size takes its experts from such files");
+}
+
 }  // namespace
 
 Translation translate_conversion(const std::vector<PlacedWord>& words, const MegatronJob& job) {
@@ -156,6 +230,21 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
     t.command.insert(t.command.end(), {"--model-config", config.string()});
   add_sizes(t, hf, {"--tensor-model-parallel-size", "--tgt-tensor-model-parallel-size", "--target-tensor-parallel-size"},
             {"--pipeline-model-parallel-size", "--tgt-pipeline-model-parallel-size", "--target-pipeline-parallel-size"});
+  add_stage_layers(t, hf);
+  const std::string place = (fs::path(input) / "config.json").string();
+  const Json config = config_at(place);
+  refuse_other_sizes(t, config, place);
+  if (t.has("--make-vocab-size-divisible-by")) {
+    const int64_t n = t.whole("--make-vocab-size-divisible-by");
+    if (n < 1)
+      t.refuse("--make-vocab-size-divisible-by", fmt::format("--make-vocab-size-divisible-by {}", n), "it is 1 or more",
+               "correct it");
+    else if (hf)
+      t.becomes("--make-vocab-size-divisible-by", KeyStatus::inert, "rows of padding are left out of a Hugging Face folder");
+    else
+      t.command.insert(t.command.end(), {"--vocab-multiple", std::to_string(n)});
+  }
+  add_experts(t, !hf && to == "megatron-mcore", config);
   if (!from.empty()) t.command.insert(t.command.end(), {"--from", from});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
   if (t.has("--params-dtype")) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "base/json.h"
 #include "config/config.h"
 
 namespace ravine {
@@ -19,6 +20,9 @@ struct MegatronJob {
   // Why Megatron's files cannot hold the checkpoints of a run with these options, in a sentence without a full stop; "" where they
   // can. Empty: nobody can tell.
   std::function<std::string(const Config& config)> beyond_files;
+  // What a folder of Megatron's checkpoints says of its run, as values of options (io/convert/held_options.h); an empty object
+  // where it says nothing. Empty: nobody can tell.
+  std::function<Json(const std::string& folder, int64_t global_batch)> held;
 };
 
 }  // namespace ravine

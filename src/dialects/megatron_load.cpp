@@ -64,7 +64,7 @@ Place place_in(const std::string& folder) {
     if (!out.iteration && word != "release") out.trouble = fmt::format("'{}'", escaped(word.substr(0, 40)));
     return out;
   }
-  if (holds_name(folder, [](const std::string& name) { return name.starts_with("mp_rank_"); })) {
+  if (holds_name(folder, [](const std::string& name) { return name.starts_with("mp_rank_") || name == ".metadata"; })) {
     fs::path whole = fs::weakly_canonical(fs::absolute(folder, error), error);
     if (!whole.has_filename()) whole = whole.parent_path();
     out.ranks = true, out.iteration = iteration_of(whole.filename().string());
@@ -199,7 +199,10 @@ bool set_megatron_load(Translation& t) {
   return false;
 }
 
-void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
+namespace {
+
+// `goes_on_from`: the folder of checkpoints that the run goes on from; as it is where the run begins.
+void choose_checkpoint(Translation& t, const MegatronJob& job, std::string& goes_on_from) {
   std::string load = t.text("--load");
   while (load.size() > 1 && load.ends_with('/')) load.pop_back();
   const std::string save = t.text("--save");
@@ -220,6 +223,8 @@ void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
   if (beyond.empty() && (t.has("--save") || goes_on))
     t.set("checkpoint.layout", "megatron", t.has("--save") ? "--save" : "--load");
   const bool newest = beyond.empty() && saved.has_value();
+  if (newest) goes_on_from = save;
+  if (!beyond.empty() && holds_own_checkpoints(save)) goes_on_from = save;
   if (newest && t.has("--load"))
     for (const char* key : {"--finetune", "--no-load-optim"}) {
       if (!t.is_on(key)) continue;
@@ -240,7 +245,10 @@ void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
   }
   if (!ranks) return;
   if (newest && same) return t.set("checkpoint.resume", kResumeNewest, "--load");
-  if (goes_on && beyond.empty()) return t.set("checkpoint.resume", load, "--load");
+  if (goes_on && beyond.empty()) {
+    goes_on_from = load;
+    return t.set("checkpoint.resume", resume_path(load), "--load");
+  }
   if (same && holds_own_checkpoints(save))
     return t.becomes("--load", KeyStatus::inert, "the run goes on from the newest of --save, in Ravine's own form");
   if (same)
@@ -255,6 +263,14 @@ void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
   if (t.is_on("--no-load-optim")) t.set("model.weights", load, "--no-load-optim");
   t.notice(fmt::format("--load {}: its weights are taken, and the run begins at step 0{}", load,
                        t.is_on("--no-load-optim") ? fmt::format("; Megatron would count on from iteration {}", *loaded) : ""));
+}
+
+}  // namespace
+
+void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
+  std::string from;
+  choose_checkpoint(t, job, from);
+  set_megatron_scheduler(t, job, from);
 }
 
 }  // namespace ravine

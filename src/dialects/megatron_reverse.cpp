@@ -209,11 +209,11 @@ class MegatronFlags {
   }
 
   Json prefixes(const std::vector<DataSource>& sources) const {
-    const bool weighted = sources.size() > 1 || (!sources.empty() && sources[0].weight != 1);
+    const std::vector<double> weights = source_weights(sources);
     Json words = Json::array();
-    for (const DataSource& s : sources) {
-      if (weighted) words.push_back(s.weight);
-      words.push_back(s.path);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (!weights.empty()) words.push_back(weights[i]);
+      words.push_back(sources[i].path);
     }
     return words;
   }

@@ -101,6 +101,7 @@ void check_rates(Translation& t, MegatronAge age) {
     t.refuse("--release-fp32-grad", fmt::format("--release-fp32-grad with --optimizer {}", t.text("--optimizer")),
              "it is for adam only", "leave one of them out");
   excludes(t, "--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler", "one of them counts");
+  excludes(t, "--override-lr-scheduler", "--use-checkpoint-lr-scheduler", "one of them counts");
   if (age == MegatronAge::core && t.is_on("--add-bias-linear") && t.is_on("--disable-bias-linear"))
     excludes(t, "--add-bias-linear", "--disable-bias-linear", "linear layers have a bias or none");
 }

@@ -27,6 +27,9 @@ bool holds_megatron_ranks(const std::string& folder);
 bool set_megatron_load(Translation& t);
 // The form of the run's checkpoints, and what it goes on from or takes its weights of; behind all other settings.
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
+// Whose schedule and decay count where a run goes on from the files in `folder`: the checkpoint's, that of the flags, or both,
+// which are then equal. "": it begins.
+void set_megatron_scheduler(Translation& t, const MegatronJob& job, const std::string& folder);
 
 // Checkpoints, lines, event files and adapters of the run, and what ends it before its last iteration.
 void set_megatron_outputs(Translation& t);

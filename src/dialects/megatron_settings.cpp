@@ -321,7 +321,11 @@ void set_recompute(Translation& t, const MegatronSizes& s) {
 Json sources_of(Translation& t, const char* key) {
   const Json& words = t.value(key);
   Json sources = Json::array();
-  const bool weighted = words.size() > 1 && resolve_scalar(words[0].get<std::string>()).kind != YamlNode::Kind::text;
+  const auto is_number = [&](size_t i) {
+    const YamlNode::Kind kind = resolve_scalar(words[i].get<std::string>()).kind;
+    return kind == YamlNode::Kind::integer || kind == YamlNode::Kind::real;
+  };
+  const bool weighted = words.size() > 1 && is_number(0);
   if (weighted && words.size() % 2 != 0)
     return t.refuse(key, fmt::format("{} has {} words", key, words.size()), "a weight stands before each prefix", "correct it"),
            sources;

@@ -211,7 +211,7 @@ void choose_weights(Translation& t, bool runs) {
       return;
     }
   }
-  t.set("checkpoint.resume", path, named ? "resume_training" : key);
+  t.set("checkpoint.resume", resume_path(path), named ? "resume_training" : key);
   if (t.is_on("ignore_data_skip"))
     t.set("checkpoint.data_steps", 0, "ignore_data_skip");
   else if (t.has("data_skip_steps"))

@@ -214,9 +214,10 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
   Json loader;
   if (c.data.order == SampleOrder::megatron) {
     Json paths = Json::array();
-    for (const DataSource& s : c.data.train) {
-      if (c.data.train.size() > 1) paths.push_back(s.weight);
-      paths.push_back(s.path);
+    const std::vector<double> weights = source_weights(c.data.train);
+    for (size_t i = 0; i < c.data.train.size(); ++i) {
+      if (!weights.empty()) paths.push_back(weights[i]);
+      paths.push_back(c.data.train[i].path);
     }
     loader = {{"type", "BlendedMegatronDatasetDataLoader"},
               {"config",

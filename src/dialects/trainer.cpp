@@ -286,7 +286,7 @@ class TrainerFlagsLead {
       refuse("overwrite_output_dir", "--resume_from_checkpoint goes on with what lies there; remove one of them");
     const bool named = !from.empty() && !newest && from != "False" && from != "false";
     set("checkpoint.resume",
-        named                           ? from
+        named                           ? resume_path(from)
         : a_.on("overwrite_output_dir") ? kResumeNone
                                         : kResumeNewest,
         named ? "resume_from_checkpoint" : "overwrite_output_dir");

@@ -91,45 +91,56 @@ bool TorchTensor::contiguous() const {
   return true;
 }
 
-TorchFile::TorchFile(std::string path) : path_(std::move(path)) {
-  fd_ = open_to_read(path_, &file_size_);
-  mapped_ = MappedFile(path_, fd_, file_size_, MappedFile::Use::any);
-  map_ = mapped_.bytes().data();
-  if (looks_like_zip({map_, static_cast<size_t>(file_size_)}))
+TorchFile::Opened::Opened(std::string name) : path(std::move(name)) {
+  fd = open_to_read(path, &size);
+  mapped = MappedFile(path, fd, size, MappedFile::Use::any);
+}
+
+TorchFile::TorchFile(std::string path) : TorchFile(std::make_shared<const Opened>(std::move(path))) {}
+
+TorchFile::TorchFile(const std::shared_ptr<const Opened>& file) : TorchFile(file, 0, file->size) {}
+
+TorchFile::TorchFile(std::shared_ptr<const Opened> file, int64_t begin, int64_t size)
+    : file_(std::move(file)), begin_(begin), size_(size), map_(file_->mapped.bytes().data()) {
+  if (begin < 0 || size < 0 || begin > file_->size || size > file_->size - begin)
+    refuse_torch(path(), fmt::format("bytes {} + {} lie in a file of {}", begin, size, file_->size));
+  if (looks_like_zip(all()))
     open_zip();
   else
     open_stream();
 }
 
+std::span<const std::byte> TorchFile::all() const { return {map_ + begin_, static_cast<size_t>(size_)}; }
+
 TorchFile::~TorchFile() = default;
 
 void TorchFile::open_zip() {
-  const std::span<const std::byte> all(map_, static_cast<size_t>(file_size_));
-  const std::vector<ZipMember> members = parse_zip(all, path_);
+  const std::span<const std::byte> all = this->all();
+  const std::vector<ZipMember> members = parse_zip(all, path());
   auto bytes = [&](const ZipMember& m) { return all.subspan(static_cast<size_t>(m.begin), static_cast<size_t>(m.size)); };
   const ZipMember* pickle = nullptr;
   for (const ZipMember& m : members)
     if (m.name.ends_with("/data.pkl") && m.name.find('/') == m.name.size() - 9) pickle = &m;
-  if (!pickle) refuse_torch(path_, "the archive must hold a member */data.pkl, as torch.save writes it");
+  if (!pickle) refuse_torch(path(), "the archive must hold a member */data.pkl, as torch.save writes it");
   const std::string top = pickle->name.substr(0, pickle->name.size() - 8);
   for (const ZipMember& m : members) {
-    if (m.name == top + "constants.pkl") refuse_torch(path_, "it is a TorchScript program; files of torch.save are read");
-    if (m.name.starts_with(top + "data/")) storages_.emplace(m.name.substr(top.size() + 5), Storage{m.begin, m.size});
+    if (m.name == top + "constants.pkl") refuse_torch(path(), "it is a TorchScript program; files of torch.save are read");
+    if (m.name.starts_with(top + "data/")) storages_.emplace(m.name.substr(top.size() + 5), Storage{begin_ + m.begin, m.size});
     if (m.name != top + "byteorder") continue;
     const std::string_view order(reinterpret_cast<const char*>(bytes(m).data()), bytes(m).size());
-    if (order != "little") refuse_torch(path_, fmt::format("bytes are in little order, the file says '{}'", printable(order)));
+    if (order != "little") refuse_torch(path(), fmt::format("bytes are in little order, the file says '{}'", printable(order)));
   }
   if (pickle->size > kMaxPickle)
-    refuse_torch(path_, fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
-  pickle_ = std::make_unique<Pickle>(bytes(*pickle), path_);
+    refuse_torch(path(), fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
+  pickle_ = std::make_unique<Pickle>(bytes(*pickle), path());
 }
 
 // Pickles in a row: magic number, protocol, system, the object, keys of storages; then each storage: a count and its elements.
 void TorchFile::open_stream() {
-  const std::span<const std::byte> all(map_, static_cast<size_t>(file_size_));
+  const std::span<const std::byte> all = this->all();
   size_t at = 0;
   auto next = [&] {
-    auto p = std::make_unique<Pickle>(all.subspan(at, std::min(all.size() - at, static_cast<size_t>(kMaxPickle))), path_);
+    auto p = std::make_unique<Pickle>(all.subspan(at, std::min(all.size() - at, static_cast<size_t>(kMaxPickle))), path());
     at += p->size();
     return p;
   };
@@ -142,15 +153,15 @@ void TorchFile::open_stream() {
     return there;
   };
   if (all.size() >= 2 && all[0] == std::byte{0x80} && all[1] >= std::byte{2} && all[1] <= std::byte{5}) at = 2, skip(kFrame);
-  if (!skip(kMagic)) refuse_torch(path_, "it must be an archive or a stream of torch.save; this is neither");
-  if (auto p = next(); p->integer(p->root()) != 1001) refuse_torch(path_, "its protocol must be 1001");
+  if (!skip(kMagic)) refuse_torch(path(), "it must be an archive or a stream of torch.save; this is neither");
+  if (auto p = next(); p->integer(p->root()) != 1001) refuse_torch(path(), "its protocol must be 1001");
   if (auto p = next(); true) {
     const auto little = p->find(p->root(), "little_endian");
-    if (!little || p->boolean(*little) != true) refuse_torch(path_, "bytes are in little order, the file does not say so");
+    if (!little || p->boolean(*little) != true) refuse_torch(path(), "bytes are in little order, the file does not say so");
   }
   pickle_ = next();
   const auto keys = next();
-  if (keys->kind(keys->root()) != Pickle::Kind::list) refuse_torch(path_, "its storages must be listed");
+  if (keys->kind(keys->root()) != Pickle::Kind::list) refuse_torch(path(), "its storages must be listed");
   std::unordered_map<std::string, int64_t> sizes;  // bytes of an element: only the tensors know it
   for (Pickle::Ref v = 0;; ++v) {
     if (v >= pickle_->values()) break;
@@ -163,7 +174,7 @@ void TorchFile::open_stream() {
   }
   for (Pickle::Ref k : keys->items(keys->root())) {
     const auto key = keys->text(k);
-    const std::string where = fmt::format("{}: storage '{}'", path_, key ? printable(key->substr(0, kMaxKey)) : "?");
+    const std::string where = fmt::format("{}: storage '{}'", path(), key ? printable(key->substr(0, kMaxKey)) : "?");
     if (!key || key->size() > kMaxKey || !sizes.contains(std::string(*key)))
       refuse_torch(where, "its type must be one of torch's dense types");
     int64_t count = 0;
@@ -173,7 +184,7 @@ void TorchFile::open_stream() {
     const int64_t left = static_cast<int64_t>(all.size() - at), size = sizes[std::string(*key)];
     if (count < 0 || count > left / size)
       refuse_torch(where, fmt::format("it says {} elements of {} bytes, the file holds {} more bytes", count, size, left));
-    if (!storages_.emplace(std::string(*key), Storage{static_cast<int64_t>(at), count * size}).second)
+    if (!storages_.emplace(std::string(*key), Storage{begin_ + static_cast<int64_t>(at), count * size}).second)
       refuse_torch(where, "it occurs twice");
     at += static_cast<size_t>(count * size);
   }
@@ -204,7 +215,7 @@ bool TorchFile::is_tensor(Pickle::Ref v) const { return tensor_call(v).has_value
 
 TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const Pickle& p = *pickle_;
-  const std::string where = fmt::format("{}: tensor '{}'", path_, printable(name));
+  const std::string where = fmt::format("{}: tensor '{}'", path(), printable(name));
   const auto found = tensor_call(v);
   if (!found) throw UserError("not a tensor", where, fmt::format("it is {}, which is not executed", p.describe(v)), kFix);
   const std::string& call = found->name;
@@ -302,7 +313,7 @@ void TorchFile::read(const TorchTensor& t, int64_t begin, std::span<std::byte> i
               count <= t.shape.count() - begin,
           "TorchFile::read: elements {} + {} lie in a tensor of shape {}", begin, count, t.shape.text());
   if (count == 0) return;
-  if (t.contiguous()) return read_all_at(*fd_, t.storage_begin + (t.offset + begin) * size, into, path_);
+  if (t.contiguous()) return read_all_at(*file_->fd, t.storage_begin + (t.offset + begin) * size, into, path());
   const int rank = t.shape.rank();
   std::array<int64_t, 5> at{};
   for (int64_t rest = begin, d = rank - 1; d >= 0; --d) {

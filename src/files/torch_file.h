@@ -28,13 +28,23 @@ struct TorchTensor {
 
 class TorchFile {
  public:
+  // A file that several of these may lie in, behind each other, as in those of torch.distributed.checkpoint.
+  struct Opened {
+    explicit Opened(std::string path);
+    std::string path;
+    Fd fd;
+    int64_t size = 0;
+    MappedFile mapped;
+  };
   explicit TorchFile(std::string path);
+  // The `size` bytes from `begin` on, which must lie in the file.
+  TorchFile(std::shared_ptr<const Opened> file, int64_t begin, int64_t size);
   ~TorchFile();
   TorchFile(const TorchFile&) = delete;
   TorchFile& operator=(const TorchFile&) = delete;
 
-  const std::string& path() const { return path_; }
-  int64_t file_size() const { return file_size_; }
+  const std::string& path() const { return file_->path; }
+  int64_t file_size() const { return size_; }
   const Pickle& pickle() const { return *pickle_; }
 
   bool is_tensor(Pickle::Ref v) const;  // says that it is one; a Parameter too
@@ -56,11 +66,11 @@ class TorchFile {
   };
   std::optional<Call> tensor_call(Pickle::Ref v) const;
 
-  std::string path_;
-  Fd fd_;
-  int64_t file_size_ = 0;
-  MappedFile mapped_;
-  const std::byte* map_ = nullptr;  // its bytes
+  explicit TorchFile(const std::shared_ptr<const Opened>& file);
+  std::span<const std::byte> all() const;
+  std::shared_ptr<const Opened> file_;
+  int64_t begin_ = 0, size_ = 0;    // bytes of this one
+  const std::byte* map_ = nullptr;  // bytes of the file
   std::unique_ptr<Pickle> pickle_;
   std::unordered_map<std::string, Storage> storages_;
 };

@@ -173,7 +173,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   const RunRecord was = run_record(checkpoint_name(p.done), p.done, reader.scalars(), reader.instructions(), scalars_of(*from));
   refuse_other_model(was, *run.model, config);
   const std::vector<OptionChange> changes = option_changes(was, run.spec->record, run.weights);
-  refuse_other_options(was, changes, config);
+  if (!run.files) refuse_other_options(was, changes, config);
   refuse_other_states(reader, *run.model, config, from->folder);
   if (!was.weights.empty()) p.began_with = was.weights;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, &*from, was.weights);
@@ -184,6 +184,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
     refuse_other_data(field_or(reader.scalars(), "fingerprint", scalars_of(*from), Json()), run.data.fingerprint,
                       was.checkpoint);
   Config before = config;
+  if (run.files && !changes.empty()) run.log.line("options  those of this run count; {} was made with others:", from->folder);
   for (const OptionChange& c : changes) {
     if (makes_the_rate(c.name)) set_option(before, c.name, c.was);
     if (c.name == "parallel.sum_leaves") continue;  // begin_run() says what it means
@@ -247,7 +248,7 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), run.data.fingerprint))
     run.log.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
   p.spikes.go_on_from(field_or(s, "spikes_in_a_row", where, int64_t{0}));
-  if (p.loss_scale && (s.contains("loss_scale") || scaled_losses(s)))
+  if (p.loss_scale && (s.contains("loss_scale") || (!run.files && scaled_losses(s))))
     p.loss_scale->restore(field<Json>(s, "loss_scale", where), p.done, where + ": loss_scale");
   if (follows_validation(run.config().schedule) && s.contains("schedule"))
     p.plateau.restore(field<Json>(s, "schedule", where), where + ": schedule");

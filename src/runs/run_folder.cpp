@@ -60,9 +60,8 @@ std::vector<Input> inputs_of(const Config& config) {
   Config copy = config;
   std::vector<Input> in;
   auto add = [&](const Option& o, const std::string& key) {
-    const auto* text = std::get_if<std::string*>(&o.target);
-    if (text && (o.rule.path == Rule::Path::reads || o.rule.path == Rule::Path::reads_folder))
-      in.push_back({key, **text, o.rule.path == Rule::Path::reads_folder});
+    if (o.rule.path == Rule::Path::reads || o.rule.path == Rule::Path::reads_folder)
+      in.push_back({key, o.path(), o.rule.path == Rule::Path::reads_folder});
   };
   for (const Section& s : sections_of(copy))
     for (const Option& o : s.options) {
@@ -89,10 +88,8 @@ bool is_checkpoint_name(const std::string& resume) { return resume != kResumeNew
 void refuse_overlap(const Config& c, const CheckpointFiles* files) {
   const std::string& out = c.train.output;
   for (const auto& [key, path, whole] : inputs_of(c)) {
-    // auto and none are words; and a run goes on from its own checkpoints, of which it replaces none by another.
-    if (key == "checkpoint.resume" &&
-        (!is_checkpoint_name(path) || lies_within(path, files ? files->folder(c) : out + "/checkpoints")))
-      continue;
+    // A run goes on from its own checkpoints, of which it replaces none by another.
+    if (key == "checkpoint.resume" && lies_within(path, files ? files->folder(c) : out + "/checkpoints")) continue;
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
       throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out,

@@ -11,6 +11,7 @@
 #include "files/compressed.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/deepspeed_state.h"
+#include "io/convert/held_options.h"
 #include "io/run_files.h"
 #include "optim/schedule.h"
 #include "styles/step_folders.h"
@@ -115,7 +116,10 @@ class DeepSpeedFiles : public CheckpointFiles {
   std::string to_resume(const Config& c) const override;
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
-    return open_deepspeed_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+    ForeignState state =
+        open_deepspeed_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+    state.scalars["options"] = deepspeed_held(path).recorded();
+    return state;
   }
   Publisher publisher(const OpenedRun& run) const override;
   std::string folder(const Config& c) const override { return c.train.output; }

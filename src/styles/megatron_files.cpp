@@ -5,11 +5,14 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "config/yaml_json.h"
+#include "io/convert/held_options.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/megatron_state.h"
 #include "optim/schedule.h"
 #include "runs/open.h"
+#include "runs/run_record.h"
 #include "step/layout.h"
 #include "styles/step_folders.h"
 
@@ -49,26 +52,28 @@ std::optional<Beyond> beyond_options(const Config& c) {
   return {};
 }
 
-MegatronLayout layout_of(const Config& c, MegatronNames names = MegatronNames::mcore) {
+MegatronLayout layout_of(const Config& c, const Model& model, MegatronNames names = MegatronNames::mcore) {
+  std::vector<int64_t> layers = layers_of_parts(model, c);
+  if (std::all_of(layers.begin(), layers.end(), [&](int64_t n) { return n == layers[0]; })) layers.clear();
   return {.names = names,
           .tensor = c.parallel.tensor,
           .pipeline = c.parallel.pipeline,
           .virtual_stages = c.parallel.virtual_stages,
-          .place = ""};
+          .place = "",
+          .stage_layers = layers};
 }
 
 std::optional<Beyond> beyond_model(const Config& c, const Model& model) {
-  const std::vector<int64_t> layers = layers_of_parts(model, c);
-  if (std::any_of(layers.begin(), layers.end(), [&](int64_t n) { return n != layers[0]; }))
-    return Beyond{"parts of the pipeline with different numbers of layers", "those of their stages are equal",
-                  "leave parallel.stage_layers and parallel.split out"};
+  if (c.parallel.virtual_stages > 1 && !layout_of(c, model).stage_layers.empty())
+    return Beyond{"virtual stages with different numbers of layers", "theirs are equal",
+                  "leave parallel.stage_layers and parallel.split out, or parallel.virtual"};
   for (const Param& param : model.params().params())
     if (!param.tied && !param.policy.trainable)
       return Beyond{fmt::format("'{}', which the optimizer does not train", param.name), "they keep moments of every parameter",
                     "train another model"};
   try {
     const std::string where = model_place(c.model);
-    check_megatron_layout(geometry_of(model.config(), where), layout_of(c), where);
+    check_megatron_layout(geometry_of(model.config(), where), layout_of(c, model), where);
   } catch (const UserError& e) {
     return Beyond{"this model on these ranks", e.what(), "change them"};
   }
@@ -107,7 +112,10 @@ class MegatronFiles : public CheckpointFiles {
   std::string to_resume(const Config& c) const override;
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
-    return open_megatron_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+    ForeignState state =
+        open_megatron_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+    state.scalars["options"] = megatron_held(path, c.train.global_batch).recorded();
+    return state;
   }
   Publisher publisher(const OpenedRun& run) const override;
   std::string folder(const Config& c) const override { return c.train.output; }
@@ -152,7 +160,7 @@ Publisher MegatronFiles::publisher(const OpenedRun& run) const {
   const std::string place = model_place(c.model), output = c.train.output, id = run.folder->run();
   std::vector<std::string> notes;
   MegatronState s = megatron_state_of(c, c.optimizer.lr, notes);
-  s.layout = layout_of(c, names_in(to_resume(c)));
+  s.layout = layout_of(c, *run.model, names_in(to_resume(c)));
   s.distributed = c.parallel.zero == 1;
   s.ranks = run.spec->layout.mesh.data;
   s.compute = run.spec->types.compute;
@@ -178,6 +186,18 @@ Publisher MegatronFiles::publisher(const OpenedRun& run) const {
 }  // namespace
 
 std::shared_ptr<const CheckpointFiles> megatron_files() { return std::make_shared<MegatronFiles>(); }
+
+Json options_in_checkpoints(const std::string& folder, int64_t global_batch) {
+  try {
+    const auto own = glance_at_checkpoint(folder + "/checkpoints", kResumeNewest);
+    if (!own) return megatron_held(folder, global_batch).values;
+    Json out = Json::object();
+    for (const auto& [option, value] : own->options) out[option] = json_of(*load_yaml(value, option, false));
+    return out;
+  } catch (const UserError&) {  // whoever opens it says what is wrong
+    return Json::object();
+  }
+}
 
 std::string beyond_megatron_files(const Config& c) {
   std::optional<Beyond> beyond = beyond_options(c);

@@ -20,4 +20,8 @@ std::shared_ptr<const CheckpointFiles> megatron_files();
 // can, or its model cannot be opened.
 std::string beyond_megatron_files(const Config& config);
 
+// What a folder of Megatron's checkpoints, or a run of ours in our own form, says of its options: {"optimizer.lr": 0.001, ..}, as
+// io/convert/held_options.h has them; an empty object where it says nothing.
+Json options_in_checkpoints(const std::string& folder, int64_t global_batch);
+
 }  // namespace ravine

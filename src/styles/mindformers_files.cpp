@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "io/checkpoint_health.h"
+#include "io/convert/held_options.h"
 #include "io/convert/mindformers_state.h"
 #include "io/run_files.h"
 #include "step/layout.h"
@@ -90,7 +91,10 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
 
 ForeignState MindFormersFiles::open(const OpenedRun& run, const std::string& path) const {
   const Config& c = run.config();
-  return open_mindformers_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+  ForeignState state =
+      open_mindformers_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+  state.scalars["options"] = mindformers_held(path).recorded();
+  return state;
 }
 
 Publisher MindFormersFiles::publisher(const OpenedRun& run) const {

@@ -301,7 +301,7 @@ class Advice {
       empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
     }
     share(path, lengths);
-    if (c_.data.text_key != DataOptions().text_key && !keyed)
+    if (asked_options(c_).contains("data.text_key") && !keyed)
       say("data.text_key={} has no effect on {}: its records are conversations, and have no such key", c_.data.text_key, path);
     if (10 * returns >= n && returns > 0) say_returns(path, file);
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);

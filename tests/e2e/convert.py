@@ -6,6 +6,7 @@ programs are read too.
 import array
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -52,12 +53,59 @@ def refused(source, says, folder, to="hf", *extra):
 
 
 def test_every_layout_to_hf(folder):
-    for source in ("hf", "hf_bin", "legacy", "mcore", "te", "zero1", "zero2", "zero3"):
+    for source in ("hf", "hf_bin", "legacy", "mcore", "te", "torch_dist", "zero1", "zero2", "zero3"):
         convert(GOLDEN / source, folder / source, "hf", "--dtype", "f32")
         same(folder / source)
     for source in ("classic", "merged", "mf", "mf_ranks", "mf_fused.ckpt"):
         convert(GOLDEN / source, folder / source, "hf", "--dtype", "f32", "--model-config", CONFIG)
         same(folder / source)
+
+
+def test_folders_of_torch_distributed_checkpoint(folder):
+    """torch_dist and FSDP's: recognised, read, and what is missing or cut is named. Whole conversions and moments stand beside those of the other layouts."""
+    convert(GOLDEN / "fsdp/pytorch_model_fsdp_0", folder / "fsdp", "hf", "--dtype", "f32", "--model-config", CONFIG)
+    same(folder / "fsdp")
+    for path, says in (("torch_dist", "torch_dist"), ("torch_dist/iter_0000007", "torch_dist"), ("fsdp/pytorch_model_fsdp_0", "FSDP")):
+        said = run("info", GOLDEN / path).stdout
+        check(says in said and "one file per tensor" not in said, said)
+    bad = copy(folder, "torch_dist")
+    place = bad / "iter_0000007"
+    whole = {p.name: p.read_bytes() for p in place.iterdir()}
+
+    def put(name, data):
+        for other, was in whole.items():
+            (place / other).write_bytes(was)
+        (place / name).write_bytes(data)
+
+    put("__1_0.distcp", whole["__1_0.distcp"][:3000])
+    refused(bad, "__1_0.distcp", folder)
+    put(".metadata", whole[".metadata"].replace(b"ChunkStorageMetadata", b"ChunkStorageMetadatb"))
+    refused(bad, "which is not executed", folder)
+    put(".metadata", whole[".metadata"].replace(b"decoder.layers.", b"decoder_layers."))
+    refused(bad, "--ckpt-format torch", folder)
+    put(".metadata", whole[".metadata"][:3000])
+    refused(bad, ".metadata", folder)
+    put("common.pt", whole["common.pt"])
+    (place / "__0_0.distcp").unlink()
+    refused(bad, "missing file", folder)
+    put("common.pt", whole["common.pt"])
+    (place / "common.pt").unlink()
+    refused(bad, "without common.pt", folder)
+
+
+def test_parts_of_the_pipeline_and_padding_of_the_vocabulary(folder):
+    """--stage-layers and --vocab-multiple; what is written so is read."""
+    convert(GOLDEN / "hf", folder / "parts", "megatron-mcore", "--pipeline", 2, "--tensor", 2, "--stage-layers", 1, 3, "--vocab-multiple", 13)
+    files = sorted((folder / "parts").rglob("model_optim_rng.pt"))
+    check([len(set(re.findall(rb"layers\.(\d+)\.", f.read_bytes()))) for f in files] == [1, 3, 1, 3], "layers of the stages")
+    dry = run("convert", "--input", GOLDEN / "hf", "--to", "megatron-mcore", "--tensor", 2, "--vocab-multiple", 13, "--dry-run").stdout
+    check(dry.count("[26, 16]") == 4 and "[128, 16]" not in dry, dry)
+    convert(folder / "parts", folder / "back", "hf")
+    same(folder / "back")
+    for flags in (["--pipeline", 2, "--stage-layers", 1, 2], ["--pipeline", 2, "--stage-layers", 4], ["--pipeline", 2, "--virtual", 2, "--stage-layers", 1, 1, 1, 1]):
+        refused(GOLDEN / "hf", "stages without virtual ones", folder, "megatron-mcore", *flags)
+    refused(GOLDEN / "hf", "--stage-layers", folder, "hf", "--stage-layers", 4)
+    refused(GOLDEN / "hf", "--zero", folder, "hf", "--zero", 2)
 
 
 def test_there_and_back(folder):

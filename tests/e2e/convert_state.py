@@ -90,7 +90,7 @@ def test_the_tokenizer_of_a_run_is_that_of_its_model(folder):
 
 def test_moments_of_every_layout(folder):
     for source, step, masters, extra in (("zero1", 3, 0.0, ()), ("zero2", 3, 0.0, ()), ("zero3", 3, 0.0, ()), ("optim", 7, 2.0**-20, ()),
-                                         ("mf_ranks", 7, 0.0, ("--model-config", CONFIG))):
+                                         ("torch_dist", 7, 0.0, ()), ("mf_ranks", 7, 0.0, ("--model-config", CONFIG))):
         run("convert", "--input", GOLDEN / source, "--output", folder / source, "--to", "ravine", "--optimizer", *extra)
         equal(state(folder / source, step), expected(masters), source)
         s = scalars(folder / source, step)

@@ -1,6 +1,7 @@
 """checkpoint.layout=megatron: a run leaves iter_NNNNNNN and latest_checkpointed_iteration.txt as a run of Megatron does, and goes on from them, on other ranks too; `ravine megatron --load` goes on as Megatron does. What Megatron
 makes of them is judged by tools/golden/judge_megatron.py."""
 import json
+import math
 import os
 import re
 import shutil
@@ -172,8 +173,6 @@ def test_what_is_wrong_is_said(folder):
                         ({"train.freeze": ["*norm*"]}, ["train.freeze"]), ({"optimizer.groups": [{"match": "*norm*", "lr_mult": 0.5}]}, ["optimizer.groups"]), ({"health.embedding_norm": 1.0}, ["health.embedding_norm=0"])):
         said = train(folder, "no", status=2, **more).stderr
         check(all(w in said for w in ["checkpoint.layout is megatron", *words]) and not (folder / "no").exists(), f"{more}: {said}")
-    said = train(folder, "no", ranks=3, status=2, parallel__pipeline=3, parallel__stage_layers=[2, 1, 1]).stderr
-    check("different numbers of layers" in said, said)
     said = train(folder, status=2, checkpoint__resume="none").stderr
     check("already holds checkpoints" in said and "iter_*" in said, said)
     file = out / "iter_0000004" / "mp_rank_00" / "model_optim_rng.pt"
@@ -222,6 +221,39 @@ def megatron(folder, *flags, ranks=1, iters=8, status=0, **more):
     return ranked(ranks, words, status)
 
 
+def blend_files(folder):
+    """a: 6 short documents; b: 40 longer ones."""
+    for name, documents, length in (("a", 6, 18), ("b", 40, 40)):
+        n, ids = documents * length, [(i * 7 + i // 40 + (100 if name == "a" else 0)) % 250 + 1 for i in range(documents * length)]
+        (folder / f"{name}.bin").write_bytes(struct.pack(f"<{n}i", *ids))
+        (folder / f"{name}.idx").write_bytes(struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 4, documents, documents + 1) + struct.pack(f"<{documents}i", *[length] * documents)
+                                             + struct.pack(f"<{documents}q", *range(0, 4 * n, 4 * length)) + struct.pack(f"<{documents + 1}q", *range(documents + 1)))
+    return folder / "a", folder / "b"
+
+
+def test_a_weight_of_one_is_a_weight(folder):
+    """1 a 1 b is half and half, by flags and in YAML, and `data index` has the same samples; a b goes by size."""
+    a, b = blend_files(folder)
+    got = {}
+    for name, words in (("size", [a, b]), ("half", [0.5, a, 0.5, b]), ("one", [1, a, 1, b]), ("whole", ["1.0", a, "1.0", b])):
+        megatron(folder, "--data-path", *words, "--save", folder / name)
+        got[name] = losses(folder / name)
+    check(got["one"] == got["half"] == got["whole"] != got["size"], f"{got}")
+    sources = {"given": f"[{{path: {a}, weight: 1}}, {{path: {b}, weight: 1}}]", "none": f"[{a}, {b}]"}
+    ids = {}
+    for name, text in sources.items():
+        shown = r.run("data", "show", "--step", 1, "--json", f"data.train={text}", *r.settings({"model.config": str(r.save_config(folder / "config.json")), "data.order": "megatron", "data.split": "1,0,0", "data.sequence_length": 16,
+                      "train.seed": 1234, "train.steps": 8, "train.global_batch": 4, "train.micro_batch": 2, "train.output": str(folder / "none")})).stdout
+        ids[name] = [json.loads(line)["ids"] for line in shown.splitlines()]
+        flags = ["--weights", 1, 1] if name == "given" else []
+        r.run("data", "index", "--prefix", a, b, *flags, "--split", "1,0,0", "--sequence-length", 16, "--seed", 1234, "--samples", "32,0,0", "--out", folder / f"index-{name}")
+        header, body = r.load_raw(folder / f"index-{name}" / "train-samples.safetensors")
+        begin, end = header["tokens"]["data_offsets"]
+        rows = struct.unpack(f"<{(end - begin) // 4}i", body[begin:end])
+        check(ids[name] == [list(rows[16 * i:16 * (i + 1)]) for i in range(4)], f"{name}: {ids[name]}")
+    check(ids["given"] != ids["none"], "a weight that is given")
+
+
 def test_load_goes_on(folder):
     documents(folder)
     megatron(folder, "--save", folder / "whole")
@@ -251,6 +283,74 @@ def test_load_goes_on(folder):
     # on other ranks, with Megatron's distributed optimizer
     megatron(folder, "--load", a, "--save", folder / "two", "--tensor-model-parallel-size", 2, "--use-distributed-optimizer", ranks=2)
     check(close(losses(folder / "two"), whole[4:]) and (folder / "two/iter_0000006/mp_rank_01/distrib_optim.pt").exists(), f"{losses(folder / 'two')} and {whole}")
+
+
+def rates(output):
+    return [row["lr"] for row in r.metrics(output).values() if "lr" in row]
+
+
+def test_whose_schedule_counts(folder):
+    """As OptimizerParamScheduler.load_state_dict: the flags' with --override.., the checkpoint's with --use-checkpoint.., neither wants both equal. What else is other is said."""
+    documents(folder)
+    megatron(folder, "--lr", "1e-3", "--lr-decay-style", "constant", "--save", folder / "s", iters=4)
+    cosine = ["--lr", "2e-4", "--min-lr", "1e-5", "--lr-decay-style", "cosine", "--load", folder / "s"]
+    new = [1e-5 + 1.9e-4 * 0.5 * (1 + math.cos(math.pi * i / 8)) for i in range(4, 8)]
+    said = megatron(folder, *cosine, "--save", folder / "no", status=2).stderr
+    for word in ("0.0002", "0.001", "cosine", "constant", "--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler"):
+        check(word in said, f"{word}: {said}")
+    check(not (folder / "no").exists(), "nothing is written")
+    for flag, want in (("--override-opt_param-scheduler", new), ("--override-lr-scheduler", new), ("--use-checkpoint-opt_param-scheduler", [1e-3] * 4), ("--use-checkpoint-lr-scheduler", [1e-3] * 4)):
+        said = megatron(folder, *cosine, "--save", folder / flag, flag).stderr
+        check(all(abs(a - b) <= 1e-4 * b for a, b in zip(rates(folder / flag), want, strict=True)), f"{flag}: {rates(folder / flag)}")
+        check(("changed  optimizer.lr: 0.0002, was 0.001" in said) == (want == new), said)
+    # what the checkpoint's schedule was goes on in the files that the run leaves
+    last = folder / "--use-checkpoint-opt_param-scheduler"
+    shutil.rmtree(last / "model")
+    check(rates_after(folder, last) == [1e-3] * 2, f"{rates_after(folder, last)}")
+    # one value alone: the decay, the length
+    for flags, word in ((["--weight-decay", 0.5], "--weight-decay"), (["--lr-warmup-iters", 2], "--lr-warmup-iters")):
+        same = ["--lr", "1e-3", "--lr-decay-style", "constant", "--load", folder / "s", *flags]
+        check(word in megatron(folder, *same, "--save", folder / "no", status=2).stderr, word)
+        said = megatron(folder, *same, "--save", folder / f"over{word}", "--override-opt_param-scheduler").stderr
+        check("changed  " in said and "was" in said, said)
+    # betas are no part of the schedule, and a constant rate has no end
+    said = megatron(folder, "--lr", "1e-3", "--lr-decay-style", "constant", "--load", folder / "s", "--save", folder / "betas", "--adam-beta2", 0.9, "--seed", 7, "--min-lr", "1e-5").stderr
+    check("changed  optimizer.betas: [0.9, 0.9], was [0.9, 0.999]" in said and "changed  train.seed: 7, was 1234" in said, said)
+    same = megatron(folder, "--lr", "1e-3", "--lr-decay-style", "constant", "--load", folder / "s", "--save", folder / "same").stderr
+    check("changed  optimizer" not in same and "changed  schedule" not in same, same)
+
+
+def rates_after(folder, last):
+    megatron(folder, "--lr", "1e-3", "--lr-decay-style", "constant", "--load", last, "--save", folder / "after", iters=10)
+    out = rates(folder / "after")
+    shutil.rmtree(folder / "after")
+    return out
+
+
+def test_stages_of_other_sizes(folder):
+    """--num-layer-list: Megatron's files of such stages are written and gone on from."""
+    documents(folder)
+    megatron(folder, "--save", folder / "whole")
+    flags = ["--pipeline-model-parallel-size", 2, "--num-layer-list", "1,3"]
+    megatron(folder, *flags, "--save", folder / "a", ranks=2, iters=4)
+    check(close(losses(folder / "a"), losses(folder / "whole")[:4]), f"{losses(folder / 'a')}")
+    count = [len(set(re.findall(rb"layers\.(\d+)\.", (folder / f"a/iter_0000004/mp_rank_00_00{p}/model_optim_rng.pt").read_bytes()))) for p in (0, 1)]
+    check(count == [1, 3], f"{count}")
+    megatron(folder, *flags, "--load", folder / "a", "--save", folder / "b", ranks=2)
+    megatron(folder, "--load", folder / "a", "--save", folder / "one")
+    for name in ("b", "one"):
+        check(close(losses(folder / name), losses(folder / "whole")[4:]), f"{name}: {losses(folder / name)}")
+
+
+def test_a_run_goes_on_from_torch_dist(folder):
+    """Megatron's form since 2024, with its moments; weights alone with --finetune."""
+    golden = Path(__file__).resolve().parents[1] / "golden" / "convert"
+    ids = r.save_ids(folder / "ids.safetensors", 40, 16, 50)
+    more = {"model.config": str(golden / "hf/config.json"), "data.train": [str(ids)], "data.sequence_length": 16, "train.global_batch": 4, "train.steps": 9, "log.tensorboard": False, "checkpoint.every": 0,
+            "checkpoint.layout": "megatron", "checkpoint.resume": str(golden / "torch_dist"), "train.output": str(folder / "on"), "optimizer.lr": 1e-3, "optimizer.betas": [0.9, 0.99]}
+    said = ranked(1, ["train", *r.settings(more)]).stderr
+    check("after step 7" in said and sorted(r.metrics(folder / "on")) == [8, 9], said)
+    check("changed  optimizer.betas: [0.9, 0.99], was [0.9, 0.95]" in said and "changed  train.seed: 42, was 1234" in said, said)
 
 
 def test_weights_alone(folder):

@@ -1,6 +1,7 @@
 """ModelLink's programs that do not train, by their scripts: benchmarks in the folders of its page and its own words behind them, worked examples, the six tasks of its
 demonstration, conversations, conversions, merged adapters. The page itself is walked elsewhere; here stand the corners of each."""
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -179,6 +180,29 @@ def test_util_in_all_its_spellings(folder):
     for flags, word in ((["--loader", "nonsense"], "unable to load this plugin"), (["--save-model-type", "save_huggingface_llama", "--target-tensor-parallel-size", 2], "one tensor rank"), (["--loader", "megatron"], "mp_rank")):
         said = util("--load-dir", model, "--save-dir", "no", *flags, status=2).stderr
         check(word in said and not (folder / "no").exists(), f"{flags}: {said}")
+
+
+def test_sizes_that_a_conversion_is_told(folder):
+    """Layers of each stage and the padding of the vocabulary are followed; sizes that contradict the model are refused."""
+    model = Path(__file__).resolve().parents[1] / "golden" / "convert" / "hf"
+    ckpt = lambda *flags, **options: script(folder, "tools/checkpoint/convert_ckpt.py", "--model-type", "GPT", "--loader", "llama2_hf", "--saver", "megatron", "--load-dir", model, *flags, **options)
+    stages = ["--target-tensor-parallel-size", 1, "--target-pipeline-parallel-size", 2]
+    for i, flags in enumerate((["--num-layer-list", "1,3"], ["--partition-layers", "3,1"])):
+        ckpt(*stages, *flags, "--make-vocab-size-divisible-by", 5, "--save-dir", f"o{i}")
+        files = sorted((folder / f"o{i}").rglob("model_optim_rng.pt"))
+        check([len(set(re.findall(rb"layers\.(\d+)\.", f.read_bytes()))) for f in files] == ([1, 3], [3, 1])[i], f"{flags}")
+        r.run("convert", "--input", folder / f"o{i}", "--output", folder / f"back{i}", "--to", "hf")
+        check(r.load_tensors(folder / f"back{i}") == r.load_tensors(model), "not the weights that it was made of")
+    rows = {n: sum(p.stat().st_size for p in (folder / n).rglob("*.pt")) for n in ("o0", "o1")}
+    ckpt(*stages, "--num-layer-list", "1,3", "--save-dir", "padded")
+    check(sum(p.stat().st_size for p in (folder / "padded").rglob("*.pt")) - rows["o0"] > 2 * 70 * 16, "50 rows, or 128")
+    for flags, words in ((["--num-layer-list", "1,2,1"], ["--num-layer-list", "there are 2"]), (["--num-layers", 2], ["--num-layers", "is 4"]), (["--true-vocab-size", 40], ["--true-vocab-size", "--resize-vocab"]),
+                         (["--added-token-num", 2], ["--added-token-num"]), (["--target-expert-parallel-size", 2], ["--target-expert-parallel-size", "leave it out"]), (["--make-vocab-size-divisible-by", 0], ["1 or more"])):
+        said = ckpt(*stages, *flags, "--save-dir", "no", status=2).stderr
+        check(all(word in said for word in words) and not (folder / "no").exists(), f"{flags}: {said}")
+    script(folder, "tools/checkpoint/convert_ckpt.py", "--loader", "megatron", "--saver", "megatron", "--save-model-type", "save_huggingface_llama", "--load-dir", "o0", "--save-dir", "out", "--make-vocab-size-divisible-by", 5)
+    said = script(folder, "tools/checkpoint/convert_ckpt.py", "--loader", "megatron", "--saver", "megatron", "--save-model-type", "save_huggingface_llama", "--load-dir", "o0", "--save-dir", "no", "--num-layer-list", "1,3", status=2).stderr
+    check("have no stages" in said, said)
 
 
 def test_a_folder_of_deepspeed(folder):

@@ -34,6 +34,30 @@ def train(folder, name="run", status=0, cwd=None, **more):
     return r.run("train", *r.settings(given), status=status, cwd=cwd).stderr
 
 
+def test_words_are_no_paths(folder):
+    """A folder beside the config that has the name of a choice, or a folder that is one's output."""
+    (folder / "conf").mkdir()
+    for word in ("auto", "none", "alpaca"):
+        (folder / "conf" / word).mkdir()
+    for word in ("auto", "none"):
+        given = values(folder, checkpoint__resume=word, train__output=f"out-{word}")
+        lines = {}
+        for key, value in given.items():
+            section, name = key.split(".")
+            lines.setdefault(section, []).append(f"  {name}: {json.dumps(str(value) if isinstance(value, Path) else [str(x) for x in value] if isinstance(value, list) else value)}\n")
+        (folder / "conf" / "run.yaml").write_text("".join(f"{s}:\n{''.join(of)}" for s, of in lines.items()))
+        for command in ("plan", "train"):
+            r.run(command, "--config", "conf/run.yaml", cwd=folder)
+        check((folder / f"out-{word}" / "model").is_dir(), word)
+        r.run("train", "--config", "conf/run.yaml", f"train.output={word}", cwd=folder)
+        check((folder / word / "model").is_dir(), f"a run in a folder with the name {word}")
+    chats = folder / "chats.jsonl"
+    chats.write_text("".join(json.dumps({"instruction": f"Say {i}.", "input": "", "output": "No."}) + "\n" for i in range(8)))
+    (folder / "conf" / "chat.yaml").write_text(f"data: {{train: [{chats}], chat_template: alpaca, sequence_length: 128}}\nmodel: {{config: {r.save_config(folder / 'chat.json', vocab_size=512, max_position_embeddings=256)}, tokenizer: {CHAT.parent / 'tokenizer/llama'}}}\n"
+                                               "train: {steps: 1, global_batch: 2, output: chat}\nlog: {tensorboard: false}\n")
+    r.run("train", "--config", "conf/chat.yaml", cwd=folder)
+
+
 def error_of(log):
     line = log.splitlines()[-1]
     check(line.startswith("error: "), log)

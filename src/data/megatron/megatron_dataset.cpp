@@ -40,29 +40,23 @@ class MegatronDataset final : public Dataset {
   int64_t used_, columns_, vocabulary_;
 };
 
-struct List {
-  std::vector<std::string> prefixes;
-  std::vector<double> weights;  // none: by size
-};
+}  // namespace
 
-List list_of(const std::vector<DataSource>& sources, const char* key, MegatronOrder order) {
-  List list;
-  bool weighted = false;
-  for (const DataSource& s : sources) {
-    weighted = weighted || s.weight != 1;
-    for (const std::string& path : source_files(s.path)) {
+GptBlendList gpt_blend_list(const std::vector<DataSource>& sources, const char* key) {
+  const std::vector<double> weights = source_weights(sources);
+  GptBlendList list;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const std::vector<std::string> files = source_files(sources[i].path);
+    for (const std::string& path : files) {
       if (source_kind(path) != SourceKind::indexed)
         throw UserError("not token files", fmt::format("{}: {}", key, path), "a Megatron order takes .bin/.idx prefixes",
                         "make them with ravine preprocess, or set data.order=philox");
       list.prefixes.push_back(path);
-      list.weights.push_back(s.weight);
+      if (!weights.empty()) list.weights.push_back(weights[i] / static_cast<double>(files.size()));
     }
   }
-  if (!weighted && (order == MegatronOrder::core || list.prefixes.size() == 1)) list.weights.clear();
   return list;
 }
-
-}  // namespace
 
 Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   auto refuse = [](const char* key, const std::string& rule, const std::string& fix) {
@@ -87,7 +81,7 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   g.seed = static_cast<int64_t>(o.seed);
   if (g.eod < 0 && tokenizer) g.eod = tokenizer->special().eos.value_or(-1);
   g.vocabulary = vocabulary;
-  const List train = list_of(o.train, "data.train", g.order);
+  const GptBlendList train = gpt_blend_list(o.train, "data.train");
   // A blend by weights needs a number of samples, also for the one epoch that validation takes otherwise.
   if (o.valid_samples < 0 && o.valid.empty() && !train.weights.empty() && SplitString(o.split).shares(MegatronSplit::valid))
     throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one",
@@ -108,7 +102,7 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
     d.train = wrap(splits[0], o.samples);
     d.valid = wrap(splits[1], 0);
   } else {
-    const List valid = list_of(o.valid, "data.valid", g.order);
+    const GptBlendList valid = gpt_blend_list(o.valid, "data.valid");
     g.split = "100";
     std::unique_ptr<GptBlend> rows = std::move(build_gpt_splits(train.prefixes, train.weights, {drawn, 0, 0}, g)[0]);
     d.train = wrap(rows, o.samples);
@@ -130,9 +124,6 @@ void refuse_megatron_options(const DatasetOptions& o) {
   if (o.reset_position_ids || o.reset_attention_mask)
     refuse("data.reset_position_ids, data.reset_attention_mask", "set data.document_attention=true, or a Megatron order");
   if (o.eod_mask_loss) refuse("data.eod_mask_loss", "leave it out, or set a Megatron order");
-  if (o.split != DataOptions().split)
-    refuse("data.split",
-           "set data.valid_fraction (0.1 holds out a tenth of texts and conversations) or data.valid, or a Megatron order");
   if (!o.index_cache.empty()) refuse("data.index_cache", "leave it out, or set a Megatron order");
 }
 

@@ -1,4 +1,6 @@
 #include "io/convert/convert.h"
+
+#include <fmt/ranges.h>
 #include "files/tokenizer_files.h"
 
 #include <filesystem>
@@ -162,6 +164,7 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   if (!o.adapter.empty()) out += describe_source(o.adapter);
   if (o.base) out += fmt::format("base {}\n", name(*o.base));
   out += fmt::format("{} {}\n", o.upcycle, name(o.experts));
+  out += fmt::format("{} {}\n", fmt::join(o.stage_layers, ","), o.vocabulary_multiple);
   return out + describe_source(o.input);
 }
 
@@ -299,7 +302,9 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
                                 .pipeline = o.pipeline,
                                 .virtual_stages = o.virtual_stages,
                                 .experts = o.experts,
-                                .deepspeed = o.to == ConvertTarget::megatron_deepspeed};
+                                .deepspeed = o.to == ConvertTarget::megatron_deepspeed,
+                                .stage_layers = o.stage_layers,
+                                .vocabulary_multiple = o.vocabulary_multiple > 0 ? o.vocabulary_multiple : 128};
   if (to_megatron && o.optimizer) {
     convert_to_megatron_run(o, megatron, layout, report, progress);
     return report;

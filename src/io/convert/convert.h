@@ -67,6 +67,8 @@ struct ConvertOptions {
   std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
   std::optional<DType> dtype;        // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
+  std::vector<int64_t> stage_layers;                     // of Megatron: layers of each stage; empty: as many in each
+  int64_t vocabulary_multiple = 0;                       // of Megatron: rows are padded to it times `tensor`; 0: 128
   ExpertNames experts = ExpertNames::grouped;            // of Megatron
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
   bool optimizer = false;                                // to ravine and Megatron: with the moments of the source, and its step

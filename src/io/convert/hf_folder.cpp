@@ -1,5 +1,7 @@
 #include "io/convert/hf_folder.h"
 
+#include "io/convert/dist_folder.h"
+
 #include <filesystem>
 
 #include "files/copy_file.h"
@@ -19,6 +21,10 @@ Weights read_hf(const std::string& path, const Json& config, const std::string& 
   w.config_where = config_where;
   w.folder = path;
   if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
+  if (is_dist_folder(path)) {
+    for (auto& [name, e] : read_fsdp_weights(path)) w.add(name, e);
+    return w;
+  }
   std::vector<std::unique_ptr<TensorFile>> files = open_weights(path);
   check_export(path, true);
   for (auto& file : files) {

@@ -13,11 +13,13 @@ namespace ravine {
 inline constexpr const char* kOwnScalars = "ravine";
 inline constexpr const char* kKeptScalars[] = {"tokens",          "data",   "loss_scale", "schedule",
                                                "spikes_in_a_row", "window", "seed",       "sum_leaves"};
+inline constexpr const char* kKeptOptions = "options";  // of the run: compared with, not taken
 
 inline Json kept_scalars(const Json& scalars) {
   Json out = Json::object();
   for (const char* key : kKeptScalars)
     if (const auto it = scalars.find(key); it != scalars.end()) out[key] = *it;
+  if (const auto it = scalars.find(kKeptOptions); it != scalars.end()) out[kKeptOptions] = *it;
   return out;
 }
 
@@ -38,7 +40,10 @@ inline Json kept_scalars_in(const Pickle& p) {
 
 // Into `scalars`, what another program has written there too: ours counts. `kept` may be anything.
 inline void take_kept_scalars(const Json& kept, Json& scalars) {
-  if (kept.is_object()) scalars.update(kept_scalars(kept));
+  if (!kept.is_object()) return;
+  Json own = kept_scalars(kept);
+  own.erase(kKeptOptions);
+  scalars.update(own);
 }
 
 }  // namespace ravine

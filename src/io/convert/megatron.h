@@ -38,6 +38,9 @@ struct MegatronLayout {
   ExpertNames experts = ExpertNames::grouped;
   std::string place = "release/";  // of the folders of ranks; "": they are at the top
   bool deepspeed = false;          // files mp_rank_TT_model_states.pt and `latest`, as ModelLink has them under DeepSpeed
+  std::vector<int64_t> stage_layers =
+      {};                             // layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts
+  int64_t vocabulary_multiple = 128;  // --make-vocab-size-divisible-by
 };
 
 // A file of one rank: which tensors it holds, in the order of the parameters of Megatron's modules; chunk counts virtual stages.
@@ -65,6 +68,6 @@ void megatron_notes(const Geometry& g, const MegatronLayout& layout, std::vector
 // A model that Megatron's cannot be is a UserError that says by what.
 void refuse_for_megatron(const Geometry& g, const std::string& where);
 
-int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor);  // to a multiple of 128 * tensor, as Megatron's default
+int64_t padded_vocabulary(int64_t vocabulary, const MegatronLayout& layout);  // to vocabulary_multiple * tensor
 
 }  // namespace ravine

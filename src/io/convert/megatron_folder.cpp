@@ -5,6 +5,7 @@
 #include <map>
 #include <regex>
 
+#include "io/convert/dist_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_place.h"
 
@@ -80,12 +81,77 @@ std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFi
   return out;
 }
 
+// Folders of megatron-core's dist_checkpointing say their form in metadata.json: torch_dist is read, zarr is not.
+void refuse_other_form(const std::string& path) {
+  std::error_code error;
+  const std::string file = path + "/metadata.json";
+  if (!fs::is_regular_file(file, error)) return;
+  const Json j = read_json(file);
+  const auto form = j.find("sharded_backend");
+  if (!j.is_object() || form == j.end() || !form->is_string()) return;
+  if (*form == "torch_dist")
+    throw UserError("a torch_dist folder without .metadata", path, "it says where each tensor lies", kComplete);
+  throw UserError(fmt::format("a Megatron checkpoint in the form {}", printable(form->get<std::string>())), path,
+                  "folders of ranks and torch_dist are read", kDistWayOut);
+}
+
+// Ranks belong together: one step, one layout, an order of q, k, v that is read. `dist`: tensors are whole, whatever ranks wrote
+// them.
+void check_ranks(const MegatronFolder& f, bool dist) {
+  const MegatronRank& first = f.ranks[0];
+  auto field = [](const MegatronRank& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
+  for (const MegatronRank& r : f.ranks) {
+    auto whole = [&](const MegatronRank& x, const char* key) {
+      auto v = field(x, key);
+      return v ? x.file->pickle().integer(*v) : std::nullopt;
+    };
+    if (whole(r, "iteration") != whole(first, "iteration"))
+      throw UserError("ranks of different steps", r.file->path(),
+                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1),
+                                  first.file->path(), whole(first, "iteration").value_or(-1)),
+                      "use files of one checkpoint");
+    if (r.chunks.size() != first.chunks.size())
+      throw UserError(
+          "ranks of different layouts", r.file->path(),
+          fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
+          "use files of one checkpoint");
+    const auto version = field(r, "checkpoint_version");
+    const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
+    if (number != 3.0)
+      throw UserError("old checkpoint", r.file->path() + ": checkpoint_version",
+                      fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
+                                  number ? fmt::format("{}", *number) : "missing"),
+                      "load and save it once with a Megatron of 2021 or later");
+    if (dist) continue;
+    for (const auto& [key, want] :
+         {std::pair{"tensor_model_parallel_size", f.tensor},
+          {"pipeline_model_parallel_size", f.pipeline},
+          {"expert_model_parallel_size", f.expert},
+          {"expert_tensor_parallel_size", argument(*r.file, "num_experts").value_or(0) > 0 ? f.tensor : 0}})
+      if (const auto is = argument(*r.file, key); want > 0 && is && *is != want)
+        throw UserError("missing rank", r.file->path(),
+                        fmt::format("its arguments say {} = {}, the folder holds {}{}", key, *is, want,
+                                    *is <= want || key[0] == 'e'       ? ""
+                                    : key[0] == 't' && f.pipeline == 1 ? fmt::format(": mp_rank_{:02} is not there", want)
+                                    : key[0] == 'p'                    ? fmt::format(": mp_rank_00_{:03} is not there", want)
+                                                                       : fmt::format(": mp_rank_{:02}_000 is not there", want)),
+                        kComplete);
+  }
+}
+
 }  // namespace
 
 MegatronFolder open_megatron(const std::string& path, StateKind kind) {
   MegatronFolder f;
   f.path = megatron_ranks(path);
+  if (is_dist_folder(f.path)) {
+    f.tensor = f.pipeline = 1;
+    f.ranks.push_back(read_dist_rank(f.path, kind));
+    check_ranks(f, true);
+    return f;
+  }
   const auto files = rank_files(f.path);
+  if (files.empty()) refuse_other_form(f.path);
   if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
   for (const auto& [rank, file] : files) {
     f.tensor = std::max(f.tensor, rank.tensor + 1);
@@ -113,44 +179,7 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
     if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
     f.ranks.push_back(std::move(r));
   }
-  const MegatronRank& first = f.ranks[0];
-  auto field = [](const MegatronRank& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
-  for (const MegatronRank& r : f.ranks) {
-    auto whole = [&](const MegatronRank& x, const char* key) {
-      auto v = field(x, key);
-      return v ? x.file->pickle().integer(*v) : std::nullopt;
-    };
-    if (whole(r, "iteration") != whole(first, "iteration"))
-      throw UserError("ranks of different steps", r.file->path(),
-                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1),
-                                  first.file->path(), whole(first, "iteration").value_or(-1)),
-                      "use files of one checkpoint");
-    if (r.chunks.size() != first.chunks.size())
-      throw UserError(
-          "ranks of different layouts", r.file->path(),
-          fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
-          "use files of one checkpoint");
-    const auto version = field(r, "checkpoint_version");
-    const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
-    if (number != 3.0)
-      throw UserError("old checkpoint", r.file->path() + ": checkpoint_version",
-                      fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
-                                  number ? fmt::format("{}", *number) : "missing"),
-                      "load and save it once with a Megatron of 2021 or later");
-    for (const auto& [key, want] :
-         {std::pair{"tensor_model_parallel_size", f.tensor},
-          {"pipeline_model_parallel_size", f.pipeline},
-          {"expert_model_parallel_size", f.expert},
-          {"expert_tensor_parallel_size", argument(*r.file, "num_experts").value_or(0) > 0 ? f.tensor : 0}})
-      if (const auto is = argument(*r.file, key); want > 0 && is && *is != want)
-        throw UserError("missing rank", r.file->path(),
-                        fmt::format("its arguments say {} = {}, the folder holds {}{}", key, *is, want,
-                                    *is <= want || key[0] == 'e'       ? ""
-                                    : key[0] == 't' && f.pipeline == 1 ? fmt::format(": mp_rank_{:02} is not there", want)
-                                    : key[0] == 'p'                    ? fmt::format(": mp_rank_00_{:03} is not there", want)
-                                                                       : fmt::format(": mp_rank_{:02}_000 is not there", want)),
-                        kComplete);
-  }
+  check_ranks(f, false);
   if (kind != StateKind::weights && f.expert > 1)
     throw UserError("optimizer state of several expert ranks", f.path, "it is not read: experts and the rest are kept apart",
                     "leave out --optimizer");
@@ -162,7 +191,8 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
 std::vector<std::string> megatron_files(const std::string& path) {
   std::vector<std::string> out;
   for (const auto& entry : fs::recursive_directory_iterator(megatron_ranks(path)))
-    if (entry.is_regular_file() && entry.path().extension() == ".pt") out.push_back(entry.path().string());
+    if (entry.is_regular_file() && (entry.path().extension() == ".pt" || entry.path().extension() == ".distcp"))
+      out.push_back(entry.path().string());
   std::sort(out.begin(), out.end());
   return out;
 }

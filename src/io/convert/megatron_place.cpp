@@ -75,6 +75,7 @@ std::string megatron_ranks(const std::string& path) {
 bool is_megatron_folder(const std::string& path) {
   std::error_code error;
   if (fs::exists(fs::path(path) / kMegatronTracker, error)) return true;
+  if (fs::exists(fs::path(path) / ".metadata", error) && fs::exists(fs::path(path) / "common.pt", error)) return true;
   for (const auto& entry : fs::directory_iterator(path, error))
     if (entry.is_directory(error) && entry.path().filename().string().starts_with("mp_rank_")) return true;
   return false;

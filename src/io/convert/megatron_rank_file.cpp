@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 namespace ravine {
 namespace {
 
@@ -69,8 +71,8 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
   }
   out.text("params_dtype"), out.type(dtype);
   boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
-  integer("make_vocab_size_divisible_by", padded_vocabulary(1, 1)),
-      integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
+  integer("make_vocab_size_divisible_by", l.vocabulary_multiple),
+      integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l));
   integer("true_vocab_size", g.vocabulary);
   integer("tensor_model_parallel_size", l.tensor), integer("pipeline_model_parallel_size", l.pipeline);
   out.text("virtual_pipeline_model_parallel_size");
@@ -83,6 +85,7 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
     out.integer(g.layers / (l.pipeline * l.virtual_stages));
   else
     out.none();
+  if (!l.stage_layers.empty()) text("num_layer_list", fmt::format("{}", fmt::join(l.stage_layers, ",")).c_str());
   boolean("use_mcore_models", core), boolean("bert_binary_head", true);
   for (const auto& [key, value] : more.items()) w.key(key), w.json(value);
   out.end();

@@ -394,8 +394,10 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     if (const auto [said, by] = said_vocabulary(f, path, rows, w.notes); said > 0) {
       if (said < rows) w.notes.push_back(cut_note(said, by, rows));
       rows = said;
-    } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor;
-               rows > 0) {
+    } else if (rows > 0) {
+      // Whole tensors of torch_dist were padded for the ranks that wrote them.
+      const int64_t ranks = std::max(f.tensor, argument(*f.ranks[0].file, "tensor_model_parallel_size").value_or(1)),
+                    multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * ranks;
       rows = unpadded_rows(*words, multiple);
       if (out && out->shape()[0] == words->shape()[0]) rows = std::max(rows, unpadded_rows(*out, multiple));
       if (rows < words->shape()[0])

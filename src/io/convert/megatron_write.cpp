@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include <fmt/ranges.h>
 
 #include "base/checked.h"
 #include "io/convert/hf_folder.h"
@@ -9,8 +12,6 @@
 
 namespace ravine {
 namespace {
-
-constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
 
 void divide(int64_t n, int64_t by, const char* what, const char* over) {
   if (n % by == 0) return;
@@ -38,7 +39,7 @@ class Cutter {
   }
   ElementsPtr vocabulary(const std::string& name) const {
     const ElementsPtr e = get(name);
-    const int64_t all = padded_vocabulary(e->shape()[0], l_.tensor), more = all - e->shape()[0];
+    const int64_t all = padded_vocabulary(e->shape()[0], l_), more = all - e->shape()[0];
     if (!moments_ || more == 0) return rows(padded_rows(e, all));
     return rows(stack_rows({all_rows(e), all_rows(zeros(e->dtype(), {more, e->shape()[1]}))}, "rows of padding are zero"));
   }
@@ -177,7 +178,9 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
 
 }  // namespace
 
-int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor) { return round_up(vocabulary, kMultiple * tensor); }
+int64_t padded_vocabulary(int64_t vocabulary, const MegatronLayout& l) {
+  return round_up(vocabulary, l.vocabulary_multiple * l.tensor);
+}
 
 void refuse_for_megatron(const Geometry& g, const std::string& where) {
   const DecoderSpec& s = g.spec();
@@ -240,7 +243,15 @@ void check_megatron_layout(const Geometry& g, const MegatronLayout& l, const std
   bool dense = false;
   for (int64_t i = 0; i < g.layers; ++i) dense = dense || !s.is_sparse(i);
   if (dense) divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
-  divide(g.layers, l.pipeline * l.virtual_stages, "layers", "stages (pipeline x virtual)");
+  const std::vector<int64_t>& parts = l.stage_layers;
+  if (parts.empty())
+    divide(g.layers, l.pipeline * l.virtual_stages, "layers", "stages (pipeline x virtual)");
+  else if (l.virtual_stages > 1 || static_cast<int64_t>(parts.size()) != l.pipeline ||
+           *std::min_element(parts.begin(), parts.end()) < 1 || std::reduce(parts.begin(), parts.end()) != g.layers)
+    throw UserError("layout does not fit", fmt::format("{} layers of stages", fmt::join(parts, ",")),
+                    fmt::format("there is a number above 0 for each of {} stages without virtual ones, {} layers in all",
+                                l.pipeline, g.layers),
+                    "correct the list");
   if (l.virtual_stages > 1 && l.pipeline == 1)
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
@@ -258,7 +269,10 @@ void check_megatron_layout(const Geometry& g, const MegatronLayout& l, const std
 std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l, bool moments) {
   check_megatron_layout(g, l, w.config_where);
   const bool core = l.names == MegatronNames::mcore;
-  const int64_t stages = l.pipeline * l.virtual_stages, per = g.layers / stages;
+  const int64_t stages = l.pipeline * l.virtual_stages;
+  std::vector<int64_t> layers = l.stage_layers, first_layer{0};
+  if (layers.empty()) layers.assign(static_cast<size_t>(stages), g.layers / stages);
+  for (const int64_t n : layers) first_layer.push_back(first_layer.back() + n);
   std::vector<MegatronFile> files;
   for (int64_t p = 0; p < l.pipeline; ++p)
     for (int64_t t = 0; t < l.tensor; ++t) {
@@ -279,7 +293,8 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
           if (const ElementsPtr e = c.get("model.embed_positions.weight"))
             f.tensors.push_back({top + "embedding.position_embeddings.weight", chunk, e});
         }
-        for (int64_t i = 0; i < per; ++i) add_layer(f.tensors, c, g, core, chunk, stage * per + i, i);
+        for (int64_t i = 0; i < layers[static_cast<size_t>(stage)]; ++i)
+          add_layer(f.tensors, c, g, core, chunk, first_layer[static_cast<size_t>(stage)] + i, i);
         if (!last) continue;
         for (const char* kind : {"weight", "bias"})
           if (const ElementsPtr e = c.get(fmt::format("model.norm.{}", kind)))

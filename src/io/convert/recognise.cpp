@@ -4,6 +4,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "io/convert/dist_folder.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/mindformers.h"
 
@@ -46,6 +47,16 @@ Recognised states(const std::string& folder) {
   return {WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
 }
 
+std::string megatron_form(const std::string& path) {
+  std::string ranks = path;
+  try {
+    ranks = megatron_ranks(path);
+  } catch (const UserError&) {  // whoever opens it says what is wrong with the tracker file
+  }
+  return is_dist_folder(ranks) ? "Megatron checkpoint (torch_dist: tensors in chunks, whatever ranks wrote them)"
+                               : "Megatron checkpoint (one file per tensor and pipeline rank)";
+}
+
 }  // namespace
 
 std::optional<Recognised> recognise(const std::string& path) {
@@ -60,8 +71,8 @@ std::optional<Recognised> recognise(const std::string& path) {
   if (is_checkpoint(path)) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
   if (holds_checkpoints(path)) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
   if (holds_checkpoints(path + "/checkpoints")) return Recognised{WeightLayout::ravine, "Ravine run"};
-  if (is_megatron_folder(path))
-    return Recognised{WeightLayout::megatron, "Megatron checkpoint (one file per tensor and pipeline rank)"};
+  if (is_megatron_folder(path)) return Recognised{WeightLayout::megatron, megatron_form(path)};
+  if (is_dist_folder(path)) return Recognised{WeightLayout::hf, "model in chunks of torch.distributed.checkpoint (FSDP)"};
   if (!first_file(path, "_model_states.pt").empty()) return states(path);
   if (fs::exists(path + "/latest") || fs::exists(path + "/latest_universal"))
     for (const auto& entry : fs::directory_iterator(path, error))

@@ -86,4 +86,16 @@ Json plain_values(const Pickle& p, Pickle::Ref v) {
   return plain_values(p, v, 0, left);
 }
 
+Json group_settings(const Pickle& p, Pickle::Ref groups) {
+  Json out = Json::array();
+  if (p.kind(groups) != Pickle::Kind::list) return out;
+  for (const Pickle::Ref group : p.items(groups)) {
+    if (!p.fields(group)) continue;
+    out.push_back(Json::object());
+    for (const char* key : {"weight_decay", "betas", "eps", "initial_lr"})
+      if (const auto v = p.find(group, key)) out.back()[key] = plain_values(p, *v);
+  }
+  return out;
+}
+
 }  // namespace ravine

@@ -18,5 +18,7 @@ std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v);
 std::optional<double> torch_number(const TorchFile& f, Pickle::Ref v);
 // Numbers, texts, and lists and dicts of them; what else there is stays out. Bounded: a pickle can say one value many times.
 Json plain_values(const Pickle& p, Pickle::Ref v);
+// What param_groups of an optimizer say: of each group weight_decay, betas, eps and initial_lr, as far as they are there.
+Json group_settings(const Pickle& p, Pickle::Ref groups);
 
 }  // namespace ravine

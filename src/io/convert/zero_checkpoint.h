@@ -28,6 +28,7 @@ struct ZeroRun {
   int64_t updates = 0;                          // that the optimizer has made
   std::vector<std::string> states;              // keys of the tensors that it keeps
   Json loss_scale;                              // as LossScale::state (step/loss_scale.h); null: it does not move
+  Json groups;                                  // group_settings of the optimizer; null: none
   Json lr_scheduler;                            // plain values of its state; null: none
   Json kept;                                    // what a run of ours has added (kept_scalars.h); null: nothing
 };

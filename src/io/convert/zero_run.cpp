@@ -52,6 +52,16 @@ std::optional<int64_t> updates_in(const TorchFile& f, const std::vector<Pickle::
   return out;
 }
 
+// What the groups of the torch optimizer say, which lies inside others.
+Json groups_of(const Pickle& p, Pickle::Ref dict, int depth = 0) {
+  if (!p.fields(dict)) return Json();
+  if (const auto groups = p.find(dict, "param_groups")) return group_settings(p, *groups);
+  for (const char* key : {"optimizer_state_dict", "base_optimizer_state", "optimizer"})
+    if (const auto inner = p.find(dict, key); inner && depth < 4)
+      if (Json groups = groups_of(p, *inner, depth + 1); !groups.is_null()) return groups;
+  return Json();
+}
+
 ZeroRun run_of(const StateFiles& c) {
   ZeroRun run;
   run.folder = c.folder;
@@ -106,6 +116,8 @@ ZeroRun run_of(const StateFiles& c) {
   const Pickle& p = model.pickle();
   if (const auto v = optional(model, "lr_scheduler")) run.lr_scheduler = plain_values(p, *v);
   run.kept = kept_scalars_in(p);
+  const Pickle& of_optimizer = (c.universal ? *c.universal : c.stage == 0 ? model : *c.optimizer[0]).pickle();
+  run.groups = groups_of(of_optimizer, of_optimizer.root());
   if (c.universal)
     run.loss_scale = loss_scale_of(c.universal->pickle(), optional(*c.universal, "loss_scaler"));
   else if (c.stage == 0)

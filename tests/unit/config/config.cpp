@@ -79,7 +79,7 @@ TEST(Config, EveryKindOfValue) {
   EXPECT_TRUE(from("lora: {rank_pattern: }").lora.rank_pattern.empty());
   ASSERT_EQ(c.data.train.size(), 2u);
   EXPECT_EQ(c.data.train[0].path, "a.txt");
-  EXPECT_EQ(c.data.train[0].weight, 1);
+  EXPECT_EQ(c.data.train[0].weight, std::nullopt);
   EXPECT_EQ(c.data.train[1].weight, 0.3);
   EXPECT_EQ(c.data.skip_steps, (std::vector<int64_t>{3, 16}));
   EXPECT_FALSE(c.data.shuffle);

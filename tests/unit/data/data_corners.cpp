@@ -282,7 +282,7 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
   EXPECT_NO_THROW(open_datasets(o, &t).train->sample(0));
 }
 
-TEST(MegatronOrders, OneSourceOfWeightOneIsNoBlend) {
+TEST(MegatronOrders, a_weight_of_one_is_a_weight) {
   Folder f;
   Bytes t;
   std::string text;
@@ -291,12 +291,12 @@ TEST(MegatronOrders, OneSourceOfWeightOneIsNoBlend) {
   o.sequence_length = 4, o.train_samples = 8, o.valid_samples = -1;
   for (const SampleOrder order : {SampleOrder::megatron, SampleOrder::megatron_2023}) {
     o.order = order;
-    o.train[0].weight = 1;
+    o.train[0].weight.reset();
     EXPECT_NO_THROW(open_datasets(o, &t)) << name(order);
-    o.train[0].weight = 2;
+    o.train[0].weight = 1;
     EXPECT_USER_ERROR(open_datasets(o, &t), "no number of validation samples");
     DatasetOptions named = o;
-    named.valid = {{token_file(f, fmt::format("v{}", name(order)), text), 1}};
+    named.valid = {{token_file(f, fmt::format("v{}", name(order)), text)}};
     EXPECT_NO_THROW(open_datasets(named, &t)) << name(order) << ": files of its own are taken for one epoch";
   }
 }

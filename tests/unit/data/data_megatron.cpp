@@ -476,7 +476,6 @@ TEST(MegatronDataset, what_the_order_does_not_take) {
     change(o);
     EXPECT_USER_ERROR(open_datasets(o, nullptr), "option has no effect (" + key);
   };
-  needs_order([](auto& o) { o.split = "98,1,1"; }, "data.split");
   needs_order([](auto& o) { o.reset_position_ids = true; }, "data.reset_position_ids");
   needs_order([](auto& o) { o.reset_attention_mask = true; }, "data.reset_position_ids, data.reset_attention_mask");
   needs_order([](auto& o) { o.eod_mask_loss = true; }, "data.eod_mask_loss");

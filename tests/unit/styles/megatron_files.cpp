@@ -59,10 +59,6 @@ TEST(MegatronFiles, RefusesWhatTheyHaveNoPlaceFor) {
       {[](Config& c) { c.optimizer.groups.emplace_back(); }, "optimizer.groups"},
       {[](Config& c) { c.precision.compute = DType::f64; }, "f64"},
       {[](Config& c) { c.health.embedding_norm = 1; }, "health.embedding_norm"},
-      {[](Config& c) {
-         c.parallel.pipeline = 3, c.parallel.stage_layers = {2, 1, 1};
-       },
-       "different numbers of layers"},
       {[](Config& c) { c.parallel.tensor = 4; }, "key/value heads"},
       {[](Config& c) {
          c.model.config = R"({"model_type": "gemma2", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
