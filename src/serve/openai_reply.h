@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "infer/batcher.h"
-#include "text/token_bytes.h"
+#include "text/tokenizers/token_bytes.h"
 
 namespace ravine {
 

@@ -1,4 +1,4 @@
-#include "text/token_bytes.h"
+#include "text/tokenizers/token_bytes.h"
 
 #include <charconv>
 #include <optional>
@@ -10,7 +10,7 @@ namespace ravine {
 namespace {
 
 // The byte of a byte token, as vocabularies spell it: "<0xF0>".
-std::optional<std::string> byte_of(std::string_view piece) {
+std::optional<std::string> byte_named_by(std::string_view piece) {
   int value = 0;
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return {};
   const char* const end = piece.data() + 5;
@@ -19,7 +19,7 @@ std::optional<std::string> byte_of(std::string_view piece) {
 }
 
 // What a piece of a byte-level vocabulary stands for.
-std::optional<std::string> bytes_of(std::string_view piece) {
+std::optional<std::string> bytes_spelled_by(std::string_view piece) {
   static const ByteAlphabet alphabet;
   std::string bytes;
   if (!alphabet.unmap(piece, bytes)) return {};
@@ -44,7 +44,7 @@ std::string TokenBytes::of(int32_t id, bool at_start) const {
   if (text.find(kReplacement) == std::string::npos) return text;
   // No character by itself: the piece shows the bytes whose text this is.
   const std::string piece = tokenizer_->id_to_piece(id);
-  for (const std::optional<std::string>& bytes : {byte_of(piece), bytes_of(piece)})
+  for (const std::optional<std::string>& bytes : {byte_named_by(piece), bytes_spelled_by(piece)})
     if (bytes && lossy_utf8(*bytes) == text) return *bytes;
   return text;
 }
