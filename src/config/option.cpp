@@ -313,7 +313,11 @@ std::string map_text(const std::map<std::string, T>& map, std::string (*one)(con
 
 std::string record_text(const std::vector<Option>& fields) {
   std::string text;
-  for (const Option& f : fields) text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", f.key, f.yaml());
+  for (const Option& f : fields) {
+    const auto* number = std::get_if<std::optional<double>*>(&f.target);
+    if (number && !**number) continue;  // not given
+    text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", f.key, f.yaml());
+  }
   return text + "}";
 }
 

@@ -62,7 +62,8 @@ bool weighted(const std::vector<Files>& sources) {
 
 std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const char* key, const DatasetOptions& options,
                                     int64_t vocabulary, std::vector<std::string>& notes) {
-  if (weighted(sources))
+  // All of one source is a share of 1.
+  if (weighted(sources) && (sources.size() > 1 || sources[0].source.weight != 1))
     throw UserError("weights do not apply", key, "fixed batch files are taken in order", "remove the weights");
   require(vocabulary > 0, "dataset: fixed batches need the size of the vocabulary, got {}", vocabulary);
   std::vector<std::unique_ptr<FixedBatches>> files;

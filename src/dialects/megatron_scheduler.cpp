@@ -32,10 +32,11 @@ struct Difference {
   Json now, was;
 };
 
-bool same(const Json& a, const Json& b) {
+// Steps of the schedule are stored in samples, by some programs as whole ones: `slack` is half a sample.
+bool same(const Json& a, const Json& b, double slack) {
   if (!a.is_number() || !b.is_number()) return a == b;
   const double x = a.get<double>(), y = b.get<double>();
-  return std::abs(x - y) <= 1e-12 * std::max(std::abs(x), std::abs(y));  // samples are divided by the batch
+  return std::abs(x - y) <= slack + 1e-12 * std::max(std::abs(x), std::abs(y));
 }
 
 // What of the schedule is other in the checkpoint than the flags say. A constant rate has no end.
@@ -48,7 +49,8 @@ std::vector<Difference> differences(const Translation& t, const Config& config, 
     const std::string_view option = part.option;
     if (was == held.end() || (level && (option == "schedule.min_lr" || option == "schedule.lr_decay_steps"))) continue;
     const Json now = option_value(config, part.option);
-    if (same(now, *was)) continue;
+    const double slack = option.ends_with("_steps") ? 0.5 / static_cast<double>(config.train.global_batch) : 0;
+    if (same(now, *was, slack)) continue;
     std::string flag = part.flags.back();
     for (const char* given : part.flags)
       if (t.has(given)) {

@@ -173,7 +173,10 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   const RunRecord was = run_record(checkpoint_name(p.done), p.done, reader.scalars(), reader.instructions(), scalars_of(*from));
   refuse_other_model(was, *run.model, config);
   const std::vector<OptionChange> changes = option_changes(was, run.spec->record, run.weights);
-  if (!run.files) refuse_other_options(was, changes, config);
+  std::vector<OptionChange> binding = changes;
+  if (run.files)  // of another program's options the states' own alone
+    std::erase_if(binding, [](const OptionChange& c) { return c.name != "optimizer.type"; });
+  refuse_other_options(was, binding, config);
   refuse_other_states(reader, *run.model, config, from->folder);
   if (!was.weights.empty()) p.began_with = was.weights;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, &*from, was.weights);

@@ -252,7 +252,7 @@ BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.sp
     "max_coeff": "type=lamb min_coeff=0", "min_coeff": "type=lamb max_coeff=1e12", "ns_coefficients ns_steps adjust_lr_fn": "type=muon",
     "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
-BESIDE |= {"moe.drop": ["moe.capacity_factor=2"], "moe.bias_update_rate": ["moe.load_balance=bias"], "moe.pad_to_capacity": ["moe.capacity_factor=2", "moe.drop=position"]}
+BESIDE |= {"data.split": ["data.order=megatron"], "moe.drop": ["moe.capacity_factor=2"], "moe.bias_update_rate": ["moe.load_balance=bias"], "moe.pad_to_capacity": ["moe.capacity_factor=2", "moe.drop=position"]}
 DPO = {option: ["train.objective=dpo"] for option in OPTIONS if option.startswith("dpo.")}
 
 # The same of the arguments of other programs' schedules.
@@ -281,7 +281,7 @@ BESIDE["optimizer.lr"] = ["health.stop_not_finite=true"]  # else a rate is at mo
 BESIDE["precision.scale_window_max"] = ["precision.scale_window_min=1"]
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
-SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
+SOURCE = {"weight": ("{path: x, weight: VALUE}", Maybe(real(1e-9, 1e15))), "path": ("{path: VALUE}", NAME),
           "format": ("{path: x, format: VALUE}", Text(choices=("", *FORMATS)))}
 FIELDS = {
     "data.train": SOURCE, "data.valid": SOURCE,
@@ -356,7 +356,7 @@ FLAGS = {
                    "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": NAME, "index-tokenizer": Text(most=2**20), "out": NAME, "overwrite": Bool()},
     "data merge": {"input": ListOf(NAME), "output-prefix": NAME, "overwrite": Bool()},
     "convert": {"input": FREE, "output": NAME, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "megatron-deepspeed", "mindformers", "deepspeed", "ravine", "peft")),
-                "zero": Number(0, 3), "ranks": Number(1, 100000), "universal": Bool(), "distributed-optimizer": Bool(),
+                "zero": ListOf(Number(0, 3), 1), "stage-layers": ListOf(Number(1, 100000)), "vocab-multiple": Number(0, 2**20), "ranks": Number(1, 100000), "universal": Bool(), "distributed-optimizer": Bool(),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
                 "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": Text(filled=True), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
@@ -491,6 +491,7 @@ def test_rules_between_options(folder):
         "dpo.label_smoothing": ["train.objective=dpo", "dpo.loss=ipo", "dpo.label_smoothing=0.1"],
         "data.loss_on": ["train.objective=dpo", "data.loss_on=all"],
         "data.order": ["train.objective=dpo", "data.order=megatron"],
+        "data.split": ["data.split=969,30,1"],
         "data.format": ["train.objective=dpo", "data.format=alpaca"],
         "train.global_batch": ["train.global_batch=131072"],
         "train.micro_batch": ["train.micro_batch=1048576", "train.global_batch=1048576"],

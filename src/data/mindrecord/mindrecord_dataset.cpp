@@ -125,7 +125,7 @@ std::unique_ptr<Dataset> open_record_list(const std::vector<DataSource>& list, c
   std::vector<std::string> paths;
   std::error_code error;
   for (const DataSource& source : list) {
-    if (source.weight || source.format)
+    if ((source.weight && (list.size() > 1 || *source.weight != 1)) || source.format)
       throw UserError("weight or format of a source", key, "MindRecord files are read as they are", "name the path alone");
     if (list.size() > 1 && std::filesystem::is_directory(source.path, error))
       throw UserError("a folder among several sources", source.path,

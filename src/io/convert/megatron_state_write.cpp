@@ -307,7 +307,11 @@ MegatronState megatron_state_of(const Config& c, double lr, std::vector<std::str
   const double length = own && o.classes.lr_decay_steps > 0 ? o.classes.lr_decay_steps
                                                             : static_cast<double>(o.steps > 0 ? o.steps : c.train.steps);
   const double warmup = own ? o.classes.lr_warmup_steps : type == "constant" ? 0 : static_cast<double>(o.warmup_steps);
-  const auto in_samples = [&](double steps) { return static_cast<int64_t>(std::llround(steps * batch)); };
+  // A share of the run may be no whole number of samples: Megatron keeps it, and compares with it.
+  const auto in_samples = [&](double steps) {
+    const double n = steps * batch, whole = std::round(n);
+    return std::abs(n - whole) < 1e-9 * std::max(1.0, whole) ? Json(static_cast<int64_t>(whole)) : Json(n);
+  };
   s.scheduler = {{"max_lr", c.optimizer.lr},
                  {"min_lr", own                          ? o.classes.min_lr
                             : type.starts_with("cosine") ? o.min_lr_ratio * c.optimizer.lr

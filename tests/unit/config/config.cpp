@@ -342,7 +342,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "optimizer.dampening=0, or remove nesterov"},
       {"data: {text_key: .nan}",
        "data.text_key is '.nan' (run.yaml:1): must be a text; write a name, or put it in quotes if this is one"},
-      {"data: {split: x}",
+      {"data: {order: megatron, split: x}",
        "data.split is 'x' (run.yaml:1): must be one to three numbers between commas, one of them above 0; write for example 969,30,1"},
       {"probe: {inject: {}}",
        "probe.inject is a map (run.yaml:1): an element says something: {step: .., path: .., op: .., phase: .., tensor: .., value: .., element: ..}; name at least "

@@ -12,9 +12,11 @@ using test::Bytes;
 using test::Folder;
 using test::message;
 
+// Weights that are all 1 are left out.
 DataOptions sources(std::vector<std::pair<std::string, double>> list) {
   DataOptions o;
-  for (auto& [path, weight] : list) o.train.push_back({path, weight, std::nullopt});
+  const bool given = std::any_of(list.begin(), list.end(), [](const auto& s) { return s.second != 1; });
+  for (auto& [path, weight] : list) o.train.push_back({path, given ? std::optional(weight) : std::nullopt, std::nullopt});
   return o;
 }
 
