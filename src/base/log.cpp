@@ -53,8 +53,6 @@ void Log::open(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (file_) std::fclose(file_);
   file_ = f;
-  std::fputs(notes_.c_str(), file_);
-  notes_.clear();
 }
 
 void Log::note(const std::string& line) {
@@ -70,6 +68,8 @@ void Log::write(const std::string& text) {
     bar_ = false;
   }
   if (file_) {
+    std::fputs(notes_.c_str(), file_);
+    notes_.clear();
     std::fputs((line + "\n").c_str(), file_);
     if (std::fflush(file_) == 0 && !std::ferror(file_)) return;
     std::clearerr(file_);

@@ -139,7 +139,10 @@ void refuse_in_vain(const Config& c, const std::string& option, Conflicts& confl
     for (const Option& o : section.options)
       if (o.name() == option || o.name() == t.selector) values[o.name()] = o.yaml();
   const std::string& chosen = values[t.selector];
-  const std::string other = t.selector == "schedule.type" ? schedule_instead(c.schedule.type, option.substr(9)) : "";
+  const std::string other = t.selector == "schedule.type" ? schedule_instead(c.schedule.type, option.substr(9))
+                            : option == "data.split"
+                                ? "set data.valid_fraction (0.1 holds out a tenth) or data.valid, or data.order=megatron"
+                                : "";
   conflict(c, fmt::format("{} is {}, {} {}", option, values[option], t.selector, chosen), option,
            fmt::format("{} has no such setting, {} ha{}", chosen, fmt::join(t.values, ", "), t.values.size() == 1 ? "s" : "ve"),
            other.empty() ? fmt::format("remove it, or set {}={}", t.selector, t.values.front()) : other);

@@ -34,7 +34,7 @@ DialectTable megatron_evaluation_rows() {
                                       renamed("--evaluation-batch-size", whole, "--batch"),
                                       inert("--temperature", number, "the protocol answers greedily"),
                                       inert("--top-p", number, "the protocol answers greedily"),
-                                      inert("--top-k", whole, "the protocol answers greedily"),
+                                      inert("--top-k", whole, "the evaluation programs do not read it there either"),
                                       inert("--greedy", on, "the protocol answers greedily"),
                                       inert("--no-chat-template", on, "questions have no chat template around them"),
                                       refused("--instruction-template", text, "questions are put as the protocol has them",

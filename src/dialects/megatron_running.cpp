@@ -65,9 +65,9 @@ DialectTable megatron_running_rows() {
       inert("--row-col-parallel-linear-bias", on, "the config.json of the model says it"),
       inert("--tokenizer-type", text, "the model folder has its tokenizer"),
       inert("--tokenizer-name-or-path", text, "the model folder has its tokenizer"),
-      inert("--deepspeed", on, "MPI starts the ranks"),
-      inert("--tokenizer-kwargs", texts, "the model folder has its tokenizer, with its settings"),
-      inert("--add-eos-token", texts, "the model folder has its tokenizer, with its settings"),
+      inert("--deepspeed", on, "it says which engine holds the weights, not what they answer"),
+      inert("--tokenizer-kwargs", texts, "settings and ends are those of the folder: change its tokenizer_config.json"),
+      inert("--add-eos-token", texts, "settings and ends are those of the folder: change its tokenizer_config.json"),
       inert("--use-rotary-position-embedding", on, "the config.json of the model says it"),
   };
 }

@@ -161,8 +161,6 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     const bool whole = s.semi && (!gives(t, "parallel.full_batch") || t.is_on("parallel.full_batch"));
     t.set("data.order", whole ? "mindspore-whole" : "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
-    if (const std::string seed = at + ".seed"; t.value(seed).is_number_integer() && t.whole(seed) != t.whole("seed"))
-      t.set("data.seed", t.whole(seed), seed);
     if (t.whole(loader + "num_samples") > 0) t.set("data.samples", t.whole(loader + "num_samples"), loader + "num_samples");
   }
   for (const char* set : {"train_dataset", "eval_dataset"}) set_mindformers_columns(t, set);

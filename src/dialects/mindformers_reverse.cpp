@@ -242,7 +242,6 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
   Json out = {{"data_loader", loader},
               {"input_columns", c.data.labels ? Json{"input_ids", "labels"} : Json{"input_ids"}},
               {"drop_remainder", true}};
-  if (c.data.order != SampleOrder::megatron) out["seed"] = c.data.order_seed < 0 ? c.train.seed : c.data.order_seed;
   return out;
 }
 

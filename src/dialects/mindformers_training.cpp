@@ -61,7 +61,7 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       inert(at + ".do_eval", boolean, "which data set is which follows from its section"),
       inert(at + ".profile", boolean, "`ravine bench train --profile` tells where time goes"),
       inert(at + ".auto_tune", boolean, "the loader needs no tuning of its threads"),
-      inert(at + ".filepath_prefix", text, "the loader needs no tuning of its threads"),
+      inert(at + ".filepath_prefix", text, "nothing is tuned, so no file of what was tuned is written"),
       inert(at + ".autotune_per_step", whole, "the loader needs no tuning of its threads"),
       used(at + "_task.type", text, data, nullptr, {"CausalLanguageModelDataset"}),
       inert(at, any, "it has no keys"),
@@ -79,8 +79,8 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
 // What the data set of training alone says, or for both.
 void add_training_data(MindFormersTable& t) {
   const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
-  t.add({used(at + ".seed", whole, "data.seed"),
-         inert("eval_dataset.seed", whole, "the order of an evaluation decides no number"),
+  t.add({inert(at + ".seed", whole, "the seed at the top replaces it, in MindFormers too"),
+         inert("eval_dataset.seed", whole, "the seed at the top replaces it, in MindFormers too"),
          used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
          used(at + ".data_loader.config.seed", whole, "data.seed", 1234),
          inert(other + "config.seed", whole, "that of train_dataset counts for both"),
@@ -192,7 +192,7 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
       inert(at + ".async_save", any, "checkpoints are always written beside the steps"),
       inert(at + ".crc_check", boolean, "checkpoints have checksums in any case"),
       inert(at + ".saved_network", any, "it is an object of Python"),
-      inert(at + ".append_info", any, "what a run needs to go on is in every checkpoint"),
+      inert(at + ".append_info", any, "MindFormers replaces it with its own; here what a run needs is in every checkpoint"),
       used(at + ".checkpoint_format", text, "checkpoint.format", "ckpt", {"ckpt", "safetensors"}),
       used(at + ".save_network_params", boolean, "checkpoint.network", false),
       used(at + ".save_trainable_params", boolean, "checkpoint.trainable", false),
@@ -265,7 +265,7 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     } else if (type == "MoEDropRateCallback") {
       const char* counted_here = "what experts leave out is counted as they do it, whatever is said of them here";
       t.add({used(at + ".type", text, "log lines"), inert(at + ".expert_num", whole, counted_here),
-             inert(at + ".capacity_factor", number, counted_here),
+             inert(at + ".capacity_factor", number, "the rate shown is that of moe_config.capacity_factor"),
              inert(at + ".num_layers", whole, "every layer with experts has its line"),
              inert(at + ".mtp_depth", whole,
                    "it says how many layers stand behind num_layers; every layer with experts has its line")});

@@ -327,11 +327,11 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   result.loss = mean(StepSum::loss);
   if (config_.train.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
   result.routers = router_report(c.step_sums(), micros, model_, p.ranks);
-  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   if (figure_due(config_, "gradient_zeros", step)) {
     const std::vector<int64_t> zeros = gather_integers(p.ranks.all(), p.optimizer.zeros_in_grads());
     result.gradient_zeros = std::accumulate(zeros.begin(), zeros.end(), int64_t{0});
   }
+  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) {
     p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);

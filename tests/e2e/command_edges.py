@@ -277,8 +277,8 @@ def test_options_that_only_act_together(folder):
         ("train.global_batch=7 train.micro_batch=3", "use 9 or another multiple"), ("train.global_batch=2 train.micro_batch=3", "use 3 or another multiple"), ("train.global_batch=9 train.micro_batch=3", None),
         ("parallel.data=32 parallel.tensor=32 parallel.pipeline=32", None), ("parallel.data=32 parallel.tensor=32 parallel.pipeline=33", "their product is the number of ranks, at most 32768"), ("parallel.tensor=32768", None), ("parallel.tensor=32768 parallel.pipeline=2", "at most 32768"),
         ("data.valid=[a] data.valid_fraction=0.1", "validation data come from one of them"), ("model.path=a model.config=b", "a model comes from one of them"),
-        ("data.split=1", None), ("data.split=969/30/1", None), ("data.split= 98 1 .5", None), ("data.split=1,0,0", None), ("data.split=0,0", "one of them above 0"), ("data.split=1,2,3,4", "one to three numbers"), ("data.split=1;2", "one to three numbers"),
-        ("data.split=-1,2", "one to three numbers"), ("data.split=1e3,1", "one to three numbers"), ("data.split=/", "one to three numbers"))
+        ("data.order=megatron data.split=1", None), ("data.order=megatron data.split=969/30/1", None), ("data.order=megatron data.split= 98 1 .5", None), ("data.order=megatron data.split=1,0,0", None), ("data.order=megatron data.split=0,0", "one of them above 0"), ("data.order=megatron data.split=1,2,3,4", "one to three numbers"), ("data.order=megatron data.split=1;2", "one to three numbers"),
+        ("data.order=megatron data.split=-1,2", "one to three numbers"), ("data.order=megatron data.split=1e3,1", "one to three numbers"), ("data.order=megatron data.split=/", "one to three numbers"))
     for words, wanted in rules:
         told(["config", *re.split(r" (?=[a-z_]+\.[a-z_]+=)", words)], *([wanted, "command line"] if wanted else []), status=2 if wanted else 0)
     # The place is that of the option which was given.

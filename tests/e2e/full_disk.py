@@ -187,11 +187,11 @@ def test_a_state_without_room_for_its_files_goes_on(folder):
     file = folder / "whole/iter_0000006/mp_rank_00/model_optim_rng.pt"
     r.check(state < file.stat().st_size - 1, f"{state} and {file.stat().st_size}")
     out = folder / "out"
-    done = subprocess.run(r.command("train", *options(folder, train__steps=4, **megatron)), capture_output=True, text=True, preexec_fn=limit(file.stat().st_size - 1))
+    done = subprocess.run(r.command("train", *options(folder, train__steps=4, **megatron)), capture_output=True, text=True, preexec_fn=limit((state + file.stat().st_size) // 2))
     hidden = out / ".saving"
     r.check(done.returncode == 0 and all(f"step {n} is saved in {hidden}/step_00000{n}, and could not be written for checkpoint.layout=megatron: " in done.stderr for n in (2, 4)), done.stderr)
     r.check([p.name for p in hidden.iterdir() if p.is_dir()] == ["step_000004"] and not list(out.glob("*iter_*")) and (out / "model").exists(), f"{list(out.iterdir())} {list(hidden.iterdir())}")
-    done = subprocess.run(r.command("train", *options(folder, **megatron)), capture_output=True, text=True, preexec_fn=limit(file.stat().st_size - 1))
+    done = subprocess.run(r.command("train", *options(folder, **megatron)), capture_output=True, text=True, preexec_fn=limit((state + file.stat().st_size) // 2))
     r.check(done.returncode == 1 and "once that is mended the same command goes on from there" in last_line(done) and (hidden / "step_000004").exists(), done.stderr)
     log = r.run("train", *options(folder, **megatron)).stderr
     r.check(f"written  {out}/iter_0000004" in log and "after step 4" in log and not hidden.exists(), log)

@@ -141,7 +141,7 @@ def learned_by_heart(folder, kind, *shorter):
 
 
 def test_what_sft_makes_answers(folder):
-    right, of = learned_by_heart(folder, "sft", "train.steps=130")
+    right, of = learned_by_heart(folder, "sft", "train.steps=220")
     r.check(right >= 0.8 * of, f"{right} of {of} questions of its own data are answered right")
     rows = json.loads((folder / "talk" / "instructions.json").read_text())
     said = subprocess.run(r.command("chat", "--model", "talk"), input=rows[0]["instruction"] + "\n", capture_output=True, text=True, timeout=r.LIMIT, cwd=folder).stdout

@@ -268,7 +268,7 @@ def walk_through(folder):
 
 def test_the_examples_from_text_to_model(folder):
     env = walk_through(folder)
-    check({p.name for p in EXAMPLES.iterdir()} == {"preprocess.sh", "pretrain_llama.sh", "convert_llama.sh", "preprocess_alpaca.sh", "finetune_lora.sh", "generate_llama.sh", "evaluate_llama.sh"}, f"{list(EXAMPLES.iterdir())}")
+    check({p.name for p in EXAMPLES.iterdir()} == {"preprocess.sh", "pretrain_llama.sh", "convert_llama.sh", "preprocess_alpaca.sh", "finetune_lora.sh", "generate_llama.sh", "evaluate_llama.sh", "make_data.py"}, f"{list(EXAMPLES.iterdir())}")
     explained = lines_of(r.run("megatron", "--script", "preprocess.sh", "--explain", cwd=folder, env=env))
     check(explained["--json-keys"]["value"] == "text" and not list((folder / "data").glob("*.bin")), f"{explained}")
     r.run("megatron", "--script", "preprocess.sh", cwd=folder, env=env)

@@ -123,16 +123,6 @@ def test_two_seeds(folder):
     check(plain == first(folder, "standard", "--seed", "1", *token_flags(folder, seed=1234))[0] != loss["1", 1], "1234 is the seed of a data set without one")
 
 
-def test_the_seed_of_rows(folder):
-    """train_dataset.seed orders the rows of MindRecord files; without it the seed of the run does."""
-    prepare(folder)
-    plain = first(folder, "plain", "--seed", "1")
-    same, other = (first(folder, f"seed{n}", "--seed", "1", "--train_dataset.seed", str(n)) for n in (1, 7))
-    check(plain == same != other, f"{plain} {same} {other}")
-    still = ("--train_dataset.data_loader.shuffle", "False")
-    check(first(folder, "still", "--seed", "1", *still) == first(folder, "seed7-still", "--seed", "1", *still, "--train_dataset.seed", "7"), "it draws the order alone")
-
-
 def test_epochs_of_token_files(folder):
     """`sizes` is how many samples an epoch has, and each epoch has the same."""
     prepare(folder)

@@ -181,7 +181,7 @@ OPTIONS = {
     "data.train": Records(bare=True), "data.valid": Records(bare=True),
     "data.valid_fraction": real(1e-6, 1, zero=True, below=True),
     "data.sequence_length": Number(2, TOKENS), "data.text_key": NAME, "data.format": Text(choices=FORMATS), "data.chat_template": FREE,
-    "data.loss_on": Text(choices=("answers", "last", "all")), "data.too_long": Text(choices=("cut", "drop")),
+    "data.loss_on": Text(choices=("answers", "last", "all")), "data.too_long": Text(choices=("cut", "drop")), "data.pass_end": Text(choices=("go-on", "short", "drop")),
     "data.pack": Bool(), "data.predict_next_block": Bool(), "data.document_attention": Bool(), "data.append_eos": Bool(), "data.shuffle": Bool(), "data.cache": Bool(),
     "data.skip_steps": ListOf(Number(1, STEPS)), "data.prefetch": Number(0, 2**16),
     "data.order": Text(choices=("philox", "megatron", "megatron-2023", "mindspore", "mindspore-whole")), "data.labels": Bool(), "data.pad": Number(-1, 2**31 - 1), "data.samples": Number(0, 10**12), "data.seed": Number(-1, 2**63 - 1), "data.split": Split(), "data.index_cache": FREE,

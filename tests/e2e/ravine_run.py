@@ -150,8 +150,10 @@ def on_terminal(words, typed, cwd=None, own_group=False):
     """Runs on a pseudo terminal and types each (after these words are seen, this). own_group: what Ctrl-C sends goes to the program alone. Returns (status, what was seen)."""
     parent, child = pty.openpty()
     def owns_terminal():
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd, start_new_session=own_group, preexec_fn=owns_terminal if own_group else None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background has it ignored
+        if own_group:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd, start_new_session=own_group, preexec_fn=owns_terminal)
     os.close(child)
     seen, until, rest = "", time.time() + TERMINAL_LIMIT, list(typed)
     while time.time() < until:

@@ -218,7 +218,7 @@ FLAGS = {
     "num_train_epochs": None, "optim": (["sgd"], []), "adafactor": ([], []), "learning_rate": (["1e-3"], []), "weight_decay": (["0.1"], []), "adam_beta1": (["0.8"], []), "adam_beta2": (["0.8"], []), "adam_epsilon": (["1e-6"], []),
     "max_grad_norm": (["0.5"], []), "lr_scheduler_type": (["cosine"], []), "lr_scheduler_kwargs": (['{"num_cycles": 2}'], ["--lr_scheduler_type", "cosine"]), "warmup_ratio": (["0.2"], []), "warmup_steps": (["3"], []),
     "evaluation_strategy": (["steps"], []), "eval_steps": (["3"], ["--evaluation_strategy", "steps"]), "logging_strategy": (["no"], []), "logging_steps": (["3"], []), "report_to": (["none"], []), "save_strategy": (["no"], []),
-    "save_steps": (["3"], []), "save_total_limit": (["2"], []), "bf16": ([], []), "fp16": ([], []), "bf16_full_eval": None, "fp16_full_eval": None, "half_precision_backend": (["apex"], ["--fp16", "--deepspeed", "fp16.json"]),
+    "save_steps": (["3"], []), "save_total_limit": (["2"], []), "dataloader_drop_last": ([], []), "bf16": ([], []), "fp16": ([], []), "bf16_full_eval": None, "fp16_full_eval": None, "half_precision_backend": (["apex"], ["--fp16", "--deepspeed", "fp16.json"]),
     "torch_dtype": (["bfloat16"], []), "dtype": (["float16"], []), "streaming": ([], ["--dataset_name", "model"]), "ddp_timeout": (["60"], []),
     "gradient_checkpointing": ([], []), "seed": (["1"], []), "data_seed": (["1"], []), "transformers_version": (["5.23"], []), "debug": (["underflow_overflow"], []),
 }

@@ -1,14 +1,10 @@
 #include "text/chat/prompt_templates.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
-#include <string_view>
 
 #include "base/byte_order_mark.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "config/data_options.h"
 #include "files/compressed.h"
 
 namespace ravine {
@@ -66,11 +62,6 @@ constexpr Entry kTemplates[] = {
      "{{ m.content + ' ' }}{% elif m.role == 'assistant' %}{{ ' ' + m.content + eos_token }}{% else %}{{ 'USER: ' + m.content + ' ASSISTANT:' }}"
      "{% endif %}{% endfor %}"},
 };
-
-// Options that take a name or a file know the names (config/data_options.h).
-static_assert(std::size(kTemplates) == std::size(kTemplateNames) &&
-              std::equal(std::begin(kTemplates), std::end(kTemplates), std::begin(kTemplateNames),
-                         [](const Entry& e, std::string_view name) { return name == e.name; }));
 
 std::string piece(const Tokenizer& t, std::optional<int32_t> id) { return id ? t.id_to_piece(*id) : ""; }
 

@@ -52,6 +52,9 @@ std::string learned_text(const Tokenizer& t, const EncodedChat& e) {
   return out;
 }
 
+// The options that take a name or a file know the names, which lie in a room that does not see the templates.
+TEST(PromptTemplates, NamesAreThoseOfTheOptions) { EXPECT_EQ(prompt_template_names(), template_words()); }
+
 TEST(ChatEncoder, agrees_with_the_assistant_masks_of_transformers) {
   auto tokenizer = open_tokenizer(kGolden);
   Json want = read_json(kGolden + "expected.json");

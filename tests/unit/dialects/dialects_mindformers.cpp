@@ -371,7 +371,6 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {"train_dataset.data_loader.config.reset_position_ids", {"True", megatron}},
       {"train_dataset.data_loader.config.reset_attention_mask", {"True", megatron}},
       {"train_dataset.repeat", {"2"}},
-      {"train_dataset.seed", {"3"}},
 
       {"train_dataset.data_loader.sizes", {"[40,0,0]", megatron}},
       {"train_dataset.data_loader.config.seed", {"3", megatron}},

@@ -56,11 +56,11 @@ TEST(Compare, ZerosInfinitiesAndNan) {
   EXPECT_EQ(d.nan_on_one, 1);
   EXPECT_EQ(d.nan_on_both, 0);
   EXPECT_NEAR(d.cosine, 6 / std::sqrt(5 * 7.25), 1e-6);  // of what is finite on both sides
+  EXPECT_EQ(d.max_abs, kInf);
+  EXPECT_EQ(d.at, 1);
   d = of({1, kNan, kInf}, {2, kNan, kInf});
   EXPECT_EQ(d.nan_on_both, 1);
   EXPECT_EQ(d.cosine, 1);
-  EXPECT_EQ(d.max_abs, kInf);
-  EXPECT_EQ(d.at, 1);
   d = of({kInf, 1}, {-kInf, 1});
   EXPECT_EQ(d.max_abs, kInf);
   EXPECT_EQ(d.max_rel, kInf);
