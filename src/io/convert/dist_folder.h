@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "io/convert/elements.h"
-#include "io/convert/megatron_folder.h"
+#include "io/convert/megatron_rank.h"
+#include "io/convert/weights.h"
 
 namespace ravine {
 

@@ -6,18 +6,10 @@
 #include <vector>
 
 #include "files/torch_file.h"
+#include "io/convert/megatron_rank.h"
 #include "io/convert/weights.h"
 
 namespace ravine {
-
-struct MegatronRank {
-  struct Tensor {
-    std::string name;  // as the file spells it, nested dicts joined with '.'
-    ElementsPtr elements;
-  };
-  std::shared_ptr<const TorchFile> file;
-  std::vector<std::vector<Tensor>> chunks;  // one per virtual stage, tensors in the order of the file
-};
 
 struct MegatronFolder {
   std::string path;  // of the ranks

@@ -172,6 +172,7 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
                                          "data.loss_on",
                                          "data.too_long",
                                          "data.pack",
+                                         "data.pass_end",
                                          "data.document_attention",
                                          "data.predict_next_block",
                                          "data.append_eos",

@@ -835,7 +835,7 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
   int refused = 0;
   for (int n = 0; n < 1000; ++n) {
     Config c;
-    c.data.order = SampleOrder::mindspore, c.data.shuffle = chance(), c.data.train = {{"data.mindrecord", 1, {}}};
+    c.data.order = SampleOrder::mindspore, c.data.shuffle = chance(), c.data.train = {{"data.mindrecord", {}, {}}};
     c.data.sequence_length = pick(16, 64, 4096), c.data.pad = pick(0, 7);
     if (chance()) c.data.samples = 100;
     c.train.seed = pick(1, 42, 12345), c.train.output = pick("out", "runs/a b");
