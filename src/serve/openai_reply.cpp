@@ -79,18 +79,19 @@ Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& token
   for (const NewToken& t : tokens) {
     const std::string bytes = tokens_.of(t.id, choice.at_start);
     const bool in_text = !tokens_.skipped(t.id);
+    const bool begins = choice.first || choice.at_start;  // completions write their first token as at the start of a text
     Json list = Json::array(), top = Json::object();
     for (const auto& [id, logprob] : t.best) {
-      const std::string other = tokens_.of(id, choice.at_start), name = name_of(other);
+      const std::string other = tokens_.of(id, choice.at_start), name = name_of(tokens_.of(id, begins));
       list.push_back({{"token", lossy_utf8(other)}, {"logprob", logprob}, {"bytes", list_of(other)}});
       // Tokens of one name: the likelier one keeps it, the other is told by its id.
       top[top.contains(name) ? fmt::format("token_id:{}", id) : name] = logprob;
     }
     content.push_back(
         {{"token", lossy_utf8(bytes)}, {"logprob", t.logprob}, {"bytes", list_of(bytes)}, {"top_logprobs", list}});
-    names.push_back(name_of(bytes)), values.push_back(t.logprob), tops.push_back(top);
+    names.push_back(name_of(tokens_.of(t.id, begins))), values.push_back(t.logprob), tops.push_back(top);
     offsets.push_back(choice.places.next(in_text ? bytes : ""));
-    if (in_text) choice.at_start = false;
+    if (in_text) choice.at_start = choice.first = false;
   }
   if (chat_) return {{"content", content}};
   return {{"tokens", names}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};

@@ -42,6 +42,7 @@ class Reply {
     std::optional<Finish> finish;
     TokenPlaces places;     // of tokens in the text
     bool at_start = false;  // no text stands before the next token
+    bool first = true;      // no token of text was told yet
   };
   Json object(bool chunk) const;
   Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const;

@@ -420,7 +420,7 @@ def test_a_token_is_bytes(folder):
         c, told = content([ids["<|end|>"]])
         check(c["text"] == "hello\U0001f44b x" and c["logprobs"]["tokens"][0] == "hello" and c["logprobs"]["text_offset"][1] == 5, c)
         c, told = content([ids["a"], ids["<|end|>"]])
-        check(c["text"] == " hello\U0001f44b x" and c["logprobs"]["tokens"][0] == " hello" and c["logprobs"]["text_offset"][:2] == [0, 6], c)
+        check(c["text"] == " hello\U0001f44b x" and c["logprobs"]["tokens"][0] == "hello" and c["logprobs"]["text_offset"][:2] == [0, 6], c)
         check([x["bytes"] for x in told] == [list(b" hello"), [0xf0], [0x9f], [0x91], [0x8b], list(b" x")], told)
 
 
