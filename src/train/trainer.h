@@ -76,6 +76,7 @@ class Trainer : public RunView {
   void end_by_rule(const StepBatches& batches, int64_t step, const StepResult& result, StepReport& report);
   void say_skipped(int64_t step, const StepResult& result);
   void end_step(StepReport& report);
+  double share_of_peak(double flops_per_second);
   void say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
   bool stop_wanted() const;
   void say_what_stops() const;
@@ -88,16 +89,16 @@ class Trainer : public RunView {
   References references_;                      // of train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: none
   std::vector<StepWatch*> watches_;
-  std::unique_ptr<Saves> saves_;                                  // null before run() has found out where the run begins
-  std::vector<std::unique_ptr<Hook>> hooks_;                      // in the order of their calls
-  std::unique_ptr<Loader> loader_;                                // its thread reads the data of run_
-  TrafficMeter meter_;                                            // of the step under way
-  std::optional<StepReport> last_;                                // of the last step that this process made
-  AbnormalNorms abnormal_;                                        // of health.stop_norm
-  bool told_of_no_labels_ = false, told_of_empty_micro_ = false;  // once is enough
-  bool is_spike_ = false;                                         // the step under way, by health.skip_norm
-  double peak_flops_ = 0;                                         // of all ranks, per second: what sol is a share of
-  double step_seconds_ = 0;                                       // of a step, as estimated before the first
+  std::unique_ptr<Saves> saves_;              // null before run() has found out where the run begins
+  std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls
+  std::unique_ptr<Loader> loader_;            // its thread reads the data of run_
+  TrafficMeter meter_;                        // of the step under way
+  std::optional<StepReport> last_;            // of the last step that this process made
+  AbnormalNorms abnormal_;                    // of health.stop_norm
+  bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // once is enough
+  bool is_spike_ = false;    // the step under way, by health.skip_norm
+  double peak_flops_ = 0;    // of all ranks, per second: what sol is a share of
+  double step_seconds_ = 0;  // of a step, as estimated before the first
 };
 
 }  // namespace ravine
