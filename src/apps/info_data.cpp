@@ -10,6 +10,7 @@
 
 #include "base/cut_text.h"
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "data/fixed_batches.h"
@@ -17,6 +18,7 @@
 #include "data/instruct/chat_encoder.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
+#include "data/mindrecord/mindrecord_files.h"
 #include "data/records/open_records.h"
 #include "data/source.h"
 #include "files/compressed.h"
@@ -151,6 +153,55 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
   return j;
 }
 
+// Every row is read. Sizes and samples are of input_ids, or of the first column of whole numbers.
+Json describe_mindrecord(const std::string& path, const DataInfoOptions& o) {
+  const MindRecordFiles files(path);
+  Json j{{"kind", "MindRecord"}, {"path", path}, {"rows", files.rows()}, {"files", files.paths().size()}};
+  int64_t bytes = 0;
+  for (const std::string& file : files.paths()) bytes += static_cast<int64_t>(fs::file_size(file));
+  j["bytes"] = bytes;
+  if (files.paths().size() > 1) j["shards"] = files.paths();
+  const auto whole = [](const std::string& type) { return type == "int32" || type == "int64"; };
+  std::string shown;
+  for (size_t i = 0; i < files.columns().size(); ++i)
+    if (whole(files.types()[i]) && (shown.empty() || files.columns()[i] == "input_ids")) shown = files.columns()[i];
+  Json& columns = j["columns"] = Json::object();
+  Json samples = Json::array();
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!o.tokenizer.empty()) tokenizer = open_tokenizer(o.tokenizer);
+  for (size_t i = 0; i < files.columns().size(); ++i) {
+    const std::string& column = files.columns()[i];
+    Json& of_column = columns[column] = {{"type", files.types()[i]}};
+    if (!whole(files.types()[i])) continue;
+    Lengths lengths;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t row = 0; row < files.rows(); ++row) {
+      const std::vector<int64_t> values = files.values(row, column);
+      lengths.add(static_cast<int64_t>(values.size()));
+      for (const int64_t v : values) least = std::min(least, v), most = std::max(most, v);
+      if (column != shown || row >= o.samples) continue;
+      samples.push_back({{"row", row}, {"values", values.size()}});
+      const bool decodes =
+          tokenizer && std::all_of(values.begin(), values.end(), [&](int64_t id) { return id >= 0 && id < tokenizer->size(); });
+      if (tokenizer && !decodes) samples.back()["note"] = "ids beyond this tokenizer";
+      const auto begin = values.begin(),
+                 end = begin + static_cast<ptrdiff_t>(std::min<size_t>(values.size(), decodes ? 256 : 32));
+      if (decodes)
+        samples.back()["text"] = cut(tokenizer->decode(std::vector<int32_t>(begin, end), false));
+      else
+        samples.back()["ids"] = std::vector<int64_t>(begin, end);
+    }
+    if (files.rows() > 0) of_column["least"] = least, of_column["most"] = most;
+    of_column["values_of_a_row"] = {{"least", lengths.json("")["least"]}, {"most", lengths.json("")["most"]}};
+    if (column == shown) j["lengths"] = lengths.json(("values of " + column + " in a row").c_str());
+  }
+  for (const auto& [column, type] : files.other_columns()) columns[column] = {{"type", type}, {"note", "no array: not read"}};
+  j["samples"] = samples;
+  j["to_use_it"] = fmt::format("--train_dataset_dir {} in mindformers, or data.order=mindspore data.train=[{}] in train",
+                               shell_word(path), path);
+  return j;
+}
+
 // Shows conversations as a run sees them.
 class ChatView {
  public:
@@ -245,6 +296,7 @@ bool is_records(const std::string& file) {
 
 std::optional<Json> describe_data(const std::string& path, const DataInfoOptions& o) {
   std::error_code ec;
+  if (is_mindrecord_file(path)) return describe_mindrecord(path, o);
   if (is_instruction_prefix(path)) return describe_indexed(path, o);
   if (std::string prefix; is_indexed_prefix(path, &prefix)) return describe_indexed(prefix, o);
   if (fs::is_directory(path, ec)) {
@@ -254,6 +306,7 @@ std::optional<Json> describe_data(const std::string& path, const DataInfoOptions
     } catch (const UserError&) {
       return std::nullopt;
     }
+    if (std::all_of(files.begin(), files.end(), is_mindrecord_file)) return describe_mindrecord(path, o);
     return describe_records(path, files, o);
   }
   // Data by its suffix, but a .json file only if it holds a list or several records.

@@ -127,7 +127,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   o.workers = f.workers > 0 ? narrow_option<int>(f.workers, "--workers") : thread_count();
   o.settings = fmt::format("{} {} {} {}", f.handler, h.append_eod, h.sequence_length, f.handling.chat_template);
   for (const RowsOfFile& r : o.rows)
-    if (r.first != 0 || r.end >= 0) o.settings += fmt::format(" {}-{}", r.first, r.end);
+    if (r.first != 0 || r.end >= 0 || r.lines) o.settings += fmt::format(" {}-{}{}", r.first, r.end, r.lines ? " lines" : "");
   if (!o.member.empty()) o.settings += " " + o.member;
   o.progress = [&](const PreprocessProgress& p) { bar.show(p); };
   const StopSignals signals;

@@ -89,6 +89,14 @@ void look_at_output(TrainerLine& line) {
             plain.back(), plain.back())));
 }
 
+// True if something of the run follows from how many samples a pass over the data has.
+bool counts_epochs(const TrainerArguments& args) {
+  if (args.whole("max_steps") <= 0) return true;
+  for (const char* strategy : {"save_strategy", "evaluation_strategy", "logging_strategy"})
+    if (args.text(strategy) == "epoch") return true;
+  return false;
+}
+
 Translation translate_words(const std::vector<PlacedWord>& given, const DialectFlags& flags) {
   std::vector<PlacedWord> words = given;
   int64_t ranks = flags.ranks;
@@ -109,7 +117,8 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   if (facts.runs && trains) look_at_output(line);
   const char* rows = !trains && line.args.has("validation_file") ? "validation_file" : "train_file";
   if (line.args.has(rows)) facts.columns = columns_of(line.args.text(rows));
-  const bool by_epochs = trains && line.args.whole("max_steps") <= 0 && line.args.has("train_file");
+  const bool by_epochs = trains && counts_epochs(line.args) && (line.args.has("train_file") || line.args.has("dataset_name"));
+  if (by_epochs && !line.refusals.empty()) facts.samples = 1;  // the length of a refused run is of no account
   if (by_epochs && line.refusals.empty()) {
     TrainerFacts one = facts;  // any length does to open the data
     one.samples = 1;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -62,6 +63,14 @@ std::string in_one_case(std::string text) {
   return text;
 }
 
+// Token files are two and go by the name before their suffix: X where X.bin and X.idx are both there.
+std::string as_named(const std::string& name, const std::vector<std::string>& names) {
+  if (!name.ends_with(".bin") && !name.ends_with(".idx")) return name;
+  const std::string stem = name.substr(0, name.size() - 4);
+  const auto there = [&](const char* suffix) { return std::find(names.begin(), names.end(), stem + suffix) != names.end(); };
+  return there(".bin") && there(".idx") ? stem : name;
+}
+
 std::string near_name(const fs::path& folder, const std::string& word) {
   std::error_code error;
   std::vector<std::string> names;
@@ -70,9 +79,12 @@ std::string near_name(const fs::path& folder, const std::string& word) {
     names.push_back(it->path().filename().string());
   for (const std::string& name : names)
     if (in_one_case(name) == in_one_case(word)) return name;
-  if (const std::string near = nearest(word, names); !near.empty()) return near;
+  std::vector<std::string> stems = names;
+  for (std::string& name : stems) name = as_named(name, names);
+  for (const auto& list : {stems, names})
+    if (const std::string near = nearest(word, list); !near.empty()) return near;
   for (const std::string& name : names)  // "book" of "book.txt"
-    if (name.starts_with(word + ".") && name.find('.', word.size() + 1) == std::string::npos) return name;
+    if (name.starts_with(word + ".") && name.find('.', word.size() + 1) == std::string::npos) return as_named(name, names);
   return "";
 }
 
@@ -102,7 +114,9 @@ std::string missing_path_advice(const std::string& path, Hub hub) {
   const size_t slash = path.find('/');
   const bool two = slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
                    path.find('/', slash + 1) == std::string::npos && path[0] != '.' && path[0] != '~';
-  if (hub != Hub::none && two && missing != whole) return download(path, hub);
+  if (hub != Hub::none && two && missing != whole)
+    return fmt::format("check the path: there is no {}; if it is a name of the Hugging Face hub, {}", missing.string(),
+                       download(path, hub));
   if (hub != Hub::none && slash == std::string::npos && path.find('.') == std::string::npos)
     return "check the path; if it is a name of the Hugging Face hub, " + download(path, hub);
   return missing == whole ? "check the path" : fmt::format("check the path: there is no {}", missing.string());

@@ -341,28 +341,30 @@ Splits splits_of_folder(const HfDatasetRequest& r, const std::string& where) {
   return under(folder, splits_by_name(files_below(folder)));
 }
 
-int64_t count_rows(const Files& files, const std::string& record_field) {
+int64_t count_rows(const Files& files, const std::string& record_field, bool lines) {
   int64_t count = 0;
   Record record;
   for (const std::string& f : files) {
     RecordOptions options;
-    options.member = record_field;
+    options.member = record_field, options.lines = lines;
     for (const auto reader = open_records(f, options); reader->next(record);) ++count;
   }
   return count;
 }
 
 // The slice of a split's files, file by file. The rows of a file are counted only where the slice begins or ends behind it.
-void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const Files& files, const std::string& record_field) {
+void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const Files& files, const std::string& record_field,
+                  bool lines) {
   if (!slice.from && !slice.to) {
-    for (const std::string& f : files) out.push_back({f});
+    for (const std::string& f : files) out.push_back({.path = f, .lines = lines});
     return;
   }
-  const int64_t all = count_rows(files, record_field);
+  const int64_t all = count_rows(files, record_field, lines);
   auto [first, end] = slice.rows(all);
   for (const std::string& f : files) {
-    const int64_t here = files.size() == 1 ? all : count_rows({f}, record_field);
-    if (const RowsOfFile rows{f, std::clamp<int64_t>(first, 0, here), std::clamp<int64_t>(end, 0, here)}; rows.first < rows.end)
+    const int64_t here = files.size() == 1 ? all : count_rows({f}, record_field, lines);
+    if (const RowsOfFile rows{f, std::clamp<int64_t>(first, 0, here), std::clamp<int64_t>(end, 0, here), lines};
+        rows.first < rows.end)
       out.push_back(rows);
     first -= here, end -= here;
   }
@@ -433,12 +435,14 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
     throw UserError(fmt::format("{} is code", r.path), where, "code of a data set is not run",
                     "name the folder of its files, as \"path\", with \"data_files\" where it needs them");
   Splits splits;
+  bool lines = false;  // the reader of texts takes the lines of any file
   if (std::any_of(std::begin(kReaders), std::end(kReaders), [&](const char* k) { return r.path == k; }) &&
       !r.data_files.empty()) {
     splits = splits_of_patterns(r.data_dir, r.data_files, where);
+    lines = r.path == "text" && r.field.empty();
     for (const auto& [name, files] : splits)
       for (const std::string& f : files)
-        if (reader_of(f) != r.path)
+        if (const std::string own = reader_of(f); own != r.path && !(lines && own != "parquet" && own != "arrow"))
           throw UserError(fmt::format("{} is no file of {}", f, r.path), where,
                           fmt::format("\"path\": \"{}\" reads files of this kind", r.path),
                           reader_of(f).empty() ? "name other files" : fmt::format("write \"path\": \"{}\"", reader_of(f)));
@@ -448,7 +452,7 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
                       missing_path_advice(r.path, Hub::datasets));
     splits = splits_of_folder(r, where);
   }
-  keep_one_reader(splits);
+  if (!lines) keep_one_reader(splits);
   if (splits.empty())
     throw UserError("no data", r.path, "it must hold .parquet, .arrow, .json, .jsonl, .csv or .txt files",
                     fs::exists(fs::path(r.path) / (fs::path(r.path).filename().string() + ".py"), ec)
@@ -462,7 +466,7 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
     for (const auto& [name, files] : splits) {
       if (name != slice.split && slice.split != "all") continue;
       found = true;
-      append_slice(out, slice, files, r.field);
+      append_slice(out, slice, files, r.field, lines);
     }
     if (!found)
       throw UserError(fmt::format("no split '{}' in {}", slice.split, r.path), where,

@@ -31,6 +31,7 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
 struct RowsOfFile {
   std::string path;
   int64_t first = 0, end = -1;  // rows from 0; end -1: all that follow
+  bool lines = false;           // rows are lines, whatever the suffix
   bool operator==(const RowsOfFile&) const = default;
 };
 

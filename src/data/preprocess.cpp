@@ -161,7 +161,7 @@ class Reading {
     reader_ = nullptr;
     const auto at = static_cast<size_t>(file_);
     if (at >= files_.size()) return false;
-    if (!rows_.empty()) options_.first = rows_[at].first, options_.end = rows_[at].end;
+    if (!rows_.empty()) options_.first = rows_[at].first, options_.end = rows_[at].end, options_.lines = rows_[at].lines;
     reader_ = open_records(files_[at].path, options_);
     return true;
   }

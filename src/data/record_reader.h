@@ -16,6 +16,7 @@ struct RecordOptions {
   int64_t max_record = int64_t{256} << 20;  // bytes; a longer one is a UserError
   std::string member;                       // of a .json file that is one object: the member that holds the records
   int64_t first = 0, end = -1;              // records from 0 that are read; end -1: to the last
+  bool lines = false;                       // a text, whatever its suffix: each line is a record
 };
 
 // The records of one file, in order. One thread at a time.

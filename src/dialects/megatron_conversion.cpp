@@ -247,6 +247,7 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
   add_experts(t, !hf && to == "megatron-mcore", config);
   if (!from.empty()) t.command.insert(t.command.end(), {"--from", from});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
+  hold_megatron_adapter(t);
   if (t.has("--params-dtype")) {
     const std::string type = t.text("--params-dtype");
     t.command.insert(t.command.end(), {"--dtype", type == "fp16" ? "f16" : type == "fp32" ? "f32" : "bf16"});
@@ -284,6 +285,8 @@ Translation translate_merge(const std::vector<PlacedWord>& words, const Megatron
   for (const auto& [key, what] :
        {std::pair{"--load", "the model"}, {"--lora-load", "the adapter"}, {"--save", "the new model"}})
     if (!t.has(key)) t.refuse(key, fmt::format("{} is not given", key), fmt::format("it is {}", what), "name the folder");
+  hold_megatron_adapter(t);
+  hold_megatron_sizes(t);
   std::error_code error;
   const bool huggingface =
       fs::exists(fs::path(t.text("--load")) / "config.json", error) && !holds_megatron_ranks(t.text("--load"));

@@ -13,15 +13,27 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// "boolq" of BoolQ, bool_q and boolq-superglue.
+bool speaks_of(const std::string& folder, const Json& tasks) {
+  const auto plain = [](const std::string& text) {
+    std::string out;
+    for (const char c : text)
+      if (c != '_' && c != '-') out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return out;
+  };
+  return std::any_of(tasks.begin(), tasks.end(),
+                     [&](const Json& task) { return plain(folder).find(plain(task.get<std::string>())) != std::string::npos; });
+}
+
 // The folder of --task-data-path: the one above it, where a split's is named and the files lie in the task's own.
-std::string folder_of_data(Translation& t, const std::string& path) {
+std::string folder_of_data(Translation& t, const std::string& path, const Json& tasks) {
   std::error_code error;
   fs::path folder = fs::path(path).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   const std::string split = folder.filename().string();
   if (fs::exists(folder, error) || (split != "test" && split != "val" && split != "data")) return path;
   const fs::path above = folder.parent_path();
-  if (above.empty() || !fs::is_directory(above, error)) return path;
+  if (above.empty() || !fs::is_directory(above, error) || !speaks_of(above.filename().string(), tasks)) return path;
   t.notice(fmt::format("--task-data-path {}: there is no such folder; the data of {} are taken", path, above.string()));
   return above.string();
 }
@@ -67,7 +79,7 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
     t.refuse("--task-data-path", "--task-data-path is not given", "it holds the benchmarks", "name the folder");
   std::vector<std::string>& c = t.command;
   c.insert(c.end(), {"--tasks", names, "--data"});
-  for (const Json& path : paths) c.push_back(folder_of_data(t, path.get<std::string>()));
+  for (const Json& path : paths) c.push_back(folder_of_data(t, path.get<std::string>(), tasks));
   c.insert(c.end(), {"--output", t.has("--output") ? t.text("--output") : "eval-" + names});
   for (const auto& [key, flag] : {std::pair{"--max-new-tokens", "--max-new-tokens"},
                                   {"--evaluation-batch-size", "--batch"},

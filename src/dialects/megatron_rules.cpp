@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/text.h"
 #include "dialects/megatron_run.h"
@@ -321,6 +322,10 @@ void refuse_megatron_conflicts(Translation& t, const MegatronSizes& s, const Meg
   check_parallel(t, s);
   check_recompute(t, s);
   check_pipeline(t, s);
+  const std::string output = Config().train.output;
+  if (std::error_code error; job.runs && !t.has("--save") && std::filesystem::exists(output + "/log.txt", error))
+    t.notice(
+        fmt::format("--save is not given, so the run writes {}, which holds an earlier one: name a folder by --save", output));
 }
 
 }  // namespace ravine

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/json.h"
 #include "dialects/megatron_programs.h"
 #include "dialects/megatron_tables.h"
 
@@ -36,10 +37,70 @@ void add_megatron_running(Translation& t, bool ranks) {
     c.push_back(fmt::format("precision.compute={}", t.is_on("--fp16") ? "f16" : "bf16"));
 }
 
+namespace {
+
+// The JSON of a file; null where it is not there or damaged: whoever opens it says so.
+Json json_beside(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return Json();
+  try {
+    return read_json(file.string());
+  } catch (const std::exception&) {
+    return Json();
+  }
+}
+
+bool is_given(const Translation& t, const std::string& key) {
+  const std::vector<std::string> given = t.given();
+  return t.has(key) && std::find(given.begin(), given.end(), key) != given.end();
+}
+
+bool differ(const Json& own, const Json& said) {
+  return own.is_number() && said.is_number() && own.get<double>() != said.get<double>();
+}
+
+}  // namespace
+
+void hold_megatron_sizes(Translation& t) {
+  const fs::path folder = t.text("--load");
+  const Json config = json_beside(folder / "config.json");
+  if (!config.is_object() || t.is_on("--use-checkpoint-args")) return;
+  for (const auto& [key, fields] :
+       {std::pair<const char*, std::vector<const char*>>{"--num-layers", {"num_hidden_layers", "n_layer"}},
+        {"--hidden-size", {"hidden_size", "n_embed", "n_embd"}},
+        {"--ffn-hidden-size", {"intermediate_size", "n_inner"}},
+        {"--num-attention-heads", {"num_attention_heads", "n_head"}},
+        {"--num-query-groups", {"num_key_value_heads"}},
+        {"--kv-channels", {"head_dim"}}}) {
+    if (!is_given(t, key)) continue;
+    if (std::string_view(key) == "--num-query-groups" && !t.is_on("--group-query-attention")) continue;
+    for (const char* name : fields)
+      if (const auto own = config.find(name); own != config.end() && differ(*own, t.value(key)))
+        t.refuse(key,
+                 fmt::format("{} is {}, and {} of {} is {}", key, t.value(key).dump(), name, (folder / "config.json").string(),
+                             own->dump()),
+                 "a model that is loaded has its own sizes", fmt::format("write {} {}, or leave it out", key, own->dump()));
+  }
+}
+
+void hold_megatron_adapter(Translation& t) {
+  if (!t.has("--lora-load")) return;
+  fs::path file = fs::path(t.text("--lora-load")) / "adapter_config.json";
+  Json config = json_beside(file);
+  if (config.is_null()) config = json_beside(file = fs::path(t.text("--lora-load")) / "adapter" / "adapter_config.json");
+  if (!config.is_object()) return;
+  for (const auto& [key, name] : {std::pair{"--lora-r", "r"}, {"--lora-alpha", "lora_alpha"}})
+    if (const auto own = config.find(name); own != config.end() && is_given(t, key) && differ(*own, t.value(key)))
+      t.refuse(key, fmt::format("{} is {}, and {} of {} is {}", key, t.value(key).dump(), name, file.string(), own->dump()),
+               "an adapter is merged as it was trained", fmt::format("write {} {}, or leave it out", key, own->dump()));
+}
+
 void add_megatron_model(Translation& t) {
   if (!t.has("--load")) return t.refuse("--load", "--load is not given", "a model has to answer", "name a Hugging Face folder");
   t.command.insert(t.command.end(), {"--model", t.text("--load")});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
+  hold_megatron_adapter(t);
+  hold_megatron_sizes(t);
   // Folders of ranks, as Megatron leaves them, have no tokenizer: that of the flags is asked, as there.
   std::error_code error;
   const fs::path folder = t.text("--load");

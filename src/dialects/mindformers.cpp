@@ -240,6 +240,10 @@ Translation translate_mindformers(const MindFormersLine& line, const MindFormers
   const bool evaluates = mode == "eval";
   const MindFormersSizes sizes = mindformers_sizes(t, facts, evaluates ? "eval_dataset" : "train_dataset");
   t.ranks = facts.ranks > 0 ? facts.ranks : sizes.ranks;
+  if (facts.runs && !evaluates && sizes.ids > 0 && sizes.ids != sizes.sequence + 1)
+    t.refuse("model.model_config.seq_length", fmt::format("seq_length is {}, and rows have {} ids", sizes.sequence, sizes.ids),
+             "a row has seq_length + 1: the last is predicted, and not read",
+             fmt::format("set seq_length to {}", std::max<int64_t>(1, sizes.ids - 1)));
   set_mindformers_model(t);
   if (evaluates) {
     set_mindformers_evaluation(t, sizes, facts);

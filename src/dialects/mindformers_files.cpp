@@ -177,6 +177,25 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     t.set("train.valid_every", epochs * s.steps_per_epoch, "eval_epoch_interval");
 }
 
+// load_checkpoint is empty, so weights are drawn. Fine-tuning asks for trained ones; a job of training that speaks of some has
+// probably lost their name.
+void say_new_weights(Translation& t) {
+  const std::string folder = t.text("pretrained_model_dir");
+  if (t.text("run_mode") == "finetune")
+    return t.refuse("load_checkpoint", "run_mode is finetune, and load_checkpoint empty", "weights that are there are tuned",
+                    fmt::format("set load_checkpoint to {}, or run_mode to train, which begins with new weights",
+                                folder.empty() ? "their file or folder" : folder));
+  std::string speaks;
+  if (!folder.empty())
+    speaks = fmt::format("pretrained_model_dir is {}, of which the config alone is read", folder);
+  else if (t.is_on("auto_trans_ckpt"))
+    speaks = "auto_trans_ckpt is on";
+  else if (!t.text("src_strategy_path_or_dir").empty())
+    speaks = fmt::format("src_strategy_path_or_dir is {}", t.text("src_strategy_path_or_dir"));
+  if (!speaks.empty())
+    t.notice(fmt::format("load_checkpoint is empty, so training begins with new weights, drawn by the seed; {}", speaks));
+}
+
 void choose_weights(Translation& t, bool runs) {
   std::string key = "load_checkpoint", path = t.text(key);
   if (path.empty() && !t.text("model.model_config.checkpoint_name_or_path").empty())
@@ -188,6 +207,8 @@ void choose_weights(Translation& t, bool runs) {
     if (goes_on)
       t.refuse("load_checkpoint", "resume_training is on, and load_checkpoint empty", "a run goes on from a checkpoint",
                "set load_checkpoint to the file or folder");
+    else
+      say_new_weights(t);
     return;
   }
   if (!has_mindformers_weights(t, key, runs)) return;

@@ -366,13 +366,11 @@ void set_mindformers_model(Translation& t) {
       const std::string key = key_or(t, "num_attention_heads", "num_heads");
       t.refuse(key, fmt::format("hidden_size {} and {} {}", hidden, key.substr(std::string(kModelKeys).size()), heads),
                "heads share the hidden size evenly", "choose a number of heads that divides it");
-      return;
     }
-    if (kv <= 0 || heads % kv != 0) {
+    if (heads > 0 && (kv <= 0 || heads % kv != 0)) {
       const std::string key = key_or(t, "num_key_value_heads", "n_kv_heads");
       t.refuse(key, fmt::format("{} heads and {} {}", heads, key.substr(std::string(kModelKeys).size()), kv),
                "heads share those of keys and values evenly", "choose a number that divides num_heads");
-      return;
     }
   }
   if (family == "llama") {

@@ -116,6 +116,24 @@ void score_items(size_t begin, size_t end, int64_t batch, const EvaluatedModel& 
   likelihoods(*answerer.loaded, asked, o, events, where);
 }
 
+// The items of a task. Where they should lie in a folder of its name that is not there, files of another kind were read in
+// their place: then the folder is at fault, not the first record of those files.
+std::vector<Item> items_of(const Task& task, const std::string& data, const TaskOptions& options) {
+  namespace fs = std::filesystem;
+  const fs::path own = fs::path(data) / task.name;
+  std::error_code error;
+  if (fs::is_directory(own, error) || data.find(task.name) != std::string::npos || !fs::is_directory(data, error))
+    return task.load(data, options);
+  try {
+    return task.load(data, options);
+  } catch (const UserError& e) {
+    if (std::string_view(e.what()).starts_with("no data of")) throw;  // it says where they were looked for
+    throw UserError(fmt::format("no folder of {}", task.name), own.string(),
+                    fmt::format("so files of {} itself were read as {}, and are not: {}", data, task.name, e.what()),
+                    fmt::format("name the folder that holds {}, or the benchmark's own", task.name));
+  }
+}
+
 }  // namespace
 
 // A task being answered. Lines come in any order and are written in that of the data.
@@ -176,7 +194,7 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     if (generates && !task.parse && !options_.allow_code)
       throw UserError(fmt::format("{} runs what the model writes", task.name), "--tasks",
                       "generated code runs only if you say so", "add --allow-code: it runs in a sandbox");
-    Work work{&task, task.load(data_of(task.name), options_.of)};
+    Work work{&task, items_of(task, data_of(task.name), options_.of)};
     if (!completions_.empty()) std::erase_if(work.items, [&](const Item& i) { return !completions_.contains(i.id); });
     if (work.items.empty())
       throw UserError(fmt::format("no items of {}", task.name),

@@ -67,11 +67,22 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
                         .bf16_product = it->at("bf16_product"),
                         .bf16_dot = it->at("bf16_dot"),
                         .read_bytes = it->value("read_bytes", 0.0),
-                        .copy_bytes = it->value("copy_bytes", 0.0)};
+                        .copy_bytes = it->value("copy_bytes", 0.0),
+                        .spread = it->value("spread", 0.0),
+                        .ran = it->value("ran", 0.0),
+                        .sure = it->value("sure", false)};
   } catch (const std::exception&) {
   }
   return std::nullopt;
 }
+
+namespace {
+// How many times the peak of one process all ranks have.
+double times_of_one(const Ranks& ranks, int local) {
+  const auto cores = static_cast<double>(std::thread::hardware_concurrency());
+  return ranks.size() > 1 ? ranks.size() * std::min(1.0, cores / (local * thread_count())) : 1.0;
+}
+}  // namespace
 
 double peak_of_ranks(const Ranks& ranks, int local, DType compute) {
   double peak = 0;
@@ -79,9 +90,16 @@ double peak_of_ranks(const Ranks& ranks, int local, DType compute) {
     MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
     peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   }
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  double share = std::min(1.0, static_cast<double>(cores) / (local * thread_count()));
-  return static_cast<double>(largest(ranks.all(), std::llround(peak * ranks.size() * (ranks.size() > 1 ? share : 1.0))));
+  return static_cast<double>(largest(ranks.all(), std::llround(peak * times_of_one(ranks, local))));
+}
+
+void raise_peak_of_ranks(const Ranks& ranks, int local, DType compute, double reached) {
+  raise_peak(compute, reached / times_of_one(ranks, local));
+}
+
+bool counts_every_flop(const Model& model) {
+  const auto& all = model.params().params();
+  return std::all_of(all.begin(), all.end(), [](const Param& p) { return p.policy.trainable; });
 }
 
 MachinePeaks usual_machine() {
@@ -146,21 +164,56 @@ std::string keep_message_rates(const MessageRates& rates) {
   return write_cache(cache_file(), all);
 }
 
-MachinePeaks machine_peaks(Peaks what, bool measure_again) {
-  if (!measure_again)
-    if (auto known = known_machine_peaks(what)) return *known;
-  std::string path = cache_file(), key = cache_key();
+namespace {
+// Of each figure the larger. It is sure where both agree and the second was measured with nothing else running.
+MachinePeaks larger(const MachinePeaks& known, MachinePeaks p) {
+  bool agree = p.ran >= kQuietShare;
+  for (double MachinePeaks::*figure :
+       {&MachinePeaks::f32_flops, &MachinePeaks::bf16_flops, &MachinePeaks::f32_product, &MachinePeaks::bf16_product,
+        &MachinePeaks::bf16_dot, &MachinePeaks::read_bytes, &MachinePeaks::copy_bytes}) {
+    const double most = std::max(known.*figure, p.*figure);
+    agree = agree && std::min(known.*figure, p.*figure) >= (1 - kPeaksAgree) * most;
+    p.*figure = most;
+  }
+  p.sure = agree;
+  return p;
+}
+
+void keep_peaks(const MachinePeaks& p) {
+  const std::string path = cache_file();
   Json all = read_cache(path);
+  Json& kept = all[cache_key()] = {{"f32_flops", p.f32_flops},
+                                   {"bf16_flops", p.bf16_flops},
+                                   {"f32_product", p.f32_product},
+                                   {"bf16_product", p.bf16_product},
+                                   {"bf16_dot", p.bf16_dot},
+                                   {"spread", p.spread},
+                                   {"ran", p.ran},
+                                   {"sure", p.sure}};
+  if (p.read_bytes > 0) kept.update({{"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}});
+  write_cache(path, all);
+}
+}  // namespace
+
+MachinePeaks machine_peaks(Peaks what, bool measure_again) {
+  const auto known = known_machine_peaks(what), before = known_machine_peaks(Peaks::arithmetic);
+  if (!measure_again && known && (known->sure || core_share() < kQuietShare)) return *known;
   MachinePeaks p = measure_peaks(what == Peaks::all);
   ::malloc_trim(0);  // glibc would keep the matrices of the measurement, which no plan counts
-  all[key] = {{"f32_flops", p.f32_flops},
-              {"bf16_flops", p.bf16_flops},
-              {"f32_product", p.f32_product},
-              {"bf16_product", p.bf16_product},
-              {"bf16_dot", p.bf16_dot}};
-  if (what == Peaks::all) all[key].update({{"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}});
-  write_cache(path, all);
+  if (what == Peaks::arithmetic && before) p.read_bytes = before->read_bytes, p.copy_bytes = before->copy_bytes;
+  if (!measure_again && before && !p.sure) p = larger(*before, p);
+  keep_peaks(p);
   return p;
+}
+
+void raise_peak(DType compute, double reached) {
+  std::optional<MachinePeaks> p = known_machine_peaks(Peaks::arithmetic);
+  if (!p) return;
+  double& peak = compute == DType::bf16 ? p->bf16_flops : p->f32_flops;
+  if (reached <= peak) return;
+  peak = reached, p->sure = false;
+  p->bf16_flops = std::max(p->bf16_flops, p->f32_flops);  // operands may also be widened
+  keep_peaks(*p);
 }
 
 }  // namespace ravine

@@ -18,9 +18,9 @@ constexpr size_t kMostOfPath = 40;
 constexpr const char* kStyle = R"(
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1a1a1a; background: #fff; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; font-size: 13px; margin: .3rem 0 .6rem; display: block; overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; margin: .3rem 0 .6rem; width: 100%; }
 th, td { padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th { font-weight: 600; } td.text, th.text { text-align: left; }
+th { font-weight: 600; } td.text, th.text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 details { margin-left: 1rem; } summary { cursor: pointer; padding: .1rem 0; }
 .mark { display: inline-block; min-width: 4.2rem; padding: 0 .4rem; margin-right: .5rem; border-radius: 3px; text-align: center; font-size: 12px; }
 .same { background: #e4e4e4; } .far { background: #cfe8cf; } .near { background: #f7e6a8; } .beyond { background: #f2b0a5; font-weight: 600; }
@@ -44,30 +44,26 @@ std::string mark(double weight) {
 }
 
 struct Node {
-  std::map<std::string, std::unique_ptr<Node>> below;  // by segment of the path; numbers are padded, so that 10 follows 9
-  std::map<std::string, std::string> shown;            // segment as it is
+  std::map<std::string, std::unique_ptr<Node>> below;  // by segment of the path
+  std::vector<std::string> order;                      // of `below`, as the run comes to them
   std::vector<const ComparedPair*> pairs;
   double worst = -1;
+  bool opened = false;  // the first difference is below
 };
 
-std::string ordered(const std::string& segment) {
-  const bool number = !segment.empty() && segment.find_first_not_of("0123456789") == std::string::npos;
-  return number && segment.size() < 9 ? std::string(9 - segment.size(), '0') + segment : segment;
-}
-
-void add(Node& root, const ComparedPair& p) {
+void add(Node& root, const ComparedPair& p, bool opened) {
   Node* node = &root;
   const double weight = weight_of(p);
   node->worst = std::max(node->worst, weight);
   const std::string path = p.a.path.empty() ? "(no path)" : p.a.path;
   for (size_t at = 0; at <= path.size();) {
     const size_t dot = std::min(path.find('.', at), path.size());
-    const std::string segment = path.substr(at, dot - at), key = ordered(segment);
-    auto& next = node->below[key];
-    if (!next) next = std::make_unique<Node>();
-    node->shown[key] = segment;
+    const std::string segment = path.substr(at, dot - at);
+    auto& next = node->below[segment];
+    if (!next) next = std::make_unique<Node>(), node->order.push_back(segment);
     node = next.get();
     node->worst = std::max(node->worst, weight);
+    node->opened |= opened;
     at = dot + 1;
   }
   node->pairs.push_back(&p);
@@ -103,13 +99,32 @@ void write_pairs(const Node& node, std::string& out) {
 
 void write_node(const Node& node, std::string& out) {
   if (!node.pairs.empty()) write_pairs(node, out);
-  for (const auto& [key, below] : node.below) {
-    const bool open = below->worst > 1;
-    out += fmt::format("<details{}><summary>{}{}</summary>", open ? " open" : "", mark(below->worst),
-                       xml_escaped(node.shown.at(key)));
-    write_node(*below, out);
+  for (const std::string& segment : node.order) {
+    const Node& below = *node.below.at(segment);
+    const bool last = below.opened && std::none_of(below.below.begin(), below.below.end(),
+                                                   [](const auto& next) { return next.second->opened; });
+    out += fmt::format("<details{}{}><summary>{}{}{}</summary>", last ? R"( id="first")" : "", below.opened ? " open" : "",
+                       mark(below.worst), xml_escaped(segment), last ? " (the first difference)" : "");
+    write_node(below, out);
     out += "</details>\n";
   }
+}
+
+// The pair of the first culprit; where none is known the first that is beyond its bound; null: nothing is.
+const ComparedPair* first_difference(const Comparison& c) {
+  const auto at = [&](auto&& is) {
+    const auto found = std::find_if(c.pairs.begin(), c.pairs.end(), is);
+    return found == c.pairs.end() ? nullptr : &*found;
+  };
+  const auto beyond = [](const ComparedPair& p) { return p.beyond(); };
+  if (c.culprits.empty()) return at(beyond);
+  const Culprit& k = c.culprits.front();
+  const auto of_it = [&](const ComparedPair& p) {
+    return p.a.step == k.step && name(p.a.phase) == k.phase && p.a.path == k.path && p.a.op == k.op;
+  };
+  if (const ComparedPair* p = at([&](const ComparedPair& p) { return of_it(p) && p.beyond(); })) return p;
+  if (const ComparedPair* p = at(of_it)) return p;
+  return at(beyond);  // an input, which no call has made: the first call that it shows in
 }
 
 }  // namespace
@@ -131,9 +146,11 @@ std::string comparison_page(const Comparison& c, const std::string& a, const std
     out += "</table>\n";
   }
   Node root;
-  for (const ComparedPair& p : c.pairs) add(root, p);
+  const ComparedPair* first = first_difference(c);
+  for (const ComparedPair& p : c.pairs) add(root, p, &p == first);
   out +=
       R"(<h2>The model, by error over bound</h2><p class="legend"><span><span class="mark same">bits</span>equal</span><span><span class="mark far">0.01</span>roundings</span><span><span class="mark near">0.5</span>near its bound</span><span><span class="mark beyond">3</span>beyond it</span><span><span class="mark same">-</span>not judged</span></p>)";
+  if (first) out += R"(<p><a href="#first">The first difference</a> is open.</p>)";
   write_node(root, out);
   if (!c.unmatched.empty()) {
     out += fmt::format("<details><summary>{} without a partner</summary><ul>",

@@ -141,6 +141,7 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
   const Kernels& kernels = run.spec->kernels;
   log.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(run.spec->types.compute), kernels.backend,
            kernels.instructions, counted(thread_count(), "thread"), peak_flops * 1e-9);
+  if (const auto peaks = known_machine_peaks(Peaks::arithmetic); peaks && !peaks->sure) log.line("         {}", peaks->doubt());
   if (!run.spec->why.empty()) log.line("         {}", run.spec->why);
   if (run.ranks.size() > 1) announce_ranks(run);
   announce_memory(run);

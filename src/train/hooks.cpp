@@ -33,7 +33,7 @@ struct Shown {
         has_loss(several ? r.window.valid > 0 : r.has_loss()),
         loss(several ? r.window.mean_loss() : r.loss),
         tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
-        sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol),
+        sol(std::min(1.0, several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol)),
         step_time(several ? r.window.step_time() : r.step_time) {}
   std::string loss_text(int digits) const { return has_loss ? fmt::format("{:.{}f}", loss, digits) : "-"; }
   bool several, has_loss;

@@ -77,6 +77,7 @@ class Trainer : public RunView {
   void end_by_rule(const StepBatches& batches, int64_t step, const StepResult& result, StepReport& report);
   void say_skipped(int64_t step, const StepResult& result);
   void end_step(StepReport& report);
+  double share_of_peak(double flops_per_second);
   void say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
   bool stop_wanted() const;
   bool ends_by_plan();
@@ -98,7 +99,7 @@ class Trainer : public RunView {
   std::string ended_by_;                                          // the option by which the run ends early; "": none
   std::optional<StepReport> last_;                                // of the last step that this process made
   AbnormalNorms abnormal_;                                        // of health.stop_norm
-  bool told_of_no_labels_ = false, told_of_empty_micro_ = false;  // once is enough
+  bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // once is enough
   bool is_spike_ = false;                                         // the step under way, by health.skip_norm
   double peak_flops_ = 0;                                         // of all ranks, per second: what sol is a share of
   double step_seconds_ = 0;                                       // of a step, as estimated before the first

@@ -5,6 +5,7 @@ import fnmatch
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import struct
@@ -244,6 +245,11 @@ def test_the_call_at_fault(folder):
     report = folder / "report"
     text = r.run("compare", folder / "good-tensors.dump", folder / "forward-tensors.dump", "--report", report, status=1).stdout
     r.check("attention at model.layers.1.self_attn" in text and text.count(". ") >= 2, text)
+    page = (report / "verdict.html").read_text()
+    opened = re.findall(r'<details( id="first")? open><summary><span class="mark [a-z]*">[^<]*</span>([^<(]*)', page)
+    r.check([name.strip() for _, name in opened] == ["model", "layers", "1", "self_attn"] and [bool(first) for first, _ in opened] == [False] * 3 + [True], f"open are {opened}")
+    r.check(page.index("<summary>" ) < page.index("embed_tokens") < page.index('id="first"') < page.index("lm_head", page.index("The model, by error")), "parts do not stand in the order of the run")
+    r.check("overflow-x" not in page and re.search(r"td\.text[^}]*white-space: normal", page), "cells of figures are cut")
     rows = (report / "pairs.csv").read_text().splitlines()
     r.check(len(rows) > 500 and set(os.listdir(report)) == {"pairs.csv", "verdict.json", "verdict.html"} and len({row.count(",") for row in rows[:1]}) == 1, rows[0])
 

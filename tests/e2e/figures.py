@@ -398,6 +398,55 @@ def test_bench_machine(folder):
     check(machine()["f32_flops"] >= machine()["f32_product_flops"] and machine()["bf16_flops"] >= machine()["bf16_product_flops"], f"{machine()}")
 
 
+def with_peaks(folder, **changed):
+    """An environment whose cache has the peaks of these tests, with these changes; and a function that reads what it holds later."""
+    measured()
+    file = folder / "ravine" / "machine.json"
+    file.parent.mkdir(parents=True)
+    cache = json.loads((Path(os.environ["XDG_CACHE_HOME"]) / "ravine" / "machine.json").read_text())
+    file.write_text(json.dumps({k: {**v, **changed} for k, v in cache.items() if isinstance(v, dict) and "f32_flops" in v}))
+    return {**os.environ, "XDG_CACHE_HOME": str(folder)}, lambda: next(iter(json.loads(file.read_text()).values()))
+
+
+def test_peaks_are_kept_with_how_sure_they_are(folder):
+    kept = peaks()
+    check(kept["sure"] == (kept["spread"] <= 0.03 and kept["ran"] >= 0.95) and 0 <= kept["spread"] < 1 and 0 < kept["ran"] <= 1, f"{kept}")
+    # Peaks that are not sure are measured again once nothing else runs, and never become smaller but by a measurement that is sure.
+    env, now = with_peaks(folder / "unsure", f32_flops=2 * kept["f32_flops"], sure=False, spread=0.5)
+    r.run("plan", f"model.config={Path(__file__).resolve().parents[2] / 'configs' / 'llama-demo.json'}", "data.sequence_length=64", env=env)
+    check(now()["sure"] or now()["f32_flops"] >= 2 * kept["f32_flops"], f"{now()}")
+
+
+def test_a_peak_that_is_too_low(folder):
+    """It is raised by the step that beats it, for runs to come too; sol is above 1 nowhere."""
+    save_model(folder / "model", MIDDLE)
+    save_rows(folder / "data.safetensors", 8, 32, 1000, 1)
+    values = {"model.path": folder / "model", "data.train": [str(folder / "data.safetensors")], "data.sequence_length": 32, "train.steps": 6, "train.global_batch": 2, "log.every": 2,
+              "log.tensorboard": True, "checkpoint.every": 0}
+    for name, changed in (("sure", {"sure": True}), ("unsure", {"sure": False, "ran": 0.5})):
+        env, now = with_peaks(folder / name, f32_flops=1e6, bf16_flops=1e6, **changed)
+        said = r.run("train", *r.settings({**values, "train.output": folder / f"run-{name}"}), env=env).stderr
+        rows = rows_of(folder / f"run-{name}")
+        shown = [float(x) for x in re.findall(r"tok/s  sol ([0-9.]+) ", said)] + [m["sol"] for m in rows] + [x for tag, _, x, _ in events(folder / f"run-{name}" / "tensorboard") if tag == "speed/sol"]
+        check(len(shown) >= 3 * len(rows) and all(0 < x <= 1 for x in shown), f"sol is {shown}")
+        check(now()["f32_flops"] > 1e7 and now()["bf16_flops"] >= now()["f32_flops"], f"{name}: the peak stays at {now()}")
+        if name == "sure":
+            check(said.count("measured as this machine's peak") == 1 and not now()["sure"], said)
+            fastest = max(training_flops(MIDDLE, 32) * m["tokens_per_second"] for m in rows)
+            check(now()["f32_flops"] >= fastest * (1 - 1e-9), f"{now()}, and steps made {fastest:.4g} FLOP/s")
+            # The next run is not told of it again by a peak of old.
+            check(float(re.search(r"peak (\d+) GFLOP/s \(sol 1\)", r.run("train", *r.settings({**values, "train.output": folder / "again"}), env=env).stderr)[1]) >= math.floor(fastest * 1e-9), "the next run forgot it")
+    for i, words in enumerate((["bench", "train", "--micro-batch", 2], ["bench", "prefill"])):
+        env, now = with_peaks(folder / f"bench{i}", f32_flops=1e6, bf16_flops=1e6, sure=True)
+        done = r.run(*words, "--model", folder / "model" / "config.json", "--sequence-length", 32, "--steps", 2, "--json", "precision.compute=f32", env=env)
+        said = json.loads(done.stdout.splitlines()[-1])
+        check(said["sol"] == 1 and said["peak_flops"] > 1e7 and now()["f32_flops"] == said["peak_flops"] and "measured as this machine's peak" in done.stderr, f"{said} {done.stderr}")
+    # Frozen weights may have no backward pass: their FLOPs are counted, so such a step proves nothing of the machine.
+    env, now = with_peaks(folder / "frozen-peaks", f32_flops=1e6, bf16_flops=1e6, sure=True)
+    said = r.run("train", *r.settings({**values, "train.output": folder / "frozen", "train.freeze": ["model.embed_tokens*"]}), env=env).stderr
+    check(now()["f32_flops"] == 1e6 and all(m["sol"] == 1 for m in rows_of(folder / "frozen")), f"{now()} {said}")
+
+
 @r.full("the short tier has the same of what plan measures")
 def test_peaks_that_cannot_be_kept_are_said(folder):
     (folder / "file").write_text("")

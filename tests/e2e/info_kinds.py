@@ -26,6 +26,24 @@ def info(path, **options):
     return json.loads(r.run("info", path, "--json", **options).stdout)
 
 
+def test_mindrecord(folder):
+    """Rows, columns with their types, files and a sample; the same of a folder, of a set of several files, and of one that is called otherwise."""
+    rows = [[i, 7, 300 + i, -1, 70000] for i in range(6)]
+    path = str(folder / "ids.mindrecord")
+    r.save_mindrecord(path, rows)
+    shutil.copy(path, folder / "data.json")
+    said = info(path)
+    r.check((said["kind"], said["rows"], said["files"], said["bytes"]) == ("MindRecord", 6, 1, Path(path).stat().st_size), said)
+    r.check(said["columns"] == {"input_ids": {"type": "int32", "least": -1, "most": 70000, "values_of_a_row": {"least": 5, "most": 5}}}, said["columns"])
+    r.check([s["ids"] for s in said["samples"]] == rows[:3] and said["lengths"]["most"] == 5 and "data.order=mindspore" in said["to_use_it"], said)
+    r.check(info(folder / "data.json")["kind"] == "MindRecord", "it is known by what it holds")
+    (folder / "set").mkdir()
+    for part in (0, 1):
+        r.save_mindrecord(str(folder / "set" / f"{part}.mindrecord"), rows[3 * part:3 * part + 3])
+    said = info(folder / "set")
+    r.check((said["kind"], said["rows"], said["files"]) == ("MindRecord", 6, 2) and [s["ids"] for s in said["samples"]] == rows[:3], said)
+
+
 def test_what_a_run_writes(folder):
     (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
     values = {"model.config": r.save_config(folder / "new.json", vocab_size=300), "model.tokenizer": str(folder / "tokenizer"), "data.train": str(folder / "text.txt"), "data.sequence_length": 32,

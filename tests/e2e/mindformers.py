@@ -183,6 +183,36 @@ def test_data_sets_of_several_files(folder):
     check("input_columns has labels" in done.stderr and not (folder / "no").exists(), done.stderr)
 
 
+def test_new_weights_are_said(folder):
+    """Fine-tuning asks for weights; a training that speaks of some and names none is told."""
+    prepare(folder)
+    said = line(folder, "--run_mode", "finetune", "--output_dir", "no", status=2).stderr
+    check("load_checkpoint" in said and "run_mode to train" in said and not (folder / "no").exists(), said)
+    r.save_config(folder / "hf" / "config.json", vocab_size=256)
+    said = line(folder, "--run_mode", "finetune", "--output_dir", "no", "--pretrained_model_dir", "hf", status=2).stderr
+    check("set load_checkpoint to hf" in said, said)
+    for words, told in (([], False), (["--auto_trans_ckpt", "True"], True)):
+        said = line(folder, "--epochs", "1", "--output_dir", f"new{told}", *words).stderr
+        check(("begins with new weights" in said) == told, f"{words}: {said[:800]}")
+
+
+def test_all_sizes_that_are_wrong_come_at_once(folder):
+    prepare(folder)
+    at = "--model.model_config."
+    said = line(folder, "--output_dir", "no", at + "hidden_size", "66", at + "seq_length", "77", at + "n_kv_heads", "3", status=2).stderr
+    for words in ("hidden_size 66", "seq_length is 77", f"rows have {LENGTH + 1} ids", f"set seq_length to {LENGTH}", "n_kv_heads 3"):
+        check(words in said, said)
+
+
+def test_data_of_another_kind_is_told(folder):
+    """What is given as MindRecord and is none is called what it is."""
+    prepare(folder)
+    for name, text, words in (("a.jsonl", '{"text": "a line"}\n' * 9, "it is JSON"), ("b.json", '\n[{"text": "a"}, {"text": "b"}]', "it is JSON"), ("c.txt", "The river is long.\n", "it is a text")):
+        (folder / name).write_text(text)
+        said = line(folder, "--output_dir", "no", "--train_dataset_dir", name, status=2).stderr
+        check(f"not a MindRecord file ({name}): {words}" in said and "damaged" not in said, said)
+
+
 def test_weights_that_do_not_fit(folder):
     """What is wrong is named as MindFormers names it, and as it is called here."""
     prepare(folder)

@@ -42,6 +42,8 @@ def prepare(folder):
     (folder / "indented.jsonl").write_text(json.dumps([{"text": "a line of a book about ravines"}] * 90, indent=1))
     (folder / "semicolons.csv").write_text("instruction;output\nSay it.;It.\n")
     (folder / "qa.csv").write_text("question,answer\nWhat?,That.\n")
+    for suffix in ("bin", "idx"):
+        (folder / f"whole_text_document.{suffix}").write_bytes(b"\0" * 64)
     (folder / "half_text_document.bin").write_bytes(b"\0" * 64)
     hub = folder / "models--gpt2"
     (hub / "snapshots" / "607a30d7").mkdir(parents=True)
@@ -103,6 +105,7 @@ MISTAKES = [
      "preprocess --input {dir}/chat.jsonl --handler messages --template chatml --tokenizer {tok} --output-prefix {dir}/q/x"),
     ("the same of ModelLink's", "preprocess --input {dir}/chat.jsonl --handler GeneralInstructionHandler --tokenizer {tok} --output-prefix {dir}/q/x", ["no key 'input'", "write --handler messages"]),
     ("half of the token files", TRAIN + "data.train={dir}/half_text_document", ["half_text_document.idx is missing", "copy it beside"]),
+    ("token files by a wrong name", TRAIN + "data.train={dir}/whole_tex_document", ["did you mean '{dir}/whole_text_document'"]),
     ("the .bin of half of them", TRAIN + "data.train={dir}/half_text_document.bin", ["half_text_document.idx is missing"]),
     ("the hub's cache", TRAIN + 'model.config="" model.path={dir}/models--gpt2', ["the hub's cache", "{dir}/models--gpt2/snapshots/607a30d7"], "generate --model {dir}/models--gpt2/snapshots/607a30d7 --prompt x --max-new-tokens 2"),
     ("GGUF", "generate --model {dir}/model.gguf --prompt x", ["GGUF", "safetensors"]),

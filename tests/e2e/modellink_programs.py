@@ -29,6 +29,29 @@ def item(task, name):
     return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows)
 
 
+def test_a_benchmark_that_is_not_there(folder):
+    """The folder is named that is not there, not a line of what lies where it should be."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    write_lines(folder / "data" / "books.jsonl", [{"text": "Once upon a time."}] * 3)
+    for given, words in (("data", "(data/boolq)"), ("data/boolq", "no such folder (data/boolq)"), ("data/test", "no such folder (data/test)"), ("data/boolq/test", "no such folder (data/boolq/test)"),
+                         ("bench/boolq", "no such folder (bench/boolq): --data holds a folder for each task; check the path: there is no bench")):
+        said = script(folder, "evaluation_llama.py", "--task-data-path", given, "--task", "boolq", "--load", model, "--max-new-tokens", 1, status=2).stderr
+        check(words in said.splitlines()[-1] and not said.splitlines()[-1].startswith("error: field"), f"{given}: {said}")
+
+
+def test_sizes_of_another_model(folder):
+    """Sizes of the flags are held against those of the model that is loaded, all at once, unless its own are asked for."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    own = json.loads((Path(model) / "config.json").read_text())
+    wrong = ["--num-layers", own["num_hidden_layers"] + 1, "--ffn-hidden-size", 9 * own["intermediate_size"]]
+    for program in (["inference_llama.py", "--task", "greedy"], ["evaluation_llama.py", "--task", "boolq", "--task-data-path", "nothing"]):
+        said = script(folder, *program, "--load", model, *wrong, status=2).stderr
+        check(all(w in said for w in ("num_hidden_layers", "--num-layers is", "--ffn-hidden-size is", "intermediate_size")), said)
+    right = ["--num-layers", own["num_hidden_layers"], "--hidden-size", own["hidden_size"], "--num-attention-heads", own["num_attention_heads"]]
+    for flags in (right, [*wrong, "--use-checkpoint-args"]):
+        script(folder, "inference_llama.py", "--task", "greedy", "--load", model, "--max-new-tokens", 1, *flags)
+
+
 def test_benchmarks_in_the_folders_of_the_page(folder):
     """dataset/TASK/test and dataset/TASK, under several names; what is there to learn from is not asked."""
     model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
@@ -231,7 +254,7 @@ def adapters(folder, model, base, name, *more):
                   "--max-position-embeddings 64 --position-embedding-type rope --normalization RMSNorm --norm-epsilon 1e-5 --swiglu --disable-bias-linear --untie-embeddings-and-output-weights",
                   "--attention-dropout 0 --hidden-dropout 0 --padded-vocab-size 512 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path", model, "--data-path text_text_document --split 100,0,0",
                   "--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --lr-decay-style constant --log-interval 1 --eval-iters 0 --finetune --lora-r 4 --lora-alpha 8",
-                  "--lora-target-modules query_key_value dense gate_proj dense_h_to_4h dense_4h_to_h --load", base, "--save", name, "--save-interval 2", *more, more=["train.threads=1"])
+                  "--lora-target-modules query_key_value dense gate_proj dense_h_to_4h dense_4h_to_h --load", base, *(["--save", name, "--save-interval 2"] if name else []), *more, more=["train.threads=1"])
 
 
 def newest(output):
@@ -243,6 +266,11 @@ def test_adapters_beside_folders_of_ranks(folder):
     model = save(folder)
     script(folder, "convert_weights_from_huggingface.py", "--input-model-dir", model, "--output-model-dir", "ranks", "--tensor-model-parallel-size", 2)
     adapters(folder, model, "ranks", "whole", "--train-iters 4")
+    check("--save is not given" not in adapters(folder, model, "ranks", None, "--train-iters 1").stderr, "nothing is there yet")
+    try:
+        adapters(folder, model, "ranks", None, "--train-iters 1")
+    except AssertionError as said:
+        check("runs/default, which holds an earlier one: name a folder by --save" in str(said), str(said))
     names = list(r.load_tensors(newest(folder / "whole")))
     check(names and all("lora" in n for n in names), f"of the base: {[n for n in names if 'lora' not in n]}")
     adapters(folder, model, "ranks", "parts", "--train-iters 2")
@@ -270,6 +298,11 @@ def test_an_adapter_is_merged(folder):
     want = ask("--model", model, "--adapter", "lora/adapter")
     check(want != ask("--model", model), "the adapter changes the answer")
     merge = lambda *flags, **options: script(folder, "tools/lora/merge_lora.py", "--num-layers 2 --lora-r 4 --lora-alpha 8 --lora-target-modules query_key_value --no-load-rng", *flags, **options)
+    # Other numbers than the adapter's own, and sizes that are not the model's, are no matter of taste.
+    for load, adapter, flags, words in (("ranks", "lora", "--lora-alpha 16", ["--lora-alpha is 16", "lora_alpha", "is 8"]), (model, "lora/adapter", "--lora-r 2", ["--lora-r is 2", "is 4"]),
+                                        (model, "lora/adapter", "--hidden-size 64", ["--hidden-size is 64", "hidden_size", "is 32"])):
+        said = merge("--load", load, "--lora-load", adapter, "--save", "no", flags, status=2).stderr
+        check(all(w in said for w in words) and not (folder / "no").exists(), said)
     merge("--load", "ranks", "--lora-load", "lora", "--save", "merged", "--tensor-model-parallel-size", 2)
     check((folder / "merged/release/mp_rank_01/model_optim_rng.pt").exists() and ask("--model", "merged") == want, "the ranks of the merged model")
     merge("--load", model, "--lora-load", "lora/adapter", "--save", "merged-hf", "--tensor-model-parallel-size", 2)

@@ -296,6 +296,22 @@ def test_what_would_go_unheard_is_refused(folder):
         check(key.split(".")[-1] in ask(folder, put(base, key, value), status=2).stderr, key)
 
 
+def test_an_epoch_is_counted_in_the_data(folder):
+    """Checkpoints, validation and lines by epochs, also of a run whose length is given in steps, and of a data set by its folder."""
+    prepare(folder)
+    (folder / "set").mkdir()
+    (folder / "set" / "a.txt").write_text("The river is long.\n" * 200)
+    r.save_ids(folder / "few.safetensors", 6, 16)
+    for i, (flags, at) in enumerate(((["--max_steps", "7", "--save_strategy", "epoch"], [3, 6, 7]), (["--max_steps", "0", "--num_train_epochs", "2", "--save_strategy", "epoch"], [3, 6]))):
+        out = folder / f"out{i}"
+        r.run("trainer", "--config_name", folder / "model" / "config.json", "--train_file", folder / "few.safetensors", "--do_train", "--per_device_train_batch_size", "2", "--output_dir", out, *flags)
+        found = sorted(int(p.name.split("_")[-1].split("-")[-1]) for p in [*(out / "checkpoints").glob("step_*"), *out.glob("checkpoint-*")])
+        check(found == at, f"{flags}: {found}")
+    # Another mistake beside it is named alone.
+    said = ask(folder, None, "--train_file", folder / "few.safetensors", "--save_strategy", "epoch", "--resume_from_checkpoint", "True", what="--do_train", status=2, ranks=1).stderr
+    check("name --train_file" not in said and "no valid checkpoint" in said, said)
+
+
 def test_flags_alone(folder):
     """The Trainer's own optimizer decays matrices only and follows the linear schedule; epochs are counted in the data."""
     prepare(folder)

@@ -114,6 +114,12 @@ void MindRecordFiles::open(const std::string& path) {
   const std::span<const std::byte> bytes = file.bytes();
   const auto damaged = [&](const std::string& rule) { throw UserError("damaged MindRecord file", path, rule, kFix); };
   if (bytes.size() < 8) damaged("it is shorter than a header");
+  if (const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 8); std::all_of(
+          head.begin(), head.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t' || (c >= ' ' && c <= '~'); }))
+    throw UserError(
+        "not a MindRecord file", path,
+        head.find_first_of("[{") == head.find_first_not_of(" \t\r\n") ? "it is JSON" : "it is a text",
+        "write a MindRecord of it with mindspore.mindrecord.FileWriter, or train on it as it is by `ravine train`, with data.train");
   const uint64_t length = little(bytes.data(), 8);
   if (length > kHeader || length > bytes.size() - 8)
     damaged(fmt::format("its header of {} bytes does not fit into it", length));
@@ -131,16 +137,23 @@ void MindRecordFiles::open(const std::string& path) {
     throw UserError("no columns of numbers", path, "a column is an array, in the blob of a row",
                     "write input_ids with shape [-1]");
   std::vector<int> sizes;
+  std::vector<std::string> types;
   for (const std::string& column : columns) {
     const Json type = field<Json>(schema, column.c_str(), where);
     const auto name = field<std::string>(type, "type", where);
     sizes.push_back(name == "int32" ? 4 : name == "int64" ? 8 : 0);
+    types.push_back(name);
   }
   const bool packed = field_or(header, "compression_size", where, int64_t{0}) > 0;
   if (!files_.empty() && (columns != columns_ || sizes != sizes_ || packed != packed_))
     throw UserError("files of different kinds", path,
                     fmt::format("{} has columns {}", files_[0].path(), fmt::join(columns_, ", ")), "name one data set");
-  columns_ = columns, sizes_ = sizes, packed_ = packed;
+  columns_ = columns, sizes_ = sizes, types_ = types, packed_ = packed;
+  other_columns_.clear();
+  for (const auto& [column, type] : schema.items())
+    if (std::find(columns.begin(), columns.end(), column) == columns.end())
+      other_columns_[column] =
+          type.is_object() && type.contains("type") && type["type"].is_string() ? type["type"].get<std::string>() : "";
   struct Page {
     int64_t first, end;
     uint64_t at, size;
@@ -206,6 +219,12 @@ std::vector<std::string> MindRecordFiles::parts_of(const std::string& path) {
 
 bool MindRecordFiles::has(const std::string& column) const {
   return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
+}
+
+std::vector<std::string> MindRecordFiles::paths() const {
+  std::vector<std::string> out;
+  for (const MappedFile& f : files_) out.push_back(f.path());
+  return out;
 }
 
 std::string MindRecordFiles::place(int64_t row) const {

@@ -12,6 +12,7 @@
 // meta/shard_header.cc, io/shard_writer.cc.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,10 @@ class MindRecordFiles {
   explicit MindRecordFiles(const std::vector<std::string>& paths);
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   const std::vector<std::string>& columns() const { return columns_; }
+  const std::vector<std::string>& types() const { return types_; }  // of columns(), in MindSpore's words
+  // Those that are no arrays, with their types. They are not read.
+  const std::map<std::string, std::string>& other_columns() const { return other_columns_; }
+  std::vector<std::string> paths() const;
   bool has(const std::string& column) const;
   std::vector<int64_t> values(int64_t row, const std::string& column) const;
   std::string place(int64_t row) const;  // "FILE row 3"
@@ -49,8 +54,9 @@ class MindRecordFiles {
   static std::vector<std::string> parts_of(const std::string& path);
   void open(const std::string& path);
   std::vector<MappedFile> files_;
-  std::vector<std::string> columns_;  // blob_fields
-  std::vector<int> sizes_;            // bytes of a value: 4 or 8; 0: no whole numbers
+  std::vector<std::string> columns_, types_;  // blob_fields
+  std::map<std::string, std::string> other_columns_;
+  std::vector<int> sizes_;  // bytes of a value: 4 or 8; 0: no whole numbers
   bool packed_ = false;
   std::vector<Row> rows_;
 };

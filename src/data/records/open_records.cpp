@@ -27,6 +27,7 @@ class SlicedRecords final : public RecordReader {
 };
 
 std::unique_ptr<RecordReader> open_kind(const std::string& path, const RecordOptions& options) {
+  if (options.lines) return open_text_records(path, options);
   SourceKind kind = source_kind(path);
   if (!options.member.empty() && kind == SourceKind::jsonl) kind = SourceKind::json;  // one object, whatever its suffix
   if (!options.member.empty() && kind != SourceKind::json)

@@ -52,8 +52,14 @@ const char* instruction_set() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
 #include <memory>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "kernels/cpu/bf16_dot.h"
@@ -69,26 +75,46 @@ HWY_EXPORT(instruction_set);
 
 namespace {
 
-// Least time of f over `total` seconds, at least three runs after one to warm up.
-template <class F>
-double best_time(double total, F&& f) {
-  f();
-  const double begin = seconds_now();
-  double best = 1e30;
-  for (int i = 0; i < 3 || seconds_now() - begin < total; ++i) {
-    const double t = seconds_now();
+// How far the figures of one measurement may be trusted.
+class Trust {
+ public:
+  // Least time of f over `total` seconds, at least three runs after one to warm up, and further ones until the best two agree,
+  // for three times as long at most.
+  template <class F>
+  double best_time(double total, F&& f) {
+    ran_ = std::min(ran_, core_share());
     f();
-    best = std::min(best, seconds_now() - t);
+    const double begin = seconds_now();
+    double best = 1e30, second = 1e30;
+    const auto goes_on = [&](int i) {
+      const double spent = seconds_now() - begin;
+      return i < 3 || spent < total || (apart(best, second) > kPeaksAgree && spent < 3 * total);
+    };
+    for (int i = 0; goes_on(i); ++i) {
+      const double t = seconds_now();
+      f();
+      const double took = seconds_now() - t;
+      second = std::min(second, std::max(best, took)), best = std::min(best, took);
+    }
+    spread_ = std::max(spread_, apart(best, second));
+    return best;
   }
-  return best;
-}
+  void tell(MachinePeaks& p) const {
+    p.spread = spread_, p.ran = std::min(ran_, core_share());
+    p.sure = p.spread <= kPeaksAgree && p.ran >= kQuietShare;
+  }
 
-double fma_peak() {
+ private:
+  static double apart(double best, double second) { return 1 - best / second; }
+  double spread_ = 0, ran_ = 1;
+};
+
+double fma_peak(Trust& trust) {
   constexpr int64_t kRounds = 500000;
   const int threads = thread_count();
   std::vector<float> sink(threads * 16);
   int64_t flops = 0;
-  const double t = best_time(0.08, [&] {
+  const double t = trust.best_time(0.08, [&] {
     parallel_for(threads, [&](int64_t i) {
       const int64_t per_round = HWY_DYNAMIC_DISPATCH(fma_loop)(kRounds, &sink[i * 16]);
       if (i == 0) flops = per_round;
@@ -97,16 +123,17 @@ double fma_peak() {
   return static_cast<double>(flops) * kRounds * threads / t;
 }
 
-double dot_peak() {
+double dot_peak(Trust& trust) {
   if (!has_bf16_dot()) return 0;
   constexpr int64_t kRounds = 500000;
   const int threads = thread_count();
   std::vector<float> sink(threads * 16);
-  const double t = best_time(0.08, [&] { parallel_for(threads, [&](int64_t i) { sink[i * 16] = bf16_dot_loop(kRounds); }); });
+  const double t =
+      trust.best_time(0.08, [&] { parallel_for(threads, [&](int64_t i) { sink[i * 16] = bf16_dot_loop(kRounds); }); });
   return 1024.0 * kRounds * threads / t;
 }
 
-double matmul_peak(DType type, Bf16Products products) {
+double matmul_peak(DType type, Bf16Products products, Trust& trust) {
   constexpr int64_t kSizes[][3] = {{1024, 1024, 768}, {1024, 768, 2048}, {2048, 2048, 1024}};
   double best = 0;
   for (auto [m, n, k] : kSizes) {
@@ -115,7 +142,7 @@ double matmul_peak(DType type, Bf16Products products) {
         view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
     const Kernel<Matmul> entry = cpu_matmul(products);
     std::vector<char> workspace(entry.workspace(x, thread_count()));
-    best = std::max(best, x.flops() / best_time(0.06, [&] { entry.run(x, workspace.data()); }));
+    best = std::max(best, x.flops() / trust.best_time(0.06, [&] { entry.run(x, workspace.data()); }));
   }
   return best;
 }
@@ -141,35 +168,72 @@ class Buffer {
   float* data_;
 };
 
-double read_peak(const Buffer& from) {
+double read_peak(const Buffer& from, Trust& trust) {
   std::vector<float> sink(kFloats / kFloatsOfRun);
-  return 4.0 * kFloats / best_time(0.25, [&] {
-           parallel_for(kFloats / kFloatsOfRun,
-                        [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.run(i), kFloatsOfRun); });
-         });
+  return 4.0 * kFloats / trust.best_time(0.25, [&] {
+    parallel_for(kFloats / kFloatsOfRun,
+                 [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.run(i), kFloatsOfRun); });
+  });
 }
 
 }  // namespace
 
-double measure_read_bandwidth() { return read_peak(Buffer(1.0f)); }
+double measure_read_bandwidth() {
+  Trust trust;
+  return read_peak(Buffer(1.0f), trust);
+}
+
+double core_share() {
+  constexpr double kLooked = 0.01;  // seconds
+  constexpr int64_t kRounds = 5000;
+  cpu_set_t set;
+  const int threads = thread_count(), cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
+  std::vector<float> sink(threads * 16);
+  std::atomic<int64_t> nanoseconds = 0;  // of all threads, on a core
+  const auto used = [] {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return int64_t{1'000'000'000} * t.tv_sec + t.tv_nsec;
+  };
+  parallel_for(threads, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(fma_loop)(kRounds, &sink[i * 16]); });  // wakes them
+  const double begin = seconds_now();
+  parallel_for(threads, [&](int64_t i) {
+    const int64_t before = used();
+    while (seconds_now() - begin < kLooked) HWY_DYNAMIC_DISPATCH(fma_loop)(kRounds, &sink[i * 16]);
+    nanoseconds += used() - before;
+  });
+  return std::min(1.0, 1e-9 * static_cast<double>(nanoseconds) / ((seconds_now() - begin) * std::min(threads, cores)));
+}
 
 MachinePeaks measure_peaks(bool memory) {
   MachinePeaks p;
-  const double fma = fma_peak();
-  p.f32_product = matmul_peak(DType::f32, Bf16Products::widen);
+  Trust trust;
+  const double fma = fma_peak(trust);
+  p.f32_product = matmul_peak(DType::f32, Bf16Products::widen, trust);
   p.f32_flops = std::max(fma, p.f32_product);
-  p.bf16_dot = dot_peak();
-  p.bf16_product = matmul_peak(DType::bf16, cpu_arithmetic(cpu_id()).products);
+  p.bf16_dot = dot_peak(trust);
+  p.bf16_product = matmul_peak(DType::bf16, cpu_arithmetic(cpu_id()).products, trust);
   p.bf16_flops = std::max({fma, p.bf16_dot, p.bf16_product});  // operands may also be widened
+  trust.tell(p);
   if (!memory) return p;
   const Buffer from(1.0f), to(0.0f);
-  p.read_bytes = read_peak(from);
-  p.copy_bytes = 8.0 * kFloats / best_time(0.25, [&] {
-                   parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) {
-                     HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun);
-                   });
-                 });
+  p.read_bytes = read_peak(from, trust);
+  p.copy_bytes = 8.0 * kFloats / trust.best_time(0.25, [&] {
+    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) {
+      HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun);
+    });
+  });
+  trust.tell(p);
   return p;
+}
+
+std::string MachinePeaks::doubt() const {
+  const char* why = "a step has reached more than was measured";
+  if (ran < kQuietShare)
+    why = "other programs ran beside the measurement";
+  else if (spread > kPeaksAgree)
+    why = "no two of its measurements agree";
+  return fmt::format("that peak is not sure: {}; it may be more, and is measured again when nothing else runs", why);
 }
 
 bool cpu_has_bf16_dot() { return has_bf16_dot(); }

@@ -16,7 +16,7 @@ std::vector<std::string> texts_of(const HfDatasetRequest& request) {
   std::vector<std::string> out;
   for (const RowsOfFile& rows : rows_of_dataset(request, "--load-dataset")) {
     RecordOptions options;
-    options.member = request.field, options.first = rows.first, options.end = rows.end;
+    options.member = request.field, options.first = rows.first, options.end = rows.end, options.lines = rows.lines;
     const auto reader = open_records(rows.path, options);
     for (Record r; reader->next(r);) out.push_back(r.plain ? r.body : r.json().at("text").get<std::string>());
   }
@@ -102,6 +102,24 @@ TEST(HfDataset, ArgumentsAreReadOrRefused) {
   EXPECT_USER_ERROR(texts_of(request_of({{"path", "w.py"}})), "code of a data set is not run");
   for (const char* bad : {"train[", "train[1]", "train[:1%](up)", "train[:200%]", "", "+"})
     EXPECT_NE(test::message([&] { parse_split(bad, "x"); }), "no error") << bad;
+}
+
+// The builder `text` of the library takes the lines of whatever file it is given.
+TEST(HfDataset, TheReaderOfTextsTakesLinesOfAnyFile) {
+  Folder f;
+  f.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  f.write("b.md", "# three\nfour\n");
+  f.write("c.txt", "five\n");
+  const auto request = [&](const Json& files, const char* split) {
+    return request_of({{"path", "text"}, {"data_files", files}, {"split", split}});
+  };
+  EXPECT_EQ(texts_of(request({f / "a.jsonl", f / "b.md", f / "c.txt"}, "train")),
+            (std::vector<std::string>{"{\"text\": \"one\"}", "{\"text\": \"two\"}", "# three", "four", "five"}));
+  EXPECT_EQ(texts_of(request({f / "a.jsonl", f / "b.md"}, "train[1:3]")),
+            (std::vector<std::string>{"{\"text\": \"two\"}", "# three"}));
+  f.write("d.parquet", "PAR1");
+  EXPECT_USER_ERROR(texts_of(request({f / "d.parquet"}, "train")), "is no file of text");
+  EXPECT_USER_ERROR(texts_of(request_of({{"path", "csv"}, {"data_files", {f / "a.jsonl"}}})), "write \"path\": \"json\"");
 }
 
 TEST(HfDataset, PatternsAreThoseOfFolders) {

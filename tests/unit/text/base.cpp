@@ -325,18 +325,23 @@ TEST(MissingPaths, SayWhatWasMeant) {
   Folder f;
   f.write("books/one.txt", "");
   f.write("books/two.txt", "");
+  for (const char* name : {"ids_text_document.bin", "ids_text_document.idx", "weights.bin"}) f.write(name, "");
   const std::string d = f.path.string();
   for (
       auto [path, hub, advice] : std::vector<std::tuple<std::string, Hub, std::string>>{
           {d + "/books/onee.txt", Hub::none, "did you mean '" + d + "/books/one.txt'?"},
           {d + "/bokos/one.txt", Hub::none, "did you mean '" + d + "/books/one.txt'?"},
+          {d + "/ids_tex_document", Hub::none, "did you mean '" + d + "/ids_text_document'?"},
+          {d + "/ids_text_documen.bin", Hub::none, "did you mean '" + d + "/ids_text_document'?"},
+          {d + "/ids_text_document.idxx", Hub::none, "did you mean '" + d + "/ids_text_document'?"},
+          {d + "/weigts.bin", Hub::none, "did you mean '" + d + "/weights.bin'?"},
           {d + "/bokos/", Hub::none, "did you mean '" + d + "/books'?"},
           {d + "/books/zzzzzz.txt", Hub::none, "check the path"},
           {d + "/qqqqqq/b/c.txt", Hub::none, "check the path: there is no " + d + "/qqqqqq"},
           {"own-er/na.me", Hub::models,
-           "download it first: `hf download own-er/na.me --local-dir na.me`, then name that folder"},
+           "check the path: there is no own-er; if it is a name of the Hugging Face hub, download it first: `hf download own-er/na.me --local-dir na.me`, then name that folder"},
           {"own-er/name", Hub::datasets,
-           "download it first: `hf download own-er/name --repo-type dataset --local-dir name`, then name that folder"},
+           "check the path: there is no own-er; if it is a name of the Hugging Face hub, download it first: `hf download own-er/name --repo-type dataset --local-dir name`, then name that folder"},
           {"own-er/name", Hub::none, "check the path: there is no own-er"},
           {"own-er/name/more", Hub::models, "check the path: there is no own-er"},
           {"./own-er/name", Hub::models, "check the path: there is no ./own-er"},

@@ -28,7 +28,8 @@ TEST(Machine, PeaksOfTheCacheAreThoseOfThisMachine) {
   const std::string file = folder / "ravine/machine.json";
   const std::string key =
       fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
-  Json peaks{{"f32_flops", 1e11}, {"bf16_flops", 2e11}, {"f32_product", 3e11}, {"bf16_product", 4e11}, {"bf16_dot", 5e11}};
+  Json peaks{{"f32_flops", 1e11},    {"bf16_flops", 2e11}, {"f32_product", 3e11},
+             {"bf16_product", 4e11}, {"bf16_dot", 5e11},   {"sure", true}};
   auto keep = [&](const std::string& name, const Json& value) { spill(file, Json{{name, value}}.dump()); };
   keep(key, peaks);
   EXPECT_FALSE(known_machine_peaks(Peaks::all)) << "memory was not measured";
@@ -37,6 +38,11 @@ TEST(Machine, PeaksOfTheCacheAreThoseOfThisMachine) {
   EXPECT_TRUE(p.f32_flops == 1e11 && p.bf16_flops == 2e11 && p.f32_product == 3e11 && p.bf16_product == 4e11 &&
               p.bf16_dot == 5e11);
   EXPECT_EQ(machine_peaks(Peaks::arithmetic).f32_flops, 1e11) << "and is not measured again";
+  raise_peak(DType::f32, 0.5e11);
+  EXPECT_TRUE(known_machine_peaks(Peaks::arithmetic)->f32_flops == 1e11 && known_machine_peaks(Peaks::arithmetic)->sure);
+  raise_peak(DType::f32, 2.5e11);
+  const MachinePeaks raised = *known_machine_peaks(Peaks::arithmetic);
+  EXPECT_TRUE(raised.f32_flops == 2.5e11 && raised.bf16_flops == 2.5e11 && raised.f32_product == 3e11 && !raised.sure);
   peaks["read_bytes"] = 6e10, peaks["copy_bytes"] = 7e10;
   keep(key, peaks);
   ASSERT_TRUE(known_machine_peaks(Peaks::all));
