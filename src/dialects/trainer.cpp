@@ -281,6 +281,16 @@ class TrainerFlagsLead {
         : a_.on("overwrite_output_dir") ? kResumeNone
                                         : kResumeNewest,
         named ? "resume_from_checkpoint" : "overwrite_output_dir");
+    skip_data();
+  }
+
+  // The Trainer counts the epochs that lie behind a checkpoint, and with this flag takes the current one from its beginning.
+  void skip_data() {
+    if (!a_.on("ignore_data_skip")) return;
+    const int64_t pass = updates_of_pass(a_, facts_);
+    if (!facts_.resumed) return says("ignore_data_skip", "the run goes on from no checkpoint of the Trainer");
+    if (pass == 0) return refuse("ignore_data_skip", "how long an epoch is follows from the data; name --train_file");
+    set("checkpoint.data_steps", *facts_.resumed / pass * pass, "ignore_data_skip");
   }
 
   // What of TrainingArguments is refused there is refused here.
@@ -380,6 +390,11 @@ class TrainerFlagsLead {
     const bool half = a_.on("fp16") || a_.on("fp16_full_eval"), brain = a_.on("bf16") || a_.on("bf16_full_eval");
     if (half && brain) refuse("fp16", "--bf16 is given too; a run has one arithmetic");
     set("precision.compute", half ? "f16" : brain ? "bf16" : "f32", brain ? "bf16" : "fp16");
+    if (!half) return;  // torch's GradScaler
+    set("precision.scale_rule", "deepspeed-0.13", "fp16");
+    set("precision.scale_window", 2000, "fp16");
+    set("precision.scale_hysteresis", 1, "fp16");
+    set("precision.scale_min", 1e-30, "fp16");
   }
 
   void line(const TrainerFlag& f) {
@@ -421,20 +436,24 @@ void TrainerOutcome::set(const std::string& option, Json value, const std::strin
 
 namespace {
 
-// Checkpoints of a run with a DeepSpeed config are DeepSpeed's, where its files can hold them.
-void choose_files(const TrainerFacts& facts, TrainerOutcome& out) {
+// Checkpoints of a run are the Trainer's, with a DeepSpeed config also DeepSpeed's, where these files can hold them.
+void choose_files(const TrainerFacts& facts, bool deepspeed, TrainerOutcome& out) {
   std::string type = "adamw";
   for (const TrainerOutcome::Choice& c : out.choices)
     if (c.option == "optimizer.type" && c.value.is_string()) type = c.value.get<std::string>();
-  const bool filed = type == "adamw" || type == "adam" || type == "lion";
+  const bool filed = type == "adamw" || (deepspeed && (type == "adam" || type == "lion"));
+  const char* whose = deepspeed ? "DeepSpeed's" : "the Trainer's";
+  if (!deepspeed && facts.own_form)
+    return out.notices.emplace_back("checkpoints have Ravine's own form, as those that lie in --output_dir"), void();
   // Where nobody can tell, whoever opens the model says what is wrong with it.
-  if (filed && facts.ordered.value_or(true)) return out.set("checkpoint.layout", "deepspeed", "--deepspeed");
+  if (filed && facts.ordered.value_or(true))
+    return out.set("checkpoint.layout", deepspeed ? "deepspeed" : "trainer", deepspeed ? "--deepspeed" : "--output_dir");
   if (!filed)
-    out.notices.push_back(fmt::format(
-        "checkpoints have Ravine's own form: DeepSpeed's have states of adamw, adam and lion here, not of {}", type));
+    out.notices.push_back(fmt::format("checkpoints have Ravine's own form: {} have states of {} here, not of {}", whose,
+                                      deepspeed ? "adamw, adam and lion" : "adamw", type));
   else
-    out.notices.emplace_back(
-        "checkpoints have Ravine's own form: the order of this family's parameters in DeepSpeed's files is not known");
+    out.notices.push_back(fmt::format(
+        "checkpoints have Ravine's own form: the order of this family's parameters in {} files is not known", whose));
 }
 
 // --do_eval without --do_train: the loss on the validation data. What only a training reads is inert, and its options are those of
@@ -509,8 +528,8 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   if (config) lead_deepspeed(*config, line.args, out);
   if (evaluation)
     lead_evaluation(line.args, facts, out);
-  else if (config)
-    choose_files(facts, out);
+  else
+    choose_files(facts, config != nullptr, out);
 
   DialectTable table;
   std::vector<GivenKey> given;
