@@ -63,8 +63,9 @@ class TrainerFiles : public CheckpointFiles {
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     const TrainedModel model = trained_model(run);
+    ForeignState state = open_trainer_state(path, model, c.train.global_batch, c.checkpoint.data_steps);
     if (const std::string unlike = unlike_trainer_groups(path, model, c); !unlike.empty()) run.log.warn("{}", unlike);
-    return open_trainer_state(path, model, c.train.global_batch, c.checkpoint.data_steps);
+    return state;
   }
   Publisher publisher(const OpenedRun& run) const override;
   std::string folder(const Config& c) const override { return c.train.output; }

@@ -141,6 +141,22 @@ def test_a_run_goes_on_from_what_it_left(folder):
         check(r.load_tensors(out / "model") == model and "was asked for" not in said, f"{kind}: other weights, or a line of what differs: {said}")
 
 
+def test_a_family_with_names_of_its_own(folder):
+    """GPT-2, whose modules have other names than Llama's, has such folders too, with DeepSpeed and without."""
+    config = {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}')
+    r.save_ids(folder / "ids.safetensors", 16, 9, vocabulary=64)
+    for kind, flags in {"plain": [], "zero": ["--deepspeed", folder / "ds.json"]}.items():
+        words = ["trainer", *flags, "--config_name", folder / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 4, "--learning_rate", "3e-3", "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 2, "--output_dir", folder / kind]
+        r.run(*words)
+        whole = losses(folder / kind)
+        check(names(folder / kind) == ["checkpoint-2", "checkpoint-4"], f"{kind}: {names(folder / kind)}")
+        shutil.rmtree(folder / kind / "checkpoint-4"), shutil.rmtree(folder / kind / "model")
+        r.run(*words)
+        check(losses(folder / kind) == whole, f"{kind}: {losses(folder / kind)} and {whole}")
+
+
 def test_limit_best_model_and_other_forms(folder):
     at, _ = golden(folder, "v5")
     valid = ["--do_eval", "--eval_strategy", "steps", "--eval_steps", 2, "--validation_file", at / "rows.safetensors", "--learning_rate", 0.5, "--save_steps", 2, "--metric_for_best_model", "loss"]

@@ -22,7 +22,7 @@ os.chdir(sys.argv[1])
 STEPS, SAVED, BATCH, COLUMNS = 6, 3, 4, 13
 torch.manual_seed(3)
 config = AutoConfig.for_model("mistral" if kind == "mistral" else "llama", hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, vocab_size=48, max_position_embeddings=32,
-                              attention_bias=False, tie_word_embeddings=False)
+                              tie_word_embeddings=False)
 model = AutoModelForCausalLM.from_config(config)
 with torch.no_grad():
     for name, p in model.named_parameters():
