@@ -84,8 +84,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     return;
   }
   if (is_folder && key == "--model" && !has_weights(path) && holds_megatron(folder)) return;
-  if (const auto kind = is_folder ? std::nullopt : foreign_kind(folder))
-    throw UserError(kind->what, where, rule, kind->fix);
+  if (const auto kind = is_folder ? std::nullopt : foreign_kind(folder)) throw UserError(kind->what, where, rule, kind->fix);
   if (!fs::exists(path, error)) {
     const std::string advice = missing_path_advice(folder, Hub::models);
     throw UserError("no such folder", where,
