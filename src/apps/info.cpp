@@ -23,7 +23,10 @@
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "io/convert/dist_folder.h"
+#include "io/convert/trainer_state.h"
+#include "io/foreign_kinds.h"
 #include "io/run_files.h"
+#include "model/quantised.h"
 #include "probe/dump_kinds.h"
 #include "runs/run_folder.h"
 #include "runs/run_places.h"
@@ -105,7 +108,12 @@ Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list)
 
 Json model_folder(const std::string& path, bool list) {
   Json j{{"kind", "model"}, {"path", path}};
-  if (const auto r = recognise(path); r && r->layout == WeightLayout::hf) {
+  const auto r = recognise(path);
+  if (r && r->layout == WeightLayout::trainer) {
+    j["kind"] = r->what;
+    add_trainer_run(j, path);
+  }
+  if (r && (r->layout == WeightLayout::hf || r->layout == WeightLayout::trainer)) {
     j["weights"] = r->what;
     if (const auto mark = read_mark(path); mark && mark->kind == kModelFolder)
       j["made_by"] = "a run of ravine, which exported it";
@@ -113,6 +121,9 @@ Json model_folder(const std::string& path, bool list) {
       j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
   if (fs::exists(path + "/config.json")) j["config"] = read_run_json(path + "/config.json");
+  if (const auto kind = foreign_kind(path)) j["kind"] = kind->what, j["to_use_it"] = kind->fix;
+  if (const auto kept = j.contains("config") ? quantised(j["config"], path + "/config.json") : std::nullopt)
+    j["kind"] = "model with " + kept->what, j["to_use_it"] = kept->fix;
   if (has_tensors(path))
     add_tensors(j, path, list);
   else if (j.contains("config"))
@@ -131,6 +142,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   const std::string file = fs::path(path).filename().string();
   if (!fs::is_directory(path)) {
     if (auto j = describe_file_kind(path)) return *j;
+    if (const auto kind = fs::exists(path) ? foreign_kind(path) : std::nullopt)
+      return {{"kind", kind->what}, {"path", path}, {"to_use_it", kind->fix}};
     if (auto j = describe_data(path, data)) return *j;
   } else if (auto j = find_adapter(path) ? describe_folder_kind(path) : std::nullopt) {
     return *j;
@@ -142,7 +155,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   }
   if ((fs::is_directory(path) && !is_run(path)) || file.ends_with(".ckpt"))
     if (const auto r = recognise(path);
-        r && (r->layout != WeightLayout::hf || is_dist_folder(path)) && r->layout != WeightLayout::ravine)
+        r && (r->layout != WeightLayout::hf || is_dist_folder(path)) && r->layout != WeightLayout::trainer &&
+        r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
     if (dump_kind(path)) return describe_dump(path, list);
@@ -163,6 +177,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
       return j;
     }
     if (auto j = describe_folder_kind(path)) return *j;
+    if (const auto kind = foreign_kind(path)) return {{"kind", kind->what}, {"path", path}, {"to_use_it", kind->fix}};
     if (const auto runs = runs_in(path, true); !runs.empty())
       return describe_runs(path, runs);  // before data: their logs are texts
     if (auto j = describe_data(path, data)) return *j;

@@ -24,6 +24,7 @@
 #include "io/adapter_folder.h"
 #include "io/adapter_weights.h"
 #include "io/checkpoint.h"
+#include "io/convert/trainer_state.h"
 #include "io/open_weights.h"
 #include "model/decoder.h"
 #include "probe/run_metrics.h"
@@ -292,10 +293,24 @@ void add_model_config(Json& j, const Json& config, const std::string& where) {
   }
 }
 
+void add_trainer_run(Json& j, const std::string& path) {
+  const Json state = trainer_state_of(path);
+  for (const auto& [key, value] : state.items()) j[key] = value;
+  j["to_go_on"] = fmt::format(
+      "{} trainer --resume_from_checkpoint {}, with the flags of its run; natively checkpoint.layout=trainer "
+      "checkpoint.resume={}",
+      program_word(), shell_word(path), shell_word(path));
+}
+
 Json describe_json_file(const std::string& path) { return json_file(path); }
 
 std::optional<Json> describe_folder_kind(const std::string& path) {
-  if (const auto adapter = find_adapter(path)) return adapter_folder(path, *adapter);
+  if (const auto adapter = find_adapter(path)) {
+    Json j = adapter_folder(path, *adapter);
+    if (is_trainer_checkpoint(path))
+      j["kind"] = "Trainer checkpoint of a " + j["kind"].get<std::string>(), add_trainer_run(j, path);
+    return j;
+  }
   if (const std::vector<std::string> files = event_files(path); !files.empty()) return events(path, files);
   if (const auto mark = read_mark(path); mark && mark->kind == kPreprocessFolder) {
     Json j{{"kind", "work folder of ravine preprocess"}, {"path", path}};

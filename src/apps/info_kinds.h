@@ -14,6 +14,8 @@ std::optional<Json> describe_folder_kind(const std::string& path);
 
 // Adds what a config.json says of a model: "parameters", tied ones once, or why they are not counted.
 void add_model_config(Json& j, const Json& config, const std::string& where);
+// Of a checkpoint of the Trainer: the steps it has made, and how a run goes on from it.
+void add_trainer_run(Json& j, const std::string& path);
 
 // Adds kind, size and special tokens of the tokenizer in a folder or file.
 void add_tokenizer(Json& j, const std::string& path);

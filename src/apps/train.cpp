@@ -9,6 +9,7 @@
 #include "styles/flops_profile.h"
 #include "styles/step_clock.h"
 #include "styles/styles.h"
+#include "styles/trainer_files.h"
 #include "styles/trainer_results.h"
 #include "train/trainer.h"
 
@@ -45,6 +46,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
     if (outputs.names_best) {
       style.best = BestModel{.loads = outputs.loads_best, .greater = outputs.greater_is_better};
       if (config.checkpoint.layout == CheckpointLayout::deepspeed) style.files = deepspeed_files(style.best);
+      if (config.checkpoint.layout == CheckpointLayout::trainer) style.files = trainer_files(style.best);
     }
     if (!outputs.logging_dir.empty())
       style.tensorboard = [&](int64_t every) { return tensorboard_hook_in(outputs.logging_dir, every); };

@@ -12,6 +12,7 @@
 #include "dialects/launch_script.h"
 #include "files/safetensors.h"
 #include "io/convert/deepspeed_state.h"
+#include "io/convert/trainer_state.h"
 #include "runs/open.h"
 
 namespace ravine {
@@ -58,35 +59,44 @@ std::optional<int64_t> columns_of(const std::string& file) {
   return ids->shape[1];
 }
 
-// Folders of checkpoints directly in the output folder; `of`: a file that they hold.
-std::vector<std::string> checkpoints_in(const std::string& output, const std::string& of) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> out;
-  std::error_code error;
-  for (fs::directory_iterator it(output, error), end; !error && it != end; it.increment(error))
-    if (it->path().filename().string().starts_with("checkpoint-") && fs::exists(it->path() / of, error))
-      out.push_back(it->path().string());
-  return out;
+// The steps that lie behind the Trainer's checkpoint; nothing where its file does not say so, of which whoever opens it tells.
+std::optional<int64_t> steps_behind(const std::string& checkpoint) try {
+  const Json state = trainer_state_of(checkpoint);
+  const auto it = state.find("global_step");
+  return it != state.end() && it->is_number_integer() ? std::optional(it->get<int64_t>()) : std::nullopt;
+} catch (const UserError&) {
+  return {};
 }
 
-// What the line says of going on, and is not so.
-void look_at_output(TrainerLine& line) {
+// Where the run goes on, and what the line says of that and is not so.
+void look_at_output(TrainerLine& line, TrainerFacts& facts) {
   if (!line.args.has("output_dir")) return;
   const std::string output = line.args.text("output_dir");
   const std::string from = line.args.has("resume_from_checkpoint") ? line.args.text("resume_from_checkpoint") : "";
+  const bool newest = from == "True" || from == "true", anew = line.args.on("overwrite_output_dir"),
+             deepspeed = line.config.has_value();
+  const bool named = !from.empty() && !newest && from != "False" && from != "false";
   std::error_code error;
   const bool ours = std::filesystem::exists(output + "/checkpoints/latest", error);
-  if ((from == "True" || from == "true") && !ours && checkpoints_in(output, "latest").empty())
-    line.refusals.push_back(key_refusal("--resume_from_checkpoint", "command line",
-                                        "no valid checkpoint is in " + output + "; correct --output_dir, or leave it out"));
-  const std::vector<std::string> plain = checkpoints_in(output, "optimizer.pt");
-  if (from.empty() && !plain.empty() && !ours && !line.args.on("overwrite_output_dir"))
-    line.refusals.push_back(key_refusal(
-        "--output_dir", "command line",
-        fmt::format(
-            "{} is a checkpoint of the Trainer without DeepSpeed, whose optimizer.pt is not read; choose another folder, "
-            "with --model_name_or_path {} for its weights alone",
-            plain.back(), plain.back())));
+  facts.own_form = ours;
+  const auto plain = trainer_checkpoints(output), zero = deepspeed_checkpoints(output);
+  const auto refuse = [&](const char* flag, const std::string& why) {
+    line.refusals.push_back(key_refusal(flag, "command line", why));
+  };
+  if (const auto& own = deepspeed ? zero : plain; !ours && own.empty() && !named && !anew) {
+    const auto& other = deepspeed ? plain : zero;
+    if (!other.empty())
+      refuse("--output_dir", fmt::format("{} is a checkpoint of the Trainer {} DeepSpeed; {}", other.rbegin()->second,
+                                         deepspeed ? "without" : "with",
+                                         deepspeed ? "leave --deepspeed out to go on from it, or choose another folder"
+                                                   : "give --deepspeed to go on from it, or choose another folder"));
+    else if (newest)
+      refuse("--resume_from_checkpoint", "no valid checkpoint is in " + output + "; correct --output_dir, or leave it out");
+  }
+  if (named)
+    facts.resumed = steps_behind(from);
+  else if (const auto& own = deepspeed ? zero : plain; !anew && !own.empty())
+    facts.resumed = steps_behind(own.rbegin()->second);
 }
 
 // True if something of the run follows from how many samples a pass over the data has.
@@ -114,10 +124,11 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   facts.runs = !flags.explain && !flags.print_config;
   look_at_model(line.args, facts);
   const bool trains = !only_evaluates(line.args);
-  if (facts.runs && trains) look_at_output(line);
+  if (facts.runs && trains) look_at_output(line, facts);
   const char* rows = !trains && line.args.has("validation_file") ? "validation_file" : "train_file";
   if (line.args.has(rows)) facts.columns = columns_of(line.args.text(rows));
-  const bool by_epochs = trains && counts_epochs(line.args) && (line.args.has("train_file") || line.args.has("dataset_name"));
+  const bool by_epochs = trains && (line.args.has("train_file") || line.args.has("dataset_name")) &&
+                         (counts_epochs(line.args) || (facts.resumed && line.args.on("ignore_data_skip")));
   if (by_epochs && !line.refusals.empty()) facts.samples = 1;  // the length of a refused run is of no account
   if (by_epochs && line.refusals.empty()) {
     TrainerFacts one = facts;  // any length does to open the data

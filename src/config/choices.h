@@ -184,11 +184,14 @@ constexpr auto names_of(LogStyle) {
 // ---- checkpoints ----
 
 // Whose layout the files of checkpoints have.
-enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed, megatron };
+enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed, megatron, trainer };
 constexpr auto names_of(CheckpointLayout) {
   using enum CheckpointLayout;
-  return std::to_array<ValueName<CheckpointLayout>>(
-      {{ravine, "ravine"}, {mindformers, "mindformers"}, {deepspeed, "deepspeed"}, {megatron, "megatron"}});
+  return std::to_array<ValueName<CheckpointLayout>>({{ravine, "ravine"},
+                                                     {mindformers, "mindformers"},
+                                                     {deepspeed, "deepspeed"},
+                                                     {megatron, "megatron"},
+                                                     {trainer, "trainer"}});
 }
 
 enum class CheckpointFormat : uint8_t { safetensors, ckpt };

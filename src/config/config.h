@@ -380,7 +380,7 @@ struct CheckpointOptions {
       "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with",
       may_change());
     v("layout", layout,
-      "files of a checkpoint: Ravine's own, or those of another program, which it goes on from: of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, in the place of train.output/model too; of DeepSpeed, train.output/checkpoint-N as the Trainer has it; of Megatron, train.output/iter_NNNNNNN and latest_checkpointed_iteration.txt",
+      "files of a checkpoint: Ravine's own, or those of another program, which it goes on from: of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, in the place of train.output/model too; of DeepSpeed, train.output/checkpoint-N as the Trainer has it; of the Trainer without DeepSpeed (trainer), the same with optimizer.pt; of Megatron, train.output/iter_NNNNNNN and latest_checkpointed_iteration.txt",
       fixed());
     v("prefix", prefix, "first part of their names", filled() & may_change());
     v("format", format, "kind of these files", may_change());

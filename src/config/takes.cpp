@@ -67,7 +67,7 @@ constexpr struct {
     {"log.style", "mindformers", "log.sink log.monitor log.monitor_every log.monitor_target log.baseline", true},
     {"log.style", "mindformers megatron", "log.tensorboard_dir", true},
     {"checkpoint.layout", "mindformers", "checkpoint.prefix checkpoint.format checkpoint.copies", true},
-    {"checkpoint.layout", "mindformers deepspeed megatron", "checkpoint.data_steps", true},
+    {"checkpoint.layout", "mindformers deepspeed megatron trainer", "checkpoint.data_steps", true},
     {"data.order", "mindspore mindspore-whole", "data.pad data.labels", true},
     {"data.order", "mindspore mindspore-whole megatron megatron-2023", "data.samples", true},
     {"data.order", "megatron megatron-2023", "data.split", false},

@@ -22,6 +22,8 @@ struct TrainerFacts {
   std::optional<int64_t> columns;                 // of a file of fixed batches: its sequences
   std::optional<int64_t> samples;                 // of one pass over the training data
   std::optional<bool> ordered;                    // whether the order of its parameters in DeepSpeed's files is known
+  bool own_form = false;                          // the output folder holds a run whose checkpoints have Ravine's own form
+  std::optional<int64_t> resumed;                 // steps of the Trainer's checkpoint that the run goes on from
   bool runs = false;                              // a run follows, not only a look at it
   TransformersVersion version = TransformersVersion::v4_37;
 };

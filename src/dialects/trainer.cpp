@@ -290,6 +290,16 @@ class TrainerFlagsLead {
         : a_.on("overwrite_output_dir") ? kResumeNone
                                         : kResumeNewest,
         named ? "resume_from_checkpoint" : "overwrite_output_dir");
+    skip_data();
+  }
+
+  // The Trainer counts the epochs that lie behind a checkpoint, and with this flag takes the current one from its beginning.
+  void skip_data() {
+    if (!a_.on("ignore_data_skip")) return;
+    const int64_t pass = updates_of_pass(a_, facts_);
+    if (!facts_.resumed) return says("ignore_data_skip", "the run goes on from no checkpoint of the Trainer");
+    if (pass == 0) return refuse("ignore_data_skip", "how long an epoch is follows from the data; name --train_file");
+    set("checkpoint.data_steps", *facts_.resumed / pass * pass, "ignore_data_skip");
   }
 
   // What of TrainingArguments is refused there is refused here.
@@ -396,6 +406,11 @@ class TrainerFlagsLead {
     if (a_.text("half_precision_backend") == "apex" && a_.text("fp16_opt_level") != "O1")
       refuse("fp16_opt_level", "apex is not there, and --fp16 does what its O1 does; leave it out");
     says("half_precision_backend", "there is one arithmetic of 16 bits, which --fp16 and --bf16 choose");
+    if (!half) return;  // torch's GradScaler
+    set("precision.scale_rule", "deepspeed-0.13", "fp16");
+    set("precision.scale_window", 2000, "fp16");
+    set("precision.scale_hysteresis", 1, "fp16");
+    set("precision.scale_min", 1e-30, "fp16");
   }
 
   // Transformers computes in the type that weights are loaded in where no flag chooses another.
@@ -469,20 +484,24 @@ void TrainerOutcome::set(const std::string& option, Json value, const std::strin
 
 namespace {
 
-// Checkpoints of a run with a DeepSpeed config are DeepSpeed's, where its files can hold them.
-void choose_files(const TrainerFacts& facts, TrainerOutcome& out) {
+// Checkpoints of a run are the Trainer's, with a DeepSpeed config also DeepSpeed's, where these files can hold them.
+void choose_files(const TrainerFacts& facts, bool deepspeed, TrainerOutcome& out) {
   std::string type = "adamw";
   for (const TrainerOutcome::Choice& c : out.choices)
     if (c.option == "optimizer.type" && c.value.is_string()) type = c.value.get<std::string>();
-  const bool filed = type == "adamw" || type == "adam" || type == "lion";
+  const bool filed = type == "adamw" || (deepspeed && (type == "adam" || type == "lion"));
+  const char* whose = deepspeed ? "DeepSpeed's" : "the Trainer's";
+  if (!deepspeed && facts.own_form)
+    return out.notices.emplace_back("checkpoints have Ravine's own form, as those that lie in --output_dir"), void();
   // Where nobody can tell, whoever opens the model says what is wrong with it.
-  if (filed && facts.ordered.value_or(true)) return out.set("checkpoint.layout", "deepspeed", "--deepspeed");
+  if (filed && facts.ordered.value_or(true))
+    return out.set("checkpoint.layout", deepspeed ? "deepspeed" : "trainer", deepspeed ? "--deepspeed" : "--output_dir");
   if (!filed)
-    out.notices.push_back(fmt::format(
-        "checkpoints have Ravine's own form: DeepSpeed's have states of adamw, adam and lion here, not of {}", type));
+    out.notices.push_back(fmt::format("checkpoints have Ravine's own form: {} have states of {} here, not of {}", whose,
+                                      deepspeed ? "adamw, adam and lion" : "adamw", type));
   else
-    out.notices.emplace_back(
-        "checkpoints have Ravine's own form: the order of this family's parameters in DeepSpeed's files is not known");
+    out.notices.push_back(fmt::format(
+        "checkpoints have Ravine's own form: the order of this family's parameters in {} files is not known", whose));
 }
 
 // --do_eval without --do_train: the loss on the validation data. What only a training reads is inert, and its options are those of
@@ -557,8 +576,8 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   if (config) lead_deepspeed(*config, line.args, out);
   if (evaluation)
     lead_evaluation(line.args, facts, out);
-  else if (config)
-    choose_files(facts, out);
+  else
+    choose_files(facts, config != nullptr, out);
 
   DialectTable table;
   std::vector<GivenKey> given;

@@ -114,7 +114,7 @@ std::span<const TrainerFlag> trainer_flags() {
       {"do_eval", flag, "false", by_value, "train.valid_every"},
       {"do_predict", flag, "false", refused_if_on, "predictions are made by `ravine generate` and `ravine eval`"},
       {"resume_from_checkpoint", text, "", renamed, "checkpoint.resume"},
-      {"ignore_data_skip", flag, "false", refused_if_on, "a run that goes on takes the samples behind those it has seen"},
+      {"ignore_data_skip", flag, "false", by_value, "checkpoint.data_steps"},
       // Batch and length.
       {"per_device_train_batch_size", whole, "8", renamed, "train.micro_batch", 1, 1 << 20},
       {"per_device_eval_batch_size", whole, "8", inert, kEvalBatch, 1},

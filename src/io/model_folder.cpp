@@ -6,12 +6,15 @@
 
 #include "base/error.h"
 #include "base/missing_path.h"
+#include "base/shell_word.h"
 #include "config/other_names.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "io/convert/megatron_place.h"
+#include "io/convert/trainer_state.h"
 #include "io/convert/zero_checkpoint.h"
+#include "io/foreign_kinds.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -50,6 +53,14 @@ std::string model_inside(const fs::path& folder) {
   return first;
 }
 
+// How a run goes on from what is no checkpoint of ours.
+std::string way_on(const Recognised& found, const std::string& folder) {
+  if (found.layout == WeightLayout::hf) return "a model folder to go on from is model.path";
+  const std::string convert =
+      fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder);
+  return fmt::format("go on from it in place with checkpoint.layout={}, or {}", name(found.layout), convert);
+}
+
 }  // namespace
 
 void check_model_folder(const std::string& folder, const std::string& key) {
@@ -60,9 +71,12 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   const std::string where = fmt::format("{}={}", key, folder),
                     rule = "it must be a Hugging Face folder: config.json, weights, tokenizer";
   auto refuse_other_layout = [&] {
-    if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
+    const auto found = recognise(folder);
+    if (found && found->layout != WeightLayout::hf && found->layout != WeightLayout::trainer)
       throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule,
                       fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
+    if (const auto kind = foreign_kind(folder))
+      throw UserError(fmt::format("{}, not a model folder that is read", kind->what), where, rule, kind->fix);
   };
   if (is_folder && fs::exists(path / "config.json", error)) {
     if (!has_weights(path) && !holds_megatron(folder) && !is_zero_checkpoint(folder))
@@ -70,8 +84,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     return;
   }
   if (is_folder && key == "--model" && !has_weights(path) && holds_megatron(folder)) return;
-  if (path.extension() == ".gguf")
-    throw UserError("a GGUF file", where, rule, "GGUF is not read: take the folder of safetensors that it was made from");
+  if (const auto kind = is_folder ? std::nullopt : foreign_kind(folder)) throw UserError(kind->what, where, rule, kind->fix);
   if (!fs::exists(path, error)) {
     const std::string advice = missing_path_advice(folder, Hub::models);
     throw UserError("no such folder", where,
@@ -146,12 +159,16 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
     if (const auto newest = first_step_to_try(checkpoints.string()))
       throw UserError("a run, not a checkpoint", where, rule,
                       fmt::format("its newest is {}", (checkpoints / checkpoint_name(*newest)).string()));
+  if (is_trainer_checkpoint(folder))
+    throw UserError("a checkpoint of Transformers' Trainer, not of Ravine", where, rule,
+                    "set checkpoint.layout=trainer, which goes on from it and leaves such folders");
+  if (find_adapter(folder))
+    throw UserError("an adapter, not a checkpoint", where, rule,
+                    fmt::format("an adapter to go on from is lora.path={}", shell_word(folder)));
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
-    throw UserError(
-        fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
-        found->layout == WeightLayout::hf
-            ? "a model folder to go on from is model.path"
-            : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));
+    throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule, way_on(*found, folder));
+  if (const auto kind = foreign_kind(folder))
+    throw UserError(fmt::format("{}, not a checkpoint of Ravine", kind->what), where, rule, kind->fix);
   throw UserError("the manifest is missing", fmt::format("{}: {}", key, (path / "manifest.json").string()), rule,
                   "use another checkpoint, or checkpoint.resume=auto for the newest of the run");
 }

@@ -16,6 +16,7 @@
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/zero_checkpoint.h"
+#include "io/foreign_kinds.h"
 
 namespace fs = std::filesystem;
 
@@ -142,6 +143,8 @@ Files open_weights(const std::string& folder) {
     files.push_back(std::make_unique<ElementsFile>(folder, open_megatron_model(folder).tensors));
   if (files.empty() && is_zero_checkpoint(folder))
     files.push_back(std::make_unique<ElementsFile>(folder, read_zero_weights(folder)));
+  if (const auto kind = files.empty() ? foreign_kind(folder) : std::nullopt)
+    throw UserError(kind->what + ", which is not read", folder, "it must hold safetensors, or pytorch_model*.bin", kind->fix);
   if (files.empty())
     throw UserError("no weights", folder,
                     "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",

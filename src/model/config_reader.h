@@ -38,6 +38,7 @@ class ConfigReader {
   void finish();
   [[noreturn]] void refuse(const std::string& key, const std::string& rule, const std::string& fix) const;
   const std::string& where() const { return where_; }
+  const Json& config() const { return config_; }
 
  private:
   const Json& config_;

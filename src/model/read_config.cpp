@@ -1,4 +1,5 @@
 #include "model/decoder.h"
+#include "model/quantised.h"
 
 namespace ravine {
 
@@ -13,6 +14,8 @@ void read_common(ConfigReader& r, ModelFacts& f) {
   if (auto id = r.ids("pad_token_id"); !id.empty() && id[0] >= 0) f.pad = id[0];
   if (f.pad >= f.vocabulary)
     r.refuse("pad_token_id", fmt::format("it must be below vocab_size = {}", f.vocabulary), "correct the field");
+  if (const auto kept = quantised(r.config(), r.where()))
+    r.refuse(kept->key, kept->what + " are not read: they must be f32, bf16 or f16", kept->fix);
   r.only("quantization_config", nullptr, "weights must be f32, bf16 or f16");
   r.only("is_encoder_decoder", false, "this family is a decoder");
   r.only("add_cross_attention", false, "this family is a decoder");

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "comm/ranks.h"
@@ -22,16 +23,17 @@ namespace ravine {
 struct OpenedRun {
   // Nothing is open yet. world: the ranks of this job, which must outlive it; null: alone.
   OpenedRun(Config given, Log& to, World* job, std::shared_ptr<const CheckpointFiles> form = nullptr)
-      : asked(std::move(given)), files(std::move(form)), log(to), world(job) {}
+      : files(std::move(form)), asked(settled(std::move(given))), log(to), world(job) {}
   OpenedRun(const OpenedRun&) = delete;
   OpenedRun& operator=(const OpenedRun&) = delete;
 
   std::string path(const std::string& name) const { return run_path(config(), name); }
 
+  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
+  std::vector<std::string> taken;  // lines: what the checkpoint of another program says over the options that were given
   const Config asked;
   std::shared_ptr<const RunSpec> spec;  // what the run does; null until model and ranks are there
   const Config& config() const { return spec ? spec->options : asked; }
-  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
   Log& log;
   World* world;
   std::unique_ptr<RunFolder> folder;
@@ -43,6 +45,12 @@ struct OpenedRun {
   RunData data;
   std::unique_ptr<StepEngine> engine;
   SavedBytes bytes;
+
+ private:
+  Config settled(Config given) {
+    if (files) taken = files->take_over(given);
+    return given;
+  }
 };
 
 }  // namespace ravine

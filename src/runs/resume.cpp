@@ -165,6 +165,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   const Config& config = run.config();
   std::optional<ResumePoint> from = open_checkpoint(run);
   if (!from) return std::nullopt;
+  for (const std::string& line : run.taken) run.log.line("resume   {}", line);
   const CheckpointReader& reader = *from->reader;
   refuse_counts(reader.scalars(), reader.step(), scalars_of(*from));
   p.done = checkpoint_scalar(reader, "step");

@@ -14,6 +14,7 @@
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/mindformers_state.h"
+#include "io/convert/trainer_state.h"
 #include "io/open_weights.h"
 #include "io/run_files.h"
 #include "runs/run_folder.h"
@@ -84,6 +85,8 @@ std::vector<std::string> checkpoints_of_other_layout(const std::string& run) {
   if (layout == CheckpointLayout::mindformers) return mindformers_checkpoints((fs::path(run) / "checkpoint").string());
   if (layout == CheckpointLayout::deepspeed)
     for (const auto& [step, path] : deepspeed_checkpoints(run)) out.push_back(path);
+  if (layout == CheckpointLayout::trainer)
+    for (const auto& [step, path] : trainer_checkpoints(run)) out.push_back(path);
   if (layout == CheckpointLayout::megatron) return megatron_checkpoints(run);
   return out;
 }

@@ -1,20 +1,17 @@
 #include "styles/deepspeed_files.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "base/error.h"
-#include "config/takes.h"
 #include "dialects/reverse.h"
-#include "files/compressed.h"
 #include "io/checkpoint_health.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/held_options.h"
-#include "io/run_files.h"
 #include "optim/schedule.h"
 #include "styles/step_folders.h"
+#include "styles/trainer_record.h"
 
 namespace fs = std::filesystem;
 
@@ -22,71 +19,6 @@ namespace ravine {
 namespace {
 
 const StepNames kCheckpoints{.before = "checkpoint-"};
-
-// What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
-// each validation an entry of its own.
-Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass) {
-  Json out = Json::array();
-  std::error_code error;
-  if (!fs::is_regular_file(metrics, error)) return out;
-  LineReader lines(metrics, kMetricsLine);
-  double sum = 0;
-  int64_t count = 0, before = 0;
-  while (const auto line = lines.next()) {
-    const Json row = Json::parse(*line, nullptr, false);
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
-    const auto at = row["step"].get<int64_t>();
-    if (at > step) continue;
-    const Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
-    const auto number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
-    // A row is of the steps since the row before; one of a validation may lie between two lines.
-    for (const char* key : {"mean_loss", "loss"})
-      if (number(key)) {
-        sum += row[key].get<double>() * static_cast<double>(at - before), count += at - before;
-        break;
-      }
-    before = at;
-    if (at % c.log.every == 0) {
-      Json entry = place;
-      entry["learning_rate"] = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, at).lr;
-      if (number("grad_norm")) entry["grad_norm"] = row["grad_norm"];
-      if (count > 0) entry["loss"] = sum / static_cast<double>(count);
-      sum = 0, count = 0;
-      out.push_back(entry);
-    }
-    if (number("valid_loss")) {
-      out.push_back(place);
-      out.back()["eval_loss"] = row["valid_loss"];
-    }
-  }
-  return out;
-}
-
-int64_t warmup_of(const ScheduleOptions& s) {
-  return takes_setting(s.type, "warmup_steps")       ? s.warmup_steps
-         : takes_setting(s.type, "warmup_num_steps") ? static_cast<int64_t>(s.classes.warmup_num_steps)
-                                                     : 0;
-}
-
-// The Trainer's arguments, by its names, as far as a run has them.
-Json arguments_of(const Config& c) {
-  const int64_t ranks = std::max<int64_t>(1, c.parallel.data);
-  return {{"output_dir", c.train.output},
-          {"max_steps", c.train.steps},
-          {"per_device_train_batch_size", c.train.micro_batch},
-          {"gradient_accumulation_steps", std::max<int64_t>(1, c.train.global_batch / c.train.micro_batch / ranks)},
-          {"learning_rate", c.optimizer.lr},
-          {"weight_decay", c.optimizer.weight_decay},
-          {"max_grad_norm", c.optimizer.clip_norm},
-          {"warmup_steps", warmup_of(c.schedule)},
-          {"logging_steps", c.log.every},
-          {"save_steps", c.checkpoint.every},
-          {"save_total_limit", c.checkpoint.keep > 0 ? Json(c.checkpoint.keep) : Json()},
-          {"seed", c.train.seed},
-          {"bf16", c.precision.compute == DType::bf16},
-          {"fp16", c.precision.compute == DType::f16},
-          {"gradient_checkpointing", c.train.recompute == Recompute::full}};
-}
 
 class DeepSpeedFiles : public CheckpointFiles {
  public:
@@ -169,31 +101,17 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
                    .scale_hysteresis = c.precision.scale_hysteresis,
                    .scale_min = c.precision.scale_min,
                    .scale_consecutive = c.precision.scale_consecutive_hysteresis,
-                   .arguments = arguments_of(c),
+                   .arguments = {},
                    .ds_config = Json::parse(deepspeed_form(c, nullptr).text, nullptr, false)};
-  const double steps_of_pass =
-      std::max(1.0, std::ceil(static_cast<double>(run.data.train->sample_count()) / static_cast<double>(c.train.global_batch)));
-  return [s, c, id, output, steps_of_pass, best = best_, model = run.model->config(), metrics = run.path("metrics.jsonl")](
-             const std::string& folder, int64_t step, const Json& scalars) mutable {
+  const TrainerRecord record(run, best_);
+  s.arguments = record.arguments();
+  return [s, c, id, output, record, model = run.model->config()](const std::string& folder, int64_t step,
+                                                                 const Json& scalars) mutable {
     const auto made = scalars.find("optimizer_steps");
     const int64_t updates = made != scalars.end() && made->is_number_integer() ? made->get<int64_t>() : step;
     s.lr = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, updates).lr;
-    s.trainer_state = {
-        {"epoch", static_cast<double>(step) / steps_of_pass},
-        {"max_steps", c.train.steps},
-        {"num_train_epochs", static_cast<int64_t>(std::ceil(static_cast<double>(c.train.steps) / steps_of_pass))},
-        {"train_batch_size", c.train.micro_batch},
-        {"logging_steps", c.log.every},
-        {"save_steps", c.checkpoint.every},
-        {"eval_steps", c.train.valid_every},
-        {"log_history", history_of(metrics, step, c, steps_of_pass)}};
-    const auto found = best ? best_step(metrics, c, step, *best) : std::optional<BestStep>{};
     int64_t stays = 0;
-    if (found) {
-      if (best->loads) stays = found->step;
-      s.trainer_state["best_metric"] = found->loss;
-      s.trainer_state["best_model_checkpoint"] = output + "/" + kCheckpoints.name(found->step);
-    }
+    s.trainer_state = record.state(step, kCheckpoints.before, stays);
     const std::string name = kCheckpoints.name(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
     write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});

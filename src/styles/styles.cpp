@@ -6,6 +6,7 @@
 #include "styles/megatron_log.h"
 #include "styles/mindformers_files.h"
 #include "styles/mindformers_log.h"
+#include "styles/trainer_files.h"
 
 namespace ravine {
 
@@ -22,7 +23,8 @@ RunStyle style_of(const Config& config) {
   } layouts[] = {{CheckpointLayout::ravine, nullptr},
                  {CheckpointLayout::mindformers, mindformers_files()},
                  {CheckpointLayout::deepspeed, deepspeed_files()},
-                 {CheckpointLayout::megatron, megatron_files()}};
+                 {CheckpointLayout::megatron, megatron_files()},
+                 {CheckpointLayout::trainer, trainer_files()}};
   for (const auto& line : lines)
     for (const auto& layout : layouts)
       if (line.name == config.log.style && layout.name == config.checkpoint.layout) {

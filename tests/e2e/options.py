@@ -224,7 +224,7 @@ OPTIONS = {
     "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "train.recompute_layers": ListOf(Number(0, 4096, "train.recompute=full")), "parallel.zero_threshold": Number(0, 10**12),
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
-    "checkpoint.layout": Text(choices=("ravine", "mindformers", "deepspeed", "megatron")), "checkpoint.prefix": NAME, "checkpoint.format": Text(choices=("safetensors", "ckpt")), "checkpoint.copies": ListOf(Text(choices=("network", "trainable"))), "checkpoint.data_steps": Number(-1, STEPS),
+    "checkpoint.layout": Text(choices=("ravine", "mindformers", "deepspeed", "megatron", "trainer")), "checkpoint.prefix": NAME, "checkpoint.format": Text(choices=("safetensors", "ckpt")), "checkpoint.copies": ListOf(Text(choices=("network", "trainable"))), "checkpoint.data_steps": Number(-1, STEPS),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
     "offload.optimizer": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.params": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.path": FREE,
     "offload.block_kb": Number(1, 2**20), "offload.queue_depth": Number(1, 4096), "offload.threads": Number(1, 256), "offload.buffers": Number(1, 1024), "offload.pin": Bool(),

@@ -212,7 +212,7 @@ def test_parameters_of_optimizers_act(folder):
 
 # Of every flag that trainer.cpp decides about: words, and flags beside them.
 FLAGS = {
-    "model_name_or_path": None, "output_dir": None, "do_train": None, "max_steps": None, "deepspeed": None, "config_name": None, "dataset_name": None,  # `line` has them, or tests of their own
+    "model_name_or_path": None, "output_dir": None, "do_train": None, "max_steps": None, "deepspeed": None, "config_name": None, "dataset_name": None, "ignore_data_skip": None,  # `line` has them, or tests of their own
     "tokenizer_name": (["tok"], []), "train_file": (["ids.safetensors"], []), "validation_file": (["v.txt"], []), "max_eval_samples": (["4"], []), "block_size": (["32"], []), "overwrite_cache": ([], []),
     "validation_split_percentage": (["10"], []), "overwrite_output_dir": ([], []), "do_eval": ([], []), "resume_from_checkpoint": (["there"], []), "per_device_train_batch_size": (["4"], []), "gradient_accumulation_steps": (["4"], []),
     "num_train_epochs": None, "optim": (["sgd"], []), "adafactor": ([], []), "learning_rate": (["1e-3"], []), "weight_decay": (["0.1"], []), "adam_beta1": (["0.8"], []), "adam_beta2": (["0.8"], []), "adam_epsilon": (["1e-6"], []),

@@ -25,7 +25,9 @@
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/ravine_checkpoint.h"
+#include "io/convert/trainer_state.h"
 #include "io/convert/upcycle.h"
+#include "io/foreign_kinds.h"
 
 namespace fs = std::filesystem;
 
@@ -50,6 +52,8 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& co
     }
     case WeightLayout::ravine:
       return read_ravine_checkpoint(o.input, config, where, kind);
+    case WeightLayout::trainer:
+      return read_trainer_checkpoint(o.input, config, where, kind);
   }
   fail("read_source: every layout has a reader");
 }
@@ -63,6 +67,10 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
     return *o.from;
   }
   const auto found = recognise(o.input);
+  if (const auto kind = found ? std::nullopt : foreign_kind(o.input))
+    throw UserError(kind->what + ", which is not read", o.input,
+                    "it must be a Hugging Face folder, or a checkpoint of Megatron, DeepSpeed, MindFormers or Ravine",
+                    kind->fix);
   if (!found)
     throw UserError("unknown layout", o.input,
                     "it must be a Hugging Face folder, or a checkpoint of Megatron, DeepSpeed, MindFormers or Ravine",
@@ -104,7 +112,8 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
 
 // To the names that the model declares, checked, with the vocabulary that is asked for.
 void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
-  if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
+  if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed || layout == WeightLayout::trainer)
+    from_family_files(w, g);
   check_weights(w, g, o.allow_unknown, moments);
   if (!o.adapter.empty() && !moments) merge_adapter(w, g, o.adapter, o.base, o.dtype);
   if (!o.adapter.empty() && moments)
@@ -309,7 +318,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     convert_to_megatron_run(o, megatron, layout, report, progress);
     return report;
   }
-  const bool hf_to_hf = layout == WeightLayout::hf && o.to == ConvertTarget::hf;
+  const bool hf_to_hf = (layout == WeightLayout::hf || layout == WeightLayout::trainer) && o.to == ConvertTarget::hf;
   if (to_peft && layout != WeightLayout::megatron)
     throw UserError("--to peft of another layout", o.input, "adapters are made of ModelLink's checkpoints of LoRA",
                     "train with lora.rank, whose runs write such a folder, or choose another --to");

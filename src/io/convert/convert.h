@@ -17,11 +17,15 @@
 
 namespace ravine {
 
-enum class WeightLayout : uint8_t { hf, megatron, deepspeed, mindformers, ravine };
+enum class WeightLayout : uint8_t { hf, megatron, deepspeed, mindformers, ravine, trainer };
 constexpr auto names_of(WeightLayout) {
   using enum WeightLayout;
-  return std::to_array<ValueName<WeightLayout>>(
-      {{hf, "hf"}, {megatron, "megatron"}, {deepspeed, "deepspeed"}, {mindformers, "mindformers"}, {ravine, "ravine"}});
+  return std::to_array<ValueName<WeightLayout>>({{hf, "hf"},
+                                                 {megatron, "megatron"},
+                                                 {deepspeed, "deepspeed"},
+                                                 {mindformers, "mindformers"},
+                                                 {ravine, "ravine"},
+                                                 {trainer, "trainer"}});
 }
 
 // What can be written.

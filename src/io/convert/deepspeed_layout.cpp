@@ -98,7 +98,7 @@ ElementsPtr chunks(const std::vector<ElementsPtr>& parts, int64_t r, int64_t n, 
 
 void check_deepspeed_order(const Json& model, const std::string& where) {
   const Geometry g = geometry_of(model, where);
-  for (const Param& p : g.model->params().params()) deepspeed_place(p.name, g.spec().names, where);
+  for (const FileTensor& t : g.model->files().tensors) deepspeed_place(t.name, g.spec().names, where);
 }
 
 }  // namespace ravine

@@ -8,6 +8,7 @@
 #include "config/bounds.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/kept_scalars.h"
+#include "io/convert/trainer_state.h"
 #include "io/convert/zero_checkpoint.h"
 
 namespace fs = std::filesystem;
@@ -25,16 +26,6 @@ std::string our_state(const std::string& key, const std::vector<std::string>& al
   return "";
 }
 
-// Of "checkpoint-12"; nothing of other names.
-std::optional<int64_t> step_of_name(const std::string& name) {
-  constexpr std::string_view kBefore = "checkpoint-";
-  if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
-  const std::string digits = name.substr(kBefore.size());
-  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos || (digits[0] == '0' && digits.size() > 1))
-    return {};
-  return std::stoll(digits);
-}
-
 // A folder that is whole has this file, which is written last.
 bool is_whole(const std::string& folder) {
   std::error_code error;
@@ -44,12 +35,8 @@ bool is_whole(const std::string& folder) {
 }  // namespace
 
 std::map<int64_t, std::string> deepspeed_checkpoints(const std::string& folder, bool whole) {
-  std::map<int64_t, std::string> out;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string(), path = folder + "/" + name;
-    if (const auto step = step_of_name(name); step && (!whole || is_whole(path))) out[*step] = path;
-  }
+  std::map<int64_t, std::string> out = trainer_checkpoints(folder, false);
+  if (whole) std::erase_if(out, [](const auto& at) { return !is_whole(at.second); });
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "io/convert/kept_scalars.h"
 #include "io/convert/ravine_checkpoint.h"
 #include "io/convert/torch_fields.h"
+#include "io/convert/trainer_state.h"
 #include "model/vocabulary.h"
 
 namespace ravine {
@@ -479,35 +480,7 @@ void StateFolder::write_beside(TargetFolder& folder, const std::function<void(in
   std::vector<NamedElements> tensors;
   for (const auto& [n, e] : weights_.tensors) tensors.push_back({n, e, s_.compute});
   write_hf(folder, weights_, tensors, progress);
-  Json state = {{"best_metric", nullptr},
-                {"best_model_checkpoint", nullptr},
-                {"epoch", 0.0},
-                {"global_step", step()},
-                {"is_hyper_param_search", false},
-                {"is_local_process_zero", true},
-                {"is_world_process_zero", true},
-                {"log_history", Json::array()},
-                {"max_steps", step()},
-                {"num_input_tokens_seen", count("tokens", 0)},
-                {"num_train_epochs", 1},
-                {"eval_steps", 500},
-                {"logging_steps", 500},
-                {"save_steps", 500},
-                {"total_flos", 0},
-                {"train_batch_size", nullptr},
-                {"trial_name", nullptr},
-                {"trial_params", nullptr},
-                // Transformers 5 saves no further without it, and 4.37 knows no such field: the file is that of 5.
-                {"stateful_callbacks",
-                 {{"TrainerControl",
-                   {{"args",
-                     {{"should_training_stop", false},
-                      {"should_epoch_stop", false},
-                      {"should_save", false},
-                      {"should_evaluate", false},
-                      {"should_log", false}}},
-                    {"attributes", Json::object()}}}}}};
-  if (s_.trainer_state.is_object()) state.update(s_.trainer_state);
+  const Json state = trainer_state_json(step(), count("tokens", 0), s_.trainer_state);
   write_file_atomic(folder.path("trainer_state.json"), state.dump(2) + "\n");
   if (!s_.arguments.is_null()) write_file_atomic(folder.path("training_args.json"), s_.arguments.dump(2) + "\n");
   TorchFields w(folder.path("scheduler.pt"), progress);

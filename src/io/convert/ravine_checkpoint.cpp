@@ -186,7 +186,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     w.add(t.name.substr(prefix.size()),
           assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
   }
-  if (const auto frozen = m.scalars.find("frozen"); frozen != m.scalars.end() && !is_moment(kind))
+  if (const auto frozen = m.scalars.find("frozen"); frozen != m.scalars.end() && !is_moment(kind) && kind != StateKind::trained)
     add_frozen(w, *frozen, m.scalars, options, folder);
   if (w.tensors.empty() && is_moment(kind))
     throw UserError("no optimizer state", folder, "moments of Adam and AdamW are read", "leave out --optimizer");

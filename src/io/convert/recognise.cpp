@@ -7,6 +7,7 @@
 #include "io/convert/dist_folder.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/mindformers.h"
+#include "io/convert/trainer_state.h"
 
 namespace fs = std::filesystem;
 
@@ -78,6 +79,7 @@ std::optional<Recognised> recognise(const std::string& path) {
     for (const auto& entry : fs::directory_iterator(path, error))
       if (entry.is_directory(error) && !first_file(entry.path().string(), "_model_states.pt").empty())
         return states(entry.path().string());
+  if (is_trainer_checkpoint(path)) return Recognised{WeightLayout::trainer, "Trainer checkpoint (weights, optimizer.pt)"};
   if (has_dir(path, "rank_")) return Recognised{WeightLayout::mindformers, "MindFormers checkpoint (one file per rank)"};
   if (fs::exists(path + "/param_name_map.json") || !first_file(path, ".ckpt").empty())
     return Recognised{WeightLayout::mindformers, "MindFormers weights"};

@@ -36,8 +36,9 @@ struct Weights {
 };
 
 // What of a training state a reader is asked for, under the names of their weights: moments are those of Adam and its like,
-// momentum is that of SGD.
-enum class StateKind : uint8_t { weights, masters, first_moment, second_moment, momentum };
+// momentum is that of SGD. Of trained a checkpoint of ours gives the masters that lie in it, and not those that its run left in the
+// model that it began from.
+enum class StateKind : uint8_t { weights, masters, trained, first_moment, second_moment, momentum };
 inline bool is_moment(StateKind kind) { return kind >= StateKind::first_moment; }
 // Before the name in a checkpoint of ours: "weights/", "m/", "v/", "momentum/".
 std::string_view state_prefix(StateKind kind);
