@@ -154,9 +154,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
   }
   if ((fs::is_directory(path) && !is_run(path)) || file.ends_with(".ckpt"))
-    if (const auto r = recognise(path);
-        r && (r->layout != WeightLayout::hf || is_dist_folder(path)) && r->layout != WeightLayout::trainer &&
-        r->layout != WeightLayout::ravine)
+    if (const auto r = recognise(path); r && (r->layout != WeightLayout::hf || is_dist_folder(path)) &&
+                                        r->layout != WeightLayout::trainer && r->layout != WeightLayout::ravine)
       return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
     if (dump_kind(path)) return describe_dump(path, list);

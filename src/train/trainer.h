@@ -92,17 +92,17 @@ class Trainer : public RunView {
   References references_;                      // of train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: none
   std::vector<StepWatch*> watches_;
-  std::unique_ptr<Saves> saves_;                                  // null before run() has found out where the run begins
-  std::vector<std::unique_ptr<Hook>> hooks_;                      // in the order of their calls
-  std::unique_ptr<Loader> loader_;                                // its thread reads the data of run_
-  TrafficMeter meter_;                                            // of the step under way
-  std::string ended_by_;                                          // the option by which the run ends early; "": none
-  std::optional<StepReport> last_;                                // of the last step that this process made
-  AbnormalNorms abnormal_;                                        // of health.stop_norm
+  std::unique_ptr<Saves> saves_;              // null before run() has found out where the run begins
+  std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls
+  std::unique_ptr<Loader> loader_;            // its thread reads the data of run_
+  TrafficMeter meter_;                        // of the step under way
+  std::string ended_by_;                      // the option by which the run ends early; "": none
+  std::optional<StepReport> last_;            // of the last step that this process made
+  AbnormalNorms abnormal_;                    // of health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // once is enough
-  bool is_spike_ = false;                                         // the step under way, by health.skip_norm
-  double peak_flops_ = 0;                                         // of all ranks, per second: what sol is a share of
-  double step_seconds_ = 0;                                       // of a step, as estimated before the first
+  bool is_spike_ = false;    // the step under way, by health.skip_norm
+  double peak_flops_ = 0;    // of all ranks, per second: what sol is a share of
+  double step_seconds_ = 0;  // of a step, as estimated before the first
 };
 
 }  // namespace ravine
