@@ -11,6 +11,7 @@
 #include "dialects/deepspeed_config.h"
 #include "dialects/launch_script.h"
 #include "files/safetensors.h"
+#include "io/convert/deepspeed_layout.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/trainer_state.h"
 #include "runs/open.h"

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "dialects/reverse.h"
 #include "io/checkpoint_health.h"
+#include "io/convert/deepspeed_layout.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/held_options.h"
 #include "optim/schedule.h"

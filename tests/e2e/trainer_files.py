@@ -290,8 +290,11 @@ def test_the_best_model_is_loaded_at_the_end(folder):
     last = [x for x in line(folder, *flags, output="own-last") if x not in ("--deepspeed", folder / "ds.json")]
     r.run(*last)
     check(model(folder / "own") != model(folder / "own-last"), "our own checkpoints: it is the last model")
-    there = sorted(int(p.name[5:]) for p in (folder / "own" / "checkpoints").glob("step_*"))
-    check(there == [early, 6], f"our own checkpoints: {there}, the best is {early}")
+    there = sorted(int(p.name.split("-")[1]) for p in (folder / "own").glob("checkpoint-*"))
+    check(there == [early, 6], f"checkpoints of the Trainer: {there}, the best is {early}")
+    r.run(*[x if x != folder / "own" else folder / "ours" for x in plain], "checkpoint.layout=ravine")
+    there = sorted(int(p.name[5:]) for p in (folder / "ours" / "checkpoints").glob("step_*"))
+    check(there == [early, 6] and model(folder / "ours") == model(folder / "own"), f"our own checkpoints: {there}, the best is {early}")
     done = subprocess.run([*LAUNCH, *r.command(*line(folder, *flags, "--load_best_model_at_end", *towards, output="two", batch=2))], capture_output=True, text=True, timeout=r.LIMIT)
     check(done.returncode == 0 and model(folder / "two") == r.load_tensors(folder / "two" / f"checkpoint-{early}"), done.stderr[-1500:])
     for wrong, named in ((["--save_steps", 3], "--eval_steps"), (["--eval_strategy", "no"], "--save_strategy"), (["--metric_for_best_model", "accuracy"], "accuracy")):

@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/convert/deepspeed_state.h"
 #include "io/convert/weights.h"
 
 namespace ravine {

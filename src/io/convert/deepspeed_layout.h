@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "io/convert/elements.h"
 #include "model/weight_files.h"
 
@@ -17,6 +18,8 @@ struct DeepSpeedPlace {
 };
 // Errors: a UserError that names `where` if the module is in no list.
 DeepSpeedPlace deepspeed_place(const std::string& name, const CheckpointNames& names, const std::string& where);
+// A UserError, where the order of this model's parameters is not known: before a run begins.
+void check_deepspeed_order(const Json& model, const std::string& where);
 
 // What lies beside each other in one vector of f32, from `begin` on; zeros behind its end.
 ElementsPtr flat_range(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, const std::string& rule);

@@ -51,8 +51,6 @@ struct DeepSpeedState {
 // Transformers' modules; a family whose order is not known is a UserError. `progress` is called with the bytes written.
 void write_deepspeed_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                            const DeepSpeedState& state, const std::function<void(int64_t)>& progress);
-// A UserError, as there, where the order of this model's parameters is not known: before a run begins.
-void check_deepspeed_order(const Json& model, const std::string& where);
 // The bytes that it will write of a run with these masters, about: headers are not counted.
 int64_t deepspeed_state_bytes(const Weights& weights, const DeepSpeedState& state);
 
