@@ -7,12 +7,12 @@
   tools/plain.py FILE...     the places of these files
   tools/plain.py --wrap FILE...  breaks comment lines of more than 120 columns; the rest of a broken line begins the next one
 
-docs/howto/write-plainly.md has the rules. Counted are, in the comments of C++ files and in the option table of docs/options.md:
+docs/howto/write-plainly.md has the rules. Counted are, in C++ files:
   opening   a comment that begins with What, Of, Where, Whether, Who, Whose or Which
   long      a sentence of more than 30 words
   wide      a comment line of more than 120 columns
   pronoun   a pronoun whose noun is not in the sentence: those of `PRONOUNS`
-  help      an option's text of more than 100 characters (room: options)
+  help      the text of an option or flag of more than 100 characters
 """
 import json
 import re
@@ -48,7 +48,8 @@ def comment_of(line):
         if c == '"' and not (i and line[i - 1] == "'"):
             inside = not inside
         if not inside and line[i : i + 2] == "//":
-            return i, line[i:].lstrip("/").strip()
+            text = line[i:].lstrip("/").rstrip()
+            return i, ("\n" if not text or text.startswith("  ") else "") + text.strip()  # a line of a table stands alone
         i += 1
     return None
 
@@ -81,7 +82,7 @@ def comments(path):
 
 def sentences(text):
     """The sentences of a text: they end with . ! ? or ; before a blank and at its end."""
-    return [s for s in re.split(r"(?<=[.!?;])\s+", text.strip()) if s]
+    return [s for s in re.split(r"(?<=[.!?;])\s+|\n", text.strip()) if s.strip()]
 
 
 def places(path):
@@ -98,14 +99,19 @@ def places(path):
                 if p.search(s):
                     yield "pronoun", line, s[:100]
                     break
+    yield from help_places(path)
 
 
-def help_places():
-    """Yields (kind, line, words) for each option whose text is too long, as docs/options.md has them."""
-    for number, line in enumerate((ROOT / "docs" / "options.md").read_text().splitlines(), 1):
-        cells = re.split(r"(?<!\\) \| ", line.strip("| "))
-        if line.startswith("| `") and len(cells) == 5 and len(cells[4].rstrip(" |")) > 100:
-            yield "help", number, f"{cells[0]}: {len(cells[4])} characters"
+HELP = re.compile(r'\bv\(\s*"([^"]+)",\s*[^,()"]+,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)')
+
+
+def help_places(path):
+    """Yields (kind, line, words) for each option or flag that a file declares with a text that is too long."""
+    source = path.read_text(errors="replace")
+    for found in HELP.finditer(source):
+        text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', found[2])).replace('\\"', '"')
+        if len(text) > 100:
+            yield "help", source.count("\n", 0, found.start()) + 1, f"{found[1]}: {len(text)} characters"
 
 
 def room_of(path):
@@ -126,8 +132,6 @@ def counts():
         row["comments"] += sum(1 for _ in comments(path))
         for kind, _, _ in places(path):
             row[kind] += 1
-    row = out.setdefault("options", dict.fromkeys((*KINDS, "comments"), 0))
-    row["help"] = sum(1 for _ in help_places())
     return out
 
 
@@ -179,8 +183,6 @@ def main(args):
         for path in [f for f in files() if room_of(f) == args[1]]:
             for kind, line, words in sorted(places(path), key=lambda p: p[1]):
                 print(f"{path.relative_to(ROOT)}:{line}: {kind}: {words}")
-        for kind, line, words in help_places() if args[1] == "options" else []:
-            print(f"docs/options.md:{line}: {kind}: {words}")
         return 0
     now = counts()
     if args == ["--keep"]:

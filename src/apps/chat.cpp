@@ -42,10 +42,10 @@ struct ChatFlags {
     v("system", system, "the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
-    v("modellink", modellink,
-      "a conversation as ModelLink's programs hold it: LABEL before each answer; q, quit and exit end it, clear and new begin again",
-      metavar("LABEL"));
+    v("modellink", modellink, "talk as ModelLink's chat task does, with LABEL before each answer",
+      metavar("LABEL") & detail("q, quit and exit end the conversation; clear and new begin it again."));
     sampling.each(v);
+    v.heading("");
     common.each(v);
   }
 };
@@ -278,6 +278,8 @@ Command chat_command() {
       {.name = "chat",
        .summary = "talk with a model: each line is a turn",
        .example = "ravine chat --model my-llama-chat --system \"Be brief.\"",
+       .about =
+           "Each line is a turn; lines that begin with / are commands (/help lists them). The model needs a chat template, or --template.",
        .sections = {"model.path", "model.tokenizer", "lora.base", "data.chat_template", "precision.compute",
                     "precision.bf16_products", "precision.recipes", "precision.unfused"},
        .alone = true},

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "apps/show_page.h"
 #include "apps/stack.h"
 #include "apps/stop_signals.h"
 #include "apps/streams.h"
@@ -27,6 +28,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "config/command_help.h"
 #include "config/named_path.h"
 #include "config/other_names.h"
 #include "dialects/foreign_words.h"
@@ -170,15 +172,20 @@ void refuse_misplaced(const CommandSpec& spec, Config& config) {
 
 // lasting: whether the command that ran is of that kind.
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "--help-all")
+    return show_page(overview(commands)), 0;
   if (args[0] == "--version" || args[0] == "-v" || args[0] == "-V" || args[0] == "version")
     return print(std::string(program_version()) + "\n"), 0;
   size_t at = args[0] == "help" ? 1 : 0;
-  if (at == args.size()) return print(overview(commands)), 0;
+  if (at == args.size()) return show_page(overview(commands)), 0;
   bool wants_help = at == 1;
   const Command& c = descend(commands, args, at);
   std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
-  if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
+  if (std::optional<HelpAsked> help = help_asked(rest); help || wants_help) {
+    if (!help) help = HelpAsked{};
+    if (!help->section.empty() && !c.actions.empty()) help->section.clear();
+    return show_page(help->section.empty() ? help_page(c, help->all) : section_help(c.spec, help->section)), 0;
+  }
   if (!c.actions.empty()) {
     if (!rest.empty()) find(c.actions, rest[0], c.spec.name);
     throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
@@ -271,10 +278,10 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
   }
 }
 
-std::string help_page(const Command& c) {
+std::string help_page(const Command& c, bool all) {
   if (c.actions.empty()) {
     auto call = c.call();
-    return command_help(c.spec, call->flags());
+    return all ? command_help(c.spec, call->flags()) : common_help(c.spec, call->flags());
   }
   std::string text = fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: ravine {} ACTION [flags]\n\nActions:\n", c.spec.example,
                                  c.spec.name, c.spec.summary, c.spec.name);

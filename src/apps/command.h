@@ -92,7 +92,7 @@ struct CommonFlags {
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
-    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)");
+    v("backend", backend, "backend: cpu, or ref (plain loops in f64: slow, for checks)");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
 };
@@ -124,6 +124,7 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);
 
 std::string overview(const std::vector<Command>& commands);  // what `ravine` alone prints
-std::string help_page(const Command& command);               // what `ravine COMMAND --help` prints
+// Returns the page of `ravine COMMAND --help`; all: of `--help-all`.
+std::string help_page(const Command& command, bool all);
 
 }  // namespace ravine

@@ -35,13 +35,14 @@ struct CompareFlags {
   bool overwrite = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("a", a,
-      "dump of `probe.dump` or `ravine dump`, trace of tools/trace_torch.py, dump of msprobe, MindSpore or PTDBG, folder of .npy files, or file of `ravine trace`",
-      positional() & required() & reads() & metavar("A"));
+    v("a", a, "dump or trace to compare: of Ravine, PyTorch, msprobe, MindSpore or PTDBG, or a folder of .npy files",
+      positional() & required() & reads() & metavar("A") &
+          detail("Read are folders of probe.dump and ravine dump, traces of tools/trace_torch.py, and files of ravine trace."));
     v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
-    v("from", from,
-      "RUN/checkpoints/step_N, or RUN: its steps are made again, and our kernels run on what both dumps have read, which tells generated errors from inherited ones",
-      filled() & metavar("CHECKPOINT") & reads_folder());
+    v("from", from, "checkpoint of the run behind A: its kernels run on the inputs of both dumps",
+      filled() & metavar("CHECKPOINT") & reads_folder() &
+          detail(
+              "Give RUN/checkpoints/step_N, or RUN. Its steps are made again. This tells an error that a call makes from an error that it inherits."));
     v("run", run, kReplayRun, metavar("RUN") & reads_folder());
     v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
       filled() & writes() & metavar("DIR"));
@@ -215,7 +216,8 @@ Command compare_command() {
   return command<CompareFlags>(
       {.name = "compare",
        .summary = "find the first call at which two dumps, or traces, part for no reason in its inputs",
-       .example = "ravine compare dumps/a dumps/b --report differences"},
+       .example = "ravine compare dumps/a dumps/b --report differences",
+       .about = "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs part."},
       "Precision", run_compare);
 }
 

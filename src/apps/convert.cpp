@@ -36,6 +36,7 @@ struct ConvertFlags {
       filled() & metavar("DIR") & writes());
     v("to", o.to, "layout to write", required());
     v("from", o.from, "layout of the input; auto: recognised", no_value(kAuto));
+    v.heading("Layouts of other programs");
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
     v("pipeline", o.pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
@@ -50,10 +51,12 @@ struct ConvertFlags {
       between(1, 100000));
     v("universal", o.universal,
       "DeepSpeed: a universal checkpoint, for any stage and number of ranks (checkpoint.load_universal)");
-    v("optimizer", o.optimizer,
-      "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on; to Megatron: those of a Ravine checkpoint");
+    v("optimizer", o.optimizer, "convert optimizer states and the step too",
+      detail(
+          "To ravine, from DeepSpeed ZeRO, Megatron, MindFormers and Ravine: the run of the input goes on. To Megatron, from a Ravine checkpoint."));
     v("distributed-optimizer", o.distributed,
       "beside --optimizer: for Megatron's --use-distributed-optimizer, whose state lies in distrib_optim.pt");
+    v.heading("Weights");
     v("adapter", o.adapter, "adapter of PEFT or ModelLink that is merged into the weights on the way",
       metavar("DIR") & reads_folder());
     v("dtype", o.dtype, "type of the weights written; none: as stored",
@@ -63,9 +66,9 @@ struct ConvertFlags {
       metavar("FILE") & reads());
     v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
       between(0, 1 << 30));
-    v("upcycle", o.upcycle,
-      "to hf: a model with experts is made of a dense one, experts=8,top_k=2: each expert a copy of the MLP, routers drawn (by seed=S, 0 where it is not said)",
-      filled() & metavar("SPEC"));
+    v("upcycle", o.upcycle, "to hf: make a mixture of experts of a dense model, like experts=8,top_k=2",
+      filled() & metavar("SPEC") & detail("Each expert is a copy of the MLP. Routers are drawn from seed=S, 0 by default."));
+    v.heading("");
     v("dry-run", o.dry_run, "only list the tensors that would be written");
     v("allow-unknown", o.allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
@@ -121,9 +124,9 @@ struct MergeLoraFlags {
       required() & metavar("DIR") & reads_folder());
     v("adapter", adapters, "LoRA adapter of PEFT or ModelLink, or OUTPUT/adapter of a run",
       required() & metavar("DIR") & reads_folder());
-    v("base", o.base,
-      "the frozen weights as lora.base kept them beside the adapter: of nf4 the values of its blocks; none: as stored",
-      one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}));
+    v("base", o.base, "number format of the frozen weights, as lora.base had them; none: as stored",
+      one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}) &
+          detail("Under nf4 the adapter is merged into the values of the 4-bit blocks."));
     v("output", o.output, "model folder to write: it appears whole or not at all",
       required() & filled() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
@@ -239,6 +242,8 @@ Command convert_command() {
       {.name = "convert",
        .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
        .example = "ravine convert --input megatron-run --output my-llama --to hf",
+       .about =
+           "The output folder appears whole or not at all. Weights are not rounded unless --dtype asks for it, and pickles are never executed.",
        .alone = true,
        .lasting = true},
       "Data", run_convert);

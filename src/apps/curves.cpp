@@ -20,9 +20,10 @@ struct CurvesFlags {
   bool suggest = false, json = false, overwrite = false;
   template <class V>
   void each(V&& v) {
-    v("curves", curves,
-      "the curve that is asked about, the one to hold it against, and perhaps repeats of that: folders of runs, TensorBoard's files, trainer_state.json, .csv or .jsonl with step and loss, logs of Megatron or MindFormers",
-      positional() & required() & reads() & metavar("A B [C ..]"));
+    v("curves", curves, "the run that is asked about, the run to hold it against, and repeats of the second, if there are any",
+      positional() & required() & reads() & metavar("A B [C ..]") &
+          detail(
+              "Read are folders of runs, TensorBoard's files, trainer_state.json, .csv or .jsonl with step and loss, and logs of Megatron or MindFormers."));
     v("limit", options.limit, "how far apart the smoothed losses may be behind step 50; repeats of B say it themselves",
       between(1e-9, 1e6));
     v("compute", options.compute, "type of the arithmetic, for curves that do not say it; empty: bf16",
@@ -125,12 +126,15 @@ int run_curves(CurvesFlags& flags, Config&) {
 }  // namespace
 
 Command curves_command() {
-  return command<CurvesFlags>({.name = "curves",
-                               .summary = "whether the losses of two runs are one up to what roundings explain",
-                               .example = "ravine curves runs/here megatron.log --svg difference.svg",
-                               .sections = {},
-                               .alone = true},
-                              "Precision", run_curves);
+  return command<CurvesFlags>(
+      {.name = "curves",
+       .summary = "whether the losses of two runs are one up to what roundings explain",
+       .example = "ravine curves runs/here megatron.log --svg difference.svg",
+       .about =
+           "Judges whether two loss curves agree within the rounding noise that their own steps show, and where they part. The exit status is 1 if they part.",
+       .sections = {},
+       .alone = true},
+      "Precision", run_curves);
 }
 
 }  // namespace ravine

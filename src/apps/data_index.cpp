@@ -44,9 +44,9 @@ struct IndexFlags {
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
     v("cache", gpt.index_cache, "folder of index files as Megatron names them: read from there, or written there",
       filled() & metavar("DIR") & writes());
-    v("index-tokenizer", index_tokenizer,
-      "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
-      metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
+    v("index-tokenizer", index_tokenizer, "tokenizer identifiers of Megatron-core, by which its cache names index files",
+      metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads() &
+          detail("Give unique_identifiers as JSON, a file that holds it, or a description.txt of a cache."));
     v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
     v("overwrite", overwrite, "replace the files that have such names, all together");
   }

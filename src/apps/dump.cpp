@@ -25,8 +25,8 @@ struct DumpFlags {
     v("ranks", dump.ranks, "which ranks of the job; empty: all", between(0, kMostRanks));
     v("paths", dump.paths, "glob patterns of dotted paths of calls, and of names of parameters", filled());
     v("phases", dump.phases, "which phases", one_of({"forward", "backward", "update"}) & filled());
-    v("what", dump.what, "of each tensor two checksums; those and statistics; those and the tensor itself");
-    v("io", dump.io, "what calls read, what they write, or both");
+    v("what", dump.what, "content per tensor: checksums, statistics too, or the tensor itself too");
+    v("io", dump.io, "tensors to keep: inputs of calls, outputs, or both");
     v("limit-mb", dump.limit_mb, "the dump of a rank ends at this size; 0: no limit", between(0, 1e9));
     common.each(v);
   }
@@ -61,6 +61,8 @@ Command dump_command() {
       {.name = "dump",
        .summary = "run a step of a finished or running run again, bit for bit, and keep what its calls read and write",
        .example = "ravine dump --from runs/a/checkpoints/step_000200 --step 203 --out dumps/a --what tensors",
+       .about =
+           "Replays a step from the nearest checkpoint of the run, and keeps inputs and outputs of its kernel calls for `ravine compare`.",
        .lasting = true},
       "Precision", run_dump);
 }

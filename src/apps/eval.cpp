@@ -42,9 +42,9 @@ struct EvalFlags {
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("tasks", tasks, "names with commas between them: mmlu, gsm8k, boolq, ceval, bbh, agieval, human_eval, piqa, hellaswag",
       filled() & metavar("TASK,.."));
-    v("data", data,
-      "folder that holds a folder of each task, as its authors lay it out; of several a task takes the last that its name is part of",
-      filled() & metavar("DIR") & reads_folder());
+    v("data", data, "folder with a folder for each task, as the authors of the task lay it out",
+      filled() & metavar("DIR") & reads_folder() &
+          detail("If several folders fit a task, the last folder counts whose name is part of the task's."));
     v("protocol", protocol,
       "generate: ModelLink's, an answer is parsed; likelihood: lm-evaluation-harness', choices are compared");
     v("shots", shots, "worked examples in a prompt (else as many as the protocol shows)",
@@ -53,9 +53,8 @@ struct EvalFlags {
     v("max-new-tokens", max_new_tokens, "of an answer (else what ModelLink gives the task)",
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("batch", batch, "items worked on at a time (else 16)", between(1, kMostMicroBatches) & length(1) & metavar("N"));
-    v("template", texts,
-      "JSON with few-shot texts of tasks, and what stands around every prompt, or that alone, a text with {instruction}",
-      reads() & metavar("FILE.json"));
+    v("template", texts, "JSON with the few-shot texts of tasks and the text around each prompt",
+      reads() & metavar("FILE.json") & detail("A file may also hold one text with {instruction} alone."));
     v("split", split, "test: of ceval, whose answers nobody has; writes the file that it is scored by");
     v("completions", completions, "outputs from a file of {\"id\", \"output\"} lines instead of a model's",
       reads() & metavar("FILE.jsonl"));
@@ -219,6 +218,8 @@ Command eval_command() {
       {.name = "eval",
        .summary = "benchmarks: MMLU, CEval, GSM8K, BoolQ, BBH, AGIEval, HumanEval, PIQA, HellaSwag",
        .example = "ravine eval --model my-llama --tasks boolq,mmlu --data benchmarks --output results",
+       .about =
+           "Reads the files of each task as its authors publish them. --output keeps all answers; the same command goes on with an evaluation that was stopped.",
        .sections = {"model.path", "model.tokenizer", "lora.base", "precision.compute", "precision.bf16_products",
                     "precision.recipes", "precision.unfused", "parallel.tensor", "parallel.pipeline", "parallel.virtual",
                     "parallel.stage_layers", "parallel.patience", "parallel.interface"},

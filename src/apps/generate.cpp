@@ -42,32 +42,35 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter,
-      "LoRA adapter of PEFT or ModelLink beside the model's weights, or OUTPUT/adapter of a run; several beside one base have names, by which prompts ask for them",
-      named() & metavar("[NAME=]DIR") & reads_folder());
-    v("use", use, "the adapter of prompts that ask for none", filled() & metavar("NAME"));
-    v("prompt", prompt, "text to go on from; -: all of stdin; several are --prompts", filled() & at_most_bytes(kMostPrompt));
-    v("prompts", prompts,
-      "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key, and the name of its adapter under \"adapter\"",
-      reads() & metavar("FILE"));
-    v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
-    v("chat", chat,
-      "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /quit or the end of stdin (Ctrl-D) ends it");
+    v("adapter", adapter, "LoRA adapter beside the model's weights (PEFT, ModelLink, or OUTPUT/adapter of a run)",
+      named() & metavar("[NAME=]DIR") & reads_folder() &
+          detail("Several adapters beside one base need names, by which prompts ask for them."));
+    v("use", use, "adapter of prompts that name none", filled() & metavar("NAME"));
+    v("prompt", prompt, "prompt; -: all of stdin; for several prompts see --prompts", filled() & at_most_bytes(kMostPrompt));
+    v("prompts", prompts, "file with many prompts: FILE.txt, one per line, or FILE.jsonl",
+      reads() & metavar("FILE") &
+          detail(
+              "A line of FILE.jsonl has its text under \"prompt\" or data.text_key, and may name its adapter under \"adapter\"."));
+    v("prompt-ids", prompt_ids, "file of many prompts as token ids: a JSON list of lists", reads() & metavar("FILE.json"));
+    v("chat", chat, "put prompts into the model's chat template; without a prompt: a conversation on stdin",
+      detail("Each line of stdin is a turn. /quit and the end of stdin (Ctrl-D) end the conversation."));
     v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template,
       "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     sampling.each(v);
+    v.heading("");
     v("json", json, "one JSON line per prompt");
-    v("batch", batch, "prompts worked on at a time", between(1, kMostMicroBatches));
-    v("beams", beams, "beam search: so many continuations side by side; with --sample they are drawn",
-      between(1, 4096) & length(1) & metavar("N"));
-    v("length-penalty", length_penalty, "of beams: scores are divided by length^X; above 1 favours long ones",
+    v("batch", batch, "prompts in a batch", between(1, kMostMicroBatches));
+    v.heading("Beam search");
+    v("beams", beams, "number of beams; with --sample beams are sampled", between(1, 4096) & length(1) & metavar("N"));
+    v("length-penalty", length_penalty, "divisor of beam scores: length^X; above 1 favours long answers",
       between(-100, 100) & length(1) & metavar("X"));
-    v("early-stopping", early_stopping, "of beams: stop as soon as N are finished");
-    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line",
+    v("early-stopping", early_stopping, "end the search as soon as N beams are finished");
+    v("num-return", num_return, "number of best beams to return, under \"beams\" of the JSON line",
       between(1, 4096) & length(1) & metavar("K"));
-    v("beam-rules", beam_rules, "whose rules of beam search count");
+    v("beam-rules", beam_rules, "rules of the beam search, by the program that has them");
+    v.heading("");
     common.each(v);
   }
 };
@@ -447,6 +450,8 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
+       .about =
+           "Writes a continuation of each prompt to stdout. Many prompts share batches. Defaults come from the model's generation_config.json.",
        .sections = {"model.path", "model.tokenizer", "lora.base", "data.text_key", "data.chat_template", "precision.compute",
                     "precision.bf16_products", "precision.recipes", "precision.unfused", "parallel.data", "parallel.tensor",
                     "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",

@@ -42,8 +42,7 @@ struct InfoFlags {
   bool tensors = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("path", path,
-      "any file or folder that ravine reads or writes: model, checkpoint, run, adapter, tokenizer, config, data, TensorBoard events, ...",
+    v("path", path, "file or folder: model, checkpoint, run, adapter, tokenizer, config, data, event files, ..",
       positional() & required() & metavar("PATH") & reads());
     v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
     v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own",

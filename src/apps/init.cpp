@@ -49,9 +49,10 @@ struct InitFlags {
   void each(V&& v) {
     v("folder", words, "what to prepare (pretrain, sft, lora or dpo; default pretrain), and the folder to make",
       positional() & required() & filled() & writes() & metavar("[KIND] DIR"));
-    v("data", text,
-      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft and lora, pairs of answers (chosen and rejected) for dpo; default: this program's manual",
-      reads() & metavar("FILE"));
+    v("data", text, "your own data; default: a text of Ravine's (its manual)",
+      reads() & metavar("FILE") &
+          detail(
+              "For pretrain: text. For sft and lora: instructions as Alpaca, ShareGPT or messages. For dpo: pairs of chosen and rejected answers."));
     v("text-key", text_key, "key or column of --data that holds the text", filled());
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
@@ -387,12 +388,15 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
 }  // namespace
 
 Command init_command(const std::vector<Command>& others) {
-  return command_on_table<InitFlags>({.name = "init",
-                                      .summary = "a folder with a commented run.yaml that trains as it is",
-                                      .example = "ravine init pretrain first && ravine train --config first/run.yaml",
-                                      .sections = {},
-                                      .alone = true},
-                                     "Train", others, run_init);
+  return command_on_table<InitFlags>(
+      {.name = "init",
+       .summary = "a folder with a commented run.yaml that trains as it is",
+       .example = "ravine init pretrain first && ravine train --config first/run.yaml",
+       .about =
+           "Writes a folder with a commented run.yaml, data and a model's config. `ravine train --config FOLDER/run.yaml` trains at once.",
+       .sections = {},
+       .alone = true},
+      "Train", others, run_init);
 }
 
 }  // namespace ravine

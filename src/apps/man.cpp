@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "apps/show_page.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -65,7 +66,7 @@ struct ManPage {
 void add_pages(const std::vector<Command>& commands, std::vector<ManPage>& out) {
   for (const Command& c : commands) {
     const std::string name = "ravine-" + dashed(c.spec.name);
-    out.push_back({name, man_page(name, c.spec.summary, help_page(c), ".BR ravine (1)"), help_page(c)});
+    out.push_back({name, man_page(name, c.spec.summary, help_page(c, true), ".BR ravine (1)"), help_page(c, true)});
     add_pages(c.actions, out);
   }
 }
@@ -99,8 +100,8 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
   for (const ManPage& p : pages) {
     if (p.name.size() > kBefore.size()) names.push_back(p.name.substr(kBefore.size()));
     if (p.name != name) continue;
-    const std::string& text = isatty(STDOUT_FILENO) ? p.plain : p.text;  // who reads a terminal wants no roff
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (isatty(STDOUT_FILENO)) return show_page(p.plain), 0;
+    std::fwrite(p.text.data(), 1, p.text.size(), stdout);
     return 0;
   }
   const std::string near = nearest(name.substr(std::min(name.size(), kBefore.size())), names);

@@ -46,13 +46,16 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
 }  // namespace
 
 Command mindformers_command(const std::vector<Command>& others) {
-  return dialect_command({.name = "mindformers",
-                          .summary = "training by the YAML and the flags of MindSpore Transformers",
-                          .example = "ravine mindformers --config finetune.yaml --run_mode finetune --train_dataset_dir "
-                                     "data.mindrecord --load_checkpoint llama.safetensors",
-                          .lasting = true,
-                          .stoppable = true},
-                         "Other programs", mindformers_words, mindformers_key_sections, others, "--options");
+  return dialect_command(
+      {.name = "mindformers",
+       .summary = "training by the YAML and the flags of MindSpore Transformers",
+       .example = "ravine mindformers --config finetune.yaml --run_mode finetune --train_dataset_dir "
+                  "data.mindrecord --load_checkpoint llama.safetensors",
+       .about =
+           "Translates each key of the YAML into options of Ravine and runs the result. A key that Ravine cannot follow is an error; --explain shows each key's fate.",
+       .lasting = true,
+       .stoppable = true},
+      "Other programs", mindformers_words, mindformers_key_sections, others, "--options");
 }
 
 }  // namespace ravine

@@ -36,11 +36,10 @@ struct PlanFlags {
     model.each(v);
     v("ranks", ranks, "ranks to plan for; 0: as many as parallel.* names", between(0, kMostRanks));
     v("layouts", layouts, "list the layouts of these ranks, best first");
-    v("decide", decide,
-      "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");
-    v("procedure", procedure,
-      "the nine steps of the DeepSpeed guide, from micro batches of 1 and gradient checkpointing to NVMe, with planned bytes, "
-      "and the ds_config.json of the first that fits");
+    v("decide", decide, "choose ZeRO stage, recomputation and micro batch for the ranks of parallel.*, and say why");
+    v("procedure", procedure, "follow the nine steps of the DeepSpeed guide, with planned bytes of each",
+      detail(
+          "The steps go from micro batches of 1 and gradient checkpointing to NVMe. The first step that fits gets a ds_config.json."));
     v("deepspeed", deepspeed, "the ds_config.json that --procedure begins from (beside it --config FILE.json means this)",
       filled() & reads() & metavar("FILE.json"));
     v("ds-config", ds_config, "the file that --procedure comes to is written here", filled() & writes() & metavar("FILE.json"));
@@ -50,8 +49,7 @@ struct PlanFlags {
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
     v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file",
       filled() & metavar("-|FILE.svg") & writes());
-    v("svg", svg,
-      "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind",
+    v("svg", svg, "SVG file to write: the pipeline's schedule, and memory over a step by kind",
       filled() & writes() & metavar("FILE.svg"));
     v("overwrite", overwrite, "replace the file that has that name");
     v("json", json, "one JSON object");
@@ -239,6 +237,8 @@ Command plan_command() {
       {.name = "plan",
        .summary = "memory and time of a run, without running it",
        .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
+       .about =
+           "Shows the memory per rank by kind, and the time of a step as this machine's peaks allow it, for the options of a run. Nothing is allocated and nothing is trained.",
        .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
                     "checkpoint", "log", "health", "probe"}},
       "Train", run_plan);

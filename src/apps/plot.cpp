@@ -32,8 +32,7 @@ struct PlotFlags {
   template <class V>
   void each(V&& v) {
     v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
-    v("keys", keys,
-      "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second",
+    v("keys", keys, "keys of metrics.jsonl to draw; default: loss, valid_loss, grad_norm, lr, tokens_per_second",
       metavar("KEY .."));
     v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)",
       filled() & writes() & metavar("FILE"));

@@ -170,6 +170,8 @@ Command preprocess_command() {
        .summary = "corpora to .bin/.idx token files",
        .example =
            "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
+       .about =
+           "Tokenizes text or conversations into token files that Ravine and Megatron read. An output appears whole or not at all.",
        .alone = true,
        .lasting = true,
        .stoppable = true},

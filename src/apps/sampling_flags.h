@@ -21,29 +21,30 @@ struct SamplingFlags {
   bool sample = false;
   template <class V>
   void each(V&& v) {
-    v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
+    v.heading("How tokens are chosen");
+    v("max-new-tokens", max_new_tokens, "limit of new tokens (default: as in generation_config.json, else 128)",
       between(1, kMostTokens) & length(1) & metavar("N"));
-    v("stop", stop, "texts at which an answer ends, before them; several behind one flag", filled() & metavar("TEXT"));
-    v("stop-ids", stop_ids, "ids that end an answer, beside those of the model", between(0, INT32_MAX) & metavar("ID"));
-    v("sample", sample, "draw tokens; without it, always the most likely one");
-    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample",
+    v("stop", stop, "texts that end an answer, and are not part of it; several after one flag", filled() & metavar("TEXT"));
+    v("stop-ids", stop_ids, "token ids that end an answer, in addition to the model's", between(0, INT32_MAX) & metavar("ID"));
+    v("sample", sample, "sample tokens; without it: always the most likely token");
+    v("temperature", temperature, "divisor of the logits before sampling; 0: most likely token, as without --sample",
       between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
-    v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
-    v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
-    v("min-p", min_p, "draw among those at least P times as likely as the most likely one; 0: off",
+    v("top-k", top_k, "sample among the K most likely tokens; 0: all tokens", between(0, INT32_MAX) & length(1) & metavar("K"));
+    v("top-p", top_p, "sample among the most likely tokens with total probability P", between(0, 1) & length(1) & metavar("P"));
+    v("min-p", min_p, "sample among tokens at least P times as likely as the most likely one; 0: off",
       between(0, 1) & length(1) & metavar("P"));
-    v("typical-p", typical_p, "draw among the tokens nearest to the expected surprise that together have probability P; 1: off",
+    v("typical-p", typical_p, "locally typical sampling with total probability P; 1: off",
       between(0, 1) & length(1) & metavar("P"));
-    v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
+    v("repetition-penalty", repetition_penalty, "penalty of tokens that occurred; above 1: less likely",
       between(1e-6, 1e6) & length(1) & metavar("X"));
     v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
       between(0, kMostTokens) & length(1) & metavar("N"));
-    v("frequency-penalty", frequency_penalty, "taken from the logit of a token for each time that the answer has it",
+    v("frequency-penalty", frequency_penalty, "penalty of a token's logit for each occurrence in the answer",
       between(-100, 100) & metavar("X"));
-    v("presence-penalty", presence_penalty, "taken from the logits of tokens that the answer has",
+    v("presence-penalty", presence_penalty, "penalty of the logits of all tokens in the answer",
       between(-100, 100) & metavar("X"));
     v("logit-bias", logit_bias, "added to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
-    v("seed", seed, "of the draws: the same seed gives the same text", at_least(0));
+    v("seed", seed, "seed of sampling: the same seed gives the same text", at_least(0));
   }
 };
 

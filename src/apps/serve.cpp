@@ -27,16 +27,16 @@ struct ServeFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter,
-      "LoRA adapter of PEFT beside the model's weights; with a name it is a model of its own beside the base, several may be",
+    v("adapter", adapter, "LoRA adapter of PEFT; NAME=DIR serves it as a model of its own, several are possible",
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("served-model-name", served_model_name,
       "what clients call the model; empty: the name of its folder, or of the run whose model it is", metavar("NAME"));
     v("host", host, "address to listen on; 0.0.0.0: all of this machine's", filled() & metavar("HOST"));
     v("port", port, "of it; 0: a free one", between(0, 65535) & metavar("PORT"));
-    v("api-key", api_key,
-      "what clients must show as Authorization: Bearer KEY; empty: that of --api-key-file, else of RAVINE_API_KEY in the environment, else nothing",
-      metavar("KEY"));
+    v("api-key", api_key, "key that clients must send as Authorization: Bearer KEY; empty: see details, or no key",
+      metavar("KEY") &
+          detail(
+              "If empty, the key comes from --api-key-file, else from RAVINE_API_KEY in the environment. Without either, no key is asked for."));
     v("api-key-file", api_key_file, "a file that holds the key, so that no list of processes shows it",
       metavar("FILE") & reads());
     v("cors", cors, "origin of pages whose scripts may ask from a browser, as https://example.org; *: of all",
@@ -160,6 +160,8 @@ Command serve_command() {
       {.name = "serve",
        .summary = "answer requests over HTTP, by OpenAI's API",
        .example = "ravine serve --model my-llama-chat --port 8000",
+       .about =
+           "Serves completions and chat completions, streamed or whole, and a page at /. Requests share batches; a request that fails ends alone.",
        .sections = {"model.path", "model.tokenizer", "lora.base", "data.chat_template", "precision.compute",
                     "precision.bf16_products", "precision.recipes", "precision.unfused"},
        .alone = true,

@@ -233,8 +233,7 @@ struct RenderFlags {
       metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("bos-token", bos, "with --template alone: text of bos");
     v("eos-token", eos, "with --template alone: text of eos");
-    v("jsonl", jsonl,
-      "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");
+    v("jsonl", jsonl, "JSON lines: read {\"messages\": [..]}, write {\"text\": \"..\"} or {\"error\": \"..\"}");
   }
 };
 

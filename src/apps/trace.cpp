@@ -77,6 +77,8 @@ Command trace_command() {
       {.name = "trace",
        .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
        .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
+       .about =
+           "Runs the model once on given token ids, without an optimizer. The file holds activations, logits and, with labels, the loss.",
        .sections = {"precision", "lora.base", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence",
                     "parallel.zero", "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers",
                     "parallel.patience", "parallel.interface"}},

@@ -69,6 +69,8 @@ Command train_command() {
        .summary = "pretraining, continued pretraining and fine-tuning",
        .example =
            "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
+       .about =
+           "Trains the model in model.path, or a new one from model.config, on the text or conversations in data.train. train.output gets the log, metrics, checkpoints and, at the end, the model. The same command resumes a run that was stopped.",
        .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
                     "checkpoint", "log", "health", "probe"},
        .lasting = true,

@@ -148,6 +148,8 @@ Command trainer_command() {
        .summary = "training and evaluation by the flags of Transformers' Trainer, with a DeepSpeed config or without",
        .example = "ravine trainer --deepspeed ds.json --model_name_or_path DIR --train_file book.txt --do_train "
                   "--output_dir runs/book",
+       .about =
+           "Translates TrainingArguments and the DeepSpeed config into options of Ravine and runs the result. --explain shows each flag's fate.",
        .lasting = true,
        .stoppable = true},
       "Other programs", translate_words, trainer_key_sections);

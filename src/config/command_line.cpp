@@ -14,6 +14,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/asked.h"
+#include "config/command_help.h"
 #include "config/load.h"
 #include "config/other_names.h"
 #include "config/sources_meant.h"
@@ -35,8 +36,6 @@ bool is_setting(const std::string& word) {
   return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
 }
-
-std::string flag_word(const Option& f);
 
 class Words {
  public:
@@ -421,21 +420,6 @@ class Words {
   std::map<std::string, std::vector<std::string>> lists_;
 };
 
-std::string flag_word(const Option& f) {
-  std::string word = f.rule.metavar;
-  if (word.empty())
-    word = !f.rule.choices.empty() ? fmt::format("{}", fmt::join(f.rule.choices, "|"))
-           : f.is_text()           ? "TEXT"
-           : f.is_list()           ? "A B .."
-                                   : "N";
-  if (f.rule.positional) return f.rule.metavar.empty() ? f.key : f.rule.metavar;
-  return f.is_bool() ? "--" + f.key : fmt::format("--{} {}", f.key, word);
-}
-
-std::string two_columns(const std::string& left, const std::string& right) {
-  return left.size() <= 30 ? fmt::format("  {:<30} {}\n", left, right) : fmt::format("  {}\n  {:<30} {}\n", left, "", right);
-}
-
 }  // namespace
 
 bool takes(const CommandSpec& spec, const Option& option) {
@@ -446,45 +430,6 @@ bool takes(const CommandSpec& spec, const Option& option) {
 Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
                          const ForeignWords& words) {
   return Words(spec, flags, args, words).read();
-}
-
-bool asks_for_help(const std::vector<std::string>& args) {
-  for (const std::string& a : args) {
-    if (a == "--") return false;
-    if (a == "--help" || a == "-h") return true;
-  }
-  return false;
-}
-
-std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags) {
-  std::string usage = "ravine " + spec.name;
-  for (const Option& f : flags)
-    if (f.rule.positional) usage += f.rule.required ? " " + flag_word(f) : " [" + flag_word(f) + "]";
-  if (!spec.sections.empty()) usage += " [--config run.yaml] [section.key=value ..]";
-  std::string text =
-      fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: {} [flags]\n", spec.example, spec.name, spec.summary, usage);
-  text += "\nFlags:\n";
-  for (const Option& f : flags) {
-    std::string note = f.rule.same_as.empty() ? "" : fmt::format(" (same as {})", f.rule.same_as);
-    std::string value = f.yaml();
-    if (f.rule.required)
-      note += " (required)";
-    else if (!f.is_bool() && value != "\"\"" && value != "[]" && f.rule.same_as.empty())
-      note += fmt::format(" (default {})", value);
-    text += two_columns(flag_word(f), f.help + note);
-  }
-  if (!spec.sections.empty()) text += two_columns("--config FILE", "YAML file with the options below");
-  text += two_columns("--help", "this page");
-  if (spec.sections.empty()) return text;
-  text += "\nOptions, in the file or as section.key=value (the command line wins; values are YAML):\n";
-  Config defaults;
-  for (const Section& s : sections_of(defaults))
-    for (const Option& o : s.options)
-      if (takes(spec, o) &&
-          std::none_of(flags.begin(), flags.end(), [&](const Option& f) { return f.rule.same_as == o.name(); }))
-        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()),
-                            o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
-  return text + "\n`ravine config --explain section.key` tells more about one.\n";
 }
 
 }  // namespace ravine

@@ -20,6 +20,7 @@ struct CommandSpec {
   std::string name;                   // "trace", "tokenizer encode"
   std::string summary;                // one line
   std::string example;                // a complete line to copy
+  std::string about = {};             // a paragraph of the help page: what the command reads, does and leaves; may be empty
   std::vector<std::string> sections;  // of the config that it takes: "precision", or one option of a section, "data.text_key";
                                       // empty: neither --config nor section.key=value
   bool alone = false;                 // would do the same on every rank of a job: refused there
@@ -34,10 +35,5 @@ bool takes(const CommandSpec& spec, const Option& option);  // on its command li
 // `words`: what other programs call things, for the mistakes.
 Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
                          const ForeignWords& words = {});
-
-// The help page: the example, the summary, flags, then the config options of the command's sections.
-std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags);
-
-bool asks_for_help(const std::vector<std::string>& args);  // --help or -h before any "--"
 
 }  // namespace ravine

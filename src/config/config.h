@@ -28,25 +28,24 @@ struct ModelOptions {
   Tie tie = Tie::stored;
   template <class V>
   void each(V&& v) {
-    v("path", path,
-      "Hugging Face folder: config, weights, tokenizer; a resume needs the same weights, the folder may have moved",
-      reads_folder() & fixed());
-    v("config", config,
-      "config.json of a model whose weights are initialised from train.seed (instead of model.path), or the map that would stand in it",
-      reads() & or_map() & may_change());
-    v("weights", weights,
-      "weights that training begins from, of the model in model.config, in any layout that `ravine convert` reads; empty: drawn from train.seed",
-      reads_folder() & may_change());
-    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
-    v("vocabulary", vocabulary,
-      "rows of embedding and head, where those of model.path are to be more or fewer: the first keep their bits; 0: as stored; -1: what the tokenizer needs, and no fewer than stored",
-      between(-1, 1 << 30) & may_change());
-    v("new_rows", new_rows,
-      "what rows beyond those of model.path begin with: the mean of the stored ones, or normal numbers as in a new model",
-      fixed());
-    v("tie", tie,
-      "whether the head of model.path becomes the table of the embedding (tied), or begins as a copy of it (untied)",
-      may_change());
+    v("path", path, "folder of a Hugging Face model: config, weights, tokenizer",
+      reads_folder() & fixed() & detail("A resume needs the same weights. The folder may have moved."));
+    v("config", config, "config.json of a new model, instead of model.path",
+      reads() & or_map() & may_change() & common() &
+          detail(
+              "The weights of a new model are drawn from train.seed, if model.weights is empty. A YAML file may hold the map itself."));
+    v("weights", weights, "weights to begin training from, for the model in model.config; empty: drawn from train.seed",
+      reads_folder() & may_change() & detail("Every layout that ravine convert reads is taken."));
+    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change() & common());
+    v("vocabulary", vocabulary, "rows of embedding and head; 0: as stored; -1: as many as the tokenizer needs",
+      between(-1, 1 << 30) & may_change() &
+          detail(
+              "Rows that were stored keep their bits, and model.new_rows initialises the others. With -1 no stored row is dropped."));
+    v("new_rows", new_rows, "initial value of new vocabulary rows: mean of the stored rows, or random normal numbers",
+      fixed() & detail("Normal numbers are drawn as for a new model. Only rows beyond those of model.path are new."));
+    v("tie", tie, "share embedding and head: tied, untied, or as the model is stored",
+      may_change() &
+          detail("tied: the head becomes the embedding's matrix. untied: the head begins as a copy of the embedding."));
   }
 };
 
@@ -70,28 +69,30 @@ struct LoraOptions {
   bool asked() const { return rank > 0 || !path.empty(); }
   template <class V>
   void each(V&& v) {
-    v("rank", rank, "rows of A; 0: the whole model is trained", between(0, 65536) & fixed());
-    v("alpha", alpha, "B A counts alpha / rank times", between(1e-6, 1e9) & fixed());
-    v("dropout", dropout, "probability that a value is dropped before A", at_least(0) & below(1) & fixed());
-    v("targets", targets,
-      "ends of names of the modules that get adapters, as the family's files or Megatron spell them, or all-linear: every linear layer but the head; empty: those of q and v",
-      fixed());
-    v("rslora", rslora, "alpha / sqrt(rank) instead (rank-stabilised)", fixed());
-    v("rank_pattern", rank_pattern, "another rank by module: ends of names, or regular expressions, as PEFT has them",
+    v("rank", rank, "rank of the adapters (LoRA); 0: no adapters, the whole model is trained",
+      between(0, 65536) & fixed() & common());
+    v("alpha", alpha, "scale of the adapters: scale = alpha / rank", between(1e-6, 1e9) & fixed());
+    v("dropout", dropout, "dropout probability of the input of an adapter", at_least(0) & below(1) & fixed());
+    v("targets", targets, "modules that get adapters, by the ends of their names; empty: q and v projections",
+      fixed() & common() &
+          detail(
+              "Names of the model's files and names of Megatron are known. all-linear stands for every linear layer but the head."));
+    v("rslora", rslora, "rank-stabilised adapters: scale = alpha / sqrt(rank)", fixed());
+    v("rank_pattern", rank_pattern, "rank of single modules, by the ends of names or by regular expressions, as in PEFT",
       between(1, 65536) & fixed());
-    v("alpha_pattern", alpha_pattern, "another alpha by module", between(1e-6, 1e9) & fixed());
-    v("layers", layers, "layers that get adapters, from 0; empty: all", between(0, 1e9) & fixed());
-    v("save", save,
-      "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]; Megatron's word_embeddings and output_layer too",
-      fixed());
-    v("path", path,
-      "folder of a PEFT adapter, or a checkpoint of ModelLink's LoRA, to go on from; what it says of itself need not be said again",
-      reads_folder() & fixed());
-    v("merge", merge, "at the end OUTPUT/model, with adapters merged into it, instead of OUTPUT/adapter", may_change());
-    v("base", base,
-      "how the frozen weights of linear layers are kept, all but the head: bf16, or nf4, blocks of 4 bits as bitsandbytes makes them for QLoRA; embedding and head are then in "
-      "precision.compute alone; empty: as without adapters",
-      no_value("") & fixed());
+    v("alpha_pattern", alpha_pattern, "alpha of single modules, by the same patterns as lora.rank_pattern",
+      between(1e-6, 1e9) & fixed());
+    v("layers", layers, "numbers of the layers that get adapters, from 0; empty: all layers", between(0, 1e9) & fixed());
+    v("save", save, "modules that are trained in full beside adapters, by the ends of their names",
+      fixed() &
+          detail("For example [embed_tokens, lm_head, norm]. Megatron's word_embeddings and output_layer are known too."));
+    v("path", path, "folder of an adapter to go on training: of PEFT, or a LoRA checkpoint of ModelLink",
+      reads_folder() & fixed() & detail("Rank, alpha and targets are read from the adapter and need not be set."));
+    v("merge", merge, "merge the adapters at the end: write OUTPUT/model instead of OUTPUT/adapter", may_change());
+    v("base", base, "number format of the frozen linear weights: bf16 or nf4; empty: as without adapters",
+      no_value("") & fixed() &
+          detail(
+              "nf4 has blocks of 4 bits, as bitsandbytes makes them for QLoRA. The head keeps its format. With bf16 or nf4, embedding and head are in precision.compute."));
   }
 };
 
@@ -113,41 +114,40 @@ struct TrainOptions {
   std::vector<std::string> freeze;
   template <class V>
   void each(V&& v) {
-    v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change());
-    v("epochs", epochs,
-      "passes over the data that the run takes, in place of train.steps, rounded up to whole steps; once the data are open a run counts steps; 0: train.steps",
-      between(0, 1e6) & may_change());
+    v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change() & common());
+    v("epochs", epochs, "epochs to train, instead of train.steps; 0: train.steps",
+      between(0, 1e6) & may_change() & common() &
+          detail("The number of epochs is rounded up to whole steps as soon as the size of the data is known."));
     v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches",
-      between(1, kMostSequences) & may_change());
+      between(1, kMostSequences) & may_change() & common());
     v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank",
-      between(1, kMostSequences) & other_bits());
-    v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
-    v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change());
-    v("objective", objective,
-      "what is learned: causal, the next token of text and answers; dpo, to prefer the chosen of two answers (section dpo)",
-      fixed());
-    v("recompute", recompute,
-      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations; auto: as little as fits into train.memory_mb",
-      may_change());
-    v("recompute_layers", recompute_layers,
-      "of each part of the pipeline, in order, how many layers full recomputes, from the first of the part on; the others are as under cheap; empty: all",
-      between(0, 4096) & may_change());
-    v("memory_mb", memory_mb, "memory of a rank in MB that train.recompute=auto keeps within", between(0, 1e9) & may_change());
-    v("loss_average", loss_average,
-      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches, 0 for one without labels; global-micro: a micro batch is that of all data ranks",
-      fixed());
-    v("dropout", dropout, "probability of dropping an activation while training",
+      between(1, kMostSequences) & other_bits() & common());
+    v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed() & common());
+    v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change() & common());
+    v("objective", objective, "what is learned: causal (the next token) or dpo (to prefer the chosen answer of a pair)",
+      fixed() & common() & detail("Section dpo has the options of dpo."));
+    v("recompute", recompute, "activations to recompute in the backward pass: none, cheap, full, or auto (train.memory_mb)",
+      may_change() & common() &
+          detail(
+              "cheap recomputes outputs of norms and activation functions. auto recomputes as little as fits into train.memory_mb."));
+    v("recompute_layers", recompute_layers, "layers that train.recompute=full recomputes, for each pipeline part; empty: all",
+      between(0, 4096) & may_change() &
+          detail("The first layers of a part are recomputed in full, the other layers as under cheap."));
+    v("memory_mb", memory_mb, "memory limit of a rank for train.recompute=auto, in MB", between(0, 1e9) & may_change());
+    v("loss_average", loss_average, "average of the loss over a step: per label, or mean of the means of micro batches",
+      fixed() &
+          detail(
+              "Megatron and MindFormers take the mean of means. A micro batch without labels has mean 0. Under global-micro a micro batch spans all data ranks."));
+    v("dropout", dropout, "dropout probability of activations, in training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
-    v("attention_dropout", attention_dropout, "probability of dropping a probability of attention while training",
+    v("attention_dropout", attention_dropout, "dropout probability of attention probabilities, in training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - attention_dropout)") & fixed());
-    v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change());
+    v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change() & common());
     v("valid_batches", valid_batches, "micro batches per validation; 0: all", between(0, kMostSteps) & may_change());
-    v("exit_every", exit_every,
-      "the run saves and ends, with exit status 0, behind each step that this divides; the same command goes on; 0: never",
-      between(0, kMostSteps) & may_change());
-    v("exit_minutes", exit_minutes,
-      "the run saves and ends, with exit status 0, behind the step in which so many minutes since its start are over; 0: never",
-      between(1e-6, 1e7) & or_zero() & may_change());
+    v("exit_every", exit_every, "save and end the run after each step that this divides; 0: never",
+      between(0, kMostSteps) & may_change() & detail("The exit status is 0, and the same command goes on."));
+    v("exit_minutes", exit_minutes, "save and end the run after so many minutes since its start; 0: never",
+      between(1e-6, 1e7) & or_zero() & may_change() & detail("The step under way is finished. The exit status is 0."));
     v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
@@ -161,17 +161,19 @@ struct DpoOptions {
   std::string reference;
   template <class V>
   void each(V&& v) {
-    v("loss", loss,
-      "sigmoid (Rafailov et al. 2023); hinge (Zhao et al. 2023); ipo (Azar et al. 2023), of log-probabilities per token",
-      fixed());
-    v("beta", beta, "how strongly the model is held to the reference; with ipo its tau", between(1e-6, 1e6) & fixed());
-    v("label_smoothing", label_smoothing, "share of the pairs whose order is taken to be wrong (dpo.loss=sigmoid)",
+    v("loss", loss, "loss of a pair: sigmoid, hinge or ipo",
+      fixed() &
+          detail(
+              "sigmoid: Rafailov et al. 2023. hinge: Zhao et al. 2023. ipo: Azar et al. 2023, on log-probabilities per token."));
+    v("beta", beta, "strength of the pull to the reference model (beta of DPO; tau of ipo)", between(1e-6, 1e6) & fixed());
+    v("label_smoothing", label_smoothing, "assumed share of pairs with the wrong order (dpo.loss=sigmoid)",
       at_least(0) & below(0.5) & fixed());
-    v("ftx", ftx, "how much of the cross-entropy of the chosen answer, mean over its tokens, is added to the loss of a pair",
-      between(0, 1e6) & fixed());
-    v("reference", reference,
-      "folder of the reference model, of the same shape; empty: the model as the run begins, of adapters the base without them",
-      reads_folder() & fixed());
+    v("ftx", ftx, "weight of the cross-entropy of the chosen answer, added to the loss of a pair",
+      between(0, 1e6) & fixed() & detail("The cross-entropy is the mean over the tokens of the answer."));
+    v("reference", reference, "folder of the reference model; empty: the model at the start of the run",
+      reads_folder() & fixed() &
+          detail(
+              "The reference has the shape of the model. With adapters, an empty value stands for the base model without adapters."));
   }
 };
 
@@ -191,45 +193,50 @@ struct ScheduleOptions {
   ScheduleClasses classes;
   template <class V>
   void each(V&& v) {
-    v("type", type, "shape of the learning rate over the steps", fixed());
-    v("warmup_steps", warmup_steps, "steps in which the rate rises, from 0 at the first one", between(0, kMostSteps) & fixed());
-    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr", between(0, 1) & fixed());
+    v("type", type, "shape of the learning rate over the steps", fixed() & common());
+    v("warmup_steps", warmup_steps, "steps of the warmup, in which the learning rate rises from 0",
+      between(0, kMostSteps) & fixed() & common());
+    v("min_lr_ratio", min_lr_ratio, "lowest learning rate, as a share of optimizer.lr", between(0, 1) & fixed() & common());
     v("cycles", cycles, "waves, or restarts of cosine_with_restarts; 0: 0.5 waves, 1 restart",
       between(1e-3, 1e6) & or_zero() & fixed());
-    v("power", power, "exponent", between(0.01, 100) & fixed());
-    v("end_lr", end_lr, "last rate; below optimizer.lr", between(0, kMostRate) & fixed());
-    v("timescale", timescale, "time scale; 0: warmup_steps, or 10000 without warm-up", between(0, kMostSteps) & fixed());
-    v("stable_steps", stable_steps, "steps at the full rate; -1: what warm-up and decay leave",
+    v("power", power, "exponent of the polynomial decay", between(0.01, 100) & fixed());
+    v("end_lr", end_lr, "last learning rate; it is below optimizer.lr", between(0, kMostRate) & fixed());
+    v("timescale", timescale, "time scale in steps; 0: warmup_steps, or 10000 without warmup",
+      between(0, kMostSteps) & fixed());
+    v("stable_steps", stable_steps, "steps at the full learning rate; -1: all steps between warmup and decay",
       between(-1, kMostSteps) & may_change());
     v("decay_steps", decay_steps, "steps of the decay; 0, of the classes of other programs: to the end",
       between(0, kMostSteps) & may_change());
-    v("warmup_type", warmup_type,
-      "shape of the warm-up; WarmupLR, WarmupDecayLR and WarmupCosineLR: log or linear; auto: linear, and log of these three",
-      no_value(kAuto) & fixed());
+    v("warmup_type", warmup_type, "shape of the warmup: auto, linear, log, cosine or 1-sqrt",
+      no_value(kAuto) & fixed() &
+          detail(
+              "WarmupLR, WarmupDecayLR and WarmupCosineLR take log or linear. auto: log for these three types, else linear."));
     v("decay_type", decay_type, "shape of the decay",
       one_of<RateShape>({RateShape::cosine, RateShape::linear, RateShape::one_minus_sqrt}) & fixed());
-    v("warmup_lr_ratio", warmup_lr_ratio, "first rate as a share of optimizer.lr; 0: 1/warmup_steps",
+    v("warmup_lr_ratio", warmup_lr_ratio, "first learning rate, as a share of optimizer.lr; 0: 1/warmup_steps",
       between(1e-12, 1) & or_zero() & fixed());
-    v("factor", factor,
-      "the rate is multiplied by it when the validation loss no longer falls, and with greedy divided by it when it keeps falling; 0: 0.1, greedy 0.95",
-      between(1e-6, 0.999999) & or_zero() & fixed());
-    v("patience", patience,
-      "validations without a better loss (greedy: or with one) that are waited for; one more changes the rate",
-      between(0, kMostSteps) & fixed());
-    v("threshold", threshold, "how much better counts as better; 0: 1e-4, greedy 1e-6",
+    v("factor", factor, "factor on the learning rate when the validation loss stops falling; 0: 0.1, greedy 0.95",
+      between(1e-6, 0.999999) & or_zero() & fixed() &
+          detail("greedy also divides the learning rate by this factor while the validation loss keeps falling."));
+    v("patience", patience, "validations to wait before the learning rate changes",
+      between(0, kMostSteps) & fixed() &
+          detail(
+              "Validations without a better loss are counted; under greedy also validations with a better loss. One more than this number changes the learning rate."));
+    v("threshold", threshold, "least improvement of the validation loss that counts; 0: 1e-4, greedy 1e-6",
       between(1e-12, 1) & or_zero() & fixed());
-    v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs",
+    v("threshold_mode", threshold_mode,
+      "unit of schedule.threshold: share of the best loss (rel) or nats (abs); auto: rel, greedy abs",
       no_value(kAuto) & fixed());
-    v("cooldown", cooldown, "validations after the rate was lowered that do not count", between(0, kMostSteps) & fixed());
-    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count",
+    v("cooldown", cooldown, "validations to ignore after the learning rate was lowered", between(0, kMostSteps) & fixed());
+    v("raise_cooldown", raise_cooldown, "validations to ignore after the learning rate was raised",
       between(0, kMostSteps) & fixed());
-    v("lowest_lr", lowest_lr, "the rate is not lowered further; -1: 0, greedy 0.001", between(-1, kMostRate) & fixed());
-    v("highest_lr", highest_lr, "the rate is not raised further", between(1e-12, kMostRate) & fixed());
-    v("smooth_window", smooth_window, "the mean of so many validation losses is followed; 0: each by itself",
+    v("lowest_lr", lowest_lr, "lower limit of the learning rate; -1: 0, greedy 0.001", between(-1, kMostRate) & fixed());
+    v("highest_lr", highest_lr, "upper limit of the learning rate", between(1e-12, kMostRate) & fixed());
+    v("smooth_window", smooth_window, "validation losses to average before they are judged; 0: no average",
       between(0, 100000) & fixed());
-    v("reset_after", reset_after, "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr",
+    v("reset_after", reset_after, "reductions at the lowest learning rate before a restart at optimizer.lr",
       between(1, kMostSteps) & fixed());
-    v("steps", steps, "length of the schedule; behind it the rate stays at its last value; 0: train.steps",
+    v("steps", steps, "length of the schedule in steps; the last learning rate is kept after it; 0: train.steps",
       between(0, kMostSteps) & may_change());
     classes.each(v);
   }
@@ -248,11 +255,11 @@ struct RecipeOption {
     using enum DType;
     v("path", path, "glob pattern of the dotted path of a call, like model.layers.0.self_attn.*", filled());
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
-    v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of<DType>({std::nullopt, f32, bf16, f16, f64}));
+    v("compute", compute, "number format of these calls; empty: precision.compute",
+      one_of<DType>({std::nullopt, f32, bf16, f16, f64}));
     v("round", round, "results are rounded to this type; empty: no rounding", one_of<DType>({std::nullopt, f32, bf16, f16}));
-    v("role", role,
-      "only calls that work out this: values of the forward pass, gradients of inputs (dx) or of weights (dw); empty: all",
-      no_value(""));
+    v("role", role, "calls that the rule applies to: forward, dx, dw; empty: all",
+      no_value("") & detail("dx computes gradients of inputs, dw gradients of weights."));
   }
 };
 
@@ -269,31 +276,36 @@ struct PrecisionOptions {
   bool scale_consecutive_hysteresis = false;
   template <class V>
   void each(V&& v) {
-    v("compute", compute,
-      "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 on CPUs that are known to multiply it faster, else f32",
-      one_of<DType>({DType::f32, DType::bf16, DType::f16, DType::f64, std::nullopt}, kAuto) & fixed());
-    v("bf16_products", bf16_products,
-      "how bf16 is multiplied: dot product instruction, or widened to f32; auto: what is faster on CPUs of this kind, or what a checkpoint was made with",
-      one_of<Bf16Products>({std::nullopt, Bf16Products::dot, Bf16Products::widen}, kAuto) & other_bits());
+    v("compute", compute, "number format of the arithmetic; auto: bf16 if this CPU multiplies it faster, else f32",
+      one_of<DType>({DType::f32, DType::bf16, DType::f16, DType::f64, std::nullopt}, kAuto) & fixed() & common() &
+          detail("Master weights are f32. f64 needs --backend ref, and then all is f64."));
+    v("bf16_products", bf16_products, "bf16 multiplication: dot (instruction) or widen (to f32); auto: the faster one",
+      one_of<Bf16Products>({std::nullopt, Bf16Products::dot, Bf16Products::widen}, kAuto) & other_bits() &
+          detail("With auto a run that resumes keeps the choice of its checkpoint."));
     v("recipes", recipes,
       "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
-    v("unfused", unfused,
-      "ops that run as their unfused definition: attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu, geglu",
-      filled() & other_bits());
-    v("gradients", gradients,
-      "type of the gradients of matrices: f32, or the compute type, in which each micro batch and each sum over ranks is rounded; the update widens them as it reads them",
-      other_bits());
-    v("loss_scale", loss_scale,
-      "the loss is multiplied by it before backward, gradients are divided again; 0: a scale that falls with each overflow and grows without; auto: 0 with compute f16, else none",
-      between(1e-30, kMostScale) & or_zero() & no_value(kAuto) & other_bits());
-    v("scale_rule", scale_rule, "whose rule moves a loss scale that moves", other_bits());
-    v("scale_initial", scale_initial, "first loss scale that moves", between(1e-30, kMostScale) & other_bits());
+    v("unfused", unfused, "ops to run by their unfused definition, like [attention, rope]",
+      filled() & other_bits() &
+          detail("Known are attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu and geglu."));
+    v("gradients", gradients, "number format of the gradients of matrices: f32, or the compute type",
+      other_bits() &
+          detail(
+              "In the compute type, each micro batch and each sum over ranks is rounded. The update widens gradients to f32."));
+    v("loss_scale", loss_scale, "factor on the loss before the backward pass; 0: dynamic; auto: 0 under f16, else none",
+      between(1e-30, kMostScale) & or_zero() & no_value(kAuto) & other_bits() &
+          detail(
+              "Gradients are divided by the factor again. A dynamic scale falls at an overflow and grows without overflows."));
+    v("scale_rule", scale_rule, "rule of a dynamic loss scale, by the program that has it", other_bits());
+    v("scale_initial", scale_initial, "first value of a dynamic loss scale", between(1e-30, kMostScale) & other_bits());
     v("scale_window", scale_window, "steps without an overflow after which the loss scale grows",
       between(1, kMostSteps) & other_bits());
-    v("scale_window_max", scale_window_max, "longest window, where it moves", between(2, kMostSteps) & other_bits());
-    v("scale_window_min", scale_window_min, "shortest window on its list", between(1, kMostSteps) & other_bits());
-    v("scale_hysteresis", scale_hysteresis, "overflows before the loss scale falls", between(1, kMostSteps) & other_bits());
-    v("scale_factor", scale_factor, "the loss scale falls and grows by it", above(1) & at_most(1e6) & other_bits());
+    v("scale_window_max", scale_window_max, "upper limit of the scale window, if the window itself moves",
+      between(2, kMostSteps) & other_bits());
+    v("scale_window_min", scale_window_min, "shortest window of the list of scale windows",
+      between(1, kMostSteps) & other_bits());
+    v("scale_hysteresis", scale_hysteresis, "overflows in a row before the loss scale falls",
+      between(1, kMostSteps) & other_bits());
+    v("scale_factor", scale_factor, "factor by which the loss scale falls and grows", above(1) & at_most(1e6) & other_bits());
     v("scale_min", scale_min, "smallest loss scale; an overflow there ends the run (mindformers: it stays)",
       between(1e-30, kMostScale) & other_bits());
     v("scale_consecutive_hysteresis", scale_consecutive_hysteresis,
@@ -315,36 +327,33 @@ struct ParallelOptions {
   template <class V>
   void each(V&& v) {
     v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, kMostRanks) & may_change());
-    v("tensor", tensor, "tensor-parallel ranks", between(1, kMostRanks) & other_bits());
-    v("pipeline", pipeline, "pipeline stages", between(1, kMostRanks) & may_change());
-    v("expert", expert,
-      "expert-parallel ranks: so many neighbours among the data ranks divide the experts of a layer; tokens go to the ranks of their experts and back",
-      between(1, kMostRanks) & may_change());
-    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", other_bits());
-    v("zero", zero,
-      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
-      between(0, 3) & may_change());
-    v("sum_leaves", sum_leaves,
-      "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
-      between(0, kMostLeaves) & other_bits());
-    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule",
+    v("tensor", tensor, "tensor-parallel ranks", between(1, kMostRanks) & other_bits() & common());
+    v("pipeline", pipeline, "pipeline stages", between(1, kMostRanks) & may_change() & common());
+    v("expert", expert, "expert-parallel ranks, a part of the data ranks",
+      between(1, kMostRanks) & may_change() &
+          detail(
+              "So many neighbouring data ranks divide the experts of a layer. Tokens travel to the ranks of their experts and back."));
+    v("sequence", sequence, "sequence parallelism: shard activations along the sequence over tensor ranks", other_bits());
+    v("zero", zero, "ZeRO stage: 0 none, 1 shards optimizer states, 2 also gradients, 3 also weights",
+      between(0, 3) & may_change() & common());
+    v("sum_leaves", sum_leaves, "leaves of the tree that sums gradients; 0: the data ranks, or as in the checkpoint",
+      between(0, kMostLeaves) & other_bits() & detail("Layouts with the same number of leaves agree bitwise."));
+    v("virtual", virtual_stages, "model parts per pipeline stage (virtual stages); above 1: interleaved schedule",
       between(1, 4096) & may_change());
-    v("split", split,
-      "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
-      may_change());
-    v("stage_layers", stage_layers,
-      "layers of each part of the pipeline, in order; empty: shared evenly, or by cost where a run asks for it",
+    v("split", split, "how layers are divided over pipeline stages: equal numbers, or equal cost",
+      may_change() & detail("The cost counts FLOPs and bytes."));
+    v("stage_layers", stage_layers, "layers of each pipeline part, in order; empty: divided as parallel.split says",
       between(0, 4096) & may_change());
-    v("zero_threshold", zero_threshold,
-      "with zero=3 weights stay whole on each rank in buffers whose parameters have at most so many elements each; buffers of fewer in all "
-      "(10000 at most: norms, biases) are not divided at any stage",
-      between(0, 1e12) & may_change());
+    v("zero_threshold", zero_threshold, "zero=3: parameters of at most so many elements stay whole on each rank",
+      between(0, 1e12) & may_change() &
+          detail(
+              "The limit applies to buffers in which every parameter is as small. Buffers of fewer elements in all (at most 10000, like norms and biases) are never sharded."));
     v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends",
       between(2, 3600) & may_change());
-    v("interface", interface,
-      "what the heartbeat listens on: a network interface, an address, or a network such as 10.0.0.0/16; empty: the one that MPI was told to use, "
-      "else a network that all hosts share",
-      metavar("NAME|ADDRESS|NETWORK") & may_change());
+    v("interface", interface, "network interface, address or network of the heartbeat; empty: chosen",
+      metavar("NAME|ADDRESS|NETWORK") & may_change() &
+          detail(
+              "An example of a network is 10.0.0.0/16. If empty, the network is that which MPI was told to use, else one that all hosts share."));
   }
 };
 
@@ -366,27 +375,26 @@ struct CheckpointOptions {
   std::vector<std::string> copies;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change());
-    v("keep", keep, "how many sound checkpoints of the run are kept, the newest; 0: all", between(0, 1e6) & may_change());
-    v("resume", resume,
-      "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
-      filled() & reads() & or_words({kResumeNewest, kResumeNone}) & metavar("auto|none|DIR") & may_change());
-    v("model_dtype", model_dtype,
-      "type of the weights in train.output/model; auto: the 16-bit type of all weights in model.path, else f32, in which they are trained",
-      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}, kAuto) & may_change());
+    v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change() & common());
+    v("keep", keep, "number of newest intact checkpoints to keep; 0: keep all", between(0, 1e6) & may_change() & common());
+    v("resume", resume, "auto: the newest checkpoint in train.output, if any; none: start anew; or a checkpoint folder",
+      filled() & reads() & or_words({kResumeNewest, kResumeNone}) & metavar("auto|none|DIR") & may_change() & common());
+    v("model_dtype", model_dtype, "number format of the weights in train.output/model; auto: as in model.path",
+      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}, kAuto) & may_change() &
+          detail("auto takes the 16-bit type that all weights in model.path share, else f32, the type of training."));
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
-    v("other_data", other_data,
-      "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with",
-      may_change());
-    v("layout", layout,
-      "files of a checkpoint: Ravine's own, or those of another program, which it goes on from: of MindFormers, train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, in the place of train.output/model too; of DeepSpeed, train.output/checkpoint-N as the Trainer has it; of the Trainer without DeepSpeed (trainer), the same with optimizer.pt; of Megatron, train.output/iter_NNNNNNN and latest_checkpointed_iteration.txt",
-      fixed());
-    v("prefix", prefix, "first part of their names", filled() & may_change());
-    v("format", format, "kind of these files", may_change());
-    v("data_steps", data_steps, "steps of data that a run which goes on leaves out; -1: as many as it has made",
+    v("other_data", other_data, "resume although the data or the tokenizer differ from those of the checkpoint",
+      may_change() & detail("Without it a resume refuses other data, another tokenizer and other options of section data."));
+    v("layout", layout, "format of checkpoints: ravine, or mindformers, deepspeed, trainer or megatron",
+      fixed() &
+          detail(
+              "mindformers: train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, which replaces train.output/model too. deepspeed: train.output/checkpoint-N, as the Trainer writes it. trainer: the same without DeepSpeed, with optimizer.pt. megatron: train.output/iter_NNNNNNN and latest_checkpointed_iteration.txt. A run resumes from its own layout."));
+    v("prefix", prefix, "prefix of checkpoint file names", filled() & may_change());
+    v("format", format, "file format of these checkpoints", may_change());
+    v("data_steps", data_steps, "steps of data to skip on resume; -1: the steps that the checkpoint has made",
       between(-1, kMostSteps) & may_change());
-    v("copies", copies, "what is written beside them: network, the weights alone; trainable, those that are trained",
+    v("copies", copies, "extra files beside checkpoints: network (weights alone), trainable (trained weights)",
       one_of({"network", "trainable"}) & may_change());
   }
 };
@@ -406,36 +414,33 @@ struct LogOptions {
   std::vector<std::string> figures;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before",
-      between(1, kMostSteps) & may_change());
+    v("every", every, "steps between log lines; a line has the means over these steps",
+      between(1, kMostSteps) & may_change() & common());
     v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
-    v("local_norms", local_norms,
-      "glob pattern of the parameters whose gradients are measured on each rank, before data ranks add them up: sum of squares and its root; empty: none",
-      metavar("GLOB") & may_change());
-    v("style", style,
-      "form of the lines of steps and names of TensorBoard scalars: Ravine's own, or those of MindFormers or Megatron",
-      may_change());
-    v("sink", sink,
-      "steps that go to a device at once in that program, which decide the form of its lines and names of checkpoints; 0: none do",
+    v("local_norms", local_norms, "parameters whose gradients are measured on each rank before reduction; empty: none",
+      metavar("GLOB") & may_change() & detail("A glob pattern. Measured are the sum of squares and its root."));
+    v("style", style, "format of log lines and of TensorBoard names: ravine, mindformers or megatron", may_change());
+    v("sink", sink, "steps per device call of MindFormers (sink_size), for log lines and checkpoint names; 0: none",
       between(0, kMostSteps) & may_change());
-    v("monitor", monitor, "what of each step has lines of its own",
+    v("monitor", monitor, "quantities with log lines of their own in each step",
       one_of({"local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state",
               "throughput", "drop_rate"}) &
           may_change());
-    v("monitor_every", monitor_every, "steps between these lines", between(1, kMostSteps) & may_change());
-    v("monitor_target", monitor_target,
-      "regular expression of the names, as that program has them, of parameters with lines of their own; empty: all",
-      metavar("REGEX") & may_change());
-    v("baseline", baseline, "samples per second and rank that throughput is measured by (log.monitor); 0: none",
+    v("monitor_every", monitor_every, "steps between the lines of log.monitor", between(1, kMostSteps) & may_change());
+    v("monitor_target", monitor_target, "parameters that get monitor lines, a regular expression; empty: all",
+      metavar("REGEX") & may_change() &
+          detail("The expression is matched with the names that MindFormers has for parameters."));
+    v("baseline", baseline, "reference throughput for log.monitor, in samples per second and rank; 0: none",
       between(1e-9, 1e12) & or_zero() & may_change());
-    v("tensorboard_dir", tensorboard_dir,
-      "folder of event files; of MindFormers a folder rank_R in it for each rank that writes; empty: train.output/tensorboard",
-      writes() & metavar("DIR") & may_change());
+    v("tensorboard_dir", tensorboard_dir, "folder of event files; empty: train.output/tensorboard",
+      writes() & metavar("DIR") & may_change() &
+          detail("Under the style of MindFormers each rank that writes has a folder rank_R in it."));
     v("tensorboard_every", tensorboard_every, "steps between points in event files; 0: log.every",
       between(0, kMostSteps) & may_change());
-    v("figures", figures,
-      "figures of a step that are worked out for lines and event files on request: the norm of all weights behind it, how many elements of its gradients are 0, 10^12 operations per second and rank",
-      one_of({"weight_norm", "gradient_zeros", "tflops"}) & may_change());
+    v("figures", figures, "extra figures of each step: norm of the weights, zeros in the gradients, TFLOP/s",
+      one_of({"weight_norm", "gradient_zeros", "tflops"}) & may_change() &
+          detail(
+              "The figures stand in log lines and event files. The norm is that of all weights after the update; TFLOP/s are per rank."));
   }
 };
 
@@ -448,21 +453,21 @@ struct HealthOptions {
   int64_t skip_count = 0;
   template <class V>
   void each(V&& v) {
-    v("skip_norm", skip_norm,
-      "a step whose gradient norm is larger, or not finite, is skipped: its data is used up, nothing is learned; 0: none",
-      between(1e-12, 1e12) & or_zero() & may_change());
-    v("stop_norm", stop_norm,
-      "the run ends, with exit status 1, at the first step whose gradient norm is as large, before its update; train.output/abnormal_global_norm.json says at which, and a run that meets it again goes on; 0: none",
-      between(1e-12, 1e12) & or_zero() & may_change());
-    v("stop_not_finite", stop_not_finite,
-      "a step whose loss or gradient norm is not finite ends the run where a loss scale or health.skip_norm would skip it",
-      may_change());
-    v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never",
+    v("skip_norm", skip_norm, "skip a step whose gradient norm is larger or not finite; 0: skip none",
+      between(1e-12, 1e12) & or_zero() & may_change() &
+          detail("The data of a skipped step is used up, and nothing is learned from it."));
+    v("stop_norm", stop_norm, "end the run at the first step whose gradient norm is at least this; 0: never",
+      between(1e-12, 1e12) & or_zero() & may_change() &
+          detail(
+              "The exit status is 1, and the update is not made. train.output/abnormal_global_norm.json names the step. A run that meets this step again goes on."));
+    v("stop_not_finite", stop_not_finite, "end the run at a step whose loss or gradient norm is not finite",
+      may_change() & detail("This applies even if a loss scale or health.skip_norm would skip the step."));
+    v("skip_count", skip_count, "skipped steps in a row that end the run with exit status 1; 0: never",
       between(0, kMostSteps) & may_change());
-    v("embedding_norm", embedding_norm,
-      "of several pipeline stages: a checkpoint is unhealthy if the sum of squares of the embedding's gradient on a rank of the first stage is larger, or not finite; "
-      "health_ckpts.json keeps the verdicts, and a resume takes the newest healthy one; 0: not judged",
-      between(1e-12, 1e18) & or_zero() & may_change());
+    v("embedding_norm", embedding_norm, "pipelines: a checkpoint with a larger embedding gradient is unhealthy; 0: not judged",
+      between(1e-12, 1e18) & or_zero() & may_change() &
+          detail(
+              "Judged is the sum of squares of the embedding's gradient on each rank of the first stage. A sum that is not finite is unhealthy too. health_ckpts.json keeps the verdicts. A resume takes the newest healthy checkpoint."));
   }
 };
 
@@ -488,21 +493,21 @@ struct Config {
 
   template <class V>
   void each_section(V&& v) {
-    v("model", model, "what is trained or run");
-    v("lora", lora, "adapters that are trained instead of the model");
-    v("moe", moe, "how experts share the work");
-    v("data", data, "what it reads");
-    v("train", train, "the run");
-    v("dpo", dpo, "learning from pairs of answers");
-    v("optimizer", optimizer, "how parameters change");
-    v("schedule", schedule, "the learning rate over the steps");
+    v("model", model, "the model to train or to run");
+    v("lora", lora, "adapters (LoRA) to train instead of the whole model");
+    v("moe", moe, "mixture of experts: routing, load balance, capacity");
+    v("data", data, "training and validation data");
+    v("train", train, "length, batch size, memory and outputs of the run");
+    v("dpo", dpo, "direct preference optimization: learning from pairs of answers");
+    v("optimizer", optimizer, "update rule of the parameters");
+    v("schedule", schedule, "learning rate over the steps");
     v("precision", precision, "number formats");
-    v("parallel", parallel, "how work is spread over ranks");
-    v("offload", offload, "where a run keeps what it does not work on");
+    v("parallel", parallel, "distribution over ranks: data, tensor, pipeline, experts, ZeRO");
+    v("offload", offload, "offload of optimizer states and weights to memory or disk");
     v("checkpoint", checkpoint, "saving and resuming");
-    v("log", log, "what one sees");
-    v("health", health, "steps that are skipped and checkpoints that are not gone on from");
-    v("probe", probe, "looking inside a run, and disturbing it");
+    v("log", log, "log lines, TensorBoard events, monitors");
+    v("health", health, "rules for steps to skip, runs to end and checkpoints to distrust");
+    v("probe", probe, "dumps of a run's calls, and injected faults");
   }
 };
 

@@ -24,9 +24,10 @@ struct DataSource {
   template <class V>
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
-    v("weight", weight,
-      "share of this source among all, relative, such as counts of tokens; none: 1 beside a source that has one, and if none has one the sources are taken as they are",
-      no_value("none") & between(1e-9, 1e15));
+    v("weight", weight, "share of this source in the samples, relative to the other sources",
+      no_value("none") & between(1e-9, 1e15) &
+          detail(
+              "If no source has a weight, all sources are taken as they are. If one has a weight, a source without a weight has weight 1."));
     v("format", format, "as data.format, for this source; empty: data.format", no_value(""));
   }
 };
@@ -66,59 +67,57 @@ struct DataOptions : MegatronOptions {
   bool labels = true;
   template <class V>
   void each(V&& v) {
-    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
-    v("valid", valid, "validation sources, written like data.train", may_change());
-    v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
+    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change() & common());
+    v("valid", valid, "validation sources, written like data.train", may_change() & common());
+    v("valid_fraction", valid_fraction, "share of the training documents for validation, if data.valid is empty",
       at_least(1e-6) & below(1) & or_zero() & fixed());
-    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids",
-      between(2, kMostTokens) & may_change());
-    v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
-    v("format", format,
-      "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
-      fixed());
-    v("chat_template", chat_template,
-      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer",
-      reads() & or_words(template_words()) & fixed());
-    v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
-      fixed());
-    v("too_long", too_long,
-      "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported", fixed());
-    v("pack", pack,
-      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
-      fixed());
+    v("sequence_length", sequence_length, "tokens per sequence; of fixed batch files the columns of input_ids",
+      between(2, kMostTokens) & may_change() & common());
+    v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed() & common());
+    v("format", format, "content of JSON records: text, or conversations (alpaca, sharegpt, messages); auto: detected",
+      fixed() & common() & detail("Text stands under data.text_key. auto decides by the first record."));
+    v("chat_template", chat_template, "chat template: a name (alpaca, chatml, ..) or a Jinja file; empty: the tokenizer's",
+      reads() & or_words(template_words()) & fixed() & common());
+    v("loss_on", loss_on, "tokens of a conversation to learn: all answers, the last answer, or all tokens", fixed());
+    v("too_long", too_long, "conversations that are longer than a sequence: cut them, or drop them",
+      fixed() & detail("The log counts the conversations that are cut or dropped."));
+    v("pack", pack, "join documents until a sequence is full; false: one document per sequence, padded",
+      fixed() & detail("Conversations are joined too. Padding ends at the longest sequence of the micro batch."));
     v("predict_next_block", predict_next_block,
-      "whether the last token of a full sequence of joined text predicts the first of the next one; false: it predicts nothing, as in the scripts of Transformers",
-      fixed());
-    v("document_attention", document_attention,
-      "keep attention inside documents of a packed sequence; conversations are always kept apart, and so are the parts of a row whose position_ids begin again",
-      fixed());
-    v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
-    v("shuffle", shuffle, "take sequences in an order drawn from data.seed; fixed batch files keep theirs", fixed());
+      "let the last token of a full sequence predict the first token of the next sequence",
+      fixed() & detail("false: this token predicts nothing, as in the training scripts of Transformers."));
+    v("document_attention", document_attention, "keep attention inside the documents of a packed sequence",
+      fixed() &
+          detail("Conversations are always kept apart. The parts of a row whose position_ids begin again are kept apart too."));
+    v("append_eos", append_eos, "add the end-of-sequence token to each document", fixed());
+    v("shuffle", shuffle, "shuffle the sequences by data.seed; fixed batch files keep their order", fixed());
     v("seed", order_seed, "seed of the order of sequences; -1: train.seed", at_least(-1) & fixed());
-    v("pass_end", pass_end,
-      "rows at the end of a pass that fill no step: go-on: the step takes the first of the next pass too; short: they are a step of their own; drop: the same without a micro batch that is not full",
-      fixed());
-    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",
+    v("pass_end", pass_end, "rows at the end of an epoch that fill no step: go-on, short or drop",
+      fixed() &
+          detail(
+              "go-on: the step takes rows of the next epoch too. short: these rows are a step of their own. drop: as short, without a micro batch that is not full."));
+    v("skip_steps", skip_steps, "numbers of steps (from 1) whose batch is skipped; the other batches do not move",
       between(1, kMostSteps) & may_change());
-    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
+    v("prefetch", prefetch, "micro batches to prepare ahead of the one in use", between(0, kMostMicroBatches) & may_change());
     v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
-    v("order", order,
-      "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes; mindspore that of MindSpore, from MindRecord files, and mindspore-whole that of MindSpore without shards (num_shards)",
-      fixed());
+    v("order", order, "order of the samples: philox, or that of Megatron or MindSpore",
+      fixed() &
+          detail(
+              "megatron: Megatron-core, megatron-2023: Megatron-LM of 2023, both from .bin/.idx prefixes. mindspore: MindSpore, from MindRecord files; mindspore-whole: the same without shards (num_shards)."));
     v("pad", pad, "of MindRecord files: the id of padding, behind which nothing is predicted; -1: none",
       between(-1, INT32_MAX) & fixed());
-    v("samples", samples,
-      "how many rows an epoch has: of MindRecord files the first in its order; under a Megatron order so many are drawn, and each epoch has them again; 0: all",
-      between(0, 1e12) & fixed());
+    v("samples", samples, "samples per epoch; 0: all",
+      between(0, 1e12) & fixed() &
+          detail(
+              "Of MindRecord files the first samples of the order are taken. Under a Megatron order so many samples are drawn, and each epoch has the same samples."));
     v("labels", labels, "of MindRecord files: whether a column labels counts; false: the ids themselves are predicted",
       fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
     v("index_cache", index_cache,
       "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
-    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document",
-      fixed());
-    v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
-    v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
+    v("reset_position_ids", reset_position_ids, "Megatron orders: restart positions after each end of a document", fixed());
+    v("reset_attention_mask", reset_attention_mask, "Megatron orders: keep attention inside documents", fixed());
+    v("eod_mask_loss", eod_mask_loss, "Megatron orders: ends of documents predict nothing", fixed());
     v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer",
       between(-1, INT32_MAX) & fixed());
   }

@@ -65,9 +65,10 @@ std::string explain(const Config& config, const std::string& key) {
       names.push_back(o.name());
       if (o.name() != key) continue;
       auto from = config.sources.find(key);
-      std::string text = fmt::format("{}: {}\n  type:    {}\n  default: {}\n  value:   {} ({})\n  resume:  {}\n", key, o.help,
-                                     o.type(), plain[i].options[j].yaml(), o.yaml(),
-                                     from == config.sources.end() ? "default" : from->second, word(o.rule.on_resume));
+      std::string text =
+          fmt::format("{}: {}\n{}  type:    {}\n  default: {}\n  value:   {} ({})\n  resume:  {}\n", key, o.help,
+                      o.rule.detail.empty() ? "" : "  " + o.rule.detail + "\n", o.type(), plain[i].options[j].yaml(), o.yaml(),
+                      from == config.sources.end() ? "default" : from->second, word(o.rule.on_resume));
       for (const Option& f : fields_of(plain[i].options[j]))
         text += fmt::format("  field {}: {} ({}; default {})\n", f.key, f.help, f.type(), f.yaml());
       return text;
@@ -89,14 +90,14 @@ std::string options_markdown() {
       "The column \"resume\" says what a run that goes on from a checkpoint may do: an option that is fixed has to be what it was, else the resume is refused;\n"
       "one that may change is named in the log when it does; with other bits, numbers agree closely from there on, not bit for bit.\n";
   for (const Section& s : sections_of(defaults)) {
-    text +=
-        fmt::format("\n## {}\n\n{}\n\n| key | type | default | resume | meaning |\n|---|---|---|---|---|\n", s.name, s.help);
+    text += fmt::format("\n## {}\n\n{}\n\n| key | type | default | resume | meaning | details |\n|---|---|---|---|---|---|\n",
+                        s.name, s.help);
     for (const Option& o : s.options) {
-      text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", o.name(), cell(o.type()), cell(o.yaml()), word(o.rule.on_resume),
-                          cell(o.help));
+      text += fmt::format("| `{}` | {} | `{}` | {} | {} | {} |\n", o.name(), cell(o.type()), cell(o.yaml()),
+                          word(o.rule.on_resume), cell(o.help), cell(o.rule.detail));
       for (const Option& f : fields_of(o))
-        text +=
-            fmt::format("| `{}[].{}` | {} | `{}` | | {} |\n", o.name(), f.key, cell(f.type()), cell(f.yaml()), cell(f.help));
+        text += fmt::format("| `{}[].{}` | {} | `{}` | | {} | {} |\n", o.name(), f.key, cell(f.type()), cell(f.yaml()),
+                            cell(f.help), cell(f.rule.detail));
     }
   }
   return text;

@@ -20,28 +20,28 @@ struct MoeOptions {
   SharedGate shared_gate = SharedGate::stored;
   template <class V>
   void each(V&& v) {
-    v("load_balance", load_balance,
-      "what keeps the load of experts even: stored (what config.json says), none, aux (E sum f P over all layers and tokens of a micro batch, as Transformers has it), seq_aux (the same within each sequence and layer, divided by the choices of a token, as DeepSeek-V2 has it), global_aux (in each layer, with f of all data ranks and all micro batches of the step so far, as Megatron has it), bias (no loss: the correction of each router moves against its loads, as DeepSeek-V3 has it)",
-      fixed());
-    v("aux_loss", aux_loss, "what the loss of moe.load_balance counts beside that of labels; stored: what config.json says",
+    v("load_balance", load_balance, "how the load of experts is balanced: stored, none, aux, seq_aux, global_aux or bias",
+      fixed() &
+          detail(
+              "stored: as config.json says. aux: a loss E sum f P over all layers and tokens of a micro batch, as in Transformers. seq_aux: the same within each sequence and layer, divided by the choices per token, as in DeepSeek-V2. global_aux: per layer, with f of all data ranks and all micro batches of the step so far, as in Megatron. bias: no loss; the correction of each router moves against its load, as in DeepSeek-V3."));
+    v("aux_loss", aux_loss, "weight of the loss of moe.load_balance; stored: as in config.json",
       between(0, 1e6) & no_value("stored") & may_change());
-    v("z_loss", z_loss,
-      "what the mean square of logsumexp of a router's logits counts beside them; stored: what config.json says",
+    v("z_loss", z_loss, "weight of the z-loss: mean square of logsumexp of router logits; stored: as in config.json",
       between(0, 1e6) & no_value("stored") & may_change());
-    v("bias_update_rate", bias_update_rate,
-      "after each update a correction grows by this for an expert with fewer choices than the mean, and falls by it for one with more",
-      between(0, 1e6) & may_change());
-    v("capacity_factor", capacity_factor,
-      "an expert takes at most this many times its even share of the choices of a micro batch (moe.drop says which); 0: all that choose it",
-      between(0, 1e6) & fixed());
-    v("drop", drop,
-      "which choices an expert leaves out that has more than its capacity: none may be left out; those of later tokens (position); second and later choices first (rank); those of least weight (probs)",
-      fixed());
-    v("pad_to_capacity", pad_to_capacity, "every expert computes as many rows as its capacity, zeros behind those it has",
-      fixed());
-    v("router_dtype", router_dtype, "in which type routers compute, whatever precision.compute is (f64 under f64)", fixed());
-    v("shared_gate", shared_gate,
-      "whether what a shared expert gives is multiplied by a learned gate: stored (what config.json's family has), gated, plain",
+    v("bias_update_rate", bias_update_rate, "change of a router's correction per update (moe.load_balance=bias)",
+      between(0, 1e6) & may_change() &
+          detail(
+              "The correction grows for an expert with fewer choices than the mean of its layer, and falls for an expert with more."));
+    v("capacity_factor", capacity_factor, "most tokens of an expert, as a multiple of its even share; 0: no limit",
+      between(0, 1e6) & fixed() &
+          detail("The even share is that of the choices in a micro batch. moe.drop says which choices are dropped."));
+    v("drop", drop, "choices to drop beyond an expert's capacity: none, position, rank or probs",
+      fixed() &
+          detail(
+              "none: dropping is an error. position: choices of later tokens. rank: second and later choices first. probs: choices of the least weight."));
+    v("pad_to_capacity", pad_to_capacity, "pad every expert's rows with zeros to its capacity", fixed());
+    v("router_dtype", router_dtype, "number format of routers, independent of precision.compute (f64 under f64)", fixed());
+    v("shared_gate", shared_gate, "gate of shared experts: stored (as in the model's family), gated (learned) or plain",
       fixed());
   }
 };

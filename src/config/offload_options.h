@@ -22,18 +22,19 @@ struct OffloadOptions {
   bool asks_for_disk() const { return optimizer == OffloadTo::disk || params == OffloadTo::disk; }
   template <class V>
   void each(V&& v) {
-    v("optimizer", optimizer,
-      "where states of the optimizer lie, and masters of 16-bit copies with them: cpu is memory of the host, where the CPU backend has them anyway; disk: a file in offload.path",
-      may_change());
-    v("params", params, "where weights lie between their uses, in the same words", may_change());
-    v("path", path, "folder for what lies on a disk, in one file of each rank without a name, which goes with the process",
+    v("optimizer", optimizer, "where optimizer states are kept: none, cpu, or disk (a file in offload.path)",
+      may_change() &
+          detail(
+              "Masters of 16-bit copies are kept with the states. cpu is the memory of the host, in which the CPU backend keeps all."));
+    v("params", params, "where weights are kept between uses: none, cpu or disk", may_change());
+    v("path", path, "folder for offload to disk; a rank has one unnamed file, which ends with the process",
       writes() & metavar("DIR") & may_change());
-    v("block_kb", block_kb, "of DeepSpeed's aio: KiB of one request; the system moves pages here, so this changes nothing",
+    v("block_kb", block_kb, "size of a disk request in KiB (aio of DeepSpeed); no effect, the system moves pages",
       between(1, 1 << 20) & may_change());
-    v("queue_depth", queue_depth, "of the same: requests under way at once", between(1, 4096) & may_change());
-    v("threads", threads, "of the same: threads that read and write", between(1, 256) & may_change());
-    v("buffers", buffers, "of the same: pieces in memory at once", between(1, 1024) & may_change());
-    v("pin", pin, "of a GPU: memory of the host that the system does not move", may_change());
+    v("queue_depth", queue_depth, "disk requests at a time (aio of DeepSpeed); no effect", between(1, 4096) & may_change());
+    v("threads", threads, "threads for disk requests (aio of DeepSpeed); no effect", between(1, 256) & may_change());
+    v("buffers", buffers, "buffers for disk requests (DeepSpeed's buffer_count); no effect", between(1, 1024) & may_change());
+    v("pin", pin, "pinned host memory for a GPU; no effect on CPUs", may_change());
   }
 };
 

@@ -18,9 +18,9 @@ struct ParamGroup {
   template <class V>
   void each(V&& v) {
     v("match", match, "glob pattern of parameter names", filled());
-    v("lr_mult", lr_mult, "factor on the learning rate", between(1e-6, 1e6) & or_zero());
-    v("wd_mult", wd_mult, "factor on the weight decay", between(1e-6, 1e6) & or_zero());
-    v("from_step", from_step, "the update that is their first; before it they are as if frozen", between(1, kMostSteps));
+    v("lr_mult", lr_mult, "factor on the learning rate of these parameters", between(1e-6, 1e6) & or_zero());
+    v("wd_mult", wd_mult, "factor on the weight decay of these parameters", between(1e-6, 1e6) & or_zero());
+    v("from_step", from_step, "first update of these parameters; they are frozen before it", between(1, kMostSteps));
   }
 };
 
@@ -47,56 +47,64 @@ struct OptimizerOptions {
   std::vector<ParamGroup> groups;
   template <class V>
   void each(V&& v) {
-    v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own", fixed());
-    v("lr", lr, "peak learning rate", between(1e-12, 1e30) & or_zero() & fixed());
-    v("betas", betas, "decay rates of the first and second moment", between(0, kMostMomentum) & length(2) & fixed());
-    v("eps", eps,
-      "added to the denominator; adafactor: [to squares of gradients, least size of a parameter], came: the same and [to squares of the instability]",
-      between(0, 1) & lone() & fixed());
-    v("weight_decay", weight_decay, "weight decay, of what optimizer.decay says", between(1e-12, 1e4) & or_zero() & fixed());
-    v("decay", decay,
-      "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", fixed());
-    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping",
-      between(1e-8, 1e12) & or_zero() & fixed());
+    v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own",
+      fixed() & common());
+    v("lr", lr, "peak learning rate", between(1e-12, 1e30) & or_zero() & fixed() & common());
+    v("betas", betas, "decay rates of the first and second moment of the gradients",
+      between(0, kMostMomentum) & length(2) & fixed());
+    v("eps", eps, "term added to the denominator of the update",
+      between(0, 1) & lone() & fixed() &
+          detail(
+              "adafactor: [term of the squared gradients, least size of a parameter]. came: the same, and [term of the squared instability]."));
+    v("weight_decay", weight_decay, "weight decay of the parameters that optimizer.decay names",
+      between(1e-12, 1e4) & or_zero() & fixed() & common());
+    v("decay", decay, "parameters with weight decay: matrices, or all",
+      fixed() & detail("all includes norms and biases, as PyTorch and DeepSpeed do without parameter groups."));
+    v("clip_norm", clip_norm, "limit of the global gradient norm (clipping); 0: no clipping",
+      between(1e-8, 1e12) & or_zero() & fixed() & common());
     v("momentum", momentum, "momentum", between(0, kMostMomentum) & fixed());
-    v("nesterov", nesterov, "look ahead along the momentum", fixed());
+    v("nesterov", nesterov, "Nesterov momentum", fixed());
     v("dampening", dampening, "dampening of the momentum", between(0, 1) & fixed());
     v("lr_decay", lr_decay, "step t takes lr / (1 + (t - 1) lr_decay)", between(1e-12, 1e6) & or_zero() & fixed());
-    v("initial_accumulator_value", initial_accumulator_value, "what sums of squares begin with",
+    v("initial_accumulator_value", initial_accumulator_value, "initial value of the sums of squares",
       between(1e-30, 1e12) & or_zero() & fixed());
-    v("beta1", beta1, "decay rate of the first moment; adafactor: 0: none", between(0, kMostMomentum) & fixed());
-    v("beta3", beta3, "decay rate of the instability", between(0, kMostMomentum) & fixed());
-    v("clip_threshold", clip_threshold, "largest root mean square of an update before the rate", between(1e-6, 1e6) & fixed());
-    v("decay_rate", decay_rate, "squares of gradients decay at step t by 1 - t^-|decay_rate|", between(-1, 1) & fixed());
-    v("scale_parameter", scale_parameter, "the rate is multiplied by the root mean square of the parameter", fixed());
+    v("beta1", beta1, "decay rate of the first moment; adafactor: 0 for no first moment", between(0, kMostMomentum) & fixed());
+    v("beta3", beta3, "decay rate of the instability (came)", between(0, kMostMomentum) & fixed());
+    v("clip_threshold", clip_threshold, "limit of an update's root mean square, before the learning rate",
+      between(1e-6, 1e6) & fixed());
+    v("decay_rate", decay_rate, "decay of squared gradients at step t: 1 - t^-|decay_rate|", between(-1, 1) & fixed());
+    v("scale_parameter", scale_parameter, "multiply the learning rate by the parameter's root mean square", fixed());
     v("relative_step", relative_step,
       "the rate of step t is min(0.01, 1 / sqrt(t)), whatever optimizer.lr and the schedule say", fixed());
-    v("warmup_init", warmup_init, "with relative_step: 1e-6 t in place of 0.01", fixed());
-    v("bias_correction", bias_correction, "corrects for moments that begin at zero", fixed());
+    v("warmup_init", warmup_init, "with relative_step: learning rate 1e-6 t instead of 0.01", fixed());
+    v("bias_correction", bias_correction, "bias correction of moments, which begin at zero", fixed());
     v("max_coeff", max_coeff, "largest trust ratio", between(1e-12, 1e12) & fixed());
     v("min_coeff", min_coeff, "least trust ratio", between(1e-12, 1e12) & or_zero() & fixed());
     v("ns_coefficients", ns_coefficients, "of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T",
       between(-100, 100) & length(3) & fixed());
     v("ns_steps", ns_steps, "Newton-Schulz iterations", between(1, 99) & fixed());
-    v("adjust_lr_fn", adjust_lr_fn,
-      "factor on the rate of a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), which suits rates of adamw",
-      fixed());
-    v("freeze_step", freeze_step, "last step with whole gradients and a moving second moment",
+    v("adjust_lr_fn", adjust_lr_fn, "factor on the learning rate of a matrix, by its shape",
+      fixed() &
+          detail(
+              "original: sqrt(max(1, rows / columns)). match_rms_adamw: 0.2 sqrt(max(rows, columns)), for learning rates of adamw."));
+    v("freeze_step", freeze_step, "last step with uncompressed gradients and a moving second moment",
       between(2, kMostSteps) & fixed());
-    v("var_freeze_step", var_freeze_step, "the second moment moves up to the step behind this one",
+    v("var_freeze_step", var_freeze_step, "the second moment is updated up to step var_freeze_step + 1, and frozen then",
       between(2, kMostSteps) & fixed());
     v("var_update_scaler", var_update_scaler, "updates of the second moment until the interval between them doubles",
       between(1, kMostSteps) & fixed());
     v("local_step_scaler", local_step_scaler, "steps after var_freeze_step until the interval between exchanges doubles",
       between(1, kMostSteps) & fixed());
     v("local_step_clipper", local_step_clipper, "longest interval between exchanges", between(1, kMostSteps) & fixed());
-    v("coeff_beta", coeff_beta, "decay rate of the mean trust ratio that is frozen", between(0, kMostMomentum) & fixed());
+    v("coeff_beta", coeff_beta, "decay rate of the mean trust ratio, which is frozen later",
+      between(0, kMostMomentum) & fixed());
     v("factor_max", factor_max, "largest factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
     v("factor_min", factor_min, "least factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
-    v("factor_threshold", factor_threshold, "how much of itself that factor may change in a step", between(1e-6, 1) & fixed());
-    v("groups", groups,
-      "what counts for the parameters that match a pattern, the first that does: {match: GLOB, lr_mult: 1, wd_mult: 1, from_step: 1}, factors on rate and decay, and the update that is their first (docs/howto/finetune.md)",
-      fixed());
+    v("factor_threshold", factor_threshold, "largest relative change of the factor in a step", between(1e-6, 1) & fixed());
+    v("groups", groups, "settings for parameters by name, the first match applies: {match: GLOB, lr_mult: 1, wd_mult: 1}",
+      fixed() &
+          detail(
+              "lr_mult and wd_mult are factors on learning rate and weight decay. from_step is the first update of these parameters (docs/howto/finetune.md)."));
   }
 };
 

@@ -358,6 +358,8 @@ Rule operator&(Rule a, const Rule& b) {
   if (b.on_resume != OnResume::undecided) a.on_resume = b.on_resume;
   if (b.path != Rule::Path::none) a.path = b.path;
   if (!b.words.empty()) a.words = b.words;
+  a.common |= b.common;
+  if (!b.detail.empty()) a.detail = b.detail;
   return a;
 }
 

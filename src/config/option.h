@@ -44,6 +44,8 @@ struct Rule {
   OnResume on_resume = OnResume::undecided;
   bool map = false;                // of a text: a map of YAML is taken too, and becomes JSON
   std::vector<std::string> words;  // of a path: texts that are choices and no path
+  bool common = false;             // shown by --help; --help-all shows every option
+  std::string detail;              // formulas, sources and cases, for --explain and docs/options.md
   // The text is a path (or several words of which one is).
   enum class Path : uint8_t { none, reads, reads_folder, writes };
   Path path = Path::none;
@@ -86,6 +88,8 @@ inline Rule or_words(std::vector<std::string> words) { return {.words = std::mov
 // A file may give a map instead of the text; it is kept as JSON, at most 64 KiB.
 inline Rule or_map() { return {.max_bytes = 65536, .map = true}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
+inline Rule common() { return {.common = true}; }
+inline Rule detail(std::string text) { return {.detail = std::move(text)}; }
 inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
 inline Rule may_change() { return {.on_resume = OnResume::may_change}; }
 inline Rule other_bits() { return {.on_resume = OnResume::other_bits}; }
@@ -115,6 +119,7 @@ struct Option {
                std::shared_ptr<Records>, std::shared_ptr<AnyChoice>, std::map<std::string, int64_t>*,
                std::map<std::string, double>*, std::optional<double>*>
       target;
+  std::string heading = "";  // flags: the heading of the help page, "" for the first one
 
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
@@ -177,10 +182,14 @@ class OptionCollector {
     } else {
       option.target = std::make_shared<RecordsOf<typename T::value_type>>(&field);
     }
+    option.heading = heading_;
     out_.push_back(std::move(option));
   }
+  // The heading of the flags that follow, on the help page.
+  void heading(const char* text) { heading_ = text; }
 
  private:
+  std::string heading_;
   std::vector<Option>& out_;
   const std::string& section_;
 };

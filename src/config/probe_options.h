@@ -18,13 +18,13 @@ struct InjectOption {
   int64_t element = 0;
   template <class V>
   void each(V&& v) {
-    v("step", step, "step in which it happens", between(1, kMostSteps));
+    v("step", step, "step of the fault", between(1, kMostSteps));
     v("path", path, "glob pattern of the dotted path of a call", filled());
     v("op", op, "glob pattern of the op's name", filled());
-    v("phase", phase, "when the call is made");
+    v("phase", phase, "phase of the call");
     v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
-    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out");
-    v("element", element, "which element, counted through rows and columns", between(0, 1e15));
+    v("value", value, "value to write; bad_alloc: the call fails as if memory had run out");
+    v("element", element, "number of the element, counted row by row", between(0, 1e15));
   }
 };
 
@@ -39,20 +39,19 @@ struct DumpOption {
   int64_t limit_mb = 4096;
   template <class V>
   void each(V&& v) {
-    v("dir", dir, "folder for the dump, of its own: an older dump there is gone on with, anything else is refused",
+    v("dir", dir, "folder of the dump; an older dump in it is continued, other content is refused",
       filled() & writes() & metavar("DIR"));
-    v("steps", steps,
-      "which steps: numbers and ranges between bars, as in 0|5-8|100-120; 0 is the parameters before the first step; empty: all",
-      metavar("RANGES"));
+    v("steps", steps, "steps to dump, like 0|5-8|100-120; empty: all",
+      metavar("RANGES") & detail("Step 0 holds the parameters before the first step."));
     v("ranks", ranks, "which ranks of the job; empty: all", between(0, kMostRanks));
     v("paths", paths, "glob patterns of dotted paths of calls, and of names of parameters", filled());
-    v("phases", phases, "which phases; a forward pass that is run again counts as backward",
+    v("phases", phases, "phases to dump; a recomputed forward pass belongs to backward",
       one_of({"forward", "backward", "update"}) & filled());
-    v("what", what, "of each tensor two checksums; those and statistics; those and the tensor itself");
-    v("io", io, "what calls read, what they write, or both");
-    v("on", on,
-      "which of these steps are kept: all; those whose loss or gradient norm is not finite; those in which a call wrote a NaN");
-    v("limit_mb", limit_mb, "the dump of a rank ends at this size, which is said; 0: no limit", between(0, 1e9));
+    v("what", what, "content per tensor: checksums, statistics too, or the tensor itself too");
+    v("io", io, "tensors to keep: inputs of calls, outputs, or both");
+    v("on", on, "which of these steps to keep: always, overflow, or nan",
+      detail("overflow: steps whose loss or gradient norm is not finite. nan: steps in which a call wrote a NaN."));
+    v("limit_mb", limit_mb, "size limit of the dump of a rank, in MB; 0: no limit", between(0, 1e9));
   }
 };
 
@@ -61,12 +60,9 @@ struct ProbeOptions {
   std::vector<DumpOption> dump;
   template <class V>
   void each(V&& v) {
-    v("inject", inject,
-      "faults to try out: {step: 3, path: 'model.layers.1.*', op: attention, value: nan} spoils one number that the first call "
-      "of the step that fits has written",
-      may_change());
-    v("dump", dump,
-      "what is kept of the calls of a run, one or several: {dir: dumps/a, steps: '1|5-8', paths: ['model.layers.1.*'], what: tensors}",
+    v("inject", inject, "faults to inject, like {step: 3, path: 'model.layers.1.*', op: attention, value: nan}",
+      may_change() & detail("One number is replaced that the first matching call of the step has written."));
+    v("dump", dump, "dumps to write, like {dir: dumps/a, steps: '1|5-8', paths: ['model.layers.1.*'], what: tensors}",
       may_change());
   }
 };

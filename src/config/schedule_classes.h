@@ -37,64 +37,65 @@ struct ScheduleClasses {
     const Rule length = between(-1, kMostSteps) & may_change(), steps = between(0, kMostSteps) & fixed();
     const Rule rate = between(0, kMostRate) & fixed(), share = between(0, 1) & no_value("none") & fixed();
     v("total_steps", total_steps, "length of the schedule; -1: schedule.steps, or train.steps", length);
-    v("warmup_ratio", warmup_ratio,
-      "warm-up as a share of the length, in place of warmup_steps; of Ravine's own types it becomes these steps, rounded up",
-      share);
-    v("warmup_lr_init", warmup_lr_init, "rate at which the warm-up begins", rate);
-    v("lr_end", lr_end,
-      "last rate (CosineWithWarmUpLR and CosineWithRestartsAndWarmUpLR: 0 unless given; PolynomialWithWarmUpLR and WarmUpStableDecayLR: 1e-7)",
-      rate & no_value("none"));
-    v("num_cycles", num_cycles,
-      "waves (CosineWithWarmUpLR, ConstantWithCoolDownLR: 0.5 unless given) or restarts (CosineWithRestartsAndWarmUpLR: 1)",
-      between(0, 1e6) & no_value("none") & fixed());
+    v("warmup_ratio", warmup_ratio, "warmup as a share of the schedule's length, instead of warmup_steps",
+      share & detail("For types of Ravine's own the warmup is rounded up to whole steps."));
+    v("warmup_lr_init", warmup_lr_init, "first learning rate of the warmup", rate);
+    v("lr_end", lr_end, "last learning rate; default by type, see details",
+      rate & no_value("none") &
+          detail("0: CosineWithWarmUpLR, CosineWithRestartsAndWarmUpLR. 1e-7: PolynomialWithWarmUpLR, WarmUpStableDecayLR."));
+    v("num_cycles", num_cycles, "waves or restarts of the schedule; default by type, see details",
+      between(0, 1e6) & no_value("none") & fixed() &
+          detail("CosineWithWarmUpLR and ConstantWithCoolDownLR: waves, 0.5. CosineWithRestartsAndWarmUpLR: restarts, 1."));
     v("decay_ratio", decay_ratio, "share of the length in place of decay_steps", share);
-    v("keep_steps", keep_steps, "steps at the full rate behind the warm-up", steps);
-    v("lr_end1", lr_end1, "rate behind the decay", rate);
+    v("keep_steps", keep_steps, "steps at the full learning rate after the warmup", steps);
+    v("lr_end1", lr_end1, "learning rate after the decay", rate);
     v("final_steps", final_steps, "steps at lr_end1", steps);
-    v("lr_end2", lr_end2, "rate behind these; none or 0: lr_end1", rate & no_value("none"));
+    v("lr_end2", lr_end2, "learning rate after final_steps; none or 0: lr_end1", rate & no_value("none"));
     v("decay_start_steps", decay_start_steps, "step at which the decay begins; -1: decay_start_ratio", length);
-    v("decay_start_ratio", decay_start_ratio, "that as a share of the length", share);
+    v("decay_start_ratio", decay_start_ratio, "step at which the decay begins, as a share of the length", share);
     v("t_max", t_max, "steps of half a wave", steps);
     v("t_0", t_0, "steps of the first wave", steps);
-    v("t_mult", t_mult, "how much longer each wave is than the one before", between(1, 1000) & fixed());
-    v("eta_min", eta_min, "lowest rate", rate);
-    v("lr_scale", lr_scale, "what the rate of any type is multiplied with (MindFormers' LearningRateWiseLayer)",
+    v("t_mult", t_mult, "factor of the length of each wave on the wave before", between(1, 1000) & fixed());
+    v("eta_min", eta_min, "lowest learning rate", rate);
+    v("lr_scale", lr_scale, "factor on the learning rate of every type (LearningRateWiseLayer of MindFormers)",
       between(0, 1e6) & fixed());
 
     v("total_num_steps", total_num_steps, "length of the schedule; -1: schedule.steps, or train.steps", length);
-    v("warmup_num_steps", warmup_num_steps, "steps of the warm-up, at least 2", between(1, kMostSteps) & fixed());
-    v("warmup_min_lr", warmup_min_lr, "rate at which the warm-up begins, and WarmupDecayLR ends", rate);
-    v("warmup_max_lr", warmup_max_lr, "rate at its end; none: optimizer.lr", rate & no_value("none"));
-    v("warmup_min_ratio", warmup_min_ratio, "first rate as a share of optimizer.lr", between(0, 1) & fixed());
-    v("cos_min_ratio", cos_min_ratio, "last rate as a share of optimizer.lr", between(0, 1) & fixed());
-    v("cycle_min_lr", cycle_min_lr, "lowest rate of the cycle (OneCycle, which needs it)", rate & no_value("none"));
-    v("cycle_max_lr", cycle_max_lr, "highest rate of the cycle (OneCycle, which needs it)", rate & no_value("none"));
-    v("cycle_first_step_size", cycle_first_step_size, "steps in which the rate rises", between(1, kMostSteps) & fixed());
-    v("cycle_second_step_size", cycle_second_step_size, "steps in which it falls again; 0: as many", steps);
-    v("cycle_first_stair_count", cycle_first_stair_count, "stairs of the rise; 0: none", steps);
+    v("warmup_num_steps", warmup_num_steps, "steps of the warmup, at least 2", between(1, kMostSteps) & fixed());
+    v("warmup_min_lr", warmup_min_lr, "first learning rate of the warmup, last one of WarmupDecayLR", rate);
+    v("warmup_max_lr", warmup_max_lr, "learning rate at the end of the warmup; none: optimizer.lr", rate & no_value("none"));
+    v("warmup_min_ratio", warmup_min_ratio, "first learning rate, as a share of optimizer.lr", between(0, 1) & fixed());
+    v("cos_min_ratio", cos_min_ratio, "last learning rate, as a share of optimizer.lr", between(0, 1) & fixed());
+    v("cycle_min_lr", cycle_min_lr, "lowest learning rate of the cycle (OneCycle needs it)", rate & no_value("none"));
+    v("cycle_max_lr", cycle_max_lr, "highest learning rate of the cycle (OneCycle needs it)", rate & no_value("none"));
+    v("cycle_first_step_size", cycle_first_step_size, "steps in which the learning rate rises",
+      between(1, kMostSteps) & fixed());
+    v("cycle_second_step_size", cycle_second_step_size, "steps in which the learning rate falls again; 0: as many as it rises",
+      steps);
+    v("cycle_first_stair_count", cycle_first_stair_count, "stairs of the rise; 0: no stairs", steps);
     v("cycle_second_stair_count", cycle_second_stair_count, "stairs of the fall; -1: as many as of the rise",
       between(-1, kMostSteps) & fixed());
-    v("decay_step_size", decay_step_size, "steps of a unit of the decay behind the cycle; 0: no decay", steps);
-    v("decay_lr_rate", decay_lr_rate, "the rate is divided by 1 + decay_lr_rate per unit", between(0, 1e6) & fixed());
-    v("cycle_momentum", cycle_momentum,
-      "the first beta goes from cycle_max_mom to cycle_min_mom and back, the second is 0.99; of optimizers that have betas",
-      fixed());
+    v("decay_step_size", decay_step_size, "steps of a decay unit after the cycle; 0: no decay", steps);
+    v("decay_lr_rate", decay_lr_rate, "decay per unit: the learning rate is divided by 1 + decay_lr_rate",
+      between(0, 1e6) & fixed());
+    v("cycle_momentum", cycle_momentum, "move the first beta from cycle_max_mom to cycle_min_mom and back; the second is 0.99",
+      fixed() & detail("This applies to optimizers that have betas."));
     v("cycle_min_mom", cycle_min_mom, "lowest first beta", between(0, kMostMomentum) & fixed());
     v("cycle_max_mom", cycle_max_mom, "highest first beta", between(0, kMostMomentum) & fixed());
-    v("decay_mom_rate", decay_mom_rate, "behind the cycle the first beta is multiplied by 1 + decay_mom_rate per unit",
+    v("decay_mom_rate", decay_mom_rate, "growth of the first beta per decay unit: factor 1 + decay_mom_rate",
       between(0, 1) & fixed());
-    v("lr_range_test_min_lr", lr_range_test_min_lr, "first rate", rate);
+    v("lr_range_test_min_lr", lr_range_test_min_lr, "first learning rate", rate);
     v("lr_range_test_step_size", lr_range_test_step_size, "steps of a unit", between(1, kMostSteps) & fixed());
-    v("lr_range_test_step_rate", lr_range_test_step_rate, "share of the first rate that a unit adds",
+    v("lr_range_test_step_rate", lr_range_test_step_rate, "increase per unit, as a share of the first learning rate",
       between(0, 1e6) & fixed());
-    v("lr_range_test_staircase", lr_range_test_staircase, "the rate rises at the end of a unit, not step by step", fixed());
+    v("lr_range_test_staircase", lr_range_test_staircase, "raise the learning rate at the end of a unit, not step by step",
+      fixed());
 
-    v("lr_decay_style", lr_decay_style, "how the rate falls behind the warm-up", fixed());
-    v("min_lr", min_lr, "lowest rate", rate);
-    v("lr_warmup_init", lr_warmup_init, "rate at which the warm-up begins", rate);
-    v("lr_warmup_steps", lr_warmup_steps, "steps of the warm-up, of which there may be a fraction",
-      between(0, kMostSteps) & fixed());
-    v("lr_decay_steps", lr_decay_steps, "steps until the lowest rate, the warm-up among them; 0: the length of the schedule",
+    v("lr_decay_style", lr_decay_style, "decay style after the warmup", fixed());
+    v("min_lr", min_lr, "lowest learning rate", rate);
+    v("lr_warmup_init", lr_warmup_init, "first learning rate of the warmup", rate);
+    v("lr_warmup_steps", lr_warmup_steps, "steps of the warmup; a fraction is allowed", between(0, kMostSteps) & fixed());
+    v("lr_decay_steps", lr_decay_steps, "steps to the lowest learning rate, warmup included; 0: the length of the schedule",
       between(0, kMostSteps) & may_change());
   }
 };

@@ -243,13 +243,13 @@ def test_stdin_that_cannot_be_read(folder):
 
 
 def test_help_shows_what_a_command_takes(folder):
-    page = r.run("generate", "--help").stdout
+    page = r.run("generate", "--help-all").stdout
     shown = set(re.findall(r"^  ([a-z]+\.[a-z0-9_]+)=", page, re.M))
     r.check(len(shown) <= 20 and {"precision.compute", "parallel.tensor", "data.text_key", "model.tokenizer"} <= shown, f"{len(shown)}: {sorted(shown)}")
     r.check(not any(s.startswith(("train.", "optimizer.", "schedule.", "checkpoint.")) or s in ("data.train", "data.shuffle", "parallel.sum_leaves") for s in shown), sorted(shown))
-    trace = r.run("trace", "--help").stdout
+    trace = r.run("trace", "--help-all").stdout
     r.check("parallel.sequence=" in trace and "parallel.sum_leaves" not in trace and "--adapter" in trace and re.findall(r"lora\.\w+", trace) == ["lora.base"], trace)
-    bench = r.run("bench", "train", "--help").stdout
+    bench = r.run("bench", "train", "--help-all").stdout
     r.check("train.recompute=" in bench and "train.output" not in bench and "train.steps" not in bench, bench)
     for option in ("data.train=x", "parallel.sum_leaves=2", "train.steps=3"):
         told = r.run("generate", "--model", folder, "--prompt", "x", option, status=2).stderr

@@ -388,7 +388,7 @@ def test_commands_in_prose(folder):
         key = " ".join(words)
         if key not in helps:
             try:
-                helps[key] = r.run(*words, "--help").stdout
+                helps[key] = r.run(*words, "--help-all").stdout
             except AssertionError:
                 helps[key] = None
         return helps[key]

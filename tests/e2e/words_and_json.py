@@ -110,7 +110,7 @@ def test_manual_pages_are_the_help_pages(folder):
         shown = re.search(r"\n\.SH DESCRIPTION\n\.nf\n(.*)\.fi\n\.SH SEE ALSO\n", page, re.S)[1]
         check(not re.search(r"^[.']", shown, re.M), f"{name}: a line would be taken for a request")
         plain = re.sub(r"^\\&", "", shown, flags=re.M).replace("\\-", "-").replace("\\e", "\\")
-        check(plain == r.run(*words, "--help").stdout, f"{name} is not the help page")
+        check(plain == r.run(*words, "--help-all").stdout, f"{name} is not the help page")
         check(page.startswith(f".TH {name[:-2].upper()} 1 ".replace("-", "\\-")), page[:80])
         if words and len(words) == 1:
             check(r.run("man", *words).stdout == page, name)
@@ -214,7 +214,7 @@ def test_help_pages_name_options_that_they_have(folder):
     pages = [[c] for c in re.findall(r"^  ([a-z][a-z-]*) ", r.run("--help").stdout.split("Usage:")[1], re.M)]
     looked, wrong = 0, []
     for words in pages:
-        text = r.run(*words, "--help").stdout
+        text = r.run(*words, "--help-all").stdout
         if " ACTION [" in text:
             pages += [[*words, a] for a in re.findall(r"^  ([a-z][a-z-]*) ", text[text.index("Actions:"):], re.M)]
         lines = re.findall(r"^  (\w+\.\w+)=(.*)$", text, re.M)

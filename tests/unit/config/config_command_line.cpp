@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "config/command_help.h"
 
 using namespace ravine;
 
@@ -40,7 +41,7 @@ struct Flags {
   }
 };
 
-const CommandSpec kSpec{"try", "tries", "ravine try --model DIR", {"model", "train"}};
+const CommandSpec kSpec{"try", "tries", "ravine try --model DIR", "", {"model", "train"}};
 
 struct Result {
   Flags flags;
@@ -172,9 +173,23 @@ TEST(CommandLine, HelpShowsTheExampleFirst) {
                            "train.steps=1000", "(same as model.path)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("optimizer.lr"), std::string::npos);
-  EXPECT_TRUE(asks_for_help({"x", "--help"}));
-  EXPECT_TRUE(asks_for_help({"-h", "x"}));
-  EXPECT_FALSE(asks_for_help({"--", "-h"}));
+  EXPECT_TRUE(help_asked({"x", "--help"}) && help_asked({"x", "--help"})->section.empty());
+  EXPECT_EQ(help_asked({"-h", "x"}).value().section, "x");
+  EXPECT_EQ(help_asked({"--help", "a.b=1"}).value().section, "");
+  EXPECT_TRUE(help_asked({"a", "--help-all"}).value().all);
+  EXPECT_FALSE(help_asked({"--", "-h"}));
+  EXPECT_FALSE(help_asked({"x"}));
+}
+
+TEST(CommandLine, ShortHelpHasWhatIsSetMost) {
+  Flags flags;
+  const std::string text = common_help(kSpec, options_of(flags));
+  for (const char* part : {"Example:\n  ravine try --model DIR\n", "train.steps=1000", "--help SECTION", "--help-all"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  EXPECT_EQ(text.find("train.loss_average"), std::string::npos);
+  EXPECT_NE(command_help(kSpec, options_of(flags)).find("train.loss_average"), std::string::npos);
+  EXPECT_NE(section_help(kSpec, "train").find("train.loss_average"), std::string::npos);
+  EXPECT_THROW(section_help(kSpec, "optimizer"), UserError);
 }
 
 TEST(CommandLine, RandomWordsNeverCrash) {

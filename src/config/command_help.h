@@ -1,0 +1,31 @@
+// The help pages of a command, made from its flags and from the option table.
+//
+//   --help          common_help: at most 60 lines: example, paragraph, flags, options marked common()
+//   --help-all      command_help: all flags and all options of the command, flags with their details
+//   --help SECTION  section_help: all options of one section of the config
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/command_line.h"
+
+namespace ravine {
+
+std::string common_help(const CommandSpec& spec, const std::vector<Option>& flags);
+std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags);
+// A UserError if the command takes no option of this section.
+std::string section_help(const CommandSpec& spec, const std::string& section);
+
+// The page that the words of a command ask for.
+struct HelpAsked {
+  bool all = false;
+  std::string section;  // "": none is named
+};
+// Returns nothing if no --help, -h or --help-all stands before "--".
+std::optional<HelpAsked> help_asked(const std::vector<std::string>& args);
+
+// Returns a flag as a page shows it: "--threads N"; the bare word of a positional flag.
+std::string flag_word(const Option& flag);
+
+}  // namespace ravine
