@@ -5,6 +5,7 @@
   tools/plain.py --keep      writes today's counts, where they are smaller, to tools/plain.json
   tools/plain.py --show ROOM the places of one room, one line each
   tools/plain.py FILE...     the places of these files
+  tools/plain.py --draw SEED     sixty declarations of headers, twenty help texts and twenty messages, drawn at random, for a reader who has no code
   tools/plain.py --wrap FILE...  breaks comment lines of more than 120 columns; the rest of a broken line begins the next one
 
 docs/howto/write-plainly.md has the rules. Counted are, in C++ files:
@@ -15,6 +16,7 @@ docs/howto/write-plainly.md has the rules. Counted are, in C++ files:
   help      the text of an option or flag of more than 100 characters
 """
 import json
+import random
 import re
 import subprocess
 import sys
@@ -135,6 +137,49 @@ def counts():
     return out
 
 
+def declarations(path):
+    """Yields (line, comment and declaration) for each commented declaration of a header."""
+    lines = path.read_text(errors="replace").splitlines()
+    for i, line in enumerate(lines):
+        if not re.match(r"\s*//", line) or (i and re.match(r"\s*//", lines[i - 1])) or i == 0:
+            continue
+        end = i
+        while end < len(lines) and re.match(r"\s*//", lines[end]):
+            end += 1
+        last = end
+        while last < len(lines) - 1 and last < end + 6 and not re.search(r"[;{]\s*(//.*)?$", lines[last]):
+            last += 1
+        if end < len(lines) and lines[end].strip() and not lines[end].startswith("#"):
+            yield i + 1, "\n".join(lines[i : last + 1])
+
+
+MESSAGE = re.compile(r'UserError\((?:[^;"]|"(?:[^"\\]|\\.)*")*;')
+
+
+def messages(path):
+    """Yields (line, text) for each UserError of a file: its string literals, in order."""
+    source = path.read_text(errors="replace")
+    for found in MESSAGE.finditer(source):
+        parts = re.findall(r'"((?:[^"\\]|\\.)+)"', found[0])
+        if len(parts) >= 3:
+            yield source.count("\n", 0, found.start()) + 1, " | ".join(parts)
+
+
+def draw(seed):
+    """Prints the hundred texts of a seed, each with its place in the last line of its block."""
+    source = [f for f in files() if f.is_relative_to(ROOT / "src")]
+    kinds = [
+        (60, "declaration", [(f, *d) for f in source if f.suffix == ".h" for d in declarations(f)]),
+        (20, "help", [(f, f.read_text().count("\n", 0, m.start()) + 1, m[1] + ": " + "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', m[2]))) for f in source for m in HELP.finditer(f.read_text())]),
+        (20, "message", [(f, *m) for f in source if f.suffix == ".cpp" for m in messages(f)]),
+    ]
+    rng, number = random.Random(seed), 0
+    for count, kind, there in kinds:
+        for path, line, text in rng.sample(sorted(there, key=lambda x: (str(x[0]), x[1])), count):
+            number += 1
+            print(f"[{number}] {kind}\n{text}\n@ {path.relative_to(ROOT)}:{line}\n")
+
+
 def wrap(path):
     """Breaks the comment lines of a file that are too wide. A comment behind code stays as it is."""
     lines, out, rest = path.read_text().split("\n"), [], ""
@@ -177,6 +222,9 @@ def main(args):
         for name in args:
             for kind, line, words in sorted(places(Path(name).resolve()), key=lambda p: p[1]):
                 print(f"{name}:{line}: {kind}: {words}")
+        return 0
+    if args[:1] == ["--draw"] and len(args) == 2:
+        draw(args[1])
         return 0
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     if args[:1] == ["--show"] and len(args) == 2:
