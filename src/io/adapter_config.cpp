@@ -44,7 +44,7 @@ const std::vector<std::string>& known_fields() {
   static const std::vector<std::string> fields = {
       "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "modules_to_save",
       "ensure_weight_tying", "rank_pattern", "alpha_pattern", "layers_to_transform", "init_lora_weights",
-      // no effect
+      // No effect.
       "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "fan_in_fan_out",
       "merge_weights", "megatron_config", "megatron_core", "qalora_group_size", "runtime_config", "loftq_config", "eva_config",
       "corda_config", "lora_ga_config"};
@@ -178,7 +178,7 @@ LoraSettings settings_of(const Json& config, const std::string& file) {
 
 Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::string& base) {
   auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
-  // all-linear is written as the list of modules it selects, as in PEFT.
+  // All-linear is written as the list of modules it selects, as in PEFT.
   std::set<std::string> modules;
   for (const auto& [declared, spec] : adapter_specs(model, lora)) modules.insert(spec.module);
   const bool all = lora.targets == std::vector<std::string>{"all-linear"};

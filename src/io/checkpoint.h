@@ -49,7 +49,7 @@ struct CheckpointLine {
 };
 
 struct TrainState {
-  // in the order in which the optimizer updates their units; memory neighbours adjacent
+  // In the order in which the optimizer updates their units; memory neighbours adjacent.
   std::vector<StateTensor> tensors;
   Json scalars = Json::object();   // all other state: schedule, data position, sum_leaves, ...
   std::string program = "ravine";  // recorded: program version, and in `instructions` the CPU instruction set it uses
@@ -188,7 +188,7 @@ std::string protection_of_checkpoint(const std::string& folder);
 std::string foreign_in_checkpoint(const std::string& folder);
 
 std::string checkpoint_name(int64_t step);  // "step_000200"
-// parses a folder name; nothing if it is not a checkpoint's
+// Parses a folder name; nothing if it is not a checkpoint's.
 std::optional<int64_t> checkpoint_step(const std::string& folder);
 
 }  // namespace ravine

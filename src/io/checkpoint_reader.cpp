@@ -17,7 +17,7 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kRead = int64_t{4} << 20;  // bytes of one read
-// bytes; shorter runs are copied from the mapped file, as one system call each is too slow
+// Bytes; shorter runs are copied from the mapped file, as one system call each is too slow.
 constexpr int64_t kShort = int64_t{16} << 10;
 constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 

@@ -67,7 +67,7 @@ class KnownCheckpoints {
 
 namespace {
 
-// bytes of adjacent memory from which padding pays, as the run then needs no copy
+// Bytes of adjacent memory from which padding pays, as the run then needs no copy.
 constexpr int64_t kLongRun = int64_t{1} << 20;
 constexpr int64_t kMaxPart = int64_t{1} << 30;  // bytes of another rank's manifest
 constexpr auto kPoll = std::chrono::milliseconds(5);

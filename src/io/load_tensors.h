@@ -15,7 +15,7 @@ namespace ravine {
 struct TensorSource {
   const std::vector<std::unique_ptr<TensorFile>>& files;
   std::string where;  // the folder, for messages
-  // each of its tensors must be stored once, in its shape and a floating type, and nothing else
+  // Each of its tensors must be stored once, in its shape and a floating type, and nothing else.
   const WeightFiles& table;
   std::string whole, kind, fix;  // for messages: "the model", "llama", "use weights that belong to config.json"
   bool head_alone = false;       // a tied table may be stored under a copy's name alone and is then the embedding

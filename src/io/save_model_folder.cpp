@@ -90,7 +90,7 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
 }  // namespace
 
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing) {
-  // left by an interrupted attempt, not the source's
+  // Left by an interrupted attempt, not the source's.
   for (const char* made : {"tokenizer.json", "tokenizer_config.json"}) {
     std::error_code error;
     if (missing) fs::remove(fs::path(into) / made, error);
