@@ -1,8 +1,8 @@
 // Writes and reads checkpoints: the full state of a training run on disk. A background thread writes from the live
 // buffers.
 //
-//   checkpoints/latest                              text: name of the newest complete one, "step_000200"
-//   checkpoints/step_000200/manifest.json           the contents: see io/manifest.h
+//   checkpoints/latest                              text: name of the newest complete one, "step_000200";
+//   checkpoints/step_000200/manifest.json           the contents (io/manifest.h);
 //   checkpoints/step_000200/state-00000.safetensors one per rank, tensors in buffer order, for O_DIRECT
 //
 // A checkpoint is built in a temporary folder (files/temporary.h), synced and renamed, so every folder step_N is

@@ -1,7 +1,7 @@
 // The manifest.json of a checkpoint: the contents of each file, with checksums. Untrusted input: any fault is a
 // UserError that names the file and the tensor or key.
 //
-//   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
+//   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place;
 //    "format":"ravine-checkpoint","version":2,"step":200,"program":"ravine 1.2.3","instructions":"avx512",
 //    "files":[{"name":"state-00000.safetensors","bytes":N,"header":"<XXH3-64 of all before the data part>"}],
 //    "tensors":[{"name":"weights/a","dtype":"F32","shape":[4,8],"slices":[

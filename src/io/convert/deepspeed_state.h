@@ -1,9 +1,9 @@
 // Reads and writes training checkpoints of DeepSpeed, to resume from and for DeepSpeed to resume from.
 //
-//   DIR/checkpoint-N/config.json, model.safetensors, tokenizer             Hugging Face, compute type
+//   DIR/checkpoint-N/config.json, model.safetensors, tokenizer             Hugging Face, compute type;
 //   DIR/checkpoint-N/trainer_state.json, scheduler.pt, training_args.json  the Trainer's
-//   DIR/checkpoint-N/latest                                                "global_stepN"
-//   DIR/checkpoint-N/global_stepN/mp_rank_00_model_states.pt               ZeRO 3: zero_pp_rank_R_mp_rank_00_...
+//   DIR/checkpoint-N/latest                                                "global_stepN";
+//   DIR/checkpoint-N/global_stepN/mp_rank_00_model_states.pt               ZeRO 3: zero_pp_rank_R_mp_rank_00_...;
 //   DIR/checkpoint-N/global_stepN/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt   of ZeRO 1, 2, 3
 //   universal: DIR/checkpoint-N/latest_universal, global_stepN_universal/zero/NAME/{fp32,exp_avg,exp_avg_sq,step}.pt
 //

@@ -1,7 +1,7 @@
 // Reads folders of torch.distributed.checkpoint: Megatron's since 2024 (--ckpt-format torch_dist), and FSDP's.
 //
-//   DIR/.metadata        a pickle: name, shape and chunks of every tensor; file and byte range of each chunk
-//   DIR/__R_N.distcp     chunks one after another, each as torch.save writes it
+//   DIR/.metadata        a pickle: name, shape and chunks of every tensor; file and byte range of each chunk;
+//   DIR/__R_N.distcp     chunks one after another, each as torch.save writes it;
 //   DIR/common.pt        Megatron's: all that is no tensor, as the dict of a rank's file without its model
 //
 // The pickle is read as plain values; nothing is executed. Source: torch/distributed/checkpoint/metadata.py,
