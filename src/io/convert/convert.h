@@ -75,7 +75,7 @@ struct ConvertOptions {
   std::optional<DType> dtype;                            // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers uses only tensor
   std::vector<int64_t> stage_layers;                     // of Megatron: layers of each stage; empty: equal parts
-  // Of Megatron: rows are padded to a multiple of it times `tensor`; 0: 128.
+  // Megatron: rows are padded to a multiple of it times `tensor`; 0: 128.
   int64_t vocabulary_multiple = 0;
   ExpertNames experts = ExpertNames::grouped;  // of Megatron
   bool fused = false;                          // MindFormers: q, k, v joined, and gate and up joined
