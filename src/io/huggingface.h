@@ -34,10 +34,11 @@ void check_weights(const std::string& folder, const Model& model);
 using MissingTokenizerFiles = std::function<std::map<std::string, std::string>(const std::string& folder)>;
 
 struct SaveFolder {
-  std::string dir;  // appears complete or not at all; a model folder of that name by the same run is replaced at the end
+  // Appears complete or not at all; at the end it replaces a model folder of that name by the same run.
+  std::string dir;
   DType dtype = DType::f32;             // of the stored weights: f32, bf16, f16 (or f64)
   int64_t shard_bytes = 5'000'000'000;  // most bytes of one file; more weights are split into shards; 0: one file
-  std::string tokenizer;                // folder or single file (tokenizer.model, tokenizer.json, .xz) to copy; "": none
+  std::string tokenizer;                // folder or one file (tokenizer.model, tokenizer.json, .xz) to copy; "": none
   MissingTokenizerFiles missing_tokenizer_files;
   Json generation = Json::object();  // fields of generation_config.json; missing token ids are added from the model
   std::string chat_template;         // Jinja, written as chat_template.jinja; empty: the tokenizer's

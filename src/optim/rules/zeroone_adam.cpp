@@ -37,7 +37,7 @@ class ZerooneAdamRule : public UpdateRule {
     if (changes_nothing(step)) return;
     const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
     const double rate = lr * v.spans[0].lr_mult, b1 = o_.betas[0], b2 = o_.betas[1];
-    // Errors of gradients are none of ways.
+    // The kept errors are errors of gradients: they do not apply to accumulated changes.
     if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});
     AdamDirection move{.param = v.param,
                        .grad = v.grad,
