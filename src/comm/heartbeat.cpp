@@ -156,9 +156,9 @@ struct Heartbeat::Impl {
     failures.push_back(f);
   }
 
-  // Ends the job if ranks have failed. If all failures are alike, the message is printed once without a rank: if all
-  // ranks failed so, or if it is a user error that rank 0 made too. Else the first failure is reported, after a
-  // heartbeat has told what the others wait for.
+  // Ends the job if ranks have failed. The message is printed once, without a rank, if all ranks failed alike, or if
+  // all failures are one user error that rank 0 made too. Else the first failure is reported, after a heartbeat has
+  // told what the others wait for.
   void judge_failures() {
     std::vector<Failure> all;
     {

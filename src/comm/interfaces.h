@@ -27,10 +27,10 @@ std::string to_text(const HostInterfaces& host);  // for other ranks: "node7 lo=
 HostInterfaces interfaces_from_text(const std::string& text);
 
 // Returns the address of hosts[0] to listen on, which the others can reach. `hosts` has an entry per rank and may
-// repeat hosts. `wanted`: an interface, address or network of hosts[0], else a UserError. If it is empty: the first
-// entry of `mpi` that hosts[0] has; else 127.0.0.1 if all ranks are on one host; else the address on a network in which
-// every host has its own address. An address that another host has too (a bridge) is never chosen, nor one of
-// `not_mpi`. As a last resort, the first address that no other host has.
+// repeat hosts. `wanted` is an interface, address or network of hosts[0], else a UserError. If `wanted` is empty:
+// 127.0.0.1 if all ranks are on one host; else the first entry of `mpi` that hosts[0] has; else the address on a
+// network in which every host has its own address; else the first address that no other host has. The last two cases
+// skip addresses that another host has too (a bridge), and addresses of `not_mpi`.
 std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi,
                             const std::string& not_mpi);
 

@@ -49,7 +49,7 @@ class World {
 // process alone. A build without MPI throws a UserError in a process that a launcher started.
 std::unique_ptr<World> open_world();
 
-// Monitors the ranks from its own thread, over sockets independent of MPI: every second each rank reports that it is
+// Monitors the ranks from its own thread, over sockets independent of MPI. Every second each rank reports that it is
 // alive and what it waits for. A rank that has exited, or has not answered for `patience` seconds, ends the job on
 // every rank. A line on stderr names rank, host and what the others waited for, and `end` is called. A rank in a long
 // computation still answers, since the thread sends for it.
@@ -62,7 +62,7 @@ class Heartbeat {
   // selected by `interface` (comm/interfaces.h; empty: automatic); connections from other programs are dropped. A name
   // that matches no interface is a UserError on all ranks.
   Heartbeat(World& world, double patience, EndProcess end, const std::string& interface = "");
-  ~Heartbeat();  // called after all ranks agreed that the job is over
+  ~Heartbeat();  // call it only after all ranks agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
   // Reports that this rank failed. Within two seconds rank 0 prints it, with what the others wait for, and every
   // process of the job ends with `status`. If all ranks fail alike, the message is printed once. Returns at once; the

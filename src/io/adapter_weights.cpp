@@ -38,8 +38,8 @@ bool is_vocabulary_table(const FileTensor& t) {
   return t.params.size() == 1 && (t.params[0]->name == kEmbedding || t.params[0]->name == kHead);
 }
 
-// Returns the two names under which PEFT stores a table in addition to an adapter: its own name, and the base layer's
-// name inside the adapter.
+// Returns the two names under which PEFT stores a table next to an adapter: the table's own name, and its name as base
+// layer.
 std::vector<std::string> stored_names(const std::string& name) {
   const std::string peft = std::string(kPeft) + name;
   return {peft, peft.substr(0, peft.rfind('.')) + ".base_layer.weight"};

@@ -31,7 +31,9 @@ WeightFiles adapter_files_in(const TensorFile& file, const Model& model);
 // file that belongs to another base is a UserError that names the first tensor that differs. `model` is
 // with_adapters(.., adapter_settings(folder, ..)).
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store);
-void check_adapter(const std::string& folder, const Model& model);  // reads headers only
+// Checks an adapter as load_adapter does, and loads nothing. Reads headers, and compares the values of tables that are
+// stored twice.
+void check_adapter(const std::string& folder, const Model& model);
 
 // Writes the adapter in f32. Tokenizer, chat template and generation_config.json of `options` are written too, if they
 // are set; TRL also keeps a tokenizer in the adapter's folder. `base` becomes base_model_name_or_path. Blocks until the

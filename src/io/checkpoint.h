@@ -22,8 +22,8 @@ namespace ravine {
 
 class Elements;  // io/convert/elements.h
 
-// This rank's slice of one tensor of the state: the box of shape view.shape at `begin` in a tensor of shape `global` (a
-// scalar has rank 0). A name may occur several times if its boxes do not overlap. All ranks together must cover every
+// This rank's slice of one tensor of the state: the box of shape view.shape at `begin` in a tensor of shape `global`. A
+// scalar has rank 0. A name may occur several times if its boxes do not overlap. All ranks together must cover every
 // tensor exactly once.
 struct StateTensor {
   std::string name;  // "weights/model.norm.weight"
@@ -49,7 +49,7 @@ struct CheckpointLine {
 };
 
 struct TrainState {
-  // In the order in which the optimizer updates their units; memory neighbours adjacent.
+  // In the order in which the optimizer updates their units. Tensors that are adjacent in memory are adjacent here.
   std::vector<StateTensor> tensors;
   Json scalars = Json::object();   // all other state: schedule, data position, sum_leaves, ...
   std::string program = "ravine";  // recorded: program version, and in `instructions` the CPU instruction set it uses
@@ -92,8 +92,8 @@ class CheckpointWriter {
   // Returns the error or warning of the last save (disk full, ...), once. If take_saved does not report the save, its
   // files are removed. Earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
-  // Returns the last save that was completed since the previous call: its step, this rank's bytes, and the seconds from
-  // the start of the write to completion.
+  // Returns the last save that was completed since the previous call. `bytes` counts this rank's bytes, `seconds` the
+  // time from the start of the write to completion.
   struct Saved {
     int64_t step = 0, bytes = 0;
     double seconds = 0;
@@ -170,8 +170,8 @@ void clean_leftovers(const std::string& checkpoints_dir);
 
 // True if the folder's manifest.json has the format of a checkpoint. Only the beginning of the file is read.
 bool manifest_says_checkpoint(const std::string& folder);
-// True if the folder is a checkpoint, damaged or not: either its manifest says so, or the folder has a checkpoint's
-// name and contains a manifest.
+// True if the folder is a checkpoint, damaged or not. Either its manifest has the format, or the folder has a
+// checkpoint's name and contains a manifest.
 bool is_checkpoint(const std::string& folder);
 // True if the folder directly contains a checkpoint.
 bool holds_checkpoints(const std::string& folder);

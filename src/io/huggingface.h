@@ -46,10 +46,9 @@ struct SaveFolder {
   FolderMark seen;                   // files of the replaced folder that refuse_foreign_model has read already
 };
 
-// Throws a UserError if replacing `folder` by a model of this run would lose foreign data: another run's folder, or a
-// file that was added or changed since. The message names the file. `seen` is kept between calls: files already read
-// and not touched since are not read again. If `seen` is null, the check is quick and reads little (`glance` of
-// foreign_in_folder).
+// Throws a UserError if replacing `folder` by a model of this run would lose data: another run's folder, or a file
+// added or changed since. The message names the file. `seen` is kept between calls: files already read and not touched
+// since are not read again. If `seen` is null, the check is quick and reads little (`glance` of foreign_in_folder).
 void refuse_foreign_model(const std::string& folder, const std::string& run, FolderMark* seen);
 
 // Writes the model with its current masters, named and laid out like files of its family. Tied parameters are not

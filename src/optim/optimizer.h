@@ -27,8 +27,8 @@ class Optimizer {
   bool wants_unreduced() const { return rule_->wants_unreduced(steps_ + 1); }
 
   // Returns the L2 norm of all gradients of the step over all ranks. Every parameter is counted once; the result does
-  // not depend on order. All ranks call it together. For gradients that are not summed: the root mean square over N
-  // ranks of N |g|, as each rank's gradient g is used as the mean.
+  // not depend on order. All ranks call it together. For gradients that are not summed it is the root mean square over
+  // N ranks of N |g|. Each rank's gradient g is used as the mean.
   double grad_norm(Ctx& c, const Group& all) const;
   // Returns the number of gradient elements equal to 0, among the elements that are counted on this rank.
   int64_t zeros_in_grads() const;

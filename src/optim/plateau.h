@@ -20,8 +20,8 @@ class PlateauRate {
   // Updates the learning rate after a validation. A loss that is not finite never improves the best, and is not part of
   // the mean.
   void observe(double loss);
-  // Everything that determines the next learning rates; stored in checkpoints. A value of another type is a UserError
-  // that names `where`.
+  // Return and restore everything that determines the next learning rates; stored in checkpoints. A value of another
+  // type is a UserError that names `where`.
   Json state() const;
   void restore(const Json& state, const std::string& where);
 
@@ -36,8 +36,9 @@ class PlateauRate {
   const ScheduleOptions& options_;
   double base_, rate_;
   double best_ = std::numeric_limits<double>::infinity();
-  int64_t bad_ = 0, good_ = 0;         // consecutive validations without, and with, improvement
-  int64_t cooling_ = 0, warming_ = 0;  // remaining validations to ignore after the learning rate was lowered, raised
+  int64_t bad_ = 0, good_ = 0;  // consecutive validations without, and with, improvement
+  // Remaining validations that do not count, after the learning rate was lowered, raised.
+  int64_t cooling_ = 0, warming_ = 0;
   int64_t left_to_reset_;
   std::deque<double> window_;  // last losses, at most schedule.smooth_window
   double sum_ = 0;

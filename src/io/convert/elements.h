@@ -41,8 +41,8 @@ ElementsPtr reshaped(ElementsPtr from, const Shape& shape);
 // Returns the same elements in another type, each rounded once.
 ElementsPtr as_type(ElementsPtr from, DType dtype);
 
-// `rows` runs of `cols` elements each. Run r is copied from element from + r * from_step of `source` to element to + r
-// * to_step.
+// `rows` runs of `cols` elements each. Run r is copied from element (from + r from_step) of `source` to element (to + r
+// to_step).
 struct Copy {
   ElementsPtr source;
   int64_t from = 0, from_step = 0, to = 0, to_step = 0, rows = 1, cols = 0;

@@ -1,4 +1,4 @@
-// Returns frozen matrices with the values that a run with lora.base uses.
+// Frozen matrices with the values that a run with lora.base uses.
 #pragma once
 #include <memory>
 
@@ -11,7 +11,7 @@ namespace ravine {
 class Nf4Matrices {
  public:
   Nf4Matrices();
-  // Returns the decoded values of `w` [out, in]. Reading a matrix that is not finite is an Error. The result may
+  // Returns the decoded values of `w` [out, in]. Reading a matrix that is not finite is a UserError. The result may
   // outlive this object.
   ElementsPtr values(ElementsPtr w) const;
 

@@ -1,8 +1,9 @@
-// Reads LoRA checkpoints of ModelLink: the adapters alone, one torch file per tensor and pipeline rank as for a model,
-// with "lora_A" and "lora_B" after the names of modules. Written as PEFT adapters, they fit the same base in any
-// spelling. Source: ModelLink 1.0, modellink/model/lora_utils.py, tools/lora/merge_lora.py: y = W x + lora_alpha /
-// lora_r * B (A x). If a module's outputs are split over tensor ranks, B is split too and each rank has the whole A; if
-// its inputs are split, A is split and each rank has the whole B.
+// Reads LoRA checkpoints of ModelLink: adapters without the base, in one torch file per tensor and pipeline rank.
+// "lora_A" and "lora_B" follow the names of modules. Written as PEFT adapters, they fit the same base in any spelling.
+// Source: ModelLink 1.0, modellink/model/lora_utils.py, tools/lora/merge_lora.py.
+//   y = W x + lora_alpha / lora_r * B (A x)
+// If a module's outputs are split over tensor ranks, B is split too and each rank has the whole A. If its inputs are
+// split, A is split and each rank has the whole B.
 #pragma once
 #include <functional>
 #include <string>

@@ -38,9 +38,9 @@ DistribPlaces distrib_places(const std::vector<int64_t>& counts, const DistribLa
 
 std::string distrib_file(const std::string& rank_file);  // next to model_optim_rng.pt; it may be absent
 
-// Replaces the weights of a rank by the state in distrib_optim.pt. Each parameter is checked: masters rounded to the
-// type of the weights must equal the weights. A file of another model or order, a truncated one, or inconsistent sizes
-// are UserErrors.
+// Replaces the weights of a rank by the state in distrib_optim.pt. Each parameter is checked: its first and last
+// masters, rounded to the type of the weights, must equal the weights. A file of another model or order, a truncated
+// one, or inconsistent sizes are UserErrors.
 void take_from_distrib(MegatronRank& rank, StateKind kind);
 
 }  // namespace ravine

@@ -36,7 +36,7 @@ std::optional<std::string> text_argument(const TorchFile& f, const char* key);
 std::vector<MegatronRank::Tensor*> parameters_of(std::vector<MegatronRank::Tensor>& chunk);
 
 // Replaces the weights by the optimizer's states, from distrib_optim.pt if there is one (megatron_distrib.h). Otherwise
-// parameters have numbers instead of names: group by group in the order of the model, with matrices and vectors in
+// parameters have numbers instead of names, group by group in the order of the model. Matrices and vectors are in
 // separate groups if weight decay separates them. Shapes must match. Source: megatron/optimizer/__init__.py
 // (get_param_groups), optimizer.py (Float16OptimizerWithFloat16Params.state_dict), 2021 to 2024.
 void take_from_optimizer(MegatronRank& rank, StateKind kind);

@@ -5,8 +5,8 @@
 
 namespace ravine {
 
-// True if the folder is a Megatron checkpoint in Megatron's own files, or one step of it: it has mp_rank_TT[_PPP]
-// folders, or the file that names the newest step. Opens no tensor.
+// True if the folder is a Megatron checkpoint in Megatron's own files, or one step of it. Such a folder has
+// mp_rank_TT[_PPP] folders, a torch_dist checkpoint, or the file that names the newest step. Opens no tensor.
 bool is_megatron_folder(const std::string& path);
 
 // True if is_megatron_folder, or if the folder is a checkpoint of ModelLink with DeepSpeed. The latter has files

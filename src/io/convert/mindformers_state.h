@@ -27,7 +27,7 @@ std::vector<std::string> mindformers_checkpoints(const std::string& dir);
 // Opens one of these files, with the other ranks' files. `model` is the model's config.json, `where` its name in
 // messages. `global_batch` is the batch size of the resuming run. If the checkpoint's differs, steps are recounted as
 // in MindFormers: step * its batch / global_batch. `data_steps` is the number of steps whose data count as used; -1:
-// all steps.
+// the number of steps done.
 ForeignState open_mindformers_state(const std::string& file, const Json& model, const std::string& where, int64_t global_batch,
                                     int64_t data_steps = -1);
 

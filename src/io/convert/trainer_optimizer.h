@@ -36,7 +36,7 @@ Json read_trainer_scheduler(const std::string& folder);
 // UserError.
 std::map<std::string, ElementsPtr> trainer_moments(const TrainerOptimizer& optimizer, const std::string& key,
                                                    const Model& model, const WeightFiles& files, const std::string& where);
-// Returns the parameters in the optimizer's second group; errors as in trainer_moments.
+// Returns which parameters are in the optimizer's second group; errors as in trainer_moments.
 TrainerGrouping trainer_grouping(const TrainerOptimizer& optimizer, const Model& model, const WeightFiles& files,
                                  const std::string& where);
 

@@ -18,8 +18,8 @@ using TrainerOrder = std::array<std::vector<const FileTensor*>, 2>;
 // none: one group, as for an optimizer made by a script.
 enum class TrainerGrouping : uint8_t { norms_and_biases, biases, none };
 
-// Returns the order. `files` are the model's, or its adapter's (adapter_files), and must outlive the result. A module
-// of unknown position, or a partly trained tensor, is a UserError that names `where`.
+// Returns the order of the trained tensors. `files` is the model's table, or its adapter's (adapter_files), and must
+// outlive the result. A module of unknown position, or a partly trained tensor, is a UserError that names `where`.
 TrainerOrder trainer_order(const Model& model, const WeightFiles& files, const std::string& where,
                            TrainerGrouping grouping = TrainerGrouping::norms_and_biases);
 

@@ -2,8 +2,8 @@
 // from.
 //
 //   DIR/checkpoint-N/config.json, model.safetensors, tokenizer       whole weights; Ravine writes the f32 masters
-//   DIR/checkpoint-N/adapter_config.json, adapter_model.safetensors  of PEFT, instead of these
-//   DIR/checkpoint-N/optimizer.pt, scheduler.pt                      torch's AdamW and LambdaLR (trainer_optimizer.h)
+//   DIR/checkpoint-N/adapter_config.json, adapter_model.safetensors  of PEFT, instead of these;
+//   DIR/checkpoint-N/optimizer.pt, scheduler.pt                      torch's AdamW and LambdaLR (trainer_optimizer.h);
 //   DIR/checkpoint-N/scaler.pt                                       torch's GradScaler, with f16
 //   DIR/checkpoint-N/rng_state.pth                                   rng_state_R.pth of R > 1 ranks; written, not read
 //   DIR/checkpoint-N/trainer_state.json                              counts and log
@@ -50,7 +50,7 @@ struct TrainedModel {
 ForeignState open_trainer_state(const std::string& path, const TrainedModel& model, int64_t global_batch,
                                 int64_t data_steps = -1);
 
-// Copies the values that load_state_dict restores over a run's own into `config`: learning rate, betas, eps and weight
+// Writes the values that torch's load_state_dict would restore into `config`: learning rate, betas, eps and weight
 // decay. Returns a line for each value that differs, and for each part of the folder that differs in this run or is not
 // read.
 std::vector<std::string> take_trainer_settings(const std::string& path, Config& config);

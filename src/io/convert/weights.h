@@ -83,7 +83,8 @@ void to_family_files(Weights& weights, const Geometry& g);
 void to_files(Weights& weights, const WeightFiles& files);
 
 // Resizes the vocabulary to `rows`. Old rows are kept; new rows are the mean of the old ones, in embedding and head;
-// for moments they are zero. The config keeps the fields `implied` by the old sizes (DecoderSpec).
+// for moments they are zero. The config gets the fields that the old sizes `implied` (DecoderSpec), with their old
+// values.
 void resize_vocabulary(Weights& weights, const Json& implied, int64_t rows, bool moments = false);
 // Returns `rows` rows of a table of shape [rows, ...]: the first ones, or all of them followed by copies of the last.
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows);

@@ -1,8 +1,9 @@
-// Reads DeepSpeed checkpoints as full tensors, under the names of their parameters: ZeRO 0 to 3 with any number of data
-// ranks, and universal checkpoints (ds_to_universal). Masters are assembled bit for bit as in upstream's zero_to_fp32;
-// optimizer states have the same layout. Only tensors and plain values are read. Missing or surplus ranks, different
-// steps, and inconsistent sizes are UserErrors. Source: deepspeed/utils/zero_to_fp32.py, runtime/zero/stage_1_and_2.py,
-// stage3.py, runtime/fp16/fused_optimizer.py, checkpoint/ds_to_universal.py (0.13 to 0.19).
+// Reads DeepSpeed checkpoints as full tensors, under the names of their parameters. Formats: ZeRO 0 to 3 with any
+// number of data ranks, and universal checkpoints (ds_to_universal). Masters are assembled bit for bit as in upstream's
+// zero_to_fp32; optimizer states have the same layout. Only tensors and plain values are read. Missing or surplus
+// ranks, different steps, and inconsistent sizes are UserErrors. Source: deepspeed/utils/zero_to_fp32.py,
+// runtime/zero/stage_1_and_2.py, stage3.py, runtime/fp16/fused_optimizer.py, checkpoint/ds_to_universal.py (0.13 to
+// 0.19).
 //
 // A path is the folder with the file `latest` (checkpoint-N of the Trainer), or the tag's folder in it.
 #pragma once

@@ -24,8 +24,9 @@ struct CompressionRoom {
 // Replaces x [n] by its mean over the group, with two compressions. Each rank adds its error and sends the signs of
 // part r to rank r with one scale, |c| / sqrt(N). Rank r computes the mean, adds its own error, and sends signs and a
 // scale to all ranks. Padding is included. `errors`: error_count numbers, kept between steps. `padding` (optional):
-// values after x, used instead of zeros and replaced too. All ranks of the group call it together. A rank sends 2 (R -
-// 1) (N / (8 R) + bytes of a scale) bytes, for N padded elements and R ranks. With one rank nothing changes.
+// values after x, used instead of zeros and replaced too. All ranks of the group call it together. With one rank
+// nothing changes. A rank sends, for N padded elements and R ranks:
+//   bytes = 2 (R - 1) (N / (8 R) + bytes of a scale)
 void compressed_mean(Ctx& c, const Group& group, const CompressionRoom& room, const TensorView& x, const TensorView& errors,
                      const TensorView& padding = {});
 

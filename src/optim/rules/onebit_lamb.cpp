@@ -1,11 +1,11 @@
 // 1-bit Lamb (Li et al. 2021) as in DeepSpeed's OnebitLamb (deepspeed/runtime/fp16/onebit/lamb.py). Step 1 changes
-// nothing. Up to freeze_step it is Lamb without bias correction, for each tensor: u = m / (sqrt(v) + eps) + wd p, p -=
-// lr r u. The mean of r is kept and then frozen: k = coeff_beta k + (1 - coeff_beta) r (if r is not 1).
-//
-// After freeze_step v is frozen and each rank adds its own gradient to m. All m are concatenated, each scaled to the
-// same size, and replaced by their compressed mean; sizes are |m| / sqrt(count) at the freeze. The mean gives a
-// gradient g = (m - b1 m_before) / (1 - b1), which updates `fresh`, a second v. Then
-//   f = max((sqrt(v) + eps) / (sqrt(fresh) + eps)), weighted by the share |m / (sqrt(v) + eps)| / |u|, at most 1;
+// nothing. Up to freeze_step it is Lamb without bias correction, for each tensor:
+//   u = m / (sqrt(v) + eps) + wd p;  p -= lr r u;  k = coeff_beta k + (1 - coeff_beta) r (if r is not 1).
+// k, the mean of r, is frozen afterwards, and so is v. Each rank then adds its own gradient to m. All m are
+// concatenated, each scaled to the same size, and replaced by their compressed mean; sizes are |m| / sqrt(count) at the
+// freeze. The mean gives a gradient g, which updates `fresh`, a second v:
+//   g = (m - b1 m_before) / (1 - b1);  f = max((sqrt(v) + eps) / (sqrt(fresh) + eps)),
+//   weighted by the share |m / (sqrt(v) + eps)| / |u|, at most 1;
 //   f is kept within [factor_min, factor_max], and within factor_threshold of its previous value;  p -= lr k f u.
 #include "optim/rules/one_bit.h"
 #include "optim/rules/rules.h"
