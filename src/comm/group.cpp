@@ -15,7 +15,7 @@ Pending::~Pending() {
   } catch (const std::exception& e) {
     try {
       say("error: " + escaped(e.what()));
-    } catch (const std::exception&) {  // no memory for words
+    } catch (const std::exception&) {  // out of memory: no message
     }
   }
 }

@@ -1,5 +1,5 @@
-// Ranks that act together, usually along one axis of the mesh. A group moves bytes and never adds: sums have an order, and
-// whoever needs one says which (engine/ops/collectives.h).
+// Groups of ranks that communicate, usually along one axis of the mesh. A group moves bytes and never adds, since the
+// order of a sum matters; engine/ops/collectives.h has sums with a fixed order.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ravine {
 
-// Something under way. wait() returns when it is done, or throws what went wrong; the buffers belong to it until then. The
-// destructor waits at the latest, and cannot throw: it says what went wrong, and the next call of the group throws.
+// A running communication. wait() returns when it is done or throws its error; until then its buffers must not be used.
+// The destructor waits if nobody has. It cannot throw: it prints the error, and the next call of the group throws.
 class Pending {
  public:
   struct Impl {
@@ -37,33 +37,35 @@ class Pending {
   std::unique_ptr<Impl> impl_;
 };
 
-// What went over a group, as MPI counts it: bytes this rank handed over for others, and the time it stood still for them.
+// The traffic of a group, counted as in MPI: bytes that this rank sent to others, and the time it waited for them.
 struct Traffic {
   int64_t calls = 0, bytes = 0;
   double wait_seconds = 0;
 };
 
-// All ranks of a group make the same calls in the same order. A call with a null pointer counts its bytes and moves none (meta
-// device).
+// A group of ranks. All its ranks make the same calls in the same order. A call with a null pointer counts its bytes
+// and moves none (meta device).
 class Group {
  public:
   virtual ~Group() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // all[i * bytes ...] = what rank i gave. `mine` may be its own place in `all`.
+  // Gathers `bytes` bytes of each rank: rank i's data is at all + i * bytes. `mine` may already be in its place in
+  // `all`.
   virtual Pending all_gather(const void* mine, void* all, int64_t bytes) const = 0;
-  // Piece i of `send` goes to rank i; piece i of `receive` comes from rank i; `bytes` per piece.
+  // Sends piece i of `send` to rank i and receives piece i of `receive` from rank i; `bytes` per piece.
   virtual Pending all_to_all(const void* send, void* receive, int64_t bytes) const = 0;
-  // The same with pieces of any size, one after the other: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come
-  // from it. What one rank sends another must be what that one expects; they agree on it before.
+  // The same with consecutive pieces of any size: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come
+  // from rank i. Sender and receiver must agree on the sizes beforehand.
   virtual Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
                              std::span<const int64_t> from) const = 0;
-  // Messages between two ranks of the group arrive in the order they were sent.
+  // Sends to, or receives from, one rank of the group. Messages between two ranks arrive in the order in which they
+  // were sent.
   virtual Pending send(const void* data, int64_t bytes, int to) const = 0;
   virtual Pending receive(void* data, int64_t bytes, int from) const = 0;
   virtual void barrier() const = 0;
-  // Lets what is pending move on; called now and then between kernels.
+  // Lets pending calls proceed; called now and then between kernels.
   virtual void progress() const {}
 
   const Traffic& traffic() const { return traffic_; }
@@ -72,7 +74,7 @@ class Group {
   mutable Traffic traffic_;
 };
 
-// One rank: everything is here already.
+// The group of a single rank: no communication is needed.
 class SelfGroup final : public Group {
  public:
   int rank() const override { return 0; }
@@ -86,13 +88,14 @@ class SelfGroup final : public Group {
   void barrier() const override {}
 };
 
-// Plays one rank of a group that is not there: counts, and moves nothing. For plans of layouts larger than the machine.
+// Simulates one rank of a group that does not exist: counts bytes and moves nothing. For plans of layouts larger than
+// the machine.
 class FakeGroup final : public Group {
  public:
   FakeGroup(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Pending all_gather(const void* mine, void* all, int64_t bytes) const override;  // as if every rank gave the same
+  Pending all_gather(const void* mine, void* all, int64_t bytes) const override;  // as if every rank sent the same
   Pending all_to_all(const void*, void*, int64_t bytes) const override { return count((size_ - 1) * bytes); }
   Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
                      std::span<const int64_t> from) const override;
@@ -109,7 +112,7 @@ class FakeGroup final : public Group {
   int rank_, size_;
 };
 
-// Small values of every rank, in rank order; and what follows from them. All ranks get the same.
+// Gather small values of every rank, in rank order, or reduce them. All ranks call together and get the same result.
 std::vector<std::string> gather_texts(const Group& group, const std::string& mine);
 std::vector<int64_t> gather_integers(const Group& group, int64_t mine);
 ExactSum sum(const Group& group, const ExactSum& mine);  // exact, so the order does not matter

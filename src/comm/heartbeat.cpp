@@ -87,15 +87,16 @@ struct Heartbeat::Impl {
     return m;
   }
 
-  // Never blocks for long: the message is smaller than any socket's buffer.
+  // Never blocks: the message is smaller than any socket's buffer.
   void send_to(Peer& peer, const Message& m) {
     std::lock_guard lock(sending);
-    if (send(*peer.socket, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;  // gone: seen by the next read
+    // Connection lost: the next read reports it.
+    if (send(*peer.socket, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
   }
 
   void connect_all(const std::string& interface) {
     const Group& all = world.all();
-    // What rank 0 was told and sees decides, and every rank comes to the same address, or to the same mistake.
+    // The settings of rank 0 decide, so every rank chooses the same address or throws the same error.
     const std::string told = gather_texts(all, interface + "\n" + interfaces_of_mpi() + "\n" + interfaces_not_of_mpi())[0];
     const size_t one = told.find('\n'), two = told.find('\n', one + 1);
     std::vector<HostInterfaces> hosts;
@@ -105,7 +106,7 @@ struct Heartbeat::Impl {
         meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
     Socket listener;
     int port = 0;
-    std::string problem;  // of rank 0, told to all: they wait for its port
+    std::string problem;  // of rank 0; sent to all, as they wait for its port
     if (world.rank() == 0) try {
         require(getrandom(&token, sizeof token, 0) == sizeof token, "heartbeat: no random numbers");
         listener = listen_on(address, &port);
@@ -142,7 +143,7 @@ struct Heartbeat::Impl {
     for (Peer& peer : peers) peer.host = names[static_cast<size_t>(peer.rank)];
   }
 
-  // Of rank 0: who failed, in the order in which it came to be known. It speaks for all, so others send it what they have.
+  // A failed rank, kept on rank 0 in order of arrival. Rank 0 prints the message for all ranks.
   struct Failure {
     int rank;
     std::string who, why;
@@ -155,8 +156,9 @@ struct Heartbeat::Impl {
     failures.push_back(f);
   }
 
-  // If all ranks failed alike it is said once and plainly; a mistake of the user that rank 0 made too, as well. Else the first
-  // is named, after a heartbeat has told what the others wait for.
+  // Ends the job if ranks have failed. The message is printed once, without a rank, if all ranks failed alike, or if
+  // all failures are one user error that rank 0 made too. Else the first failure is reported, after a heartbeat has
+  // told what the others wait for.
   void judge_failures() {
     std::vector<Failure> all;
     {
@@ -176,7 +178,7 @@ struct Heartbeat::Impl {
   void watch() {
     double beat = seconds_now() - kBeat, looked = seconds_now();
     while (!stop) {
-      // This process, or the machine, stood still: what the others said meanwhile is not read yet.
+      // This process or the machine was suspended: messages that came meanwhile are not read yet.
       if (since(looked) > patience / 2)
         for (Peer& peer : peers) peer.heard = seconds_now();
       looked = seconds_now();
@@ -228,12 +230,12 @@ struct Heartbeat::Impl {
 
   [[noreturn]] void lose(Peer& peer, const std::string& how) {
     peer.waits.clear();  // what it waited for no longer matters
-    // The others are about to wait for it; a launcher leaves us a second.
+    // The others will soon wait for it; a launcher leaves about a second.
     for (int i = 0; i < 35 && what_waits().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     end(fmt::format("rank {} ({}) {}{}", peer.rank, peer.host, how, what_waits()), 1);
   }
 
-  // What the ranks that still speak wait for.
+  // Returns what the ranks that still answer wait for.
   std::string what_waits() const {
     std::map<std::string, std::vector<int>> ranks;
     Message mine = message(Message::alive);
@@ -252,7 +254,7 @@ struct Heartbeat::Impl {
   }
 
   [[noreturn]] void end(const std::string& why, int status) {
-    // Rank 0 speaks for all; without it the others do, rank 1 first.
+    // Rank 0 prints for all; if it is gone, the others do, rank 1 first.
     if (world.rank() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     say_and_end(why + "; the job ends, the last checkpoint is intact", status);
   }
@@ -263,7 +265,8 @@ struct Heartbeat::Impl {
     Message m = message(Message::over);
     m.status = status;
     for (Peer& peer : peers) send_to(peer, m);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // let it arrive before the launcher ends everybody
+    // Time to arrive before the launcher ends all processes.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     leave(status);
   }
 

@@ -51,10 +51,10 @@ std::optional<Network> parse_network(const std::string& text) {
 
 bool loops_back(uint32_t address) { return address >> 24 == 127; }
 
-// The address of this host that `word` means.
+// Returns the address of this host that `word` names: an interface, address or network.
 std::optional<uint32_t> named(const HostInterfaces& host, const std::string& word) {
   const auto address = parse_address(word);
-  if (address && loops_back(*address)) return address;  // every one of 127.0.0.0/8 is this host
+  if (address && loops_back(*address)) return address;  // all of 127.0.0.0/8 is this host
   const auto network = parse_network(word);
   for (const Interface& i : host.list)
     if (i.name == word || (address && i.address == *address) || (network && network->holds(i.address))) return i.address;

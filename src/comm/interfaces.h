@@ -1,10 +1,10 @@
-// Which address the ranks of a job meet at, beside MPI. IPv4.
+// Chooses the address at which the ranks of a job connect, independent of MPI. IPv4.
 //
-// Why there is a choice: the heartbeat tells of a rank that is gone while MPI waits for it, so it has connections of its own.
-// What they need is exchanged over MPI (the interfaces of each host; the port of rank 0 and a token), but MPI does not say by
-// which address one host reaches another, and not every address serves: a bridge of containers has the same one on each host, a
-// network may be closed. To listen on all addresses and let the others try would be shorter; then the port would be open to every
-// network that the host is in, also those that are not the job's.
+// Reason for the choice: the heartbeat reports a lost rank while MPI waits for it, so it has its own connections. The
+// needed data is exchanged over MPI (the interfaces of each host; the port of rank 0 and a token). But MPI does not
+// tell by which address one host reaches another. Not every address works: a bridge of containers has the same address
+// on each host, and a network may be closed. Listening on all addresses would be simpler, but would open the port to
+// every network of the host, including those outside the job.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,22 +14,23 @@ namespace ravine {
 
 struct Interface {
   std::string name;
-  uint32_t address = 0, mask = 0;  // in the byte order of this machine
+  uint32_t address = 0, mask = 0;  // in host byte order
 };
 
 struct HostInterfaces {
   std::string host;
-  std::vector<Interface> list;  // those that are up, loopback among them
+  std::vector<Interface> list;  // interfaces that are up, including loopback
 };
 
 HostInterfaces interfaces_of_host();
-std::string to_text(const HostInterfaces& host);  // for the other ranks: "node7 lo=127.0.0.1/8 eth0=10.0.0.7/24"
+std::string to_text(const HostInterfaces& host);  // for other ranks: "node7 lo=127.0.0.1/8 eth0=10.0.0.7/24"
 HostInterfaces interfaces_from_text(const std::string& text);
 
-// The address of hosts[0] to listen on, where the others reach it; hosts are of ranks and may repeat. `wanted`: an interface,
-// address or network that hosts[0] has, else UserError; empty: the first of `mpi` that it has; else 127.0.0.1 on one host; else
-// on a network that all hosts are in with an address of their own each. A bridge that has the same address on every host is
-// none; nor is any of `not_mpi`. Failing that, the first address that no other host has.
+// Returns the address of hosts[0] to listen on, which the others can reach. `hosts` has an entry per rank and may
+// repeat hosts. `wanted` is an interface, address or network of hosts[0], else a UserError. If `wanted` is empty:
+// 127.0.0.1 if all ranks are on one host; else the first entry of `mpi` that hosts[0] has; else the address on a
+// network in which every host has its own address; else the first address that no other host has. The last two cases
+// skip addresses that another host has too (a bridge), and addresses of `not_mpi`.
 std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi,
                             const std::string& not_mpi);
 

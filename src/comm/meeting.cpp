@@ -17,8 +17,8 @@
 namespace ravine {
 namespace {
 
-constexpr double kSilence = 5;      // seconds; one of ours says hello as soon as it is connected
-constexpr size_t kStrangers = 256;  // who are heard at once, at most
+constexpr double kSilence = 5;      // seconds; a rank sends its hello as soon as it is connected
+constexpr size_t kStrangers = 256;  // most connections read at the same time
 
 sockaddr_in place(const std::string& address, int port) {
   sockaddr_in at{};
@@ -52,7 +52,7 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
                           double seconds) {
   const double began = seconds_now();
   std::vector<Visitor> met;
-  std::vector<Guest> guests;  // who have not said hello yet, oldest first
+  std::vector<Guest> guests;  // connections without a hello yet, oldest first
   while (static_cast<int>(met.size()) < count) {
     std::vector<pollfd> ready{{*listener, POLLIN, 0}};
     for (const Guest& g : guests) ready.push_back({*g.socket, POLLIN, 0});

@@ -1,4 +1,5 @@
-// Sockets between the ranks of a job: one listens, the others come. Strangers may come too, and keep nobody waiting.
+// Connects the ranks of a job by sockets: one listens, the others connect. Connections from other programs do not delay
+// them.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace ravine {
 
-// A socket that listens on this address alone; the system chooses the port. Error if it cannot be had.
+// Returns a socket that listens on this address alone; the system chooses the port. Throws an Error if that fails.
 Socket listen_on(const std::string& address, int* port);
 
 struct Visitor {
@@ -16,12 +17,13 @@ struct Visitor {
   std::string hello;
 };
 
-// Waits until `count` visitors have sent a hello of `size` bytes that `ours` takes. All who have come are heard at once; who
-// says something else, or nothing for some seconds, is dropped. Error after `seconds` without all of ours.
+// Waits until `count` visitors have sent a hello of `size` bytes that `ours` accepts. All connections are read
+// concurrently; one that sends other bytes, or nothing for some seconds, is dropped. Throws an Error if fewer have come
+// after `seconds`.
 std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours,
                           double seconds);
 
-// A socket to that address, tried for `seconds`; Error naming it.
+// Returns a socket connected to that address. Retries for `seconds`, then throws an Error that names the address.
 Socket reach(const std::string& address, int port, double seconds);
 
 }  // namespace ravine

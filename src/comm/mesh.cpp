@@ -69,7 +69,7 @@ int Coordinates::along(Axis axis, const Mesh& m) const {
 
 Coordinates coordinates_of(const Mesh& m, int rank) {
   require(rank >= 0 && rank < m.ranks(), "mesh: rank {} of {}", rank, m.ranks());
-  const int row = rank / m.tensor;  // of tensor ranks
+  const int row = rank / m.tensor;  // row of tensor ranks
   return {.pipeline = row / m.context / m.data,
           .data = row / m.context % m.data,
           .tensor = rank % m.tensor,

@@ -1,7 +1,7 @@
-// The mesh of ranks: how many along each axis, and which rank stands where. The one place that knows the order: as Megatron's,
-// tensor ranks lie next to each other, then context, then data, then pipeline. Experts divide the data ranks: neighbours among
-// these hold different experts (expert), and those that hold the same ones sum gradients of experts among themselves
-// (expert_data).
+// The mesh of ranks: its size along each axis, and the position of each rank. Only this file knows the order of ranks:
+// as in Megatron, tensor ranks are adjacent, then context, then data, then pipeline. Experts divide the data ranks:
+// adjacent data ranks hold different experts (axis expert). Ranks that hold the same experts sum gradients of experts
+// among themselves (axis expert_data).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,11 +20,11 @@ struct Mesh {
   int expert = 1;  // divides data
   int size(Axis axis) const;
   int ranks() const { return pipeline * data * context * tensor; }
-  std::string text() const;  // "data 4 x pipeline 2": what is more than one; "" for one rank
+  std::string text() const;  // axes longer than 1: "data 4 x pipeline 2"; "" for one rank
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 
-// Of a rank; its place among experts follows from that among data ranks.
+// The position of a rank; its position among experts follows from its data coordinate.
 struct Coordinates {
   int pipeline = 0, data = 0, tensor = 0, context = 0;
   int along(Axis axis, const Mesh& mesh) const;
@@ -33,9 +33,9 @@ struct Coordinates {
 
 Coordinates coordinates_of(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinates& at);
-// The ranks that differ from `rank` along this axis only, itself among them, in order of their coordinate.
+// Returns the ranks that differ from `rank` only along this axis, including `rank`, in order of their coordinate.
 std::vector<int> ranks_along(const Mesh& mesh, Axis axis, int rank);
-// All such groups of the mesh: every rank is in exactly one.
+// Returns all such groups of the mesh: every rank is in exactly one.
 std::vector<std::vector<int>> groups_along(const Mesh& mesh, Axis axis);
 
 }  // namespace ravine

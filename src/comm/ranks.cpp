@@ -13,8 +13,8 @@ Ranks::Ranks(World& world, const Mesh& mesh) : mesh_(mesh) {
   require(mesh.ranks() == world.size(), "ranks: a mesh of {} ranks in a world of {}", mesh.ranks(), world.size());
   at_ = coordinates_of(mesh, world.rank());
   all_ = std::shared_ptr<const Group>(&world.all(), [](const Group*) {});  // the world owns it
-  // An axis of one rank needs no group of its own, and one that spans the world still gets one: its calls are counted by
-  // themselves.
+  // An axis of one rank needs no communication. An axis that spans the world still gets its own group, so its calls are
+  // counted separately.
   auto open = [&](Axis axis, std::string_view as) -> std::shared_ptr<const Group> {
     if (mesh.size(axis) == 1) return std::make_shared<SelfGroup>();
     if (axis == Axis::expert_data && mesh.expert == 1) return axes_[static_cast<size_t>(Axis::data)];

@@ -1,4 +1,4 @@
-// This rank's place in the mesh of a run, and the groups it belongs to.
+// This rank's position in the mesh of a run, and its groups.
 #pragma once
 #include <array>
 #include <memory>
@@ -9,10 +9,10 @@ namespace ravine {
 
 class Ranks {
  public:
-  Ranks();  // alone
-  // Every rank of the world calls, at the same time, with the same mesh of as many ranks. The world must outlive it.
+  Ranks();  // a single rank
+  // All ranks of the world call it together, with the same mesh of world.size() ranks. The world must outlive it.
   Ranks(World& world, const Mesh& mesh);
-  // Plays `rank` of a mesh that is not there: counts what it would send (comm/group.h).
+  // Simulates `rank` of a mesh that does not exist: counts the bytes it would send (comm/group.h).
   static Ranks fake(const Mesh& mesh, int rank);
 
   const Mesh& mesh() const { return mesh_; }
@@ -23,7 +23,7 @@ class Ranks {
   bool last_stage() const { return at_.pipeline == mesh_.pipeline - 1; }
   const Group& all() const { return *all_; }
   const Group& along(Axis axis) const { return *axes_[static_cast<size_t>(axis)]; }
-  // A second group over the pipeline, for messages that go back: their order is then their own.
+  // A second group along the pipeline, for backward messages, so that their order is independent.
   const Group& back() const { return *back_; }
 
  private:
@@ -31,7 +31,8 @@ class Ranks {
   Coordinates at_;
   std::shared_ptr<const Group> all_, back_;
   std::array<std::shared_ptr<const Group>, kAxisCount>
-      axes_;  // by Axis; expert_data is the group of the data axis where no experts divide it
+      // By Axis; expert_data is the group of the data axis if experts do not divide it.
+      axes_;
 };
 
 }  // namespace ravine

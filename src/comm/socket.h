@@ -1,4 +1,4 @@
-// A socket that is closed by whoever holds it.
+// A socket that is closed by its owner's destructor.
 #pragma once
 #include <unistd.h>
 

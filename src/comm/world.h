@@ -1,4 +1,4 @@
-// The ranks of this job: started by mpirun or srun, or one alone. MPI is called in comm/mpi/ only.
+// The ranks of this job, started by mpirun or srun, or a single process. MPI is called only in comm/mpi/.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -12,16 +12,17 @@
 
 namespace ravine {
 
-// A call of a group, as the heartbeat names it.
+// A call of a group, with the names used by the heartbeat.
 struct WaitPlace {
   std::string call, group;
 };
 
-// What this rank waits for right now, told to the others by the heartbeat's thread.
+// The call that this rank waits in now; the heartbeat's thread sends it to the others.
 struct WaitState {
-  std::atomic<const WaitPlace*> now{nullptr};  // null: nothing
+  std::atomic<const WaitPlace*> now{nullptr};  // null: not waiting
   std::deque<WaitPlace>
-      places;  // all that there ever were: they stay as long as the world, groups do not. For the main thread alone
+      // All places ever made: they live as long as the world, since groups do not. For the main thread alone.
+      places;
 };
 
 class World {
@@ -30,8 +31,8 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const Group& all() const = 0;
-  // The group of these ranks of the world, this rank among them. Every rank of the world calls, at the same time, with its own
-  // group. `name` is for messages: the axis.
+  // Creates the group of these ranks of the world, which include this rank. All ranks of the world call it together,
+  // each with its own group. `name` is for messages: the axis.
   virtual std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) = 0;
 
   int local_size() const { return local_size_; }
@@ -44,28 +45,28 @@ class World {
   WaitState waits_;
 };
 
-// MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this
-// process. A build without MPI refuses to be one of several ranks.
+// Opens the world. MPI is initialized only if a launcher started this process as a rank; otherwise the world is this
+// process alone. A build without MPI throws a UserError in a process that a launcher started.
 std::unique_ptr<World> open_world();
 
-// Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and
-// what it waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names
-// rank, host and what the others waited for, and `end` is called. A rank that computes for long is not silent: the thread
-// speaks for it.
+// Monitors the ranks from its own thread, over sockets independent of MPI. Every second each rank reports that it is
+// alive and what it waits for. A rank that has exited, or has not answered for `patience` seconds, ends the job on
+// every rank. A line on stderr names rank, host and what the others waited for, and `end` is called. A rank in a long
+// computation still answers, since the thread sends for it.
 class Heartbeat {
  public:
-  // Ends the process with this status, from any thread; must not return. `apps` decides how.
+  // Ends the process with this status, from any thread; must not return. Defined in `apps`.
   using EndProcess = std::function<void(int status)>;
 
-  // Blocks until every rank of the world is connected. One rank: nothing to watch. Rank 0 listens on one address, which
-  // `interface` names (comm/interfaces.h; empty: chosen there); whoever else connects is dropped. A name that fits no interface
-  // is a UserError on all ranks.
+  // Blocks until every rank of the world is connected. With one rank it does nothing. Rank 0 listens on one address,
+  // selected by `interface` (comm/interfaces.h; empty: automatic); connections from other programs are dropped. A name
+  // that matches no interface is a UserError on all ranks.
   Heartbeat(World& world, double patience, EndProcess end, const std::string& interface = "");
-  ~Heartbeat();  // when all ranks have agreed that the job is over
+  ~Heartbeat();  // call it only after all ranks agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
-  // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job
-  // ends with `status`. If all ranks fail alike it is said once. Returns at once; the caller must stay alive until it is
-  // ended, 5 s at least.
+  // Reports that this rank failed. Within two seconds rank 0 prints it, with what the others wait for, and every
+  // process of the job ends with `status`. If all ranks fail alike, the message is printed once. Returns at once; the
+  // caller must stay alive until it is ended, at least 5 s.
   void failed(const std::string& why, int status);
 
  private:

@@ -10,11 +10,11 @@
 namespace ravine {
 namespace {
 
-// Fields of adapter_config.json as they are where nothing is asked for; another value changes the arithmetic or what is
-// trained.
+// Fields of adapter_config.json that Ravine does not implement, with their neutral values. Another value changes the
+// arithmetic or the trained parameters.
 struct Unused {
   const char* key;
-  Json none;  // beside null, [], {} and false
+  Json none;  // neutral, as null, [], {} and false are
   const char* what;
 };
 const std::vector<Unused>& unused_fields() {
@@ -38,13 +38,13 @@ const std::vector<Unused>& unused_fields() {
   return fields;
 }
 
-// Fields that settings_of reads, and those that say nothing about the arithmetic: where the adapter comes from, how A and B
-// began (refuse_changed_base), and what belongs to a switch that is off.
+// The known fields: those that settings_of reads, and those without effect on the arithmetic. The latter describe the
+// adapter's origin, the initialization of A and B (refuse_changed_base), or features that are off.
 const std::vector<std::string>& known_fields() {
   static const std::vector<std::string> fields = {
       "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "modules_to_save",
       "ensure_weight_tying", "rank_pattern", "alpha_pattern", "layers_to_transform", "init_lora_weights",
-      // inert
+      // No effect.
       "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode", "fan_in_fan_out",
       "merge_weights", "megatron_config", "megatron_core", "qalora_group_size", "runtime_config", "loftq_config", "eva_config",
       "corda_config", "lora_ga_config"};
@@ -59,7 +59,7 @@ bool says_nothing(const Json& value, const Json& none) {
   throw UserError(what, file, rule, "save the adapter again with PEFT, or merge it into its base there");
 }
 
-// Whether the value is of this type as it stands: a library would make 8 of 8.5.
+// True if the JSON value has this type without conversion. The JSON library would convert 8.5 to 8.
 bool is_whole(const Json& value, const int64_t&) { return value.is_number_integer(); }
 template <class T>
 bool is_whole(const Json&, const T&) {
@@ -81,21 +81,22 @@ T field(const Json& config, const std::string& file, const char* key, T otherwis
   try {
     T value = it->get<T>();
     if (is_whole(*it, value)) return value;
-  } catch (const Json::exception&) {  // said below
+  } catch (const Json::exception&) {  // reported below
   }
   refuse(file, fmt::format("\"{}\" is {}", key, escaped(it->dump(-1, ' ', true, Json::error_handler_t::replace))),
          "it has another type in what PEFT writes");
 }
 
-// The JSON library would take 8.5, and true, for whole numbers.
+// Throws unless the value is an integer. The JSON library would convert 8.5 and true to integers.
 void refuse_other_than_whole(const Json& value, const std::string& file, const std::string& key) {
   if (!value.is_number_integer())
     refuse(file, fmt::format("\"{}\" is {}", key, escaped(value.dump(-1, ' ', true, Json::error_handler_t::replace))),
            "it is a whole number in what PEFT writes");
 }
 
-// A and B of some beginnings are a part of the base, which PEFT takes out of the base's weights when it loads such an adapter:
-// beside the base as it is stored they would count twice. Source: peft 0.21, tuners/lora/layer.py, update_layer.
+// Throws if A and B were initialized from a part of the base. PEFT subtracts that part from the base's weights when it
+// loads the adapter; with the stored base it would be added twice. Source: peft 0.21, tuners/lora/layer.py,
+// update_layer.
 void refuse_changed_base(const Json& config, const std::string& file) {
   const auto it = config.find("init_lora_weights");
   if (it == config.end() || it->is_null() || it->is_boolean()) return;
@@ -115,7 +116,7 @@ void refuse_changed_base(const Json& config, const std::string& file) {
                : "merge it into its base with PEFT (merge_and_unload)");
 }
 
-// A field of a later PEFT, or of another program, that has a value may change the arithmetic.
+// Throws if an unknown field has a value. A field of a later PEFT or of another program may change the arithmetic.
 void refuse_unknown(const Json& config, const std::string& file) {
   std::vector<std::string> known = known_fields();
   for (const Unused& u : unused_fields()) known.emplace_back(u.key);
@@ -177,7 +178,7 @@ LoraSettings settings_of(const Json& config, const std::string& file) {
 
 Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::string& base) {
   auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
-  // all-linear is written as what it came to, as PEFT does.
+  // All-linear is written as the list of modules it selects, as in PEFT.
   std::set<std::string> modules;
   for (const auto& [declared, spec] : adapter_specs(model, lora)) modules.insert(spec.module);
   const bool all = lora.targets == std::vector<std::string>{"all-linear"};
@@ -202,7 +203,7 @@ Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::
       {"task_type", "CAUSAL_LM"},
       {"use_dora", false},
       {"use_rslora", lora.rslora}};
-  if (lora.ties_weights) config["ensure_weight_tying"] = true;  // versions of PEFT before 0.18 do not know it
+  if (lora.ties_weights) config["ensure_weight_tying"] = true;  // unknown to PEFT before 0.18
   return config;
 }
 

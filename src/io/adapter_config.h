@@ -1,4 +1,4 @@
-// adapter_config.json of PEFT, as settings and back. Source: peft 0.21, tuners/lora/config.py.
+// Conversion between PEFT's adapter_config.json and LoraSettings. Source: peft 0.21, tuners/lora/config.py.
 #pragma once
 #include <string>
 
@@ -7,12 +7,12 @@
 
 namespace ravine {
 
-// What the config says; `where` of it is `file`, which names it. A kind of adapter, or a field of LoRA, that the arithmetic of
-// model/adapters.h does not have is a UserError that names it: DoRA, biases, AdaLoRA, ...
+// Returns the settings in `config`; their `where` is `file`, the name used in messages. A kind of adapter or a field
+// that model/adapters.h does not implement (DoRA, biases, AdaLoRA, ...) is a UserError that names it.
 LoraSettings settings_of(const Json& config, const std::string& file);
 
-// What adapter_config.json says of an adapter: `base` as base_model_name_or_path, `lora` as it was asked for. `model` is
-// with_adapters(.., lora).
+// Returns the adapter_config.json of an adapter. `base` becomes base_model_name_or_path, and `lora` has the settings as
+// requested. `model` is with_adapters(.., lora).
 Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::string& base);
 
 }  // namespace ravine

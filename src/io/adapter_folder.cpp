@@ -17,7 +17,7 @@ namespace ravine {
 namespace fs = std::filesystem;
 namespace {
 
-// Weights of a whole model, or an index of them.
+// True if the folder holds weights of a whole model, or an index of them.
 bool has_model_weights(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -37,7 +37,7 @@ std::optional<AdapterFolder> find_adapter(const std::string& folder) {
   AdapterFolder found;
   const fs::path path = folder;
   if (fs::is_regular_file(path / "adapter_config.json", error)) found.config_file = (path / "adapter_config.json").string();
-  for (const char* name : {"adapter_model.bin", "adapter_model.safetensors"})  // PEFT prefers the latter
+  for (const char* name : {"adapter_model.bin", "adapter_model.safetensors"})  // the latter is preferred, as in PEFT
     if (fs::is_regular_file(path / name, error)) found.weights_file = (path / name).string();
   if ((found.config_file.empty() && found.weights_file.empty()) || has_model_weights(path)) return {};
   return found;
@@ -109,7 +109,7 @@ void refuse_adapter(const std::string& folder, const std::string& key) {
     const Json config = adapter_config(*adapter);
     if (const auto it = config.find("base_model_name_or_path"); it != config.end() && it->is_string() && *it != Json(""))
       base = shell_word(it->get<std::string>()), of = "the model " + escaped(it->get<std::string>());
-  } catch (const UserError&) {  // refused in any case
+  } catch (const UserError&) {  // the UserError below is thrown in any case
   }
   const std::string model = escaped(base), own = shell_word(folder),
                     both = key == "model.path"

@@ -1,5 +1,5 @@
-// Adapters in the form of the PEFT library: adapter_config.json and adapter_model.safetensors or adapter_model.bin.
-// Source: peft/utils/save_and_load.py, peft/tuners/lora/config.py.
+// Adapter folders of the PEFT library: adapter_config.json and adapter_model.safetensors or adapter_model.bin. Source:
+// peft/utils/save_and_load.py, peft/tuners/lora/config.py.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,31 +9,33 @@
 namespace ravine {
 
 struct AdapterFolder {
-  std::string config_file, weights_file;  // paths; "": the folder lacks it
+  std::string config_file, weights_file;  // paths; "" if the folder lacks the file
 };
 
-// Nothing if the folder holds no adapter, or the weights of a whole model beside one.
+// Finds the files of an adapter in the folder. Returns nothing if there are none, or if the folder also holds the
+// weights of a whole model.
 std::optional<AdapterFolder> find_adapter(const std::string& folder);
 
-// Its adapter_config.json; an empty object if it has none. A file that holds no object is a UserError.
+// Returns the adapter's adapter_config.json; an empty object if it has none. A file without a JSON object is a
+// UserError.
 Json adapter_config(const AdapterFolder& adapter);
 
-// Returns if `folder` holds an adapter, its config and its weights, or is a Megatron checkpoint, which may be one of ModelLink's
-// LoRA. Else a UserError that names `key`, the option or flag that
-// gave it: a path that is not there, a file, a model, a half of an adapter.
+// Checks that `folder` holds an adapter with config and weights, or is a Megatron checkpoint (possibly one of
+// ModelLink's LoRA). Any other path is a UserError that names `key`, the option or flag that set it. Examples are a
+// missing path, a file, a model, and an adapter without config or weights.
 void check_adapter_folder(const std::string& folder, const std::string& key);
 
-// Where what people talk to a model through lies, where `adapter` ("": none) stands beside it: its tokenizer and chat template
-// count before those of `folder`, the model's, or file of a tokenizer.
+// The paths of tokenizer, chat template and generation config for a model with an adapter (`adapter`, "": none). The
+// adapter's files are preferred to the files of `folder`, which is the model's folder or a tokenizer file.
 struct TalkPlaces {
   std::string tokenizer;      // folder or file
-  std::string chat_template;  // as data.chat_template names one: a file or folder; "": that of the tokenizer
+  std::string chat_template;  // file or folder, as in data.chat_template; "": the template of the tokenizer
   std::string generation;     // folder of generation_config.json
 };
 TalkPlaces talk_places(const std::string& folder, const std::string& adapter);
 
-// Where models are read: a UserError if `folder` is an adapter's, which names its base and says how the two become a model.
-// `key` is the option or flag that gave it.
+// Throws a UserError if `folder` is an adapter; called by readers of models. The message names the adapter's base and
+// how to merge the two. `key` is the option or flag that set the folder.
 void refuse_adapter(const std::string& folder, const std::string& key);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// An adapter opened for reading, as PEFT's files have it, whatever wrote it.
+// An adapter opened for reading, in the form of PEFT's files, for any program that wrote it.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,13 +12,14 @@ namespace ravine {
 
 struct AdapterSource {
   Json config;                                     // adapter_config.json
-  std::string config_file;                         // that it came from, for messages
-  std::vector<std::unique_ptr<TensorFile>> files;  // one
+  std::string config_file;                         // the source of `config`, for messages
+  std::vector<std::unique_ptr<TensorFile>> files;  // exactly one
   const TensorFile& file() const { return *files[0]; }
 };
 
-// Of a PEFT folder, or of a checkpoint of ModelLink's LoRA (io/convert/megatron_adapter.h), whose layout follows from the config
-// of `base`, with or without adapters. UserErrors: what check_adapter_folder and read_megatron_adapter refuse.
+// Opens a PEFT folder, or a checkpoint of ModelLink's LoRA (io/convert/megatron_adapter.h). The layout of such a
+// checkpoint follows from the config of `base`, which may have adapters or not. UserErrors: those thrown by
+// check_adapter_folder and read_megatron_adapter.
 AdapterSource open_adapter(const std::string& folder, const Model& base);
 
 }  // namespace ravine

@@ -38,13 +38,15 @@ bool is_vocabulary_table(const FileTensor& t) {
   return t.params.size() == 1 && (t.params[0]->name == kEmbedding || t.params[0]->name == kHead);
 }
 
-// The names under which PEFT stores a table beside an adapter unasked: as it is, and as what the adapter stands beside.
+// Returns the two names under which PEFT stores a table next to an adapter: the table's own name, and its name as base
+// layer.
 std::vector<std::string> stored_names(const std::string& name) {
   const std::string peft = std::string(kPeft) + name;
   return {peft, peft.substr(0, peft.rfind('.')) + ".base_layer.weight"};
 }
 
-// The name under which the file holds the base's table; "": it does not. A tied one may be there as the head alone.
+// Returns the name of the base's table in the file; "" if the file lacks it. A tied table may be stored under the
+// head's name alone.
 std::string table_in(const TensorFile& file, const FileTensor& t, const Model& base) {
   std::vector<std::string> names = stored_names(t.name);
   if (is_tied(base))
@@ -55,11 +57,11 @@ std::string table_in(const TensorFile& file, const FileTensor& t, const Model& b
   return "";
 }
 
-// Of a table that is trained whole PEFT stores, unasked, what it is and what it was once more.
+// PEFT stores two extra copies of a table that is trained whole: the trained values again, and the original values.
 std::string once_more(const std::string& name) { return name.substr(0, name.rfind('.')) + ".modules_to_save.weight"; }
 std::string as_it_was(const std::string& name) { return name.substr(0, name.rfind('.')) + ".original_module.weight"; }
 
-// Copies of a table that differ from it leave open which of them is meant.
+// Throws if a copy of a table differs from it, since the right one is then unknown.
 void refuse_differing_copies(const TensorFile& file, const WeightFiles& table, const Model& model) {
   for (const FileTensor& t : table.tensors) {
     if (!is_vocabulary_table(t)) continue;
@@ -157,7 +159,7 @@ void save_adapter(const SaveFolder& options, const std::string& base, const Lora
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/adapter_config.json", adapter_config_of(lora, model, base).dump(2) + "\n");
   WeightFiles table = adapter_files(model);
-  if (lora.ties_weights) {  // PEFT looks for the table under both names
+  if (lora.ties_weights) {  // PEFT reads the table under both names
     const std::vector<FileTensor> own = table.tensors;
     for (const FileTensor& t : own)
       if (is_vocabulary_table(t) && is_tied(model)) {

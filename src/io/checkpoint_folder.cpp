@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// The order to try: what `latest` names, older ones from new to old, then newer ones from new to old.
+// Returns the steps in the order to try: the step of `latest`, older ones from new to old, then newer ones from new to
+// old.
 std::vector<int64_t> steps_to_try(const std::string& dir, std::optional<int64_t> latest) {
   std::vector<int64_t> steps;
   std::error_code error;

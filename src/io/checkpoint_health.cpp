@@ -30,7 +30,7 @@ Json read_verdicts(const std::string& file) {
   return list;
 }
 
-// All verdicts but that on `checkpoint`, and whether there was one.
+// Returns the verdicts on all checkpoints other than `checkpoint`, and true if `checkpoint` had a verdict.
 std::pair<Json, bool> verdicts_without(const std::string& file, const std::string& checkpoint) {
   Json kept = Json::array();
   bool had = false;

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kRead = int64_t{4} << 20;    // bytes of one read
-constexpr int64_t kShort = int64_t{16} << 10;  // runs below are copied from the mapped file: a system call each is too slow
+constexpr int64_t kRead = int64_t{4} << 20;  // bytes of one read
+// Bytes; shorter runs are copied from the mapped file, as one system call each is too slow.
+constexpr int64_t kShort = int64_t{16} << 10;
 constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 
 [[noreturn]] void damaged(const std::string& where, const std::string& rule) {
@@ -31,7 +32,7 @@ struct CheckpointReader::Impl {
   Manifest manifest;
   std::vector<std::unique_ptr<SafetensorsReader>> files;
   std::unordered_map<std::string_view, const Manifest::Tensor*> by_name;
-  std::map<std::string, ElementsPtr> foreign;  // of another program: then there are no files
+  std::map<std::string, ElementsPtr> foreign;  // state of another program; there are no files then
 
   explicit Impl(ForeignState state) : dir(std::move(state.where)), foreign(std::move(state.tensors)) {
     manifest.step = state.step;
@@ -71,7 +72,7 @@ struct CheckpointReader::Impl {
                                 checksum_text(f.header)));
   }
 
-  // Every slice is stored as the manifest says, and nothing else is stored.
+  // Checks that every slice is stored as in the manifest, and that nothing else is stored.
   void check_tensors() const {
     std::vector<int64_t> used(files.size());
     for (const auto& t : manifest.tensors) {

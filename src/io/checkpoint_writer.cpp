@@ -34,18 +34,20 @@ struct CheckpointJob {
   int64_t step = 0;
   TrainState state;
   int64_t keep = 0;
-  int64_t best = 0;    // its checkpoint stays; 0: there is none
-  std::string digits;  // the same on all ranks, others for each save
+  int64_t best = 0;    // the checkpoint of this step stays; 0: none
+  std::string digits;  // equal on all ranks, different for each save
   std::string target() const { return dir + "/" + checkpoint_name(step); }
-  std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
+  // Returns the folder that ranks other than 0 write to.
+  std::string parts() const { return temporary_path(target() + ".parts", digits); }
 };
 
-// What is known of checkpoints that lie in the folder, by path: whether they are sound. A reader of bytes once; sizes and
-// headers are looked at again each time.
+// The state (damaged or not) of the checkpoints in the folder, by path. The bytes of a checkpoint are read once; sizes
+// and headers are checked again each time.
 class KnownCheckpoints {
  public:
   void saved(const std::string& path) { sound_[path] = true; }
-  // Whether it counts among those that are kept for `line`. What is wrong with a damaged one is added to `said`, once.
+  // True if the checkpoint counts towards the kept ones of `line`. The fault of a damaged one is appended to `said`,
+  // once.
   bool counts(const std::string& path, const CheckpointLine& line, std::string& said) {
     auto it = sound_.find(path);
     if (it != sound_.end() && !it->second) return false;
@@ -65,11 +67,12 @@ class KnownCheckpoints {
 
 namespace {
 
-constexpr int64_t kLongRun = int64_t{1} << 20;  // bytes side by side in memory that are worth padding, to go straight to disk
+// Bytes of adjacent memory from which padding pays, as the run then needs no copy.
+constexpr int64_t kLongRun = int64_t{1} << 20;
 constexpr int64_t kMaxPart = int64_t{1} << 30;  // bytes of another rank's manifest
 constexpr auto kPoll = std::chrono::milliseconds(5);
 
-// One entry of the file: a tensor of the state, or zeros that bring the next one to an address of the right remainder.
+// One entry of the file: a tensor of the state, or zeros that align the file position of the next one with its address.
 struct FileEntry {
   const StateTensor* tensor = nullptr;
   std::string stored;
@@ -124,7 +127,7 @@ void remove_quietly(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// The manifest of this rank alone, without checksums.
+// Returns the manifest of this rank alone, without checksums.
 Manifest describe(const TrainState& state, int64_t step, const std::vector<FileEntry>& entries, const std::string& file) {
   Manifest m;
   m.step = step;
@@ -169,7 +172,8 @@ void check_state(const TrainState& state, int ranks) {
   require(fault.empty(), "checkpoint: every tensor is covered once, got {}", fault);
 }
 
-// Reads what rank `r` wrote; waits for it, until it says that it failed or nobody expects it any longer.
+// Reads the part of rank `r`. Waits for it until it is there, until rank `r` reports a failure, or until `given_up` is
+// set.
 Manifest wait_for_part(const CheckpointJob& job, int r, const std::atomic<bool>& given_up) {
   const std::string path = fmt::format("{}/part-{:05}.json", job.parts(), r);
   const std::string failed = fmt::format("{}/failed-{:05}", job.parts(), r);
@@ -182,8 +186,9 @@ Manifest wait_for_part(const CheckpointJob& job, int r, const std::atomic<bool>&
   return parse_part(read_whole(path, kMaxPart), path);
 }
 
-// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of
-// others stays, and is told. Where verdicts cannot be read nothing goes: it may be the newest healthy one.
+// Removes older checkpoints and returns warnings. Each is first renamed to a temporary name, so a kill leaves no
+// incomplete checkpoint. A checkpoint with foreign files stays, with a warning. If the verdicts cannot be read, none is
+// removed: it may be the newest healthy one.
 std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   known.saved(job.target());
   if (job.keep < 1) return "";
@@ -232,8 +237,8 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   return stay;
 }
 
-// The checkpoint has its name; says what that is worth where `latest` cannot be told. Without a `latest` the newest counts, and
-// to remove a name takes no room.
+// Writes `latest`, once the checkpoint has its name. Returns a warning about the effect if the file cannot be written.
+// The file is then removed, which needs no disk space; without `latest` the newest checkpoint is used.
 std::string name_latest(const CheckpointJob& j) {
   const std::string path = j.dir + "/latest";
   try {
@@ -302,7 +307,7 @@ struct CheckpointWriter::Impl {
       run_part(j);
       return "";
     }
-    struct Parts {  // gone however this ends
+    struct Parts {  // removed in every case
       std::string path;
       ~Parts() { remove_quietly(path); }
     } parts{j.parts()};
@@ -321,7 +326,7 @@ struct CheckpointWriter::Impl {
     if (const std::string fault = manifest_fault(m); !fault.empty())
       fail("checkpoint: ranks cover every tensor once, got {}", fault);
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
-    // The checkpoint is complete with its name: whatever goes wrong beside that is a warning.
+    // The checkpoint is complete with its name: any later problem is a warning.
     const std::string name = checkpoint_name(j.step);
     std::string warnings;
     auto beside = [&](const char* what, const std::function<void()>& work) {
@@ -343,7 +348,8 @@ struct CheckpointWriter::Impl {
     completed = seconds_now();
     if (warnings.empty()) beside(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
     if (!problem.empty())
-      return warnings.empty() ? problem : problem + "; " + warnings;  // older ones stay: one of them may be what `latest` names
+      // Older ones stay: `latest` may name one of them.
+      return warnings.empty() ? problem : problem + "; " + warnings;
     beside("no older checkpoint was removed", [&] {
       if (const std::string stay = remove_older(j, known); !stay.empty()) warnings += (warnings.empty() ? "" : "; ") + stay;
     });
@@ -357,7 +363,7 @@ struct CheckpointWriter::Impl {
       const Manifest m = write_state(j, j.parts());
       write_file_atomic(fmt::format("{}/part-{:05}.json", j.parts(), rank), write_manifest(m));
     } catch (...) {
-      remove_quietly(j.parts() + "/" + file());  // makes room for the mark that tells rank 0
+      remove_quietly(j.parts() + "/" + file());  // frees disk space for the failure mark read by rank 0
       try {
         create_file(fmt::format("{}/failed-{:05}", j.parts(), rank));
       } catch (const std::exception&) {  // rank 0 has given up already
@@ -383,7 +389,7 @@ struct CheckpointWriter::Impl {
     out.append(std::as_bytes(std::span(header)), sum);
     m.files[0].header = sum.value();
     const std::vector<std::byte> zeros(DirectFile::kBlock);
-    std::vector<size_t> appended;  // units of tensors that may still be read
+    std::vector<size_t> appended;  // units whose tensors may still be read
     auto settle = [&] {
       out.drain();
       std::lock_guard lock(mutex);
@@ -411,13 +417,14 @@ struct CheckpointWriter::Impl {
   uint64_t saves = 0;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::optional<CheckpointJob> job;             // under way
+  std::optional<CheckpointJob> job;             // in progress
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
   std::optional<CheckpointWriter::Saved> saved;
   bool part_done = false, part_failed = false;  // of the last save
-  std::atomic<bool> given_up{false};            // parts of others are no longer waited for
-  int64_t written = 0;  // of the thread alone: bytes of its last file, and when its checkpoint was complete
+  std::atomic<bool> given_up{false};            // parts of other ranks are no longer awaited
+  // Used by the thread alone: bytes of its last file, and the time its checkpoint was complete.
+  int64_t written = 0;
   double completed = 0;
   bool stop = false;
   KnownCheckpoints known;
@@ -432,7 +439,7 @@ void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainSta
   checkpoint_name(step);
   try {
     create_folders(dir);
-  } catch (const Error&) {  // said by the thread, which meets it again
+  } catch (const Error&) {  // the thread meets the error again and reports it
   }
   wait();
   std::lock_guard lock(impl_->mutex);

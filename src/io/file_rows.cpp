@@ -15,8 +15,8 @@ std::byte* element_at(const TensorView& v, int64_t element) {
   return static_cast<std::byte*>(v.data) + element * size_of(v.dtype);
 }
 
-// f(param, its first element, offset in the range, count) over runs that are contiguous on both sides. Not for transposed
-// tensors.
+// Calls f(param, its first element, offset in the range, count) for runs that are contiguous on both sides. Not for
+// transposed tensors.
 template <class F>
 void each_run(const FileTensor& t, const FileRange& range, F&& f) {
   const int64_t size = row_size(t), first = range.begin / size, last = first + range.count / size;
@@ -26,7 +26,7 @@ void each_run(const FileTensor& t, const FileRange& range, F&& f) {
   }
 }
 
-// One input of a matrix stored [in, out]: f(param, its row, column) over the outputs, in the order of the file.
+// For one input of a matrix stored [in, out]: calls f(param, its row, column) for all outputs in file order.
 template <class F>
 void each_output(const FileTensor& t, F&& f) {
   for (const FileTensor::Run& r : t.runs)

@@ -1,5 +1,4 @@
-// Between tensors of weight files and the parameters they are made of: joined ones are cut, transposed ones turned, types
-// converted.
+// Copies elements between tensors of weight files and parameters: splits joined tensors, transposes, converts types.
 #pragma once
 #include <functional>
 #include <vector>
@@ -9,19 +8,19 @@
 
 namespace ravine {
 
-// The elements of a file's tensor, counted row-major as they are stored.
+// A range of elements of a file's tensor, counted in the stored row-major order.
 struct FileRange {
   int64_t begin = 0, count = 0;
 };
 
-// Cuts [0, t.shape.count()) into ranges of about `most` elements that the two functions below take: whole rows of what is
-// stored.
+// Splits [0, t.shape.count()) into ranges of about `most` elements for the two functions below. A range holds whole
+// stored rows.
 std::vector<FileRange> file_ranges(const FileTensor& t, int64_t most);
 
-// `of` holds the parameters of t, whole and contiguous, in their order.
-// data (elements of `from` in the order of the file) -> parameters; rounded once. Ranges of one tensor may run side by side.
+// Copies a range from file to parameters. `of` holds the parameters of t, whole and contiguous, in their order. `data`
+// holds elements of type `from` in file order; each is rounded once. Ranges of one tensor may run in parallel.
 void scatter(const FileTensor& t, const FileRange& range, DType from, const std::byte* data, const std::vector<TensorView>& of);
-// parameters -> data, elements of `to`.
+// Copies a range from parameters to `data`, whose elements have type `to`.
 void gather(const FileTensor& t, const FileRange& range, DType to, std::byte* data, const std::vector<TensorView>& of);
 
 }  // namespace ravine

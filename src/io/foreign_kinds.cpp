@@ -19,7 +19,7 @@ struct Names {
     for (const auto& entry : fs::directory_iterator(folder, error))
       (entry.is_directory(error) ? folders : files).push_back(entry.path().filename().string());
   }
-  // The first by name that begins and ends so; "": none.
+  // Returns the alphabetically first name with this beginning and end; "" if none.
   static std::string first(const std::vector<std::string>& names, std::string_view begin, std::string_view end) {
     std::string out;
     for (const std::string& name : names)

@@ -1,4 +1,4 @@
-// Models and checkpoints that are known by the names of their files and are not read.
+// Recognizes models and checkpoints of formats that Ravine does not read, by their file names.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,11 +7,12 @@ namespace ravine {
 
 struct ForeignKind {
   std::string what;  // "an ONNX model"
-  std::string fix;   // how its owner gets to something that is read
+  std::string fix;   // how to get a readable form
 };
 
-// What a file or folder is where it holds nothing that is read: GGUF, ONNX, MLX, TensorFlow, Flax, original Llama files, chunks of
-// FSDP or torch.distributed. Nothing where it is none of them, or where readable weights lie beside.
+// Returns the format of a file or folder that Ravine cannot read: GGUF, ONNX, MLX, TensorFlow, Flax, original Llama
+// files, chunks of FSDP or torch.distributed. Returns nothing for other paths and for a folder that also holds readable
+// weights.
 std::optional<ForeignKind> foreign_kind(const std::string& path);
 
 }  // namespace ravine

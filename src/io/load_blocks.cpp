@@ -7,7 +7,7 @@
 namespace ravine {
 namespace {
 
-// Whole matrices of a unit, to be filled.
+// The whole matrices of a unit in f32, as a target to load into.
 class WholeMatrices : public WeightSource {
  public:
   void add(const Param& p) { held_.push_back({&p, Storage(DeviceKind::cpu, p.shape.count() * size_of(DType::f32))}); }

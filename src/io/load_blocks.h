@@ -1,4 +1,4 @@
-// Matrices of files into blocks of 4 bits.
+// Reads matrices of weight files into blocks of 4 bits (NF4).
 #pragma once
 #include <functional>
 
@@ -7,8 +7,9 @@
 
 namespace ravine {
 
-// Fills what the store keeps in blocks (WeightSource::blocks), where `wanted` (null: all): unit by unit, whose matrices are whole
-// in f32 meanwhile, on each rank, since scales depend on all of a matrix. A value that is not finite is a UserError.
+// Fills the parameters that the store keeps in blocks (WeightSource::blocks), if `wanted` selects them (null: all).
+// Works unit by unit. Each rank holds the whole matrices of a unit in f32 meanwhile, since scales depend on the whole
+// matrix. A value that is not finite is a UserError.
 void load_blocks(const TensorSource& source, const Model& model, WeightSource& store,
                  const std::function<bool(const Param&)>& wanted);
 

@@ -10,11 +10,11 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kReadElements = int64_t{1} << 20;  // elements of one read
-constexpr int64_t kShortRow = 2048;                  // bytes of a row below which the file is read whole rows at a time
+constexpr int64_t kShortRow = 2048;                  // bytes; for shorter rows of a box, whole file rows are read
 
 int64_t file_row(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.count() / std::max<int64_t>(1, t.shape[0]); }
 
-// Whether the rows of the file are all of those of its parameters, each once, and all of them are here.
+// True if the file's tensor has exactly the rows of its parameters, and all of these parameters are held whole.
 bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& boxes) {
   int64_t rows = 0;
   for (const Param* p : t.params) rows += rows_of(*p);
@@ -25,8 +25,8 @@ bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& bo
   });
 }
 
-// What of a box lies in one matrix: rows from row `first` of the parameter on, `columns` of them from `column` on; the first is
-// row `at` of the box.
+// The part of a box in one matrix: `rows` rows from row `first` of the parameter, `columns` columns from `column`. Its
+// first row is row `at` of the box.
 struct Slab {
   int64_t first, rows, column, columns, at;
 };
@@ -53,7 +53,7 @@ void plan_box(const BoxRead& common, const ParamBox& box, size_t param, std::vec
       if (begin >= end) continue;
       BoxRead read = common;
       read.box = &box;
-      const int64_t at = r.row + begin - r.param_row;  // of the file: row, or column where it is stored transposed
+      const int64_t at = r.row + begin - r.param_row;  // row of the file; a column if it is stored transposed
       const int64_t rows = t.transposed ? slab.columns : end - begin, from = t.transposed ? slab.column : at;
       read.column = t.transposed ? at : slab.column;
       read.columns = t.transposed ? end - begin : slab.columns;
@@ -68,7 +68,7 @@ void plan_box(const BoxRead& common, const ParamBox& box, size_t param, std::vec
     }
 }
 
-// Rows x columns of the file, one row after another.
+// Reads rows x columns of the file into `to`, row by row.
 void fetch(const BoxRead& r, std::byte* to, std::vector<std::byte>& rows_of_file) {
   const int64_t size = size_of(r.info->dtype), width = file_row(*r.tensor);
   auto read = [&](int64_t element, int64_t count, std::byte* into) {

@@ -1,4 +1,4 @@
-// From tensors of weight files to the boxes of parameters that a rank holds: only what lies in a box is read.
+// Reads tensors of weight files into the boxes of parameters that a rank holds. Only the elements of a box are read.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -9,26 +9,28 @@
 
 namespace ravine {
 
-// One piece of work of bounded size: rows of a file's tensor, and the boxes that they go into. Refers to what plan_reads was
-// given.
+// One read of bounded size: rows of a file's tensor and the target boxes. Points to the arguments of plan_reads, which
+// must outlive it.
 struct BoxRead {
   const TensorFile* file = nullptr;
   const TensorInfo* info = nullptr;
   const FileTensor* tensor = nullptr;
-  // The whole tensor's rows, where all of its parameters are here whole; then `whole` holds them.
+  // Targets of a read of whole rows, used if all parameters of the tensor are held whole: then `range` has the
+  // elements.
   std::vector<TensorView> whole;
   FileRange range;
-  // Else of one box: rows x columns of the file (the first of its dims x the rest).
+  // Else the read is for one box: rows x columns of the file (first dim x the other dims).
   int64_t row = 0, rows = 0, column = 0, columns = 0;
   const ParamBox* box = nullptr;
-  int64_t box_row = 0, box_column = 0;  // where the first of them goes
+  int64_t box_row = 0, box_column = 0;  // target of the first element
 };
 
-// Appends what brings tensor `t` of a file into the boxes (by Param::index) of its parameters; parameters without boxes, and
-// boxes on meta, are passed over. Boxes may not overlap.
+// Appends the reads that fill the boxes (by Param::index) of the parameters of file tensor `t`. Parameters without
+// boxes, and boxes on meta, are skipped. Boxes must not overlap.
 void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor& t,
                 const std::vector<std::vector<ParamBox>>& boxes, std::vector<BoxRead>& reads);
-// Reads, converts, rounds once. Reads of one plan may run side by side, each thread with a scratch of its own.
+// Reads and converts; each element is rounded once. Reads of one plan may run in parallel, each thread with its own
+// scratch.
 void run_read(const BoxRead& read, std::vector<std::byte>& scratch);
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Tensors of files into parameters, by a table of names and layouts (model/weight_files.h): what model folders and adapters
-// share.
+// Reads tensors of files into parameters by a table of names and layouts (model/weight_files.h). Used for model folders
+// and adapters.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,17 +14,18 @@ namespace ravine {
 
 struct TensorSource {
   const std::vector<std::unique_ptr<TensorFile>>& files;
-  std::string where;             // the folder, for messages
-  const WeightFiles& table;      // each of its tensors must be there once, in its shape and a floating type, and nothing else
+  std::string where;  // the folder, for messages
+  // Each of its tensors must be stored once, in its shape and a floating type, and nothing else.
+  const WeightFiles& table;
   std::string whole, kind, fix;  // for messages: "the model", "llama", "use weights that belong to config.json"
-  bool head_alone = false;       // a tied table may be stored under the name of a copy alone: it is the embedding then
+  bool head_alone = false;       // a tied table may be stored under a copy's name alone and is then the embedding
 };
 
-// Throws what is wrong with the headers; reads no tensor.
+// Checks the headers and throws the first fault; reads no tensor.
 void check_tensors(const TensorSource& source);
-// Fills the boxes of the parameters (of so many, by Param::index) that the store holds here, where `wanted` (null: all),
-// converted and rounded once, in parallel. Everything is checked before any weight changes. Returns the names as the files
-// spell them, in order of the table.
+// Fills the boxes of the parameters that the store holds, if `wanted` selects them (null: all). Elements are converted
+// and rounded once, in parallel. `params` is the number of parameters (Param::index is below it). Everything is checked
+// before any weight changes. Returns the names in the files, in order of the table.
 std::vector<std::string> load_tensors(const TensorSource& source, size_t params, WeightSource& store,
                                       const std::function<bool(const Param&)>& wanted = {});
 

@@ -26,10 +26,10 @@ struct StoredParam {
   const TensorInfo* info = nullptr;
 };
 
-// Also where a head that the files lack begins as its copy (stored_files).
+// True for the embedding's tensor, also if a missing head is initialized as its copy (stored_files).
 bool is_embedding(const FileTensor& t) { return !t.params.empty() && t.params[0]->name == kEmbedding; }
 
-// The name of a layer's tensor, less the number of its layer, which it holds between dots: the first number there; -1: none.
+// A tensor name split at its layer number: the first number between dots. `layer` is -1 if there is none.
 struct LayerName {
   explicit LayerName(std::string_view name) {
     for (size_t at = name.find('.'); at != name.npos; at = name.find('.', at + 1)) {
@@ -41,7 +41,7 @@ struct LayerName {
       return;
     }
   }
-  bool is_of_same_kind(const LayerName& other) const {  // the other may hold a prefix more
+  bool is_of_same_kind(const LayerName& other) const {  // `other` may have an additional prefix
     return layer >= 0 && other.layer >= 0 && behind == other.behind &&
            (before == other.before || other.before.ends_with("." + std::string(before)));
   }
@@ -49,7 +49,7 @@ struct LayerName {
   std::string_view before, behind;
 };
 
-// What a table says of the layers that have such a tensor; "" where none has, or this very layer.
+// Returns a text on the layers that have such a tensor; "" if no layer has one, or if this layer has one.
 std::string layers_with(const LayerName& wanted, const std::vector<std::string>& names) {
   std::set<int64_t> all, layers;
   for (const std::string& n : names) {
@@ -72,10 +72,10 @@ void check(const TensorSource& source, const FileTensor& t, const TensorFile& fi
                     fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)), "convert the weights");
 }
 
-// Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
+// Finds the stored tensor of each tensor of the table, by index. All checks happen here, before any weight changes.
 std::vector<StoredParam> match(const TensorSource& source) {
   const WeightFiles& all = source.table;
-  // By name, with and without the prefix of the base model; -1: a copy of the embedding.
+  // Index by name, with and without the prefix of the base model; -1: a copy of the embedding.
   std::unordered_map<std::string, int64_t> by_name;
   auto know = [&](const std::string& name, int64_t index) {
     by_name.emplace(name, index);
@@ -201,7 +201,7 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
   const std::vector<std::string> names = load_tensors(source, model.params().params().size(), store, wanted);
   load_blocks(source, model, store, wanted);
   fill_new_rows(files, table, names, model, store, wanted);
-  std::vector<std::string> all;  // a head that the files lack goes by the name that they would give it
+  std::vector<std::string> all;  // a head that the files lack has the name that they would use
   size_t read = 0;
   for (const FileTensor& t : model.files().tensors) {
     const bool there = read < table.tensors.size() && table.tensors[read].name == t.name;

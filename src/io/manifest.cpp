@@ -23,7 +23,7 @@ uint64_t sum_of_text(std::string text) {
 
 bool has_place(const std::string& text) { return text.size() > kOpening.size() + kDigits && text.starts_with(kOpening); }
 
-// Fields of one object, each with the right type or refused.
+// Reads the fields of one JSON object. A field of a wrong type is a UserError.
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {

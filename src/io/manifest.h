@@ -1,15 +1,16 @@
-// manifest.json of a checkpoint: what each file holds, with checksums of everything. Untrusted input: whatever is wrong with it
-// is a UserError naming the file and the tensor or key.
+// The manifest.json of a checkpoint: the contents of each file, with checksums. Untrusted input: any fault is a
+// UserError that names the file and the tensor or key.
 //
-//   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
+//   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place;
 //    "format":"ravine-checkpoint","version":2,"step":200,"program":"ravine 1.2.3","instructions":"avx512",
 //    "files":[{"name":"state-00000.safetensors","bytes":N,"header":"<XXH3-64 of all before the data part>"}],
 //    "tensors":[{"name":"weights/a","dtype":"F32","shape":[4,8],"slices":[
 //        {"file":0,"stored":"weights/a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
 //    "scalars":{...}}
 //
-// Version 2 may lack the weights of frozen parameters, which are then those of the model folder that the run began from
-// (scalars: "frozen", their names, and "weights", its checksum). Version 1 has all weights, and is read too.
+// A checkpoint of version 2 may lack the weights of frozen parameters. These weights are then read from the model
+// folder that the run started from (scalars: "frozen" has their names, "weights" the folder's checksum). Version 1 has
+// all weights and is read too.
 #pragma once
 #include <string>
 #include <vector>
@@ -45,17 +46,17 @@ struct Manifest {
   Json scalars = Json::object();
 };
 
-inline constexpr int kManifestVersion = 2, kOldestManifest = 1;  // written; read
-inline constexpr const char* kPadding = "~pad.";                 // names of stored tensors that only fill space, with zeros
+inline constexpr int kManifestVersion = 2, kOldestManifest = 1;  // version written; oldest version read
+inline constexpr const char* kPadding = "~pad.";                 // names of padding tensors, filled with zeros
 
-std::string write_manifest(const Manifest& manifest);  // the text, sealed
+std::string write_manifest(const Manifest& manifest);  // returns the text with its checksum
 Manifest parse_manifest(const std::string& text, const std::string& where);
-std::string seal_manifest(std::string text);  // puts the right checksum in its place; the place must be there
+std::string seal_manifest(std::string text);  // writes the right checksum into its field, which must be there
 
-// Which tensors are not covered exactly once: the first fault as "tensor 'x': why", "" if none.
+// Returns the first tensor that is not covered exactly once, as "tensor 'x': why"; "" if none.
 std::string manifest_fault(const Manifest& manifest);
 
-// What one rank hands to rank 0: a manifest of its file alone, not checked for coverage.
+// Parses the part that a rank sends to rank 0: a manifest of its file alone. Coverage is not checked.
 Manifest parse_part(const std::string& text, const std::string& where);
 // Appends the files, tensors and slices of `part`. Tensors that differ in dtype or shape are an Error.
 void merge_part(Manifest& manifest, const Manifest& part);

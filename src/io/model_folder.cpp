@@ -30,7 +30,8 @@ bool has_weights(const fs::path& folder) {
   return false;
 }
 
-// The newest copy in a folder of Hugging Face's cache (models--owner--name); "" if it is none.
+// Returns the snapshot of main, else the last by name, in a folder of Hugging Face's cache (models--owner--name); "" if
+// it is not such a folder.
 std::string snapshot_in(const fs::path& folder) {
   std::error_code error;
   std::string newest;
@@ -43,7 +44,7 @@ std::string snapshot_in(const fs::path& folder) {
   return newest;
 }
 
-// The first folder inside that is a model; "" if there is none.
+// Returns the alphabetically first subfolder that is a model; "" if there is none.
 std::string model_inside(const fs::path& folder) {
   std::error_code error;
   std::string first;
@@ -53,7 +54,7 @@ std::string model_inside(const fs::path& folder) {
   return first;
 }
 
-// How a run goes on from what is no checkpoint of ours.
+// Returns the advice how a run can start from a folder that is not a checkpoint of Ravine.
 std::string way_on(const Recognised& found, const std::string& folder) {
   if (found.layout == WeightLayout::hf) return "a model folder to go on from is model.path";
   const std::string convert =
@@ -80,7 +81,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   };
   if (is_folder && fs::exists(path / "config.json", error)) {
     if (!has_weights(path) && !holds_megatron(folder) && !is_zero_checkpoint(folder))
-      refuse_other_layout();  // whoever needs weights says so if there are none at all
+      refuse_other_layout();  // code that needs weights reports that there are none
     return;
   }
   if (is_folder && key == "--model" && !has_weights(path) && holds_megatron(folder)) return;

@@ -1,18 +1,21 @@
-// Says what a path is that should have been a model folder or a checkpoint, and what to do about it.
+// Checks paths that should be a model folder, a model config or a checkpoint; errors say what the path is and how to
+// fix it.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// Returns if `folder` is a folder with a config.json, or, of --model, a Megatron checkpoint whose arguments say its model. Else a UserError that names `key` (the option or flag that gave it): a
-// name on the Hugging Face hub, a run, a checkpoint of this or another program, an adapter, a file.
+// Checks that `folder` has a config.json. If `key` is --model, a Megatron checkpoint whose arguments describe its model
+// is accepted too. Any other path is a UserError that names `key`, the option or flag that set it. Examples are a name
+// on the Hugging Face hub, a run, a checkpoint, an adapter, and a file.
 void check_model_folder(const std::string& folder, const std::string& key);
 
-// Returns if `file` may be a model's config.json. Else a UserError that names model.config: a run's YAML, a folder, a text.
+// Checks that `file` may be a model's config.json. A run's YAML, a folder or a text file is a UserError that names
+// model.config.
 void check_model_config(const std::string& file);
 
-// Returns if `folder` holds a manifest.json. Else a UserError: a run is told its newest checkpoint, a checkpoint of another
-// program how to convert it.
+// Checks that `folder` is a checkpoint of Ravine (is_checkpoint). Else a UserError: for a run it names the newest
+// checkpoint, for another program's checkpoint how to convert it.
 void check_checkpoint_folder(const std::string& folder, const std::string& key);
 
 }  // namespace ravine

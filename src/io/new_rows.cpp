@@ -10,9 +10,10 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kMeanElements = int64_t{1} << 20;  // of the file, at a time
+constexpr int64_t kMeanElements = int64_t{1} << 20;  // elements of the file read at a time
 
-// Host work: the mean of each column, over all rows of the file's tensor. The sum of a column is taken row by row, whatever threads there are.
+// Host work: the mean of each column over all rows of the file's tensor. A column is summed row by row, for any number
+// of threads.
 std::vector<double> mean_row(const TensorFile& file, const TensorInfo& info) {
   const int64_t rows = info.shape[0], cols = info.shape[1], step = std::max<int64_t>(1, kMeanElements / cols);
   std::vector<double> sum(static_cast<size_t>(cols)), values(static_cast<size_t>(std::min(rows, step) * cols));
@@ -32,7 +33,7 @@ std::vector<double> mean_row(const TensorFile& file, const TensorInfo& info) {
   return sum;
 }
 
-// Rows [first, end) of the box, counted in it.
+// Rows [first, end) of the box, as indices in the box.
 struct NewRowsOf {
   ParamBox box;
   int64_t first, end;
@@ -42,7 +43,8 @@ std::vector<NewRowsOf> new_rows_of(const Param& p, int64_t stored, WeightSource&
   std::vector<NewRowsOf> out;
   for (ParamBox& box : store.boxes()) {
     if (box.param != &p || box.view.device == DeviceKind::meta) continue;
-    const int64_t begin = box.begin[0], rows = std::min(box.view.shape[0], p.shape[0] - begin);  // behind them is padding
+    // Rows beyond these are padding.
+    const int64_t begin = box.begin[0], rows = std::min(box.view.shape[0], p.shape[0] - begin);
     const int64_t first = std::max<int64_t>(0, stored - begin);
     if (first < rows) out.push_back({std::move(box), first, rows});
   }

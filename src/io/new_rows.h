@@ -1,4 +1,4 @@
-// Rows of embedding and head beyond those of the files that a model begins from (model/vocabulary.h).
+// Initializes the rows of embedding and head that a model has beyond those in its weight files (model/vocabulary.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace ravine {
 
-// Fills what the store holds here of them, of parameters that are `wanted` (null: all), once the others are read from `files`:
-// the mean of the stored rows, in f64 and in their order, rounded once; or normal numbers, as in a new model. `table` are
-// stored_files(model), `names` what its tensors are called in the files.
+// Fills the new rows that the store holds, for `wanted` parameters (null: all), after the other weights are read from
+// `files`. The values are the mean of the stored rows (summed in f64 in their order, rounded once), or normal numbers
+// as in a new model. `table` is stored_files(model); `names` has the names of its tensors in the files.
 void fill_new_rows(const std::vector<std::unique_ptr<TensorFile>>& files, const WeightFiles& table,
                    const std::vector<std::string>& names, const Model& model, WeightSource& store,
                    const std::function<bool(const Param&)>& wanted = {});

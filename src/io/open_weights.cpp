@@ -27,7 +27,7 @@ constexpr int64_t kMaxIndex = int64_t{64} << 20;  // bytes
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
-// Which files hold the weights: those of an index, or these.
+// The weight files of a folder: an index file, or a list of paths.
 struct Found {
   std::string index;
   std::vector<std::string> paths;
@@ -38,7 +38,7 @@ Found find_weights(const std::string& folder) {
     if (fs::exists(folder + name)) return {"", {folder + name}};
     if (const std::string index = folder + name + ".index.json"; fs::exists(index)) return {index, {}};
   }
-  // No usual name: every file of a kind.
+  // Without a usual name, all files of a kind are used.
   for (const bool pickled : {false, true}) {
     Found found;
     std::error_code error;
@@ -162,7 +162,8 @@ std::string weights_checksum(const std::string& model_folder) {
     int64_t size = 0;
     const Fd file = open_to_read(path, &size);
     sum.update(std::as_bytes(std::span(&size, 1)));
-    auto add = [&](int64_t offset, int64_t bytes) {  // read, not mapped: a touched page would bring its neighbours into memory
+    // Reads instead of mapping: a touched page would also load its neighbours into memory.
+    auto add = [&](int64_t offset, int64_t bytes) {
       part.resize(static_cast<size_t>(bytes));
       read_all_at(*file, offset, part, path);
       sum.update(part);

@@ -1,5 +1,5 @@
-// The small files that a run keeps in its folder, as everybody reads them: plain files of bounded size. A pipe or a device in
-// the place of one is a UserError at once, and so is a file that is too large; a failed read is an Error.
+// Reads the small files that a run keeps in its folder: plain files of limited size. A pipe, a device or a too large
+// file is a UserError at once; a failed read is an Error.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace ravine {
 
-// Bytes of a line of metrics.jsonl: a row of `local_norms` has some 100 for each parameter and rank.
+// The most bytes of a line of metrics.jsonl. A row of `local_norms` has about 100 bytes for each parameter and rank.
 inline constexpr int64_t kMetricsLine = int64_t{16} << 20;
 
-// The JSON in a file of a run, of `limit` bytes at most.
+// Reads the JSON file of a run; the file may have at most `limit` bytes.
 Json read_run_json(const std::string& file, int64_t limit = int64_t{16} << 20);
 
-// The options in RUN/config.yaml, or the run.yaml of a prepared folder; not those of a pipe, which `--config` may name.
+// Reads the options in RUN/config.yaml, or in the run.yaml of a prepared folder. Refuses a pipe, which only `--config`
+// may name.
 Config read_run_config(const std::string& file);
 
-// RUN/exported: of which checkpoint the run's model is ("step_000004"), and how it was written. Both are "" where there is no
-// such file; older versions wrote the first only.
+// The contents of RUN/exported: the checkpoint of the run's model ("step_000004"), and how it was written. Both are ""
+// if there is no such file; older versions wrote only the first.
 struct ExportedNote {
   std::string checkpoint, as;
 };

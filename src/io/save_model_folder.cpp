@@ -49,7 +49,7 @@ Json generation_config(const Json& given, const ModelFacts& f) {
   Json g = given;
   if (f.bos >= 0 && !g.contains("bos_token_id")) g["bos_token_id"] = f.bos;
   std::vector<int64_t> eos = f.eos;
-  std::erase_if(eos, [](int64_t id) { return id < 0; });  // -1 is none
+  std::erase_if(eos, [](int64_t id) { return id < 0; });  // -1: none
   if (!eos.empty() && !g.contains("eos_token_id")) g["eos_token_id"] = eos.size() == 1 ? Json(eos[0]) : Json(eos);
   if (f.pad >= 0 && !g.contains("pad_token_id")) g["pad_token_id"] = f.pad;
   return g;
@@ -90,7 +90,8 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
 }  // namespace
 
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing) {
-  for (const char* made : {"tokenizer.json", "tokenizer_config.json"}) {  // by an attempt that was cut short: not the source's
+  // Left by an interrupted attempt, not the source's.
+  for (const char* made : {"tokenizer.json", "tokenizer_config.json"}) {
     std::error_code error;
     if (missing) fs::remove(fs::path(into) / made, error);
   }
@@ -107,7 +108,8 @@ struct Entry {
   const std::string& name() const { return tensor->name; }
 };
 
-// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit.
+// Splits the tensors into shards as huggingface_hub splits a state dict: in order, with a new shard if the next tensor
+// does not fit.
 std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, int64_t limit) {
   std::vector<std::vector<Entry>> shards(1);
   int64_t size = 0;
@@ -145,7 +147,8 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
   Json index;
   index["metadata"] = {{"total_parameters", total / size_of(options.dtype)}, {"total_size", total}};
   std::string text = index.dump(2);
-  text.resize(text.size() - 2);  // "\n}": the map is written by hand, a document of many names in order takes quadratic time
+  // Removes "\n}": the map is written as text, since a JSON document with many ordered names takes quadratic time.
+  text.resize(text.size() - 2);
   text += ",\n  \"weight_map\": {";
   const char* comma = "\n";
   for (const auto& [name, file] : places) {
@@ -204,7 +207,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
   try {
     folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run, &seen); });
   } catch (const UserError& e) {
-    // Not under its temporary name: the next start removes what has one.
+    // Not kept under its temporary name: the next start removes temporary folders.
     for (int n = 1;; ++n) {
       const std::string beside = fmt::format("{}.new-{}", target.string(), n);
       if (::renameat2(AT_FDCWD, folder.folder().c_str(), AT_FDCWD, beside.c_str(), RENAME_NOREPLACE) != 0) {

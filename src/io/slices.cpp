@@ -7,7 +7,7 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kMaxPairs = 100'000'000;  // comparisons for one tensor: a lying manifest must not keep us busy for hours
+constexpr int64_t kMaxPairs = 100'000'000;  // comparisons per tensor; limits the time for a malicious manifest
 
 bool overlap(const Box& a, const Box& b) {
   for (int d = 0; d < a.shape.rank(); ++d) {
@@ -28,7 +28,7 @@ std::string Box::text() const {
   return s + "]";
 }
 
-// Boxes inside the tensor that do not overlap and have as many elements as it cover it.
+// Boxes cover the tensor if they are inside it, do not overlap, and have as many elements as the tensor.
 std::string cover_fault(const Shape& global, const std::vector<Box>& boxes) {
   std::vector<const Box*> filled;
   for (const Box& b : boxes) {
@@ -51,7 +51,7 @@ std::string cover_fault(const Shape& global, const std::vector<Box>& boxes) {
       if (++pairs > kMaxPairs) return "it has too many slices";
     }
   }
-  int64_t sum = 0;  // they do not overlap: no more than the tensor has
+  int64_t sum = 0;  // cannot overflow: without overlaps it is at most the size of the tensor
   for (const Box* b : filled) sum += b->shape.count();
   const int64_t all = global.count();
   return sum == all ? "" : fmt::format("slices hold {} of the {} elements of {}", sum, all, global.text());

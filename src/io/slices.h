@@ -1,4 +1,4 @@
-// Boxes of a tensor: which elements a rank holds, and how those of one box lie in another. All row-major.
+// Boxes of a tensor: the elements that a rank holds, and the runs that two boxes share. All row-major.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ struct Box {
   std::string text() const;  // "[0:2, 3:5]"
 };
 
-// Why the boxes do not cover a tensor of shape `global` exactly once; "" if they do.
+// Returns why the boxes do not cover a tensor of shape `global` exactly once; "" if they do.
 std::string cover_fault(const Shape& global, const std::vector<Box>& boxes);
 
 // A run of elements that is contiguous in both boxes: offsets from the start of each, in elements.
@@ -23,7 +23,7 @@ struct Run {
   int64_t from = 0, to = 0, count = 0;
 };
 
-// Calls f for each longest run of what `from` and `to` share, in order. Both lie in the same tensor.
+// Calls f for each longest run that `from` and `to` share, in order. Both are boxes of the same tensor.
 void each_shared_run(const Box& from, const Box& to, const std::function<void(const Run&)>& f);
 
 }  // namespace ravine

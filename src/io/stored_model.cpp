@@ -18,7 +18,7 @@ struct Stored {
   const TensorInfo* info = nullptr;
 };
 
-// With or without the prefix of the base model.
+// Finds a tensor with or without the prefix of the base model.
 Stored find_in(const std::vector<std::unique_ptr<TensorFile>>& files, const std::string& name, const std::string& base) {
   for (const auto& file : files) {
     if (const TensorInfo* info = file->find(name)) return {file.get(), info};
@@ -40,7 +40,7 @@ bool holds_two_tables(const std::string& folder, const Model& tied) {
         if (const Stored head = find_in(files, copy, tied.files().base); head.info && embedding.info)
           return !same_values(*embedding.file, *embedding.info, *head.file, *head.info);
     }
-  } catch (const UserError&) {  // said by those who load the weights
+  } catch (const UserError&) {  // reported when the weights are loaded
   }
   return false;
 }

@@ -1,4 +1,5 @@
-// The model of a folder as its weights are: config.json may tie the head to the embedding where the files hold two tables.
+// Opens the model of a folder with the tables that its weight files hold: config.json may tie a head that the files
+// store separately.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,12 +9,14 @@
 
 namespace ravine {
 
-// open_model (model/model.h), and where config.json ties a head that the files hold with other values than the embedding, the
-// model with two tables, as Transformers has it: the files count, and a warning says so, once in a process. A Megatron
-// checkpoint without config.json is the model that its stored arguments say (io/convert/megatron.h). UserErrors: those of open_model. Weights that are absent or cannot be read are left to those who load them.
+// Returns the model of a folder, as open_model (model/model.h) does, with two exceptions. If config.json ties the head
+// but the files hold a head with other values than the embedding, the model has two tables, as in Transformers; a
+// warning is printed once per process. A Megatron checkpoint without config.json gives the model of its stored
+// arguments (io/convert/megatron.h). Throws the UserErrors of open_model. Missing or unreadable weights are reported
+// only when they are loaded.
 std::unique_ptr<Model> open_stored_model(const std::string& folder);
 
-// Whether two tensors have one shape and the same values, whatever their types.
+// True if two tensors have the same shape and values; their types may differ.
 bool same_values(const TensorFile& a_file, const TensorInfo& a, const TensorFile& b_file, const TensorInfo& b);
 
 }  // namespace ravine

@@ -41,7 +41,7 @@ int64_t write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype
   std::atomic<int64_t> beyond = 0;
   for (const FileRange& large : file_ranges(t, kPiece)) {
     scratch.resize(static_cast<size_t>(large.count * size_of(dtype)));
-    FileTensor part;  // only its shape is asked for the cuts
+    FileTensor part;  // only its shape is used, by file_ranges
     part.shape = t.shape.rank() < 2 ? Shape{large.count} : Shape{large.count / t.shape[-1], t.shape[-1]};
     const std::vector<FileRange> small = file_ranges(part, kChunk);
     parallel_for(static_cast<int64_t>(small.size()), [&](int64_t i) {

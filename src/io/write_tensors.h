@@ -1,4 +1,4 @@
-// Parameters into a safetensors file, named and laid out by a table (model/weight_files.h).
+// Writes parameters into a safetensors file, with names and layout of a table (model/weight_files.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace ravine {
 
-// From the masters, which must be present and whole, converted to `dtype` and rounded once; tensors stand by name in the file,
-// as safetensors sorts those of one type. Blocks until the file is on disk. Returns how many values are infinite in the file for
-// being beyond f16; other types take what f32 holds.
+// Writes the masters, which must be present and whole, converted to `dtype` and rounded once. Tensors are ordered by
+// name, as safetensors sorts tensors of one type. Blocks until the file is on disk. Returns the number of values that
+// are infinite in the file because they exceed f16; other types can hold all f32 values.
 int64_t write_tensors(const std::string& path, std::vector<const FileTensor*> tensors, DType dtype, WeightSource& store);
 
 }  // namespace ravine

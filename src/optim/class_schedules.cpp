@@ -24,7 +24,7 @@ Length length_of(const ScheduleOptions& s, int64_t steps) {
   return {total, warmup};
 }
 
-// decay_ratio of the length, else decay_steps, else `otherwise`.
+// Returns decay_ratio times the length, else decay_steps, else `otherwise`.
 double decay_of(const ScheduleOptions& s, double total, double otherwise) {
   if (s.classes.decay_ratio) return std::floor(total * *s.classes.decay_ratio);
   return s.decay_steps > 0 ? static_cast<double>(s.decay_steps) : otherwise;
@@ -45,7 +45,7 @@ double class_cosine_restarts(const ScheduleOptions& s, double lr, const Length& 
 
 double class_polynomial(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(1e-7);
-  if (t > l.total) return end;  // and behind the decay: there it would go on below zero
+  if (t > l.total) return end;  // also after the decay, where the formula would fall below zero
   const double left = std::max(0.0, 1 - (t - l.warmup) / decay_of(s, l.total, l.total - l.warmup));
   return (lr - end) * std::pow(left, s.power) + end;
 }
@@ -84,7 +84,7 @@ double mindformers_rate(const ScheduleOptions& s, double lr, int64_t steps, doub
   using enum ScheduleType;
   if (s.type == CosineAnnealingLR || s.type == CosineAnnealingWarmRestarts) return class_annealing(s, lr, t);
   const Length l = length_of(s, steps);
-  // Asked before the warm-up, as there.
+  // Tested before the warmup, as in MindFormers.
   if ((s.type == CosineWithWarmUpLR || s.type == CosineWithRestartsAndWarmUpLR) && t >= decay_of(s, l.total, l.total))
     return s.classes.lr_end.value_or(0);
   if (t < l.warmup) return s.classes.warmup_lr_init + (lr - s.classes.warmup_lr_init) * t / l.warmup;
@@ -131,7 +131,7 @@ double warmup_rate(const ScheduleOptions& s, double base_lr, double total, doubl
   return c.warmup_min_lr + (c.warmup_max_lr.value_or(base_lr) - c.warmup_min_lr) * share;
 }
 
-// Where a OneCycle is: its scale between lowest and highest rate, or units of the decay behind it.
+// The position in a OneCycle: its scale between lowest and highest rate, or the units of decay after the cycle.
 struct Cycle {
   double scale = 0, decayed = 0;
   bool over = false;
@@ -146,7 +146,7 @@ Cycle cycle_at(const ScheduleClasses& c, double step) {
   const bool rises = x <= part;
   double scale = rises ? x / part : (x - 1) / (part - 1);
   const int64_t stairs = rises || c.cycle_second_stair_count < 0 ? c.cycle_first_stair_count : c.cycle_second_stair_count;
-  if (stairs > 0) {  // in whole numbers: a stair begins at a step
+  if (stairs > 0) {  // in integers: a stair begins at a step
     const int64_t turn = static_cast<int64_t>(step) % (c.cycle_first_step_size + second);
     const int64_t done =
         rises ? turn * stairs / c.cycle_first_step_size : (c.cycle_first_step_size + second - turn) * stairs / second;
@@ -163,7 +163,7 @@ double one_cycle(const ScheduleClasses& c, double step) {
 
 // ---- Megatron ----
 
-// ModelLink and Megatron-LM count samples; with a batch of one size their quotients are those of steps.
+// ModelLink and Megatron-LM count samples; with a constant batch size the quotients are the same as with steps.
 double param_scheduler(const ScheduleOptions& s, double lr, int64_t steps, double t) {
   const ScheduleClasses& c = s.classes;
   const double warmup = c.lr_warmup_steps, length = c.lr_decay_steps > 0 ? c.lr_decay_steps : static_cast<double>(steps);
@@ -241,7 +241,7 @@ std::optional<std::array<double, 2>> class_betas(const ScheduleOptions& s, int64
   const ScheduleClasses& c = s.classes;
   if (s.type != ScheduleType::OneCycle || !c.cycle_momentum) return std::nullopt;
   const Cycle at = cycle_at(c, static_cast<double>(step));
-  double beta = step == 0 ? c.cycle_min_mom  // as it is made there, before the first update
+  double beta = step == 0 ? c.cycle_min_mom  // the initial value, before the first update
                 : at.over ? c.cycle_max_mom * (1 + c.decay_mom_rate * at.decayed)
                           : c.cycle_max_mom - (c.cycle_max_mom - c.cycle_min_mom) * at.scale;
   if (!(beta < 1))

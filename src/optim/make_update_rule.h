@@ -1,4 +1,4 @@
-// From the option to the rule.
+// Creates the update rule for an option.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// The rule that optimizer.type names; `options` must outlive it.
+// Returns the rule of optimizer.type; `options` must outlive it.
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options);
 
 }  // namespace ravine

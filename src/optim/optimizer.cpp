@@ -101,15 +101,16 @@ bool Optimizer::frozen_at(size_t bucket, int64_t step) const {
                      [&](const Bucket::Span& s) { return !s.param->policy.trainable || own_step(*s.param, step) < 1; });
 }
 
-// Runs of elements that this rank answers for, which are each element of the gradients once over all ranks.
+// Calls f for runs of gradient elements counted on this rank: over all ranks, each element of the gradients is in
+// exactly one.
 void Optimizer::each_counted_grad(const std::function<void(const TensorView&)>& f) const {
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
     Bucket bucket = store_.buckets()[b];
     const TensorView g = store_.owned_grad(b);
     if (g.absent()) continue;
     if (wants_unreduced()) bucket.primary = bucket.owned;
-    for (Bucket::Span& s : bucket.spans)  // as what another rank answers for, it is left out
-      s.replica = s.replica || own_step(*s.param, steps_ + 1) < 1;
+    // Frozen parameters are left out, like those that another rank counts.
+    for (Bucket::Span& s : bucket.spans) s.replica = s.replica || own_step(*s.param, steps_ + 1) < 1;
     for (const Range& r : counted_ranges(bucket)) {
       TensorView run = g;
       if (g.data) run.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.owned.begin) * size_of(g.dtype);
@@ -130,7 +131,7 @@ int64_t Optimizer::zeros_in_grads() const {
   std::vector<double> piece(kPiece);
   int64_t zeros = 0;
   each_counted_grad([&](const TensorView& run) {
-    if (!run.data) return;  // of a plan
+    if (!run.data) return;  // a plan has no data
     for (int64_t at = 0; at < run.count(); at += kPiece) {
       const int64_t n = std::min(kPiece, run.count() - at);
       convert(run.dtype, static_cast<const std::byte*>(run.data) + at * size_of(run.dtype), DType::f64, piece.data(), n);
@@ -142,7 +143,7 @@ int64_t Optimizer::zeros_in_grads() const {
 
 namespace {
 
-// Elements of a flat view.
+// Returns elements of a flat view.
 TensorView part_of(const TensorView& v, int64_t begin, int64_t count) {
   return view_of(v.data ? v.as<std::byte>() + begin * size_of(v.dtype) : nullptr, v.dtype, {count}, v.device);
 }
@@ -152,8 +153,8 @@ Range overlap(Range a, Range b) {
   return {begin, std::max<int64_t>(0, end - begin)};
 }
 
-// Moves elements of a bucket along its group: rank r has those of from[r] and wants those of to[r]. `have` and `want` hold this
-// rank's.
+// Moves elements of a bucket within its group: rank r has elements from[r] and needs elements to[r]. `have` and `want`
+// are this rank's buffers.
 void move_ranges(Ctx& c, const Group& group, const std::vector<Range>& from, const std::vector<Range>& to,
                  const TensorView& have, const TensorView& want) {
   const auto me = static_cast<size_t>(group.rank());
@@ -169,15 +170,15 @@ void move_ranges(Ctx& c, const Group& group, const std::vector<Range>& from, con
   }
   if (const Range both = overlap(from[me], to[me]); both.count > 0)
     c.call(Cast{at(have, from[me], both), at(want, to[me], both)});
-}  // waits
+}  // the moves are awaited here
 
-// Between the local parts of items and the whole ones: rows of the last dim that a tensor rank has of each item.
+// Copies between local parts of items and whole items: a tensor rank has a part of the rows of each item's last dim.
 class CutItems {
  public:
   CutItems(const Bucket::Span& span, const SpanItems& items, int tensor_size)
       : param_(*span.param), items_(items), size_(tensor_size) {}
   int64_t whole_count() const { return items_.count * items_.whole.count(); }
-  // local: of tensor rank `rank`, items side by side.
+  // local: items of tensor rank `rank`, one after another.
   void put(int rank, const TensorView& local, const TensorView& whole) const { copy(rank, local, whole, true); }
   void take(int rank, const TensorView& whole, const TensorView& local) const { copy(rank, local, whole, false); }
 
@@ -289,7 +290,7 @@ TensorView Optimizer::own(size_t b, const SpanItems& items) const {
   return {};
 }
 
-// All tensors in place: nothing is divided or cut.
+// Updates all tensors in place: nothing is sharded or split.
 void Optimizer::update_model(Ctx& c, double lr, double scale) {
   std::vector<std::pair<const Param*, UpdateViews>> all;
   std::deque<UpdateSpan> spans;
@@ -336,7 +337,8 @@ void Optimizer::update_model(Ctx& c, double lr, double scale) {
   }
 }
 
-// Span by span: items come together, are updated, and go back. All ranks of the group and all tensor ranks go the same way.
+// Updates span by span: gathers whole items, updates them, and sends them back. All ranks of the group and all tensor
+// ranks call it together.
 void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
   const Bucket& bucket = store_.buckets()[b];
   const Group &group = c.group(bucket.group), &tensor = c.group(Axis::tensor);
@@ -374,7 +376,8 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       c.call(Cast{part_of(grad, wanted[0].begin, wanted[0].count), view(grads)});
       c.call(Cast{part_of(master, wanted[0].begin, wanted[0].count), view(params)});
     }
-    if (mine && bucket.grad_type != bucket.master_type) {  // rules of more than elements take masters and gradients of one type
+    // Rules of more than elements take masters and gradients of one type.
+    if (mine && bucket.grad_type != bucket.master_type) {
       Tensor wide = buffer(wanted[me].count, bucket.master_type);
       c.call(Cast{grads.view(), wide.view()});
       grads = std::move(wide);
@@ -382,7 +385,7 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
     if (mine) {
       const Bucket::Span& span = bucket.spans[s];
       const CutItems cut(span, *mine, tensor_size_);
-      // The local values of all tensor ranks, put together.
+      // Gathers the local values of all tensor ranks into whole items.
       auto whole = [&](const TensorView& local) {
         Tensor out = c.empty({cut.whole_count()}, local.dtype, MemoryKind::workspace),
                all = c.empty({tensor_size_ * local.count()}, local.dtype, MemoryKind::workspace);
@@ -482,7 +485,7 @@ std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {
           view_of(values.data ? values.as<std::byte>() + from * size_of(type) : nullptr, type, shape, values.device);
       out.push_back({state.name, span.param, view, state_shape(state, span.param->shape), begin});
     };
-    // Of a state like the parameter: elements `range`, of which `values` holds those from `first` on.
+    // For a state shaped like the parameter: adds elements `range`; `values` holds the elements from `first` on.
     auto like = [&](const TensorView& values, int64_t first, Range range) {
       for (const Piece& piece : pieces_of(bucket, range)) {
         const Bucket::Span& span = *std::find_if(bucket.spans.begin(), bucket.spans.end(),

@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-constexpr double kLeastChange = 1e-8;  // `eps` of both: a smaller change of the rate is not made
+constexpr double kLeastChange = 1e-8;  // `eps` of both: smaller changes of the learning rate are not made
 
 }  // namespace
 
@@ -29,7 +29,7 @@ bool PlateauRate::better(double loss) const {
 
 void PlateauRate::observe(double loss) {
   if (greedy()) loss = smoothed(loss);
-  // GreedyLR does not look at a loss that it waits by; ReduceLROnPlateau does, for the best.
+  // GreedyLR ignores a loss during a cooldown; ReduceLROnPlateau still uses it for the best.
   if (greedy() && (cooling_ > 0 || warming_ > 0)) {
     --(cooling_ > 0 ? cooling_ : warming_);
     bad_ = good_ = 0;

@@ -1,7 +1,7 @@
-// Learning rates that follow the validation loss: torch.optim.lr_scheduler.ReduceLROnPlateau (schedule.type:
-// reduce_lr_on_plateau), which lowers the rate when the loss no longer falls, and GreedyLR as Transformers 5 has it (greedy),
-// which also raises it while the loss falls. One validation is what they call an epoch; there is no warm-up. GreedyLR leaves a
-// rate alone for ever that begins outside of its lowest and highest; here that is refused (config/validate.cpp).
+// Learning rates that follow the validation loss. reduce_lr_on_plateau is torch.optim.lr_scheduler.ReduceLROnPlateau,
+// which lowers the learning rate when the loss no longer falls. greedy is GreedyLR of Transformers 5, which also raises
+// it while the loss falls. One validation is their epoch; there is no warmup. GreedyLR never changes a learning rate
+// that starts outside of its bounds; here such a start is a UserError (config/validate.cpp).
 #pragma once
 #include <deque>
 #include <limits>
@@ -17,9 +17,11 @@ class PlateauRate {
   PlateauRate(const ScheduleOptions& schedule, double base_lr)
       : options_(schedule), base_(base_lr), rate_(base_lr), left_to_reset_(schedule.reset_after) {}
   double rate() const { return rate_; }
-  // After each validation. A loss that is not finite is no better than the best, and no part of the mean.
+  // Updates the learning rate after a validation. A loss that is not finite never improves the best, and is not part of
+  // the mean.
   void observe(double loss);
-  // All that the next rates hang on; a checkpoint keeps it. A value of another type is a UserError that names `where`.
+  // Return and restore everything that determines the next learning rates; stored in checkpoints. A value of another
+  // type is a UserError that names `where`.
   Json state() const;
   void restore(const Json& state, const std::string& where);
 
@@ -34,10 +36,11 @@ class PlateauRate {
   const ScheduleOptions& options_;
   double base_, rate_;
   double best_ = std::numeric_limits<double>::infinity();
-  int64_t bad_ = 0, good_ = 0;         // validations in a row that were no better, and that were
-  int64_t cooling_ = 0, warming_ = 0;  // validations that do not count: after the rate was lowered, raised
+  int64_t bad_ = 0, good_ = 0;  // consecutive validations without, and with, improvement
+  // Remaining validations that do not count, after the learning rate was lowered, raised.
+  int64_t cooling_ = 0, warming_ = 0;
   int64_t left_to_reset_;
-  std::deque<double> window_;  // of schedule.smooth_window
+  std::deque<double> window_;  // last losses, at most schedule.smooth_window
   double sum_ = 0;
 };
 

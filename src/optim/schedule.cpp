@@ -15,7 +15,7 @@ double cosine_wave(double cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * cycles * 2.0 * progress));
 }
 
-// 1 to 0 while progress goes from 0 to 1; a warm-up runs it backwards.
+// Falls from 1 to 0 while progress goes from 0 to 1.
 double fall(RateShape shape, double cycles, double progress) {
   if (shape == RateShape::linear) return 1.0 - progress;
   if (shape == RateShape::cosine) return cosine_wave(cycles, progress);
@@ -91,7 +91,7 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
       return falling_polynomial(s, base_lr, steps, step);
     case inverse_sqrt:
       return inverse_root(s, step);
-    default:  // constant, and what was answered above
+    default:  // constant, and the types returned above
       break;
   }
   return 1.0;
@@ -116,7 +116,7 @@ ScheduleEnd end_of(const ScheduleOptions& schedule, int64_t total_steps) {
   if (takes_setting(type, "total_steps") && c.total_steps > 0) end.key = "total_steps", end.length = c.total_steps;
   end.update = std::max(end.length, warmup);
   if (type == cosine_warmup_with_min_lr) end.update = std::max(end.update - 1, warmup);
-  // Of these the formula has its last value one step later.
+  // The formulas of these types reach their last value one step later.
   if (type == cosine_with_restarts || type == polynomial || type == PolynomialWithWarmUpLR || type == WarmupDecayLR ||
       type == OptimizerParamScheduler)
     ++end.update;

@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 
-// How many of the last dims one item has.
+// Returns the number of last dims that form an item.
 int item_dims(Whole whole, const Shape& shape) {
   const int dims = whole == Whole::element ? 0 : whole == Whole::row ? 1 : whole == Whole::matrix ? 2 : shape.rank();
   return std::min(dims, shape.rank());
@@ -32,7 +32,7 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
     int64_t there = s.shape.count() / items.size;
     if (outer > 0)
       there = there / s.shape[0] *
-              std::clamp<int64_t>(s.param->shape[0] - s.origin[0], 0, s.shape[0]);  // rows behind the end are padding
+              std::clamp<int64_t>(s.param->shape[0] - s.origin[0], 0, s.shape[0]);  // rows beyond the end are padding
     auto first_from = [&](int64_t element) {
       return std::clamp<int64_t>(ceil_div(std::max<int64_t>(0, element - s.begin), items.size), 0, there);
     };
@@ -92,7 +92,7 @@ std::vector<StateBox> state_boxes(const StateDeclaration& state, const Bucket& b
   const Shape inner = state_shape(state, items.whole);
   const int outer = span.shape.rank() - items.whole.rank();
   std::vector<StateBox> out;
-  // Items side by side along one outer dim are one box, others one each.
+  // Consecutive items along one outer dim are one box, others one each.
   const int64_t step = outer == 1 ? items.count : 1;
   for (int64_t i = 0; i < items.count; i += step) {
     StateBox box{

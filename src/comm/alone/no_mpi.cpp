@@ -1,4 +1,4 @@
-// Linked in place of comm/mpi/ where MPI was not found at build time.
+// Linked instead of comm/mpi/ if MPI was not found at build time.
 #include "base/error.h"
 #include "comm/world.h"
 

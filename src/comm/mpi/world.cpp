@@ -1,4 +1,4 @@
-#define OMPI_SKIP_MPICXX 1  // the old C++ names would need a library of their own
+#define OMPI_SKIP_MPICXX 1  // the old C++ names would need another library
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ void check(int code, const char* what) {
   fail("{}: {}", what, std::string(text, static_cast<size_t>(length)));
 }
 
-// Counts of MPI are int: bytes travel in units of a power of two that divides them.
+// MPI's counts are int, so bytes are sent in units of a power of two that divides them.
 class Unit {
  public:
   explicit Unit(int64_t bytes) : size_(1) {
@@ -36,7 +36,7 @@ class Unit {
     check(MPI_Type_commit(&type_), "mpi type");
   }
   ~Unit() {
-    if (size_ > 1) MPI_Type_free(&type_);  // pending calls keep what they need
+    if (size_ > 1) MPI_Type_free(&type_);  // pending calls keep the type alive
   }
   Unit(const Unit&) = delete;
   MPI_Datatype type() const { return type_; }
@@ -60,7 +60,7 @@ class Waiting {
 class MpiGroup;
 class Request final : public Pending::Impl {
  public:
-  // `kept`: what the library reads until the request is done.
+  // `kept`: data that MPI reads until the request is done.
   Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place, std::vector<int> kept = {})
       : request_(request), group_(group), place_(place), kept_(std::move(kept)) {}
   void wait() override;
@@ -122,7 +122,7 @@ class MpiGroup final : public Group {
       for (int64_t bytes : sizes) bits |= bytes, all += bytes;
     const Unit unit(bits);
     require(all / unit.bytes() <= INT32_MAX, "mpi: pieces of {} bytes together", all);
-    std::vector<int> kept;  // counts and places of what is sent, then of what is received
+    std::vector<int> kept;  // counts and offsets of the sent pieces, then of the received ones
     for (std::span<const int64_t> sizes : {to, from}) {
       for (int64_t bytes : sizes) kept.push_back(static_cast<int>(bytes / unit.bytes()));
       int64_t at = 0;
@@ -190,7 +190,7 @@ class MpiGroup final : public Group {
   MPI_Comm comm_;
   WaitState& waits_;
   const WaitPlace &barrier_, &all_gather_, &all_to_all_, &send_, &receive_;
-  mutable std::string failed_;  // what a wait has thrown, a destructor's too
+  mutable std::string failed_;  // the error of a wait, also of one in a destructor
   int rank_ = 0, size_ = 1;
 };
 
@@ -210,14 +210,14 @@ class MpiWorld final : public World {
   }
   ~MpiWorld() override {
     all_.reset();
-    // After an exception the other ranks may be anywhere: finalising would wait for them.
+    // After an exception the other ranks may be anywhere: MPI_Finalize would wait for them.
     if (!std::uncaught_exceptions()) MPI_Finalize();
   }
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
   const Group& all() const override { return *all_; }
   std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) override {
-    // The least rank names the group; keys keep the given order.
+    // The color is the lowest rank; keys keep the given order.
     int key = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
     require(key < static_cast<int>(ranks.size()), "mpi: rank {} asks for a group without it", rank());
     MPI_Comm comm;

@@ -79,7 +79,7 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
   return found->layout;
 }
 
-// Of model_config; null: none.
+// Returns the config in model_config; null if none is set.
 Json given_config(const ConvertOptions& o) {
   if (o.model_config.empty()) return {};
   return is_inline(o.model_config) ? parse_json(o.model_config, "model.config") : read_json(o.model_config);
@@ -99,7 +99,8 @@ void check_output(const std::string& output) {
 
 DType written(const Elements& e, const ConvertOptions& o) { return o.dtype && is_float(e.dtype()) ? *o.dtype : e.dtype(); }
 
-// One type for a whole Megatron checkpoint, as its arguments name one; what corrects the choice of experts keeps its own.
+// Returns the common type of a Megatron checkpoint, since its arguments name only one. The correction biases of routers
+// keep their own type.
 DType common_type(const Weights& w, const ConvertOptions& o) {
   const Elements& first = *w.tensors.begin()->second;
   for (const auto& [name, e] : w.tensors)
@@ -110,7 +111,7 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
   return written(first, o);
 }
 
-// To the names that the model declares, checked, with the vocabulary that is asked for.
+// Renames the tensors to the model's declared names, checks them, merges the adapter, and resizes the vocabulary.
 void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
   if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed || layout == WeightLayout::trainer)
     from_family_files(w, g);
@@ -122,14 +123,14 @@ void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOpt
   if (o.resize_vocabulary > 0) resize_vocabulary(w, g.spec().implied, o.resize_vocabulary, moments);
 }
 
-// What is to be written: one of the lists is used.
+// The files to write; exactly one of the lists is used.
 struct Plan {
   std::vector<NamedElements> tensors;
   std::vector<MegatronFile> megatron;
   std::vector<MindFormersFile> mindformers;
 };
 
-// What an interrupted conversion left in the folder counts as written.
+// Throws if the disk has no room. Files left by an interrupted conversion count as written.
 void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) {
   std::error_code error;
   int64_t there = 0;
@@ -145,7 +146,7 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
            : "");
 }
 
-// Between pieces: ends the conversion where that is asked.
+// Stops the conversion between pieces, if requested.
 void stop_if_asked(const ConvertOptions& o, TargetFolder& folder, int64_t done, int64_t all) {
   if (!o.stop || !o.stop()) return;
   folder.keep();
@@ -153,7 +154,7 @@ void stop_if_asked(const ConvertOptions& o, TargetFolder& folder, int64_t done, 
                             human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all)), folder.folder()));
 }
 
-// The folder to write; the one that it lies in is there.
+// Returns the path of the output folder and creates its parent folder.
 std::string target_path(const ConvertOptions& o) {
   fs::path target = fs::path(o.output).lexically_normal();
   if (target.filename().empty()) target = target.parent_path();
@@ -161,14 +162,14 @@ std::string target_path(const ConvertOptions& o) {
   return target.string();
 }
 
-// All that decides the bytes of the target, as far as it is known without reading the weights.
+// Returns all facts that determine the bytes of the target, as far as they are known without reading the weights.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
   std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", name(o.to), o.tensor, o.pipeline, o.virtual_stages, o.fused,
                                 o.optimizer, w.config.dump());
   out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
   for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
   out += fmt::format("{}\n", program_version());
-  for (const std::string& beside : {w.folder, w.tokenizer})  // of a run they may lie elsewhere
+  for (const std::string& beside : {w.folder, w.tokenizer})  // these may be outside of the input, if a run used them
     if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
   if (!o.adapter.empty()) out += describe_source(o.adapter);
   if (o.base) out += fmt::format("base {}\n", name(*o.base));
@@ -177,11 +178,11 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   return out + describe_source(o.input);
 }
 
-// Checkpoints of ours that another program goes on from.
+// A Ravine checkpoint to be converted for resuming in another program.
 struct Leaving {
   std::string checkpoint;
   Weights weights;                // masters
-  std::optional<Config> options;  // of the run
+  std::optional<Config> options;  // options of the run
 };
 
 Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& report) {
@@ -197,13 +198,13 @@ Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& repor
   return out;
 }
 
-// What the checkpoint says of the optimizer where the run's options are not known.
+// Returns a note on the optimizer values written if the run's options are unknown.
 std::string default_numbers(const OptimizerOptions& o, double lr) {
   return fmt::format("the checkpoint says lr {}, betas {} and {}, eps {}, weight decay {}", lr, o.betas[0], o.betas[1],
                      o.eps[0], o.weight_decay);
 }
 
-// `more`: what decides the bytes beyond the options that plan_text has.
+// Writes a checkpoint for another program. `more` has the facts that determine the bytes in addition to plan_text.
 void write_leaving(const ConvertOptions& o, const Leaving& from, const std::string& more, ConvertReport& report,
                    const std::function<void(int64_t, int64_t)>& progress,
                    const std::function<void(TargetFolder&, const std::function<void(int64_t)>&)>& write) {
@@ -223,7 +224,7 @@ void list_states(const Leaving& from, const std::string& folder, ConvertReport& 
     report.rows.push_back({folder, n, std::string(name(DType::f32)), e->shape().text(), e->where()});
 }
 
-// A Ravine checkpoint as DeepSpeed goes on from it.
+// Converts a Ravine checkpoint to one that DeepSpeed can resume from.
 void convert_to_deepspeed(const ConvertOptions& o, WeightLayout layout, ConvertReport& report,
                           const std::function<void(int64_t, int64_t)>& progress) {
   const Leaving from = leave(o, layout, report);
@@ -252,7 +253,7 @@ void convert_to_deepspeed(const ConvertOptions& o, WeightLayout layout, ConvertR
                 });
 }
 
-// A Ravine checkpoint as Megatron goes on from it.
+// Converts a Ravine checkpoint to one that Megatron can resume from.
 void convert_to_megatron_run(const ConvertOptions& o, const MegatronLayout& l, WeightLayout layout, ConvertReport& report,
                              const std::function<void(int64_t, int64_t)>& progress) {
   const Leaving from = leave(o, layout, report);
@@ -327,7 +328,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
                                     to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
   if (w.tokenizer.empty() && !has_tokenizer(w.folder)) w.tokenizer = o.tokenizer;
-  // A family that does not train here can only stay in Hugging Face's spelling.
+  // Weights of a family that Ravine does not train are only copied between Hugging Face folders.
   const bool known = has_geometry(w.config);
   Geometry g;
   Weights first, second;

@@ -1,4 +1,5 @@
-// Weights from one layout into another: recognise, read headers, plan every tensor of the target, then stream.
+// Converts weights from one layout into another: recognizes the source, reads its headers, plans each tensor of the
+// target, then streams the data.
 #pragma once
 #include <functional>
 #include <map>
@@ -28,7 +29,7 @@ constexpr auto names_of(WeightLayout) {
                                                  {trainer, "trainer"}});
 }
 
-// What can be written.
+// The layouts that can be written.
 enum class ConvertTarget : uint8_t {
   hf,
   megatron_legacy,
@@ -46,9 +47,9 @@ constexpr auto names_of(ConvertTarget) {
                                                   {megatron_mcore, "megatron-mcore"},
                                                   {megatron_deepspeed, "megatron-deepspeed"},
                                                   {mindformers, "mindformers"},
-                                                  {deepspeed, "deepspeed"},  // of a Ravine checkpoint
+                                                  {deepspeed, "deepspeed"},  // from a Ravine checkpoint
                                                   {ravine, "ravine"},
-                                                  {peft, "peft"}});  // of a checkpoint of LoRA
+                                                  {peft, "peft"}});  // from a LoRA checkpoint
 }
 inline bool is_megatron(ConvertTarget to) {
   return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore || to == ConvertTarget::megatron_deepspeed;
@@ -58,32 +59,38 @@ struct Recognised {
   WeightLayout layout;
   std::string what;  // "Megatron checkpoint (one file per tensor and pipeline rank)"
 };
-// By the names of files, and of tensors where those do not tell. Nothing if it is none of them; a damaged file is a UserError.
+// Recognizes the layout from file names, and from tensor names if these do not decide. Returns nothing for any other
+// path; a damaged file is a UserError.
 std::optional<Recognised> recognise(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;
   ConvertTarget to = ConvertTarget::hf;
-  std::optional<WeightLayout> from;  // none: recognised
-  std::string model_config;          // a config.json, or its text; "": what the source has
-  std::string tokenizer;             // folder of one, where the source has none beside it
+  std::optional<WeightLayout> from;  // none: recognized from the input
+  std::string model_config;          // path of a config.json, or its text; "": from the source
+  std::string tokenizer;             // folder of a tokenizer, used if the source has none
   std::string adapter;               // merged into the weights; "": none
-  std::optional<BaseStorage> base;   // beside it: its linear layers as lora.base keeps them; none: as stored
-  std::optional<DType> dtype;        // of floating tensors; none: as stored
-  int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
-  std::vector<int64_t> stage_layers;                     // of Megatron: layers of each stage; empty: as many in each
-  int64_t vocabulary_multiple = 0;                       // of Megatron: rows are padded to it times `tensor`; 0: 128
-  ExpertNames experts = ExpertNames::grouped;            // of Megatron
-  bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
-  bool optimizer = false;                                // to ravine and Megatron: with the moments of the source, and its step
-  bool distributed = false;                              // Megatron: these in distrib_optim.pt
-  int64_t zero = 2, ranks = 1;                           // DeepSpeed: the stage; it and Megatron: data ranks
-  bool universal = false;                                // DeepSpeed: a universal checkpoint
-  std::function<double(const Config&, int64_t)> rate;    // of an update (from 0) by a run's options
-  int64_t resize_vocabulary = 0;                         // 0: as it is
-  std::string upcycle;                                   // as read_upcycling reads it; "": the model stays as it is
+  // Storage of the base's linear layers, as lora.base; none: as stored.
+  std::optional<BaseStorage> base;
+  std::optional<DType> dtype;                            // of floating tensors; none: as stored
+  int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers uses only tensor
+  std::vector<int64_t> stage_layers;                     // of Megatron: layers of each stage; empty: equal parts
+  // Megatron: rows are padded to a multiple of it times `tensor`; 0: 128.
+  int64_t vocabulary_multiple = 0;
+  ExpertNames experts = ExpertNames::grouped;  // of Megatron
+  bool fused = false;                          // MindFormers: q, k, v joined, and gate and up joined
+  // To ravine and Megatron: write Adam moments and step of the source too.
+  bool optimizer = false;
+  bool distributed = false;                            // Megatron: write the optimizer states to distrib_optim.pt
+  int64_t zero = 2, ranks = 1;                         // DeepSpeed: ZeRO stage; DeepSpeed and Megatron: data ranks
+  bool universal = false;                              // DeepSpeed: a universal checkpoint
+  std::function<double(const Config&, int64_t)> rate;  // learning rate of update n (from 0), by a run's options
+  int64_t resize_vocabulary = 0;                       // 0: unchanged
+  std::string upcycle;                                 // text for read_upcycling; "": no upcycling
   bool dry_run = false, allow_unknown = false;
-  std::function<bool()> stop;  // asked between pieces: true ends it with Stopped, and the same call goes on; may be empty
+  // Called between pieces. If it returns true, the conversion throws Stopped; the same call continues it later. May be
+  // empty.
+  std::function<bool()> stop;
   std::function<std::map<std::string, std::string>(const std::string&)>
       missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
 };
@@ -92,19 +99,19 @@ struct ConvertRow {
   std::string file, name, dtype, shape, rule;
 };
 struct ConvertReport {
-  std::string source;            // what the input is
-  std::vector<ConvertRow> rows;  // one per tensor that is written
+  std::string source;            // description of the input
+  std::vector<ConvertRow> rows;  // one per written tensor
   std::vector<std::string> notes;
   int64_t bytes = 0;
 };
 
-// The weights at `path`, whatever their layout, as the model's family names them in its files. `config`: its config.json, `where`
-// for messages.
+// Opens the weights at `path` in any layout, under the names of the model family's files. `config` is the model's
+// config.json, `where` its name in messages.
 std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where);
 
-// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. What a
-// killed conversion of the same input and options has completed (output.tmp) is taken up. With dry_run nothing is written.
-// `progress` gets bytes written and in all.
+// Writes the folder `output`, which appears complete or not at all; an existing folder that is not empty is a
+// UserError. Files that an interrupted conversion of the same input and options completed (output.tmp) are used again.
+// With dry_run nothing is written. `progress` is called with (bytes written, all bytes).
 ConvertReport convert_weights(const ConvertOptions& options, const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace ravine

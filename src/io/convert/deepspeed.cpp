@@ -22,7 +22,7 @@ Weights read_deepspeed(const std::string& path, const Json& config, const std::s
   }
   w.position = {.step = run.steps, .optimizer_steps = run.updates};
   if (run.steps > 0 && run.samples % run.steps == 0) w.position.global_batch = run.samples / run.steps;
-  if (run.kept.is_object()) {  // a run of ours, written as DeepSpeed's
+  if (run.kept.is_object()) {  // written by a run of Ravine in DeepSpeed's format
     w.position.tokens = std::max<int64_t>(field_or(run.kept, "tokens", run.folder, int64_t{0}), 0);
     if (const auto it = run.kept.find("data"); it != run.kept.end()) w.data_history = *it;
   }

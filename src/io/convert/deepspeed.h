@@ -1,4 +1,4 @@
-// DeepSpeed checkpoints (zero_checkpoint.h) as a source of conversions.
+// Reads DeepSpeed checkpoints (zero_checkpoint.h) as the source of a conversion.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// `config` (null: none) is that of --model-config; else a config.json beside the checkpoint is taken. Moments are Adam's; frozen
-// parameters have none.
+// `config` (null: none) is the config of --model-config; else a config.json next to the checkpoint is used. Moments are
+// Adam's; frozen parameters have none.
 Weights read_deepspeed(const std::string& path, const Json& config, const std::string& config_where,
                        StateKind kind = StateKind::weights);
 

@@ -1,4 +1,4 @@
-// How parameters lie in DeepSpeed's flat vectors: their order, and what each rank has of them.
+// The layout of parameters in DeepSpeed's flat vectors: their order, and the share of each rank.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -11,19 +11,20 @@
 
 namespace ravine {
 
-// Flat groups have no names: parameters lie in the order in which Transformers' classes make their modules.
+// The position of a parameter in a flat group. Groups have no names: parameters have the order in which Transformers'
+// classes create their modules.
 struct DeepSpeedPlace {
   int64_t part, layer, module, bias;
   auto operator<=>(const DeepSpeedPlace&) const = default;
 };
-// Errors: a UserError that names `where` if the module is in no list.
+// Returns the position of a parameter. A module that is in no list is a UserError that names `where`.
 DeepSpeedPlace deepspeed_place(const std::string& name, const CheckpointNames& names, const std::string& where);
-// A UserError, where the order of this model's parameters is not known: before a run begins.
+// Throws a UserError if the order of this model's parameters is unknown. Called before a run begins.
 void check_deepspeed_order(const Json& model, const std::string& where);
 
-// What lies beside each other in one vector of f32, from `begin` on; zeros behind its end.
+// Returns elements [begin, begin + count) of the concatenated parts in f32; zeros after their end.
 ElementsPtr flat_range(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, const std::string& rule);
-// What rank r of n has of each, ceil(count / n) elements, side by side.
+// Returns rank r's chunk of each part, concatenated in f32: ceil(count / n) elements of each, padded with zeros.
 ElementsPtr chunks(const std::vector<ElementsPtr>& parts, int64_t r, int64_t n, const std::string& rule);
 
 }  // namespace ravine

@@ -16,17 +16,17 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Our name of a state of torch's and DeepSpeed's optimizers; "": none that is read.
+// Returns Ravine's name of an optimizer state of torch or DeepSpeed; "" if it is not read.
 std::string our_state(const std::string& key, const std::vector<std::string>& all) {
   const bool first = std::find(all.begin(), all.end(), "exp_avg") != all.end();
   if (key == "exp_avg") return "m";
-  if (key == "exp_avg_sq") return first ? "v" : "sum";  // alone: DeepSpeedCPUAdagrad
+  if (key == "exp_avg_sq") return first ? "v" : "sum";  // without exp_avg: DeepSpeedCPUAdagrad
   if (key == "sum") return "sum";
   if (key == "momentum_buffer") return "momentum";
   return "";
 }
 
-// A folder that is whole has this file, which is written last.
+// True if the folder was written completely: this file is written last.
 bool is_whole(const std::string& folder) {
   std::error_code error;
   return fs::is_regular_file(folder + "/latest", error) || fs::is_regular_file(folder + "/latest_universal", error);

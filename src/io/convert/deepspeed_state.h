@@ -1,14 +1,14 @@
-// Training checkpoints of DeepSpeed, as a run goes on from them and leaves them.
+// Reads and writes training checkpoints of DeepSpeed, to resume from and for DeepSpeed to resume from.
 //
-//   DIR/checkpoint-N/config.json, model.safetensors, tokenizer            of Hugging Face, in the type of compute
-//   DIR/checkpoint-N/trainer_state.json, scheduler.pt, training_args.json the Trainer's
-//   DIR/checkpoint-N/latest                                               "global_stepN"
-//   DIR/checkpoint-N/global_stepN/mp_rank_00_model_states.pt              ZeRO 3: zero_pp_rank_R_mp_rank_00_model_states.pt
+//   DIR/checkpoint-N/config.json, model.safetensors, tokenizer             Hugging Face, compute type;
+//   DIR/checkpoint-N/trainer_state.json, scheduler.pt, training_args.json  the Trainer's
+//   DIR/checkpoint-N/latest                                                "global_stepN";
+//   DIR/checkpoint-N/global_stepN/mp_rank_00_model_states.pt               ZeRO 3: zero_pp_rank_R_mp_rank_00_...;
 //   DIR/checkpoint-N/global_stepN/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt   of ZeRO 1, 2, 3
 //   universal: DIR/checkpoint-N/latest_universal, global_stepN_universal/zero/NAME/{fp32,exp_avg,exp_avg_sq,step}.pt
 //
-// zero_to_fp32.py is not written: `ravine convert` is the way. What a run of ours keeps beyond (its place in blended data, the
-// state of a schedule) is in the model file under "ravine", where DeepSpeed has its client state.
+// zero_to_fp32.py is not written; use `ravine convert` instead. Ravine's additional state (position in blended data,
+// state of a schedule) is stored in the model file under "ravine", next to DeepSpeed's client state.
 #pragma once
 #include <functional>
 #include <map>
@@ -22,36 +22,40 @@
 
 namespace ravine {
 
-// The folders checkpoint-N in `folder`, by N; `whole`: those alone that were written to their end.
+// Returns the folders checkpoint-N in `folder`, by N. If `whole` is true, only those that were written completely.
 std::map<int64_t, std::string> deepspeed_checkpoints(const std::string& folder, bool whole = true);
 
-// `path`: as in zero_checkpoint.h. `model`: its config.json, `where` for messages. global_batch: of the run that goes on; steps are
-// never counted anew, and data go on behind the samples that the checkpoint says. data_steps: of data that count as used, at
-// that batch; -1: what it says. Beside what runs read, scalars hold "skipped_steps", "samples" and "lr_scheduler".
+// Opens a checkpoint to resume from. `path` is a path as in zero_checkpoint.h, `model` the model's config.json, `where`
+// its name in messages. `global_batch` is the batch size of the resuming run. The step count is not converted to it;
+// data continue after the number of samples in the checkpoint. `data_steps` is the number of steps, at that batch size,
+// whose data count as used; -1: the checkpoint's samples count. In addition to the usual scalars, the result has
+// "skipped_steps", "samples" and "lr_scheduler".
 ForeignState open_deepspeed_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                   int64_t data_steps = -1);
 
-// How a checkpoint is written.
+// Settings for writing a checkpoint.
 struct DeepSpeedState {
-  int64_t stage = 2, ranks = 1;       // ZeRO 0 to 3; data ranks. DeepSpeed goes on with the same only
-  bool universal = false;             // in place of the shards: any stage and number of ranks goes on
+  int64_t stage = 2, ranks = 1;  // ZeRO 0 to 3; data ranks. DeepSpeed resumes only with the same
+  // Writes no shards but a universal checkpoint, which resumes with any stage and number of ranks.
+  bool universal = false;
   DType compute = DType::f32;         // f32, bf16, f16
   int64_t sub_group = 1'000'000'000;  // stage3_sub_group_size
-  OptimizerOptions optimizer;         // DeepSpeed takes these from the checkpoint; adamw, adam and lion
-  double lr = 0;                      // of the next update: it takes that too
-  bool dynamic_scale = false;         // losses are scaled by a scale that moves, as DeepSpeed's does with these:
+  OptimizerOptions optimizer;         // DeepSpeed reads these from the checkpoint; adamw, adam and lion
+  double lr = 0;                      // learning rate of the next update, which DeepSpeed reads too
+  bool dynamic_scale = false;         // dynamic loss scale, with DeepSpeed's parameters below
   int64_t scale_window = 1000, scale_hysteresis = 2;
   double scale_min = 1;
   bool scale_consecutive = false;
-  Json trainer_state = Json::object();  // fields of trainer_state.json beyond those that the checkpoint says
+  Json trainer_state = Json::object();  // additional fields of trainer_state.json
   Json arguments;                       // training_args.json; null: none
-  Json ds_config = Json::object();      // in the files for readers; stage and type are added
+  Json ds_config = Json::object();      // config for readers in the files; stage and type are added
 };
-// From the folder of a checkpoint of ours, into `folder`, which is checkpoint-N itself. Parameters lie in the order of
-// Transformers' modules; a family whose order is not known is a UserError. `progress` is called with the bytes written.
+// Writes a checkpoint from the folder of a Ravine checkpoint into `folder`, which becomes checkpoint-N itself.
+// Parameters have the order of Transformers' modules; a family with unknown order is a UserError. `progress` is called
+// with the bytes written.
 void write_deepspeed_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                            const DeepSpeedState& state, const std::function<void(int64_t)>& progress);
-// The bytes that it will write of a run with these masters, about: headers are not counted.
+// Returns the approximate number of bytes that write_deepspeed_state writes for these masters, without headers.
 int64_t deepspeed_state_bytes(const Weights& weights, const DeepSpeedState& state);
 
 }  // namespace ravine

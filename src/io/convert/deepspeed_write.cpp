@@ -15,13 +15,13 @@
 namespace ravine {
 namespace {
 
-constexpr const char* kZeroVersion = "0.19.8";  // of the layout
+constexpr const char* kZeroVersion = "0.19.8";  // DeepSpeed version of the layout
 
 struct Trained {
   std::string name;
   bool decays = true;
   ElementsPtr master;
-  std::vector<ElementsPtr> states;  // in order of the keys
+  std::vector<ElementsPtr> states;  // in order of keys_
 };
 
 class StateFolder {
@@ -65,7 +65,8 @@ class StateFolder {
   void write(TargetFolder& folder, const std::function<void(int64_t)>& progress);
 
  private:
-  bool any(const std::string& kind) const {  // whether the optimizer has such a state of any parameter
+  // True if the optimizer has such a state for any parameter.
+  bool any(const std::string& kind) const {
     const auto& all = g_.model->params().params();
     return std::any_of(all.begin(), all.end(), [&](const Param& p) { return reader_.has(kind + p.name); });
   }
@@ -80,7 +81,7 @@ class StateFolder {
   Json scale_state() const;
   void put_scaler(TorchFields& w) const;
   void put_param_groups(TorchFields& w, const std::vector<std::vector<int64_t>>& numbers) const;
-  std::vector<std::vector<std::vector<const Trained*>>> sub_groups() const;  // of each group
+  std::vector<std::vector<std::vector<const Trained*>>> sub_groups() const;  // for each group
   std::vector<ElementsPtr> column(const std::vector<const Trained*>& of, size_t key) const;
   void put_scheduler(TorchFields& w) const;
   void put_state(TorchFields& w, const std::function<ElementsPtr(size_t)>& of_key) const;
@@ -97,9 +98,9 @@ class StateFolder {
   CheckpointReader reader_;
   Weights weights_;
   std::vector<std::string> keys_, order_, frozen_;
-  std::vector<Trained> groups_[2];  // what decays, and the rest
+  std::vector<Trained> groups_[2];  // parameters with weight decay, and the others
   std::vector<std::vector<Trained>*> filled_;
-  std::vector<std::pair<std::string, std::string>> aliases_;  // a tied head, the embedding
+  std::vector<std::pair<std::string, std::string>> aliases_;  // (tied head, embedding)
 };
 
 void StateFolder::check() const {
@@ -117,14 +118,14 @@ void StateFolder::check() const {
            "write the weights alone: --to hf");
 }
 
-// A range of the flat vector that a group is, over the ranks: 2 elements of each rank at least.
+// A rank's range of the flat vector of a group. The vector is padded to a multiple of 2 elements per rank.
 struct Partition {
   Partition(int64_t count, int64_t ranks, int64_t rank) {
     size = round_up(count, 2 * ranks) / ranks;
     begin = rank * size;
     lean = std::clamp<int64_t>(count - begin, 0, size);
   }
-  int64_t begin = 0, size = 0, lean = 0;  // less its padding
+  int64_t begin = 0, size = 0, lean = 0;  // lean: size without padding
 };
 
 int64_t count_of(const std::vector<Trained>& group) {
@@ -159,7 +160,7 @@ std::vector<std::vector<std::vector<const Trained*>>> StateFolder::sub_groups() 
   return out;
 }
 
-// As DeepSpeed counts from 0 with the last overflow at -1.
+// Returns the loss scale; null if it is static. Counts as in DeepSpeed: from 0, with the last overflow initially -1.
 Json StateFolder::scale_state() const {
   const auto it = scalars().find("loss_scale");
   if (s_.dynamic_scale && it != scalars().end() && it->is_object()) return *it;
@@ -188,7 +189,7 @@ void StateFolder::put_scaler(TorchFields& w) const {
   w.truth("dynamic_loss_scale", !scale.is_null()), w.truth("overflow", false);
 }
 
-// torch's; `numbers`: of the states of each group.
+// Writes torch's param_groups; `numbers` has the state numbers of each group.
 void StateFolder::put_param_groups(TorchFields& w, const std::vector<std::vector<int64_t>>& numbers) const {
   const OptimizerOptions& o = s_.optimizer;
   w.key("param_groups"), w.out.begin_list();
@@ -217,7 +218,7 @@ void StateFolder::put_state(TorchFields& w, const std::function<ElementsPtr(size
   w.out.end();
 }
 
-// What DeepSpeed's own schedulers read, and torch's LambdaLR.
+// Writes the fields read by DeepSpeed's own schedulers and by torch's LambdaLR.
 void StateFolder::put_scheduler(TorchFields& w) const {
   const auto each = [&](const char* key, const std::function<void()>& value) {
     w.key(key), w.out.begin_list();
@@ -243,7 +244,7 @@ void StateFolder::put_ds_config(TorchFields& w) const {
   w.text("ds_version", kZeroVersion);
 }
 
-// Stage 0: torch's optimizer with a state for each parameter, or, in 16 bits, DeepSpeed's with flat groups.
+// Writes the optimizer of stage 0: torch's, with one state per parameter; in 16 bits DeepSpeed's, with flat groups.
 void StateFolder::put_optimizer(TorchFields& w) {
   std::vector<std::vector<int64_t>> numbers;
   int64_t next = 0;
@@ -467,7 +468,7 @@ void StateFolder::write_universal(TargetFolder& folder, const std::function<void
   w.real("clip_grad", s_.optimizer.clip_norm), w.number("zero_stage", s_.stage), w.text("ds_version", kZeroVersion);
   const std::vector<std::vector<int64_t>> numbers(filled_.size());
   put_param_groups(w, numbers);
-  w.key("optimizer_state_dict"), w.out.begin_dict();  // of stage 3
+  w.key("optimizer_state_dict"), w.out.begin_dict();  // as in stage 3
   w.key("state"), w.out.begin_dict();
   w.out.integer(0), w.out.begin_dict(), w.number("step", updates()), w.out.end();
   w.out.end();
@@ -496,7 +497,7 @@ void StateFolder::write(TargetFolder& folder, const std::function<void(int64_t)>
   };
   if (s_.universal || s_.stage < 3) write_model(folder, in + "mp_rank_00_model_states.pt", 0, progress);
   if (s_.universal) {
-    write_model(folder, name_of(0, "model"), 0, progress);  // the name that stage 3 asks for
+    write_model(folder, name_of(0, "model"), 0, progress);  // the name that stage 3 reads
     write_universal(folder, progress);
   } else {
     for (int64_t r = 0; r < s_.ranks && s_.stage == 3; ++r) write_model(folder, name_of(r, "model"), r, progress);

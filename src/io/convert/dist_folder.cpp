@@ -19,7 +19,7 @@ constexpr int64_t kMaxMetadata = int64_t{1} << 30;
 
 using Place = std::vector<int64_t>;
 
-// The fields of .metadata, which holds objects of a few classes.
+// Reads the fields of .metadata, which holds objects of a few classes.
 class DistDescription {
  public:
   explicit DistDescription(const std::string& path)
@@ -33,7 +33,7 @@ class DistDescription {
     return *v;
   }
   Pickle::Ref of_root(const char* key) const { return field(root_, key); }
-  // The state of an object of that class.
+  // Returns the state of an object of class `name`.
   Pickle::Ref fields(Pickle::Ref v, const std::string& name) const {
     if (!is(v, name) || p_.items(v).size() < 3 || !p_.fields(p_.items(v)[2]))
       refuse(fmt::format("an object of {} is expected, found {}, which is not executed", name, p_.describe(v)));
@@ -42,7 +42,7 @@ class DistDescription {
   bool is(Pickle::Ref v, const std::string& name) const {
     return p_.kind(v) == Pickle::Kind::object && p_.global(p_.items(v)[0]) == name;
   }
-  // torch.Size.
+  // Reads a torch.Size.
   Place place(Pickle::Ref v) const {
     Pickle::Ref list = v;
     if (is(v, "torch.Size") && p_.kind(p_.items(v)[1]) == Pickle::Kind::tuple && p_.items(p_.items(v)[1]).size() == 1)
@@ -71,7 +71,7 @@ struct Chunk {
   std::string file;
   int64_t begin = 0, size = 0;
 };
-// By name and offsets of its chunks.
+// The chunks, by (tensor name, offsets).
 using Chunks = std::map<std::pair<std::string, Place>, Chunk>;
 
 Chunks chunks_of(const DistDescription& m) {
@@ -91,23 +91,23 @@ Chunks chunks_of(const DistDescription& m) {
         how && !p.is_none(*how) && !(p.kind(*how) == Pickle::Kind::list && p.items(*how).empty()))
       m.refuse(fmt::format("'{}' is stored compressed, and plain chunks are read", printable(*name)));
     const Pickle::Ref offset = m.field(index, "offset");
-    if (p.is_none(offset)) continue;  // no tensor
+    if (p.is_none(offset)) continue;  // not a tensor
     out[{std::string(*name), m.place(offset)}] = {std::string(*file), *begin, *size};
   }
   return out;
 }
 
-// The runs of a box in a tensor: as far as inner dims are whole, elements lie side by side.
+// Appends the copies that place a box into a tensor. Inner dims that are whole in the box form contiguous runs.
 void copy_box(const ElementsPtr& from, const Place& at, const Shape& whole, std::vector<Copy>& copies) {
   const Shape& box = from->shape();
   const int rank = whole.rank();
   std::vector<int64_t> step(static_cast<size_t>(rank), 1);
   for (int d = rank - 2; d >= 0; --d) step[static_cast<size_t>(d)] = step[static_cast<size_t>(d + 1)] * whole[d + 1];
-  int split = rank;  // dims from here on are one run, with the one before
+  int split = rank;  // dims from here on, with the dim before, are one run
   while (split > 0 && box[split - 1] == whole[split - 1]) --split;
   int64_t run = 1;
   for (int d = std::max(split - 1, 0); d < rank; ++d) run *= box[d];
-  const int inner = split - 2;  // the dim whose runs are equally far apart
+  const int inner = split - 2;  // the dim whose runs have a constant distance
   const int64_t rows = inner >= 0 ? box[inner] : 1;
   int64_t outer = 1;
   for (int d = 0; d < inner; ++d) outer *= box[d];
@@ -122,7 +122,7 @@ void copy_box(const ElementsPtr& from, const Place& at, const Shape& whole, std:
   }
 }
 
-// Opens each file once.
+// Opens the files of chunks, each once.
 class ChunkFiles {
  public:
   explicit ChunkFiles(std::string folder) : folder_(std::move(folder)) {}
@@ -151,7 +151,7 @@ std::optional<int64_t> number_of(std::string_view word) {
   return code == std::errc{} && end == word.data() + word.size() && n >= 0 ? std::optional(n) : std::nullopt;
 }
 
-// Part i of the first dim.
+// Returns part i along the first dim.
 ElementsPtr part_of(const ElementsPtr& e, int64_t i) {
   Shape rest;
   for (int d = 1; d < e->shape().rank(); ++d) rest.push_back(e->shape()[d]);
@@ -159,8 +159,8 @@ ElementsPtr part_of(const ElementsPtr& e, int64_t i) {
   return assembled(rest, {Copy{e, i * count, 0, 0, 0, 1, count}}, fmt::format("part {} of {}", i, e->shape()[0]));
 }
 
-// "decoder.layers.self_attention.linear_qkv.weight" [L, ..] as L tensors "decoder.layers.0.self_attention..", and experts, which
-// are the first dim behind, as tensors of their own.
+// Splits a stacked tensor: "decoder.layers.self_attention.linear_qkv.weight" [L, ..] becomes L tensors
+// "decoder.layers.0.self_attention..". Experts, stacked along the next dim, are split too.
 void take_apart(const std::string& name, const ElementsPtr& e, std::vector<MegatronRank::Tensor>& out) {
   constexpr std::string_view kLayers = "decoder.layers.", kExperts = "mlp.experts.experts.";
   if (name.starts_with(kLayers) &&

@@ -18,7 +18,7 @@ class Stored : public Elements {
 
  private:
   std::shared_ptr<const TensorFile> file_;
-  const TensorInfo& info_;  // lives in the file
+  const TensorInfo& info_;  // owned by the file
 };
 
 class InMemory : public Elements {
@@ -60,7 +60,7 @@ class AsType : public Elements {
   ElementsPtr from_;
 };
 
-// Row r is column r of the source.
+// A transposed matrix: row r is column r of the source.
 class Transposed : public Elements {
  public:
   explicit Transposed(ElementsPtr from)
@@ -68,7 +68,7 @@ class Transposed : public Elements {
   void read(int64_t begin, std::span<std::byte> into) const override {
     const int64_t size = size_of(dtype()), rows = shape()[0], cols = shape()[1],
                   end = begin + static_cast<int64_t>(into.size()) / size;
-    const int64_t first = begin / cols, last = ceil_div(end, cols);  // our rows: a run in each row of the source
+    const int64_t first = begin / cols, last = ceil_div(end, cols);  // result rows: a run in each row of the source
     std::vector<std::byte> run(static_cast<size_t>((last - first) * size));
     for (int64_t c = 0; c < cols; ++c) {
       from_->read(c * rows + first, run);
@@ -99,7 +99,7 @@ class Assembled : public Elements {
   void read(int64_t begin, std::span<std::byte> into) const override {
     const int64_t size = size_of(dtype()), end = begin + static_cast<int64_t>(into.size()) / size;
     for (const Copy& c : copies_) {
-      // Runs that share elements with [begin, end).
+      // Only runs that overlap [begin, end) are read.
       int64_t first = 0, last = c.rows - 1;
       if (c.to_step > 0) {
         first = std::max<int64_t>(first, begin - c.to - c.cols >= 0 ? (begin - c.to - c.cols) / c.to_step + 1 : 0);

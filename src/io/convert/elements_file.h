@@ -1,4 +1,4 @@
-// Tensors that are made of pieces of others (elements.h), seen as those of one file.
+// Presents lazy tensors (elements.h) as a tensor file.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,19 +16,19 @@ class ElementsFile : public TensorFile {
   const std::string& path() const override { return path_; }
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   const TensorInfo* find(std::string_view name) const override;
-  std::span<const std::byte> bytes(const TensorInfo& tensor) const override;  // read when first asked for, and kept
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const override;  // read at the first call, and kept
   void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
   const ElementsPtr& elements(const TensorInfo& tensor) const { return elements_.at(tensor.name); }
 
  private:
   std::string path_;
   std::map<std::string, ElementsPtr> elements_;
-  std::vector<TensorInfo> infos_;  // by name
+  std::vector<TensorInfo> infos_;  // ordered by name
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<std::byte>> kept_;
 };
 
-// A tensor of any file; of such a one what it is made of.
+// Returns a tensor of any file; for an ElementsFile, the lazy tensor itself.
 ElementsPtr elements_of(const std::shared_ptr<const TensorFile>& file, const TensorInfo& tensor);
 
 }  // namespace ravine

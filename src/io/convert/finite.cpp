@@ -11,7 +11,7 @@
 namespace ravine {
 namespace {
 
-// The least size that rounds to infinity; infinity itself where nothing finite does.
+// Returns the smallest magnitude that rounds to infinity; infinity itself if no finite value does.
 double beyond_of(DType from, DType to) {
   if (to == DType::f16) return 65520;                                                           // 2^16 - 2^4
   if (to == DType::bf16 && from != DType::bf16) return std::ldexp(2 - std::ldexp(1, -8), 127);  // 2^128 - 2^119
@@ -19,7 +19,7 @@ double beyond_of(DType from, DType to) {
   return std::numeric_limits<double>::infinity();
 }
 
-// Calls f(place, number) of those in a run of elements that are not below `limit` in size.
+// Calls f(index, magnitude) for each element whose magnitude is not below `limit` (NaN included).
 template <class F>
 void each_beyond(DType type, std::span<const std::byte> bytes, double limit, F&& f) {
   visit_float(type, [&](auto zero) {
@@ -90,7 +90,7 @@ void LostNumbers::add(const std::string& where, DType written, int64_t bad, int6
   for (auto [count, n] : {std::pair{&bad_, bad}, {beyond > 0 ? &beyond_[written] : nullptr, beyond}}) {
     if (n == 0) continue;
     count->numbers += n;
-    if (count->seen.size() < 1000) count->seen.insert(where);  // enough to say so
+    if (count->seen.size() < 1000) count->seen.insert(where);  // enough for a message
   }
 }
 

@@ -1,4 +1,5 @@
-// Numbers that are none: NaN and infinities among weights that are read, and what becomes infinite in the type that is written.
+// Finds values that are not finite: NaN and infinities in weights that are read, and overflow in the type that is
+// written.
 #pragma once
 #include <map>
 #include <mutex>
@@ -10,28 +11,29 @@
 
 namespace ravine {
 
-// The same elements; one that is not finite is a UserError when it is read, which names where it lies, its place and `rule`.
-// Other types than floating ones are passed on.
+// Returns the same elements; reading one that is not finite is a UserError that names its tensor, its index and `rule`.
+// Tensors that are not floating are returned unchanged.
 ElementsPtr finite(ElementsPtr from, const std::string& rule, const std::string& fix);
 
-// What tensors lost or lacked on their way into other types, told after all are written. Counted by many threads.
+// Counts the values of tensors that are not finite, or overflow in the written type; reported after all are written.
+// Thread-safe.
 class LostNumbers {
  public:
-  // The same elements, of which those that are not finite, and those that are not finite as `written`, are counted here. Must
-  // not outlive this.
+  // Returns the same elements. Reading them counts those that are not finite, and those that overflow as `written`. The
+  // result must not outlive this object.
   ElementsPtr counted(ElementsPtr from, DType written);
-  std::vector<std::string> notes() const;  // with counts and a tensor of them
+  std::vector<std::string> notes() const;  // texts with counts and an example tensor
 
  private:
   friend class CountedElements;
   void add(const std::string& where, DType written, int64_t bad, int64_t beyond);
   struct Count {
     int64_t numbers = 0;
-    std::set<std::string> seen;  // tensors, of which a thousand are kept
+    std::set<std::string> seen;  // tensors, at most 1000
   };
   mutable std::mutex mutex_;
-  Count bad_;                      // not finite as they were read
-  std::map<DType, Count> beyond_;  // beyond the range of this type
+  Count bad_;                      // not finite in the source
+  std::map<DType, Count> beyond_;  // finite but beyond the range of the type
 };
 
 }  // namespace ravine

@@ -14,7 +14,7 @@
 namespace ravine {
 namespace {
 
-// Betas, eps and decay of the groups of an optimizer of torch. Groups without decay are those of norms and biases.
+// Adds betas, eps and weight decay from the groups of a torch optimizer. Groups without decay hold norms and biases.
 void add_groups(const Json& groups, Json& values) {
   double decay = 0;
   for (const Json& fields : groups.is_array() ? groups : Json::array()) {
@@ -28,7 +28,7 @@ void add_groups(const Json& groups, Json& values) {
   }
 }
 
-// opt_param_scheduler, in the names of 2021 too.
+// Adds the fields of opt_param_scheduler, also under the names of 2021.
 void add_scheduler(const Json& s, double batch, Json& values) {
   const auto first = [&](std::initializer_list<const char*> keys) {
     for (const char* key : keys)
@@ -49,7 +49,7 @@ void add_scheduler(const Json& s, double batch, Json& values) {
   if (values.contains("schedule.lr_decay_style")) values["schedule.type"] = "OptimizerParamScheduler";
 }
 
-// Words of args.data_path: prefixes, perhaps with a weight before each.
+// Parses args.data_path: prefixes, each optionally preceded by a weight.
 Json sources_of(const Json& words) {
   Json out = Json::array();
   for (size_t i = 0; words.is_array() && i < words.size(); ++i) {
@@ -94,7 +94,7 @@ Json HeldOptions::recorded() const {
       if (const auto it = values.find(o.name()); it != values.end()) try {
           o.assign(*load_yaml(flow_yaml(*it), "checkpoint", false), "checkpoint");
           out[o.name()] = o.yaml();
-        } catch (const UserError&) {  // no value that this option can have
+        } catch (const UserError&) {  // not a valid value of this option
         }
   return out;
 }

@@ -1,5 +1,5 @@
-// Options of the run that wrote a checkpoint of another program, as far as its files say them. A run that goes on from there
-// compares them with its own, as it does with those that checkpoints of ours record.
+// Options of the run that wrote a checkpoint of another program, as far as its files contain them. A resuming run
+// compares them with its own options, as it does for Ravine's checkpoints.
 #pragma once
 #include <string>
 
@@ -8,19 +8,21 @@
 namespace ravine {
 
 struct HeldOptions {
-  Json values = Json::object();  // of our options, from fields of the other program: {"optimizer.lr": 0.001}
-  Json kept;                     // what a run of ours has added to its files (kept_scalars.h); null: nothing
-  // As checkpoints of ours record options: {"optimizer.lr": "0.001"}. A run of ours has kept all of them; of `values` those
-  // that are no value of an option stay out.
+  Json values = Json::object();  // Ravine's options, from the other program's fields: {"optimizer.lr": 0.001}
+  Json kept;                     // additional data of a Ravine run in the files (kept_scalars.h); null: none
+  // Returns options in the form recorded in Ravine's checkpoints: {"optimizer.lr": "0.001"}. If a Ravine run wrote the
+  // files, the result has all options. Else it has the entries of `values` that are valid values of an option.
   Json recorded() const;
 };
 
-// `path` is DIR, a folder of ranks in it, or a folder of torch_dist. Steps of the schedule are counted in batches of
-// `global_batch`, as Megatron counts them in samples. "end_weight_decay" is there where the decay was to change.
+// Reads the options of a Megatron checkpoint. `path` is DIR, a folder of ranks in it, or a folder of torch_dist.
+// Megatron counts schedule steps in samples; they are converted to batches of `global_batch`. "end_weight_decay" is set
+// if the weight decay was to change.
 HeldOptions megatron_held(const std::string& path, int64_t global_batch);
-// `path`: checkpoint-N, a folder with the file latest, or that of a tag.
+// Reads the options of a DeepSpeed checkpoint. `path` is checkpoint-N, a folder with the file latest, or the folder of
+// a tag.
 HeldOptions deepspeed_held(const std::string& path);
-// `path`: a file of a rank.
+// Reads the options of a MindFormers checkpoint. `path` is the file of a rank.
 HeldOptions mindformers_held(const std::string& path);
 
 }  // namespace ravine

@@ -13,14 +13,14 @@
 
 namespace ravine {
 
-// The matrix of `owner` in blocks.
+// The last matrix read, in blocks; `owner` is its source.
 struct Nf4Matrices::Last {
   std::mutex mutex;
   const Elements* owner = nullptr;
   std::vector<std::byte> bytes;
   Nf4View blocks;
 
-  // Host work.
+  // Host work: encodes `w` and keeps its blocks.
   void hold(const Elements& w) {
     if (owner == &w) return;
     owner = nullptr;
@@ -64,7 +64,7 @@ ElementsPtr Nf4Matrices::values(ElementsPtr w) const {
     last->hold(w);
     const int64_t cols = w.shape()[1], end = begin + static_cast<int64_t>(into.size() / sizeof(float));
     std::vector<float> row(static_cast<size_t>(cols));
-    for (int64_t at = begin; at < end;) {  // by rows, the first and the last perhaps in part
+    for (int64_t at = begin; at < end;) {  // by rows; the first and the last may be partial
       const int64_t first = at % cols, n = std::min(cols - first, end - at);
       nf4_decode(last->blocks, at / cols, 1, first, n, row.data(), cols);
       std::memcpy(into.data() + (at - begin) * static_cast<int64_t>(sizeof(float)), row.data(),

@@ -1,4 +1,4 @@
-// Frozen matrices as a run with lora.base reads them.
+// Frozen matrices with the values that a run with lora.base uses.
 #pragma once
 #include <memory>
 
@@ -6,12 +6,13 @@
 
 namespace ravine {
 
-// The values in f32 that the 4-bit blocks of matrices stand for (kernels/nf4.h), of one matrix at a time: the last one that was
-// asked for is kept, in blocks.
+// Replaces matrices by the f32 values of their 4-bit blocks (kernels/nf4.h). The blocks of the last matrix that was
+// read are kept.
 class Nf4Matrices {
  public:
   Nf4Matrices();
-  // `w` [out, in]; not finite: an Error when it is read. What it gives may outlive this.
+  // Returns the decoded values of `w` [out, in]. Reading a matrix that is not finite is a UserError. The result may
+  // outlive this object.
   ElementsPtr values(ElementsPtr w) const;
 
  private:

@@ -1,5 +1,5 @@
-// What a run of ours keeps in its checkpoints beyond other programs' (its place in blended data, the state of a schedule): it goes
-// along in their files, as JSON under "ravine", and comes back where the run goes on with the same batch.
+// Additional state of Ravine's runs in checkpoints of other programs (position in blended data, state of a schedule).
+// The files store the state as JSON under "ravine"; a run that resumes with the same batch size restores it.
 #pragma once
 #include <iterator>
 #include <string>
@@ -13,7 +13,7 @@ namespace ravine {
 inline constexpr const char* kOwnScalars = "ravine";
 inline constexpr const char* kKeptScalars[] = {"tokens",          "data",   "loss_scale", "schedule",
                                                "spikes_in_a_row", "window", "seed",       "sum_leaves"};
-inline constexpr const char* kKeptOptions = "options";  // of the run: compared with, not taken
+inline constexpr const char* kKeptOptions = "options";  // of the run: compared, not restored
 
 inline Json kept_scalars(const Json& scalars) {
   Json out = Json::object();
@@ -23,7 +23,7 @@ inline Json kept_scalars(const Json& scalars) {
   return out;
 }
 
-// Of their text in a file, which may be anything; null: nothing is kept.
+// Parses their text in a file, which may be anything; null if it is not an object.
 inline Json kept_scalars_of(std::string_view text) try {
   Json kept = parse_json(text, kOwnScalars);
   return kept.is_object() ? kept : Json();
@@ -31,14 +31,14 @@ inline Json kept_scalars_of(std::string_view text) try {
   return Json();
 }
 
-// What a torch file keeps of them; null: nothing.
+// Returns the scalars stored in a torch file; null if there are none.
 inline Json kept_scalars_in(const Pickle& p) {
   const auto v = p.find(p.root(), kOwnScalars);
   const auto text = v ? p.text(*v) : std::nullopt;
   return text ? kept_scalars_of(*text) : Json();
 }
 
-// Into `scalars`, what another program has written there too: ours counts. `kept` may be anything.
+// Copies the kept scalars into `scalars`; they override the values of the other program. `kept` may be anything.
 inline void take_kept_scalars(const Json& kept, Json& scalars) {
   if (!kept.is_object()) return;
   Json own = kept_scalars(kept);

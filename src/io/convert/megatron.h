@@ -1,14 +1,16 @@
-// Weights in the folders of Megatron-LM, megatron-core and ModelLink: one torch file per tensor and pipeline rank.
+// Reads and writes weights in the folders of Megatron-LM, megatron-core and ModelLink: one torch file per tensor and
+// pipeline rank.
 //
-//   DIR/latest_checkpointed_iteration.txt          "release" or a number
+//   DIR/latest_checkpointed_iteration.txt          "release" or a number;
 //   DIR/release | iter_0000100/mp_rank_TT[_PPP]/model_optim_rng.pt
-//   DIR/.../mp_rank_TT[_PPP]_EEE/model_optim_rng.pt     of several expert ranks, which hold neighbouring experts (read only)
-//   DIR/latest, DIR/TAG/mp_rank_TT_model_states.pt   the same as DeepSpeed writes it (ModelLink)
+//   DIR/.../mp_rank_TT[_PPP]_EEE/model_optim_rng.pt  one per expert rank, with consecutive experts (read only);
+//   DIR/latest, DIR/TAG/mp_rank_TT_model_states.pt   the same as DeepSpeed writes it (ModelLink).
 //
-// Names: legacy (Megatron 2023, ModelLink of 2024), mcore (local and Transformer-Engine spelling), classic (ModelLink on
-// AscendSpeed, gate and up apart or joined as mlp.proj). Rows of q, k and v lie per group: its query heads, k, v; gate over up
-// per tensor rank. Experts, in their three forms: local_experts.E.linear_fc1, linear_fc1.weightE, or stacked and turned, weight1
-// and weight2 (megatron-core's experts.py, 2023 to 2025); they are cut over tensor ranks as an MLP is.
+// Names: legacy (Megatron 2023, ModelLink of 2024), mcore (local and Transformer-Engine spelling), classic (ModelLink
+// on AscendSpeed, gate and up separate or joined as mlp.proj). Rows of q, k and v are stored per group: its query
+// heads, k, v; gate above up per tensor rank. Experts have three forms: local_experts.E.linear_fc1, linear_fc1.weightE,
+// or weight1 and weight2, stacked and transposed (megatron-core's experts.py, 2023 to 2025). Tensor ranks split them
+// like an MLP.
 #pragma once
 #include <string>
 
@@ -18,17 +20,18 @@
 
 namespace ravine {
 
-// Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it a
-// config.json in the folder does (this program writes one), else the stored arguments. The vocabulary is then that of the
-// arguments, else of a tokenizer beside the files, else without the rows that repeat the last: what is cut, and who disagrees,
-// stands in `notes`. A missing rank, ranks of different steps or types, and names or shapes that do not fit are UserErrors.
-// With `allow_unknown` unknown tensors are left out.
+// Reads headers only. `config` (null: none) is the config of --model-config: it determines sizes and vocabulary.
+// Without it a config.json in the folder is used (Ravine writes one), else the stored arguments. With the arguments,
+// the vocabulary size is the arguments' size, else the size of a tokenizer next to the files. Without both, rows at the
+// end that repeat the last row are cut. Rows that are cut, and contradictions, are reported in `notes`. A missing rank,
+// ranks of different steps or types, and names or shapes that do not fit are UserErrors. With `allow_unknown` unknown
+// tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);
 
-// The same as a model's folder holds it: checked, under the names of the family's files.
+// Reads a Megatron checkpoint as the model of a folder: checked, under the names of the family's files.
 Weights open_megatron_model(const std::string& path);
-// The files of its ranks, by their names; sorted.
+// Returns the files of the checkpoint's ranks, sorted by path.
 std::vector<std::string> megatron_files(const std::string& path);
 
 enum class MegatronNames { legacy, mcore };
@@ -36,14 +39,16 @@ struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   ExpertNames experts = ExpertNames::grouped;
-  std::string place = "release/";  // of the folders of ranks; "": they are at the top
-  bool deepspeed = false;          // files mp_rank_TT_model_states.pt and `latest`, as ModelLink has them under DeepSpeed
+  std::string place = "release/";  // folder of the rank folders; "": they are at the top
+  bool deepspeed = false;          // as ModelLink writes under DeepSpeed: files mp_rank_TT_model_states.pt and `latest`
   std::vector<int64_t> stage_layers =
-      {};                             // layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts
+      // Layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts.
+      {};
   int64_t vocabulary_multiple = 128;  // --make-vocab-size-divisible-by
 };
 
-// A file of one rank: which tensors it holds, in the order of the parameters of Megatron's modules; chunk counts virtual stages.
+// A file of one rank and its tensors, in the order of the parameters of Megatron's modules; `chunk` is the virtual
+// stage.
 struct MegatronFile {
   std::string path;  // "release/mp_rank_00/model_optim_rng.pt"
   struct Tensor {
@@ -53,21 +58,22 @@ struct MegatronFile {
   };
   std::vector<Tensor> tensors;
 };
-// A UserError where the model's sizes do not divide by the layout, or its names cannot hold the model. `where`: of the model.
+// Throws a UserError if the model's sizes are not divisible by the layout, or its names cannot hold the model. `where`
+// is the model's path for messages.
 void check_megatron_layout(const Geometry& g, const MegatronLayout& layout, const std::string& where);
-// What the layout consists of, checked. Rows that pad the vocabulary repeat the last one; of
-// moments they are zero.
+// Checks the layout and returns its files. Rows of vocabulary padding repeat the last row; for moments they are zero.
 std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout,
                                         bool moments = false);
-// Writes files and tracker; `progress` is called with the bytes written.
+// Writes the files and the tracker file; `progress` is called with the bytes written.
 void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& weights, const Geometry& g,
                     const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
 
-// What the user should know of it: where Megatron's own model computes otherwise than this family.
+// Appends notes for the user: cases in which Megatron's own model computes otherwise than this family.
 void megatron_notes(const Geometry& g, const MegatronLayout& layout, std::vector<std::string>& notes);
-// A model that Megatron's cannot be is a UserError that says by what.
+// Throws a UserError with the reason if Megatron cannot represent the model.
 void refuse_for_megatron(const Geometry& g, const std::string& where);
 
-int64_t padded_vocabulary(int64_t vocabulary, const MegatronLayout& layout);  // to vocabulary_multiple * tensor
+// Rounded up to a multiple of vocabulary_multiple * tensor.
+int64_t padded_vocabulary(int64_t vocabulary, const MegatronLayout& layout);
 
 }  // namespace ravine

@@ -28,7 +28,8 @@ struct LowRank {
   Shards a, b;
 };
 
-// "self_attention.linear_qkv.lora_A.default.weight": what stands before and behind `word`; nothing without it.
+// Splits a name such as "self_attention.linear_qkv.lora_A.default.weight" at `word`, into the parts before and after
+// it; nothing without it.
 std::optional<std::pair<std::string, std::string>> around(const std::string& name, std::string_view word) {
   const size_t at = name.find(word);
   if (at == std::string::npos || !name.ends_with(".weight")) return {};
@@ -70,7 +71,7 @@ class AdapterReader {
                       "use the config.json of the base that the adapter was trained on");
   }
 
-  // Argument of all ranks alike, which must say it.
+  // Returns an argument, which must be present and equal on all ranks.
   int64_t agreed(const char* key) const {
     const std::optional<int64_t> first = argument(*f_.ranks[0].file, key);
     for (const MegatronRank& r : f_.ranks) {
@@ -87,7 +88,7 @@ class AdapterReader {
     return *first;
   }
 
-  // Adapters and whole modules; other tensors are the base's.
+  // Sorts out adapters and whole modules; other tensors belong to the base.
   void sort(const std::map<std::string, Shards>& tensors) {
     std::set<std::string> adapters;
     int64_t of_base = 0;
@@ -131,7 +132,7 @@ class AdapterReader {
     return n / f_.tensor;
   }
 
-  // What all tensor ranks hold alike.
+  // Returns a tensor of which all tensor ranks must hold the same values.
   ElementsPtr same(const Shards& shards, const Shape& want) const {
     expect(shards, want);
     std::vector<std::byte> first(static_cast<size_t>(want.count() * size_of(shards[0]->dtype()))), other(first.size());
@@ -203,7 +204,7 @@ class AdapterReader {
     word(joined ? "proj" : at.module == "mlp.gate" ? "gate_proj" : "dense_h_to_4h");
   }
 
-  // A table that was trained whole.
+  // Adds a vocabulary table that was trained whole.
   void save(int64_t layer, const std::string& module, const Shards& shards) {
     const bool words = module == "embedding.word_embeddings";
     if (layer >= 0 || (!words && module != "output_layer")) unknown(*shards[0]);

@@ -1,8 +1,9 @@
-// Checkpoints of LoRA that ModelLink writes: the adapters alone, one torch file per tensor and pipeline rank as of a model,
-// with "lora_A" and "lora_B" behind the names of modules. As an adapter of PEFT they stand beside the same base in any
-// spelling. Source: ModelLink 1.0, modellink/model/lora_utils.py, tools/lora/merge_lora.py: y = W x + lora_alpha / lora_r * B
-// (A x); of a module whose outputs are divided over tensor ranks B is too, and A whole on each; where inputs are divided A is,
-// and B whole.
+// Reads LoRA checkpoints of ModelLink: adapters without the base, in one torch file per tensor and pipeline rank.
+// "lora_A" and "lora_B" follow the names of modules. Written as PEFT adapters, they fit the same base in any spelling.
+// Source: ModelLink 1.0, modellink/model/lora_utils.py, tools/lora/merge_lora.py.
+//   y = W x + lora_alpha / lora_r * B (A x)
+// If a module's outputs are split over tensor ranks, B is split too and each rank has the whole A. If its inputs are
+// split, A is split and each rank has the whole B.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,15 +15,16 @@ namespace ravine {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
-// Tensors by PEFT's names, with adapter_config.json as `config`. `base_config`: config.json of the base; "": one that lies in
-// `path`. Modules that are joined here and apart in the family's files get the same A and their rows of B. UserErrors: what
-// open_megatron refuses, a checkpoint without adapters, arguments that do not say rank and alpha, shapes of another base, what
-// the base has no module for, and tensor ranks that hold different values of what is not divided.
+// Returns tensors under PEFT's names, with adapter_config.json as `config`. `base_config` is the path of the base's
+// config.json; "": config.json in `path`. A module that is joined here but separate in the family's files gives each
+// part the same A and its rows of B. UserErrors: errors of open_megatron, a checkpoint without adapters, arguments
+// without rank and alpha, shapes of another base, and modules that the base lacks. Tensor ranks that differ in a tensor
+// that is not split are a UserError too.
 Weights read_megatron_adapter(const std::string& path, const std::string& base_config);
-// The same beside a base whose config is this; `where`: what messages call it.
+// The same for a base with this config; `where` is its name in messages.
 Weights read_megatron_adapter(const std::string& path, const Json& base_config, const std::string& where);
 
-// adapter_config.json and the file of weights.
+// Writes adapter_config.json and the file of weights.
 void write_adapter(TargetFolder& folder, const Weights& adapter, const std::vector<NamedElements>& tensors,
                    const std::function<void(int64_t)>& progress);
 

@@ -15,7 +15,7 @@ namespace {
                   "use a complete checkpoint of Megatron's, or leave out --optimizer");
 }
 
-// The entry of a dict whose keys are numbers.
+// Returns the entry of a dict whose keys are numbers.
 std::optional<Pickle::Ref> entry_of(const Pickle& p, Pickle::Ref dict, int64_t number) {
   const auto* fields = p.fields(dict);
   for (size_t i = 0; fields && i < fields->size(); i += 2)
@@ -28,14 +28,14 @@ bool is_tied_embedding(const std::string& name) {
          name == "word_embeddings_for_head.weight";
 }
 
-// The state of a chunk as its file has it: one flat tensor, or one of each bucket.
+// The state of a chunk in its file: one flat tensor, or one per bucket.
 struct Buffer {
   std::string where;
   std::vector<ElementsPtr> buckets;
   bool coalesced = false;
 };
 
-// What the chunk's dict holds under its types: there is one such entry, since all parameters are of one type.
+// Returns the dict that the chunk stores under its types. There is one such entry, since all parameters have one type.
 Pickle::Ref of_types(const TorchFile& f, size_t chunk, const std::string& where) {
   const Pickle& p = f.pickle();
   const auto types = entry_of(p, p.root(), static_cast<int64_t>(chunk));
@@ -68,7 +68,7 @@ Buffer read_buffer(const std::shared_ptr<const TorchFile>& f, size_t chunk, cons
                                           p.integer(*said).value_or(-1)));
     b.coalesced = true;
   }
-  // What it says of its buckets, as a list of dicts by type.
+  // The recorded sizes of the buckets, a list of dicts by type.
   for (const char* sizes : {"per_bucket_numel", "per_bucket_numel_unpadded"}) {
     const auto all = p.find(p.root(), sizes);
     if (!all) continue;
@@ -92,7 +92,8 @@ Buffer read_buffer(const std::shared_ptr<const TorchFile>& f, size_t chunk, cons
   return b;
 }
 
-// Elements [begin, begin + count) of what lies in one tensor of a row of tensors; null: they do not.
+// Returns the elements from `begin` in shape `shape`, which must be in one bucket of the concatenated buckets; null if
+// they are not.
 ElementsPtr slice(const std::vector<ElementsPtr>& buckets, int64_t begin, const Shape& shape, const std::string& rule) {
   const int64_t count = shape.count();
   for (const ElementsPtr& e : buckets) {
@@ -105,7 +106,7 @@ ElementsPtr slice(const std::vector<ElementsPtr>& buckets, int64_t begin, const 
   return nullptr;
 }
 
-// Where parameters lie in a row of buckets whose sizes are known: each in the first one that has room for it.
+// Returns the places of parameters in buckets of known size: each is in the first one that has room for it.
 std::optional<DistribPlaces> places_in(const std::vector<int64_t>& counts, const std::vector<ElementsPtr>& buckets,
                                        int64_t alignment) {
   DistribPlaces out;
@@ -124,7 +125,7 @@ std::optional<DistribPlaces> places_in(const std::vector<int64_t>& counts, const
   return out;
 }
 
-// Whether masters are what the weight is rounded from, by the first elements and the last.
+// True if the masters, rounded, equal the weight. Compares the first and the last elements.
 bool is_master(const Elements& master, const Elements& weight) {
   constexpr int64_t kLook = 32;
   const int64_t n = std::min<int64_t>(kLook, weight.count());
@@ -140,7 +141,7 @@ bool is_master(const Elements& master, const Elements& weight) {
   return true;
 }
 
-// All ways in which the parameters may lie in the buffer.
+// Returns all possible layouts of the parameters in the buffer.
 std::vector<DistribPlaces> candidates(const std::vector<int64_t>& counts, const Buffer& b, int64_t tied, const TorchFile& f) {
   std::vector<DistribPlaces> out;
   if (!b.coalesced) {
@@ -164,7 +165,7 @@ std::vector<DistribPlaces> candidates(const std::vector<int64_t>& counts, const 
 DistribPlaces distrib_places(const std::vector<int64_t>& counts, const DistribLayout& l, int64_t tied) {
   DistribPlaces out;
   out.begin.resize(counts.size());
-  int64_t closed = 0, at = 0;  // elements of the buckets that are full; in the one that is not
+  int64_t closed = 0, at = 0;  // closed: elements of the full buckets; at: of the open one
   const auto close = [&] { closed += at, at = 0; };
   for (auto i = static_cast<int64_t>(counts.size()); i-- > 0;) {
     const bool alone = l.shared && i == tied;

@@ -41,7 +41,8 @@ struct RankNumbers {
 };
 using RankFiles = std::map<RankNumbers, std::string>;
 
-// Of mp_rank_TT_NNN the second number is that of the expert rank where the arguments say that there are several, and one stage.
+// True if the second number of mp_rank_TT_NNN is the expert rank: the arguments have several expert ranks and one
+// stage.
 bool numbers_experts(const std::string& file) {
   const TorchFile f(file);
   return argument(f, "expert_model_parallel_size").value_or(1) > 1 &&
@@ -81,7 +82,8 @@ std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFi
   return out;
 }
 
-// Folders of megatron-core's dist_checkpointing say their form in metadata.json: torch_dist is read, zarr is not.
+// Throws for other forms of megatron-core's dist_checkpointing, which metadata.json names: torch_dist is read, zarr is
+// not.
 void refuse_other_form(const std::string& path) {
   std::error_code error;
   const std::string file = path + "/metadata.json";
@@ -95,8 +97,8 @@ void refuse_other_form(const std::string& path) {
                   "folders of ranks and torch_dist are read", kDistWayOut);
 }
 
-// Ranks belong together: one step, one layout, an order of q, k, v that is read. `dist`: tensors are whole, whatever ranks wrote
-// them.
+// Checks that ranks belong together: one step, one layout, a known order of q, k, v. With `dist` tensors are whole, for
+// any number of ranks that wrote them.
 void check_ranks(const MegatronFolder& f, bool dist) {
   const MegatronRank& first = f.ranks[0];
   auto field = [](const MegatronRank& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };

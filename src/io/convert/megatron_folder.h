@@ -1,4 +1,5 @@
-// The files of a Megatron checkpoint as tensors of ranks: which there are, that they belong together, what their arguments say.
+// Opens the files of a Megatron checkpoint as tensors of ranks, checks that they belong together, and reads their
+// arguments.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,7 +13,7 @@
 namespace ravine {
 
 struct MegatronFolder {
-  std::string path;  // of the ranks
+  std::string path;  // folder of the rank folders
   int64_t tensor = 0, pipeline = 0, expert = 1;
   std::vector<MegatronRank> ranks;  // [(expert rank * pipeline + p) * tensor + t]
   const MegatronRank& at(int64_t t, int64_t p, int64_t e = 0) const {
@@ -20,9 +21,9 @@ struct MegatronFolder {
   }
 };
 
-// A missing rank, ranks of different steps or layouts, and an old order of q, k, v are UserErrors. `kind`: elements
-// are the weights, or what the optimizer holds for them; a checkpoint without optimizer state is then a UserError (masters: the
-// weights themselves).
+// Opens a checkpoint. A missing rank, ranks of different steps or layouts, and an old order of q, k, v are UserErrors.
+// `kind` selects the elements: the weights, or the optimizer's states of them. A checkpoint without optimizer state is
+// a UserError for moments; for masters the weights themselves are returned.
 MegatronFolder open_megatron(const std::string& path, StateKind kind);
 
 // Fields of the stored arguments; nothing if there is none of that name and type.
@@ -30,17 +31,18 @@ std::optional<int64_t> argument(const TorchFile& f, const char* key);
 std::optional<double> real_argument(const TorchFile& f, const char* key);
 std::optional<std::string> text_argument(const TorchFile& f, const char* key);
 
-// What the optimizer has states of: weights less tables of positions and counters of experts; in the order of the file.
+// Returns the tensors with optimizer states, in file order: weights without tables of positions and counters of
+// experts.
 std::vector<MegatronRank::Tensor*> parameters_of(std::vector<MegatronRank::Tensor>& chunk);
 
-// Puts what the optimizer holds in the place of the weights; where there is a distrib_optim.pt, it (megatron_distrib.h). Else
-// parameters are numbered, not named: group by group in the order of
-// the model, matrices and vectors apart where decay parts them; shapes must agree. Source: megatron/optimizer/__init__.py
+// Replaces the weights by the optimizer's states, from distrib_optim.pt if there is one (megatron_distrib.h). Otherwise
+// parameters have numbers instead of names, group by group in the order of the model. Matrices and vectors are in
+// separate groups if weight decay separates them. Shapes must match. Source: megatron/optimizer/__init__.py
 // (get_param_groups), optimizer.py (Float16OptimizerWithFloat16Params.state_dict), 2021 to 2024.
 void take_from_optimizer(MegatronRank& rank, StateKind kind);
-// What model_optim_rng.pt says of the torch optimizer: its dict with 'param_groups'; nothing without one.
+// Returns the dict of the torch optimizer in model_optim_rng.pt, which has 'param_groups'; nothing if there is none.
 std::optional<Pickle::Ref> torch_optimizer(const Pickle& p);
-// Updates that the moments have seen; 0 where nothing says so.
+// Returns the number of updates in the optimizer state; 0 if unknown.
 int64_t optimizer_steps(const TorchFile& f);
 
 }  // namespace ravine

@@ -9,13 +9,14 @@ void replace_prefix(std::string& s, std::string_view from, std::string_view to) 
   if (s.starts_with(from)) s.replace(0, from.size(), to);
 }
 
-// Every spelling to that of megatron-core; "" for what holds no weight. `apart`: the layer stores gate and up apart.
+// Returns megatron-core's name for any spelling; "" for entries that are not weights. `apart`: the layer stores gate
+// and up separately.
 std::string core_name(std::string name, bool apart) {
   if (name.ends_with("_extra_state") || name.ends_with("inv_freq") || name.ends_with("local_tokens_per_expert") ||
       name.starts_with("word_embeddings_for_head."))
     return "";
   replace_prefix(name, "module.", "");
-  replace_prefix(name, "base_model.model.", "");  // PEFT's word around a model that it trains
+  replace_prefix(name, "base_model.model.", "");  // PEFT's prefix of a model in training
   replace_prefix(name, "language_model.", "");
   if (name.starts_with("word_embeddings_for_head.")) return "";
   replace_prefix(name, "transformer.", "decoder.");
@@ -51,7 +52,7 @@ std::string core_name(std::string name, bool apart) {
 
 constexpr std::string_view kExperts = "mlp.experts.";
 
-// A matrix of one expert, by the number that it has among those of its rank.
+// A matrix of one expert, with its number among the experts of its rank.
 struct ExpertMatrix {
   int64_t local = 0;
   std::string module;  // "linear_fc1", "linear_fc2"
@@ -71,7 +72,8 @@ int64_t expert_number(std::string_view text, const Elements& e) {
   return n;
 }
 
-// What a tensor behind "mlp.experts." holds, of a rank with `count` experts; it is one matrix, or those of all of them.
+// Returns the matrices in a tensor named after "mlp.experts.", on a rank with `count` experts: one matrix, or the
+// matrices of all experts.
 std::vector<ExpertMatrix> expert_matrices(const std::string& name, const ElementsPtr& e, int64_t count) {
   for (const char* module : {"linear_fc1", "linear_fc2"})
     if (const std::string grouped = fmt::format("{}.weight", module); name.starts_with(grouped) && name.size() > grouped.size())
@@ -82,7 +84,7 @@ std::vector<ExpertMatrix> expert_matrices(const std::string& name, const Element
       if (dot != std::string::npos && name.substr(dot) == fmt::format(".{}.weight", module))
         return {{expert_number(std::string_view(name).substr(kLocal.size(), dot - kLocal.size()), *e), module, e}};
   }
-  // Stacked: the memory is [count, in, out] whatever the shape says (GroupedMLP views it so).
+  // Stacked: memory is [count, in, out], independent of the stored shape (GroupedMLP views it so).
   const bool first = name == "weight1";
   if ((!first && name != "weight2") || e->shape().rank() != 2) unknown_expert(*e);
   const int64_t in = first ? e->shape()[0] : e->shape()[0] / count, out = e->count() / std::max<int64_t>(1, count * in);
@@ -97,7 +99,7 @@ std::vector<ExpertMatrix> expert_matrices(const std::string& name, const Element
   return all;
 }
 
-// Puts the tensors of one stage of one expert rank where they belong.
+// Collects the tensors of one stage of one expert rank.
 class Gatherer {
  public:
   Gatherer(const MegatronFolder& f, std::map<std::string, Shards>& out) : f_(f), out_(out) {}
@@ -110,7 +112,7 @@ class Gatherer {
           kComplete);
     shards.push_back(e);
   }
-  // prefix: of the layer. all: experts of the layer, over all ranks.
+  // Adds matrices of experts. prefix: of the layer; all: number of experts in the layer, over all ranks.
   void add_expert(const std::string& prefix, const std::string& name, const ElementsPtr& e, int64_t t, int64_t rank,
                   int64_t all) {
     if (all < 1 || all % f_.expert != 0)
@@ -131,7 +133,7 @@ class Gatherer {
   std::map<std::string, Shards>& out_;
 };
 
-// Experts of each layer of a stage, by its number there: the rows of its router.
+// Returns the number of experts of each layer of a stage, by its number there: the rows of its router.
 std::map<int64_t, int64_t> routers_of(const std::vector<MegatronRank::Tensor>& tensors) {
   std::map<int64_t, int64_t> out;
   std::string suffix;
@@ -176,7 +178,7 @@ std::map<std::string, Shards> gather_shards(const MegatronFolder& f, int64_t* la
             const auto found = routers.find(layer);
             gatherer.add_expert(prefix, suffix.substr(kExperts.size()), tensor.elements, t, e,
                                 found == routers.end() ? 0 : found->second);
-          } else if (!name.empty() && e == 0) {  // other expert ranks hold the same
+          } else if (!name.empty() && e == 0) {  // other expert ranks hold copies
             gatherer.add(layer >= 0 ? prefix + suffix : name, tensor.elements, t);
           }
         }

@@ -1,4 +1,4 @@
-// Tensors of a Megatron checkpoint under one spelling, that of megatron-core, whichever version has written it.
+// Renames the tensors of a Megatron checkpoint of any version to megatron-core's names.
 #pragma once
 #include <map>
 #include <string>
@@ -10,12 +10,12 @@ namespace ravine {
 
 using Shards = std::vector<ElementsPtr>;  // of one tensor, by tensor rank
 
-// All tensors, layers counted from 0 over all stages, matrices of experts "mlp.experts.E.linear_fc1.weight" with E counted over
-// all expert ranks; `layers` gets their number. What only some tensor ranks hold is a
-// UserError.
+// Returns all tensors, with layers counted from 0 over all stages; `layers` receives the number of layers. Matrices of
+// experts are "mlp.experts.E.linear_fc1.weight", with E counted over all expert ranks. A tensor that only some tensor
+// ranks hold is a UserError.
 std::map<std::string, Shards> gather_shards(const MegatronFolder& f, int64_t* layers);
 
-// "decoder.layers.3.x" -> 3 and "x"; -1 for other names.
+// Splits "decoder.layers.3.x" into 3 (returned) and "x"; -1 for other names.
 int64_t split_layer(const std::string& name, std::string* suffix);
 
 }  // namespace ravine

@@ -22,7 +22,7 @@ std::map<int64_t, Pickle::Ref> numbered(const Pickle& p, Pickle::Ref dict) {
   return out;
 }
 
-// What the optimizer holds, group by group.
+// Returns the optimizer's states, group by group.
 std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateKind kind) {
   const TorchFile& f = *rank.file;
   const Pickle& p = f.pickle();
@@ -64,7 +64,7 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
   return out;
 }
 
-// A number of updates, which may be a tensor; 0 where it is None.
+// Returns a number of updates, which may be stored as a tensor; 0 for None.
 int64_t updates_of(const TorchFile& f, Pickle::Ref step) {
   if (f.pickle().kind(step) == Pickle::Kind::none) return 0;
   const auto updates = torch_whole_number(f, step);
@@ -77,7 +77,7 @@ int64_t updates_of(const TorchFile& f, Pickle::Ref step) {
 
 }  // namespace
 
-// The entry "optimizer" itself, or (16-bit runs, the distributed optimizer) its entry of that name.
+// The dict is the entry "optimizer", or its inner entry of that name (16-bit runs, the distributed optimizer).
 std::optional<Pickle::Ref> torch_optimizer(const Pickle& p) {
   const auto outer = p.find(p.root(), "optimizer");
   if (!outer || !p.fields(*outer)) return {};
@@ -96,7 +96,7 @@ std::vector<MegatronRank::Tensor*> parameters_of(std::vector<MegatronRank::Tenso
 void take_from_optimizer(MegatronRank& rank, StateKind kind) {
   if (std::filesystem::exists(distrib_file(rank.file->path()))) return take_from_distrib(rank, kind);
   const auto groups = groups_of(rank, kind);
-  if (groups.empty()) return;  // masters of a run in f32 are its weights
+  if (groups.empty()) return;  // masters of an f32 run are its weights
   using Tensor = MegatronRank::Tensor;
   std::vector<Tensor*> all, matrices, vectors;
   for (auto& chunk : rank.chunks)

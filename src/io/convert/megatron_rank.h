@@ -1,4 +1,4 @@
-// What one rank of a Megatron checkpoint holds.
+// The contents of one rank of a Megatron checkpoint.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@ namespace ravine {
 
 struct MegatronRank {
   struct Tensor {
-    std::string name;  // as the file spells it, nested dicts joined with '.'
+    std::string name;  // name in the file, nested dicts joined with '.'
     ElementsPtr elements;
   };
   std::shared_ptr<const TorchFile> file;

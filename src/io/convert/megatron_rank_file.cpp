@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kPositions = "language_model.embedding.position_embeddings.weight";
 
-// What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
+// Writes the arguments that Megatron's --use-checkpoint-args reads, and those that Ravine needs to read the folder
+// again.
 void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, DType dtype, const Json& more) {
   TorchSave& out = w.out;
   const bool core = l.names == MegatronNames::mcore;
@@ -101,7 +102,7 @@ void put_flat(TorchFields& w, const std::vector<MegatronFile::Tensor>& tensors, 
   w.out.end();
 }
 
-// The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
+// Writes the nested dicts of the older format from dotted names: the rest after a group's prefix is a flat key.
 void put_chunk(TorchFields& w, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype) {
   TorchSave& out = w.out;
   auto put = [&](std::string_view key, const MegatronFile::Tensor& t) { put_tensor(w, key, t, dtype); };

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Makes of the config of a dense family that of the one with experts: Qwen3-MoE (norms of q and k), Qwen2-MoE (a shared expert
-// with a gate), else Mixtral. What these do not compute needs --model-config.
+// Changes the config of a dense family to the family with experts: Qwen3-MoE (norms of q and k), Qwen2-MoE (a shared
+// expert with a gate), else Mixtral. Arithmetic that these lack needs --model-config.
 void make_sparse(Json& c, const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   auto refuse = [&](const std::string& what) {
@@ -35,7 +35,7 @@ void make_sparse(Json& c, const MegatronFolder& f, const std::map<std::string, S
   }
   if (text_argument(file, "moe_router_score_function").value_or("softmax") != "softmax") refuse("scores are not by softmax");
   if (number("moe_router_topk", 0) < 1) refuse("args.moe_router_topk is missing");
-  const bool normalise = number("moe_router_pre_softmax", 0) == 0;  // softmax over the chosen ones
+  const bool normalise = number("moe_router_pre_softmax", 0) == 0;  // softmax over the chosen experts
   const std::string base = c["model_type"];
   if (base == "qwen3" && !shared) {
     c["model_type"] = "qwen3_moe", c["architectures"] = {"Qwen3MoeForCausalLM"};
@@ -56,7 +56,7 @@ void make_sparse(Json& c, const MegatronFolder& f, const std::map<std::string, S
   c["norm_topk_prob"] = normalise, c["decoder_sparse_step"] = 1, c["mlp_only_layers"] = dense;
 }
 
-// Arguments that change what the weights mean, and that no config made of them here says.
+// Throws if an argument changes the meaning of the weights and cannot be expressed in the guessed config.
 void refuse_other_arithmetic(const TorchFile& file, bool guess) {
   auto refuse = [&](const char* key, const char* what, const char* fix) {
     if (argument(file, key).value_or(0) != 0)
@@ -72,9 +72,9 @@ void refuse_other_arithmetic(const TorchFile& file, bool guess) {
   refuse("multi_latent_attention", "keys and values have a latent form", fix);
 }
 
-// How the stored arguments and tensors describe the model, as a config.json: of the RMSNorm families Qwen3 (norms of q and k),
-// Qwen2 (bias on q, k, v only), Baichuan (ALiBi), else Llama; with LayerNorm Bloom (ALiBi), GPT-2 (learned positions), else
-// GPT-NeoX without parallel residual.
+// Returns a config.json made from the stored arguments and tensors. RMSNorm families: Qwen3 (norms of q and k), Qwen2
+// (bias on q, k, v only), Baichuan (ALiBi), else Llama. LayerNorm families: Bloom (ALiBi), GPT-2 (learned positions),
+// else GPT-NeoX without parallel residual.
 Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   if (!file.pickle().find(file.pickle().root(), "args"))
@@ -154,14 +154,14 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
   return c;
 }
 
-// Whether the head's shards hold what the embedding's hold.
+// True if the head's shards have the values of the embedding's shards.
 bool copies_embedding(const Shards& embedding, const Shards& head) {
   return embedding.size() == head.size() &&
          std::equal(embedding.begin(), embedding.end(), head.begin(),
                     [](const ElementsPtr& a, const ElementsPtr& b) { return same_values(*a, *b); });
 }
 
-// Rows without those at the end that repeat the row before them, of which there are fewer than `most`.
+// Returns the number of rows without the repetitions of the last row at the end; at most `most` - 1 rows are cut.
 int64_t unpadded_rows(const Elements& table, int64_t most) {
   const int64_t wide = table.shape()[1], size = size_of(table.dtype());
   std::vector<std::byte> last(static_cast<size_t>(wide * size)), row(last.size());
@@ -181,8 +181,8 @@ std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
                      vocabulary, by, rows - vocabulary, rows);
 }
 
-// How many of `rows` stored rows are of the vocabulary, and who says so: the arguments, else a tokenizer beside the files; 0:
-// nobody. Those that disagree, or say more than there are rows, are noted.
+// Returns the vocabulary size among `rows` stored rows, and its source: the arguments, else a tokenizer next to the
+// files; 0 if unknown. Contradictions, and sizes above `rows`, are noted.
 std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows,
                                                 std::vector<std::string>& notes) {
   std::pair<int64_t, std::string> out{0, ""};
@@ -210,7 +210,7 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
         else if (out.first == 0)
           out = {ids, "the tokenizer in " + folder};
         return out;
-      } catch (const UserError&) {  // it says nothing then
+      } catch (const UserError&) {  // then it is ignored
       }
   return out;
 }
@@ -263,7 +263,7 @@ struct Joiner {
             stack_rows(rows, fmt::format("{} of each of {} groups", p.name, g.kv_heads)));
     }
   }
-  // mlp: "mlp", or the shared one beside experts; width: of it.
+  // mlp: "mlp", or the shared expert; width: its width.
   void gate_up(int64_t layer, const std::string& mlp, int64_t width, const Shards& shards, bool bias) {
     if (!g.gated)
       return rows(layer_name(layer, fmt::format("{}.up_proj.{}", mlp, bias ? "bias" : "weight")), shards, width, bias);
@@ -285,11 +285,12 @@ struct Joiner {
     expect(shards, {g.hidden, part(all, "columns")});
     w.add(to, shards.size() == 1 ? shards[0] : join_cols(shards, ranks("columns")));
   }
-  void table(const std::string& to, const Shards& shards) {  // that every rank holds whole
+  // Adds a tensor that every rank holds whole.
+  void table(const std::string& to, const Shards& shards) {
     if (const Shape want = expected_shape(to, g); want.rank() > 0) expect(shards, want);
     w.add(to, shards[0]);
   }
-  // Cut by rows, whatever its columns; with `whole` every rank may hold it whole too.
+  // Adds a tensor split by rows, with any number of columns; with `whole` every rank may also hold it whole.
   void rows_of(const std::string& to, const Shards& shards, bool whole = false) {
     const Shape all = expected_shape(to, g);
     if (all.rank() == 0)
@@ -301,7 +302,7 @@ struct Joiner {
     expect(shards, one);
     w.add(to, stack(shards, ranks("rows")));
   }
-  // Those of a layer, by number and then by tensor rank, one under the other.
+  // Adds the experts of a layer, stacked by number; for each, the tensor ranks are joined.
   void experts(int64_t layer, const std::map<int64_t, Shards>& first, const std::map<int64_t, Shards>& second) {
     const MoeSpec& moe = *g.spec().moe;
     const int64_t all = moe.routing.experts, f = part(moe.width, "rows of an expert");
@@ -334,7 +335,7 @@ struct Joiner {
   }
 };
 
-// A tensor of latent attention, by its name in a layer of megatron-core; "" for another.
+// Returns Ravine's name of a tensor of latent attention, by its name in a layer of megatron-core; "" for other tensors.
 std::string latent_name(const Geometry& g, const std::string& name) {
   if (!g.spec().attention.latent) return "";
   for (const auto& [theirs, ours] : {std::pair{"linear_q_proj", "q_proj"},
@@ -376,7 +377,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   auto head = tensors.find("output_layer.weight");
   if (head != tensors.end() && field_or(w.config, "tie_word_embeddings", w.config_where, false)) {
     if (is_moment(kind) || copies_embedding(embedding->second, head->second)) {
-      tensors.erase(head);  // the copy that the last stage keeps
+      tensors.erase(head);  // the copy kept by the last stage
       head = tensors.end();
     } else {
       w.config["tie_word_embeddings"] = false;
@@ -395,7 +396,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
       if (said < rows) w.notes.push_back(cut_note(said, by, rows));
       rows = said;
     } else if (rows > 0) {
-      // Whole tensors of torch_dist were padded for the ranks that wrote them.
+      // Whole tensors of torch_dist are padded for the number of ranks that wrote them.
       const int64_t ranks = std::max(f.tensor, argument(*f.ranks[0].file, "tensor_model_parallel_size").value_or(1)),
                     multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * ranks;
       rows = unpadded_rows(*words, multiple);
@@ -429,7 +430,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     std::string s;
     const int64_t i = split_layer(name, &s);
     const bool bias = name.ends_with(".bias");
-    if (is_moment(kind) && s == "mlp.router.expert_bias") continue;  // no gradient moves it
+    if (is_moment(kind) && s == "mlp.router.expert_bias") continue;  // changed by no gradient
     auto to = [&](const char* module) { return layer_name(i, fmt::format("{}.{}", module, bias ? "bias" : "weight")); };
     const size_t dot = s.rfind('.');
     const std::string module =
@@ -495,7 +496,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.position.optimizer_steps = optimizer_steps(file);
   w.position.global_batch = argument(file, "global_batch_size").value_or(0);
   w.position.tokens = argument(file, "consumed_train_samples").value_or(0) * argument(file, "seq_length").value_or(0);
-  if (const Json kept = kept_scalars_in(file.pickle()); kept.is_object()) {  // a run of ours, written as Megatron's
+  // Written by a run of Ravine in Megatron's format.
+  if (const Json kept = kept_scalars_in(file.pickle()); kept.is_object()) {
     w.position.tokens = std::max<int64_t>(field_or(kept, "tokens", file.path(), int64_t{0}), 0);
     if (const auto it = kept.find("data"); it != kept.end()) w.data_history = *it;
   }

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The state of the loss scale behind `steps` steps: growth_tracker counts good steps behind an overflow or a growth. Null: it does
-// not move.
+// Returns the state of the loss scale after `steps` steps; null if it is static. growth_tracker counts good steps after
+// an overflow or a growth.
 Json loss_scale_of(const TorchFile& f, int64_t steps) {
   const Pickle& p = f.pickle();
   const auto optimizer = p.find(p.root(), "optimizer");
@@ -31,7 +31,7 @@ Json loss_scale_of(const TorchFile& f, int64_t steps) {
           {"hysteresis", std::max<int64_t>(hysteresis ? p.integer(*hysteresis).value_or(1) : 1, 1)}};
 }
 
-// The step, which the name of a folder iter_NNNNNNN says too.
+// Returns the step. The name of a folder iter_NNNNNNN must agree.
 int64_t iteration_of(const TorchFile& f, const std::string& folder) {
   const Pickle& p = f.pickle();
   const auto field = p.find(p.root(), "iteration");

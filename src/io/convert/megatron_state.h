@@ -1,13 +1,14 @@
-// Training checkpoints of Megatron, as a run goes on from them and leaves them.
+// Reads and writes training checkpoints of Megatron, to resume from and for Megatron to resume from.
 //
-//   DIR/latest_checkpointed_iteration.txt                         "100"
-//   DIR/iter_0000100/mp_rank_TT[_PPP]/model_optim_rng.pt           args, checkpoint_version, iteration, model, optimizer,
-//                                                                  opt_param_scheduler
-//   DIR/iter_0000100/mp_rank_TT[_PPP]/distrib_optim.pt             of the distributed optimizer (megatron_distrib.h)
+//   DIR/latest_checkpointed_iteration.txt                 "100";
+//   DIR/iter_0000100/mp_rank_TT[_PPP]/model_optim_rng.pt  args, checkpoint_version, iteration, model, optimizer,
+//                                                         opt_param_scheduler;
+//   DIR/iter_0000100/mp_rank_TT[_PPP]/distrib_optim.pt    of the distributed optimizer (megatron_distrib.h)
 //
-// rng_state is not written: Megatron begins with the numbers of its --seed then, for which it wants --no-load-rng. What a run of
-// ours keeps beyond (its place in blended data, the state of a schedule) is in the first file under "ravine".
-// Source: megatron/training/checkpointing.py, megatron/core/optimizer/optimizer.py, grad_scaler.py, optimizer_param_scheduler.py.
+// rng_state is not written: Megatron then starts with the random numbers of its --seed, and needs --no-load-rng.
+// Ravine's additional state (position in blended data, state of a schedule) is in the first file under "ravine".
+// Source: megatron/training/checkpointing.py, megatron/core/optimizer/optimizer.py, grad_scaler.py,
+// optimizer_param_scheduler.py.
 #pragma once
 #include <functional>
 #include <string>
@@ -18,33 +19,37 @@
 
 namespace ravine {
 
-// `path`: DIR, or a folder of ranks in it. `model`: its config.json, `where` for messages. global_batch: of the run that goes on;
-// steps are never counted anew, and data go on behind args.consumed_train_samples. data_steps: of data that count as used, at that
-// batch; -1: what it says. Beside what runs read, scalars hold "samples" and "opt_param_scheduler". The loss scale counts as
-// Megatron's does (precision.scale_rule=deepspeed_013).
+// Opens a checkpoint to resume from. `path` is DIR or a folder of ranks in it, `model` the model's config.json, `where`
+// its name in messages. `global_batch` is the batch size of the resuming run. The step count is not converted to it;
+// data continue after args.consumed_train_samples. `data_steps` is the number of steps, at that batch size, whose data
+// count as used; -1: the checkpoint's samples count. In addition to the usual scalars, the result has "samples" and
+// "opt_param_scheduler". The loss scale follows Megatron's counting (precision.scale_rule=deepspeed_013).
 ForeignState open_megatron_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                  int64_t data_steps = -1);
 
-// How a checkpoint is written.
+// Settings for writing a checkpoint.
 struct MegatronState {
-  MegatronLayout layout;       // `place` counts: "iter_0000100/", or "" where the folder is to be that one itself
-  bool distributed = false;    // distrib_optim.pt, of a run with --use-distributed-optimizer and without --overlap-grad-reduce
-  int64_t ranks = 1;           // data ranks; of the distributed optimizer's legacy form Megatron goes on with as many only
+  MegatronLayout layout;     // with its `place`: "iter_0000100/", or "" if the folder itself is to be that one
+  bool distributed = false;  // write distrib_optim.pt, as for --use-distributed-optimizer without --overlap-grad-reduce
+  // Data ranks; with the distributed optimizer's legacy form Megatron resumes only with the same number.
+  int64_t ranks = 1;
   DType compute = DType::f32;  // f32, bf16, f16
   OptimizerOptions optimizer;  // adamw, adam
-  double lr = 0;               // of the next update
-  bool dynamic_scale = false;  // losses are scaled by a scale that moves
+  double lr = 0;               // learning rate of the next update
+  bool dynamic_scale = false;  // dynamic loss scale
   int64_t scale_window = 1000;
-  Json scheduler = Json::object();  // opt_param_scheduler less what is counted
-  Json arguments = Json::object();  // further fields of args
+  Json scheduler = Json::object();  // opt_param_scheduler without its counters
+  Json arguments = Json::object();  // additional fields of args
 };
-// Of a run with these options; `lr` is of the next update. What Megatron will do otherwise goes to `notes`.
+// Returns the settings for a run with these options; `lr` is the learning rate of the next update. Differences in
+// Megatron's behaviour are appended to `notes`.
 MegatronState megatron_state_of(const Config& config, double lr, std::vector<std::string>& notes);
-// From the folder of a checkpoint of ours. With a place in the layout the tracker file, config.json and tokenizer stand beside it.
-// `progress` is called with the bytes written.
+// Writes a checkpoint from the folder of a Ravine checkpoint. If the layout has a place, the tracker file, config.json
+// and tokenizer are written next to it. `progress` is called with the bytes written.
 void write_megatron_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                           const MegatronState& state, const std::function<void(int64_t)>& progress);
-// The bytes that it will write of a run with these masters, about: headers and padding are not counted.
+// Returns the approximate number of bytes that write_megatron_state writes for these masters, without headers and
+// padding.
 int64_t megatron_state_bytes(const Weights& weights, const MegatronState& state);
 
 }  // namespace ravine

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
 
-// Of one rank: its tensors with their moments, in the order of the modules.
+// A tensor of one rank with its moments. A rank's tensors have the order of the modules.
 struct TrainedTensor {
   std::string name;
   int64_t chunk = 0;
@@ -85,7 +85,7 @@ class MegatronRunFolder {
              "write the weights alone: leave out --optimizer");
   }
 
-  // Matrices, which decay, and vectors.
+  // Returns the two groups: matrices, which decay, and vectors.
   static std::vector<std::vector<const TrainedTensor*>> groups_of(const std::vector<TrainedTensor>& trained) {
     std::vector<std::vector<const TrainedTensor*>> out(2);
     for (const TrainedTensor& t : trained) out[t.decays() ? 0 : 1].push_back(&t);
@@ -118,7 +118,7 @@ class MegatronRunFolder {
     w.out.end();
   }
 
-  // The states of parameters by number, and the groups that these are in.
+  // Writes the states of parameters by number, and the groups of these numbers.
   void put_torch_optimizer(TorchFields& w, const std::vector<std::vector<const TrainedTensor*>>& groups) const {
     std::vector<std::byte> updates_f32(sizeof(float));
     const auto done = static_cast<float>(updates());
@@ -218,7 +218,7 @@ class MegatronRunFolder {
     w.commit();
   }
 
-  // Types of parameters and gradients, as the distributed optimizer names a buffer.
+  // Writes the types of parameters and gradients, by which the distributed optimizer names a buffer.
   void put_types(TorchFields& w) const {
     const DType gradients = s_.compute == DType::bf16 ? DType::f32 : s_.compute;
     if (s_.layout.names == MegatronNames::legacy) return w.out.type(gradients);
@@ -267,7 +267,7 @@ class MegatronRunFolder {
     w.commit();
   }
 
-  // The buffer of a chunk; zeros where no parameter lies.
+  // Returns the flat buffer of a chunk, with zeros in its gaps.
   static ElementsPtr flat(const std::vector<const TrainedTensor*>& chunk, const DistribPlaces& places, size_t k) {
     std::vector<Copy> copies;
     const auto zeros_to = [&](int64_t from, int64_t to) {
@@ -307,7 +307,7 @@ MegatronState megatron_state_of(const Config& c, double lr, std::vector<std::str
   const double length = own && o.classes.lr_decay_steps > 0 ? o.classes.lr_decay_steps
                                                             : static_cast<double>(o.steps > 0 ? o.steps : c.train.steps);
   const double warmup = own ? o.classes.lr_warmup_steps : type == "constant" ? 0 : static_cast<double>(o.warmup_steps);
-  // A share of the run may be no whole number of samples: Megatron keeps it, and compares with it.
+  // A fraction of the run may not be an integer number of samples: Megatron stores it so, and compares with it.
   const auto in_samples = [&](double steps) {
     const double n = steps * batch, whole = std::round(n);
     return std::abs(n - whole) < 1e-9 * std::max(1.0, whole) ? Json(static_cast<int64_t>(whole)) : Json(n);

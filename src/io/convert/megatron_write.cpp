@@ -57,14 +57,14 @@ class Cutter {
     const int64_t n = gate->shape()[0] / l_.tensor;
     return stack_rows({{gate, rank_ * n, n}, {up, rank_ * n, n}}, "gate over up");
   }
-  // The matrix of one expert of a stack.
+  // Returns the matrix of one expert of a stack.
   ElementsPtr expert(const ElementsPtr& stack, int64_t e) const {
     const int64_t rows = stack->shape()[1];
     return stack_rows({{reshaped(stack, {stack->shape()[0] * rows, stack->shape()[2]}), e * rows, rows}},
                       fmt::format("expert {} of {}", e, stack->shape()[0]));
   }
   ExpertNames experts() const { return l_.experts; }
-  // A bias that only some of a joined tensor's parts have is zero in the others.
+  // Returns a bias, or zeros if this part of a joined tensor has none.
   ElementsPtr or_zeros(const std::string& name, int64_t n, DType dtype) const {
     if (ElementsPtr e = get(name)) return e;
     return in_memory(dtype, {n}, std::vector<std::byte>(static_cast<size_t>(n * size_of(dtype))));
@@ -78,7 +78,7 @@ class Cutter {
   bool moments_;
 };
 
-// Router, experts and the shared MLP of a layer that has them, under the names of megatron-core.
+// Adds router, experts and shared MLP of a layer with experts, under megatron-core's names.
 template <class Put>
 void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Put& put) {
   auto get = [&](const std::string& suffix) { return c.get(layer_name(layer, "mlp." + suffix)); };
@@ -106,8 +106,8 @@ void add_sparse_mlp(const Cutter& c, const MoeSpec& moe, int64_t layer, const Pu
   put("mlp.shared_experts.linear_fc2.weight", c.cols(get(shared + ".down_proj.weight")));
 }
 
-// Latent attention under the names of megatron-core; what makes the latents lies whole on each tensor rank, as its layers of
-// Transformer Engine have it.
+// Adds latent attention under megatron-core's names. Each tensor rank holds the matrices that produce the latents
+// whole, as the layers of Transformer Engine do.
 template <class Put>
 void add_latents(const Cutter& c, int64_t layer, const Put& put) {
   auto get = [&](const char* suffix) { return c.get(layer_name(layer, fmt::format("self_attn.{}.weight", suffix))); };
@@ -141,7 +141,7 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
     put("self_attention.linear_proj.weight", "self_attention.dense.weight", cut("self_attn.o_proj.weight", &Cutter::cols));
     put("self_attention.linear_proj.bias", "self_attention.dense.bias", get("self_attn.o_proj.bias"));
   };
-  if (core) proj();  // before it there, behind it in 2023
+  if (core) proj();  // first in mcore, later in the form of 2023
   if (g.spec().attention.latent) {
     add_latents(c, layer, [&](const std::string& name, const ElementsPtr& e) { put(name, name, e); });
   } else {

@@ -19,7 +19,7 @@ std::vector<double> numbers(const Elements& e) {
   return out;
 }
 
-// Host work: w [out, in] + scale * b [out, r] a [r, in], in f64, rounded to `to`. a and b are small, and read at once.
+// Host work: w [out, in] + scale * b [out, r] a [r, in], in f64, rounded to `to`. a and b are small and read at once.
 class LowRankSum : public Elements {
  public:
   LowRankSum(ElementsPtr w, const ElementsPtr& a, const ElementsPtr& b, double scale, DType to)
@@ -68,7 +68,7 @@ ElementsPtr in_range(const ElementsPtr& merged) {
 
 constexpr std::string_view kTable = ".lora_embedding_A.weight";
 
-// Embedding and head of one table that an adapter makes two: from here on the head has weights of its own, those of `table`.
+// Separates a tied head from the embedding because of an adapter: the head gets its own weights, `table`.
 void untie(Weights& weights, const ElementsPtr& table) {
   if (weights.tensors.contains(kHead)) return;
   weights.add(kHead, table);
@@ -83,7 +83,7 @@ void merge_embedding(Weights& weights, const Weights& parts, const std::string& 
                                                 parts.tensors.at(module + std::string(kTable)), specs.at(module).scale, type));
 }
 
-// Puts what `base` makes of them in the place of the matrices of linear layers; returns what each tensor is to be rounded to.
+// Replaces the matrices of linear layers by their values under `base`; returns the type that each tensor is rounded to.
 std::map<std::string, DType> keep(Weights& weights, Model& model, std::optional<BaseStorage> base, std::optional<DType> type) {
   std::map<std::string, DType> types;
   for (const auto& [name, e] : weights.tensors) types[name] = type && size_of(*type) > size_of(e->dtype()) ? *type : e->dtype();
@@ -116,7 +116,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     set_vocabulary(weights.config, g.spec().implied, rows);
   std::map<std::string, AdapterSpec> specs = adapter_specs(*g.model, lora);
   const ElementsPtr table = weights.tensors.at(kEmbedding);
-  const auto stored = parts.tensors.find(kEmbedding);  // of a table that stays one beside the adapter, it is the head's too
+  const auto stored = parts.tensors.find(kEmbedding);  // a table that stays tied next to the adapter is also the head's
   if (parts_tables(*g.model, lora))
     untie(weights,
           stored != parts.tensors.end() && is_tied(*model) ? in_range(as_type(stored->second, table->dtype())) : table);
@@ -138,7 +138,8 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     if (!p.name.ends_with(kUp)) continue;
     const std::string module = p.name.substr(0, p.name.size() - kUp.size());
     if (const auto own = parts.tensors.find(module + std::string(kDown)); own != parts.tensors.end()) down = own->second;
-    ElementsPtr& w = weights.tensors.at(module + ".weight");  // without an A of its own it shares that of the module before it
+    // Without its own A it shares the A of the module before it.
+    ElementsPtr& w = weights.tensors.at(module + ".weight");
     w = in_range(std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale, types.at(module + ".weight")));
   }
   for (const auto& [name, type] : types) {

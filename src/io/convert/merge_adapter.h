@@ -1,5 +1,5 @@
-// A LoRA adapter added into the weights of its base: W + scale * B A, as PEFT's merge_and_unload does it, in f64 and rounded once
-// to the type of W, or to a wider one that is asked for.
+// Merges a LoRA adapter into the weights of its base: W + scale * B A, as in PEFT's merge_and_unload. Computed in f64
+// and rounded once, to the type of W or to a requested wider type.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace ravine {
 
-// `weights` by declared names, as after from_family_files. Whole modules of the adapter replace theirs, in the type that the
-// base has; of a tied embedding with an adapter the head becomes a tensor of its own; the config takes the vocabulary of tables
-// among them. With `base` the frozen matrices of linear layers, with an adapter and without, are what lora.base makes of them: for
-// nf4 the values that their blocks stand for (kernels/nf4.h), in f32 up to the one rounding. What adapter_settings, with_adapters
-// or a shape refuse is a UserError, so is a value that is not finite.
+// Merges the adapter. `weights` has declared names, as after from_family_files. Whole modules of the adapter replace
+// the base's, in the base's type. If a tied embedding has an adapter, the head becomes a separate tensor. The config's
+// vocabulary is taken from whole tables. With `base` all frozen matrices of linear layers have the values that
+// lora.base gives. For nf4 these are the values of their blocks (kernels/nf4.h), in f32 until the final rounding.
+// Errors of adapter_settings, with_adapters, wrong shapes, and values that are not finite are UserErrors.
 void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter, std::optional<BaseStorage> base,
                    std::optional<DType> type);
 

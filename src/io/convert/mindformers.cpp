@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// "" for a name that MindFormers does not use.
+// Returns Ravine's name; "" for a name that MindFormers does not use.
 std::string our_name(const std::string& name) {
   for (const bool core : {false, true}) {
     const std::string_view prefix = core ? "decoder.layers." : "model.layers.";
@@ -34,7 +34,7 @@ std::string our_name(const std::string& name) {
   return "";
 }
 
-// The same in a model; q_layernorm is that of a latent where there is one.
+// Returns Ravine's name in this model. With latent attention, q_layernorm is the norm of the latent.
 std::string our_name_in(const std::string& name, const Geometry& g) {
   std::string ours = our_name(name);
   constexpr std::string_view kNorm = ".self_attn.q_norm.";
@@ -43,7 +43,7 @@ std::string our_name_in(const std::string& name, const Geometry& g) {
   return ours;
 }
 
-// What a training checkpoint holds beside weights.
+// True for entries of a training checkpoint that are not weights.
 bool is_state(const TensorInfo& t) {
   for (const StateSpelling& s : kStateSpellings)
     if (t.name.starts_with(s.theirs)) return true;
@@ -68,13 +68,13 @@ struct Part {
 
 bool is_weights(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".ckpt"); }
 
-// Files with their ranks; -1: a complete one.
+// Returns (rank, file) pairs; rank -1: a complete file.
 std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path) {
   static const std::regex folder("rank_(\\d{1,6})"), file(".*_rank_(\\d{1,6})[-_.].*");
   std::error_code error;
   std::vector<std::pair<int64_t, std::string>> out;
   if (!fs::is_directory(path, error)) {
-    // One of a rank, with those of the others beside it; alone it is complete.
+    // The file of a rank, with the other ranks' files; without them it is complete.
     const fs::path own(path), above = own.parent_path().parent_path();
     const std::string name = own.filename().string();
     const auto of = [&](int64_t r) {
@@ -94,7 +94,7 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
       std::vector<std::string> inside;
       for (const auto& f : fs::directory_iterator(entry.path(), error))
         if (is_weights(f.path().filename().string())) inside.push_back(f.path().string());
-      if (fs::exists(entry.path() / "meta.json", error) && inside.size() > 1) {  // the newest, as the run recorded it
+      if (fs::exists(entry.path() / "meta.json", error) && inside.size() > 1) {  // the newest, recorded by the run
         const Json meta = read_json((entry.path() / "meta.json").string());
         const std::string last = field_or(meta, "last_ckpt_file", (entry.path() / "meta.json").string(), std::string());
         std::erase_if(inside, [&](const std::string& f) { return fs::path(f).filename() != last; });
@@ -128,7 +128,7 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
   return out;
 }
 
-// The whole of a tensor from what ranks hold of it, by its shape.
+// Joins the parts of ranks into the whole tensor, by its shape.
 ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std::string& name) {
   const Elements& first = *parts[0].elements;
   int dim = -1;
@@ -219,7 +219,7 @@ std::vector<std::string> mindformers_files(const std::string& path) {
 Shape mindformers_shape(const std::string& name, const Geometry& g) {
   const std::string ours = our_name_in(name, g);
   const Shape whole = ours.empty() || ours.find("fused_") != std::string::npos ? Shape() : expected_shape(ours, g);
-  return whole.rank() == 3 ? Shape() : whole;  // experts lie in several ways
+  return whole.rank() == 3 ? Shape() : whole;  // experts have several layouts
 }
 
 bool is_mindformers_name(const std::string& name) {
@@ -248,7 +248,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   if (w.config.is_null())
     throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
   const Geometry g = geometry_of(w.config, w.config_where);
-  std::map<std::string, std::vector<Part>> tensors;  // by our names
+  std::map<std::string, std::vector<Part>> tensors;  // by Ravine's names
   for (const auto& [rank, file_path] : find_files(path)) {
     const std::shared_ptr<const TensorFile> file = open_tensor_file(file_path);
     for (const TensorInfo& t : file->tensors()) {

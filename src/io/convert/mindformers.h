@@ -1,10 +1,10 @@
-// Weights under the names of MindSpore Transformers: legacy Llama (attention.wq, feed_forward.w1, ...), mcore
-// (self_attention.linear_q, mlp.gating, ...), and the fused w_qkv (per group: query heads, k, v) and w_gate_hidden (rows of
-// gate and up in turn). Stacks of experts [E, in, out] as its grouped products read them, or [E, out, in] (its converter of
-// Qwen2-MoE, use_gmm); where in and out are as many, the first.
+// Reads and writes weights under the names of MindSpore Transformers. Names: legacy Llama (attention.wq,
+// feed_forward.w1, ...), mcore (self_attention.linear_q, mlp.gating, ...), and the fused w_qkv (per group: query heads,
+// k, v) and w_gate_hidden (rows of gate and up alternate). Stacks of experts are [E, in, out] as for its grouped
+// products, or [E, out, in] (its converter of Qwen2-MoE, use_gmm); the first form is assumed if in = out.
 //
-//   DIR/*.safetensors (param_name_map.json), or one *.safetensors or *.ckpt   complete
-//   DIR/rank_R/*.safetensors | *.ckpt, or files *_rank_R-*                    one part per rank, cut over the tensor ranks
+//   DIR/*.safetensors (param_name_map.json), or one *.safetensors or *.ckpt  complete;
+//   DIR/rank_R/*.safetensors | *.ckpt, or files *_rank_R-*                   one part per rank, split over tensor ranks
 #pragma once
 #include <string>
 
@@ -14,30 +14,32 @@
 
 namespace ravine {
 
-// Of a training state the weights are taken, or what this optimizer keeps, "adam_m." and "adam_v." of AdamW; counters are passed
-// over. `config` is that
-// of --model-config, or null: then DIR/config.json must be there. How ranks cut a tensor follows from its shape: neighbouring
-// ranks are tensor ranks. A name or shape that does not fit is a UserError.
+// Reads the weights of a training state, or the states of `optimizer` ("adam_m." and "adam_v." for AdamW); counters are
+// skipped. `config` is the config of --model-config, or null: then DIR/config.json must exist. The split of a tensor
+// over ranks follows from its shape: consecutive ranks are tensor ranks. A name or shape that does not fit is a
+// UserError.
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                          StateKind kind = StateKind::weights, OptimizerType optimizer = OptimizerType::adamw);
 
-// Of weights that have been read: a UserError where a tensor of the model is missing, with its name there and here.
+// Throws a UserError if a tensor of the model is missing in `weights`; the message has its name in MindFormers and in
+// Ravine.
 void refuse_missing_tensors(const Weights& weights, const std::string& path);
 
-// The files that are read of a path, one of each rank in their order.
+// Returns the files to read at a path, one per rank, in order of ranks.
 std::vector<std::string> mindformers_files(const std::string& path);
-// What a tensor of MindFormers is as a whole; rank 0: not known, or joined of several.
+// Returns the whole shape of a tensor, by its MindFormers name; rank 0 if unknown or joined from several tensors.
 Shape mindformers_shape(const std::string& name, const Geometry& g);
 
-// The name of a tensor in MindFormers: legacy for llama and its like, mcore for qwen2 and qwen3.
+// Returns the MindFormers name of a tensor: legacy for llama and similar families, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);
 
 struct MindFormersLayout {
-  bool fused = false;  // q, k, v as one matrix per layer, gate and up too (qkv_concat: True)
-  int64_t ranks = 1;   // tensor ranks; of several each has a folder rank_R. Embedding and head stay whole (vocab_emb_dp: True)
+  bool fused = false;  // joins q, k, v of each layer, and gate and up (qkv_concat: True)
+  // Tensor ranks; several have a folder rank_R each. Embedding and head stay whole (vocab_emb_dp: True).
+  int64_t ranks = 1;
 };
-// Files of the target, with their tensors. A family that has no
-// names in MindFormers, and sizes that do not divide, are UserErrors.
+// Returns the target files with their tensors. A family without names in MindFormers, or sizes that are not divisible,
+// are UserErrors.
 struct MindFormersFile {
   std::string path;  // "rank_0/checkpoint_rank_0.safetensors"; "": shards of a complete model
   std::vector<NamedElements> tensors;
@@ -46,13 +48,13 @@ std::vector<MindFormersFile> plan_mindformers(const Weights& weights, const Geom
 void write_mindformers(TargetFolder& folder, const std::vector<MindFormersFile>& files, const Weights& weights,
                        const std::function<void(int64_t)>& progress);
 
-// [E, a, b] -> [E, b, a].
+// Transposes each expert: [E, a, b] -> [E, b, a].
 ElementsPtr turned_experts(const ElementsPtr& stack);
 
-// What tensor rank r of n holds of a tensor, by its name in MindFormers.
+// Returns the part of a tensor that tensor rank r of n holds, by its MindFormers name.
 ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n);
 
-// Says whether a name is one of MindFormers and of nobody else.
+// True if only MindFormers uses this name.
 bool is_mindformers_name(const std::string& name);
 
 }  // namespace ravine

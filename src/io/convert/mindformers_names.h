@@ -1,4 +1,4 @@
-// The two spellings of MindSpore Transformers beside ours: legacy Llama and mcore.
+// Tables of Ravine's names and the two spellings of MindSpore Transformers: legacy Llama and mcore.
 #pragma once
 #include <string>
 #include <string_view>
@@ -36,7 +36,7 @@ inline constexpr SpellingPair kLegacyLayer[] = {{"input_layernorm.", "attention_
                                                 {"mlp.shared_expert_gate.", "feed_forward.shared_experts_gate."},
                                                 {"fused_qkv.", "attention.w_qkv."},
                                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
-// Of Mixtral (research/mixtral/convert_weight.py); the rest as above.
+// Names of Mixtral (research/mixtral/convert_weight.py) that differ from the table above.
 inline constexpr SpellingPair kMixtralLayer[] = {{"mlp.gate.", "feed_forward.router.dense."},
                                                  {"mlp.experts.gate_proj.", "feed_forward.ffn.w1."},
                                                  {"mlp.experts.down_proj.", "feed_forward.ffn.w2."},
@@ -57,31 +57,31 @@ inline constexpr SpellingPair kCoreLayer[] = {
     {"self_attn.q_b_proj.", "self_attention.linear_q_up_proj."},
     {"self_attn.kv_a_proj_with_mqa.", "self_attention.linear_kv_down_proj."},
     {"self_attn.kv_b_proj.", "self_attention.linear_kv_up_proj."},
-    {"self_attn.q_a_layernorm.", "self_attention.q_layernorm."},  // where there are latents
+    {"self_attn.q_a_layernorm.", "self_attention.q_layernorm."},  // with latent attention
     {"self_attn.kv_a_layernorm.", "self_attention.kv_layernorm."},
     {"mlp.gate.weight", "mlp.router.weight.weight"},
     {"mlp.gate.e_score_correction_bias", "mlp.router.expert_bias"},
     {"mlp.shared_experts.gate_proj.", "mlp.shared_experts.gating."},
     {"mlp.shared_experts.up_proj.", "mlp.shared_experts.linear_fc1."},
     {"mlp.shared_experts.down_proj.", "mlp.shared_experts.linear_fc2."},
-    {"mlp.experts.gate_proj.", "mlp.experts.gating."},  // of one: behind its number
+    {"mlp.experts.gate_proj.", "mlp.experts.gating."},  // one expert's: after its number
     {"mlp.experts.up_proj.", "mlp.experts.linear_fc1."},
     {"mlp.experts.down_proj.", "mlp.experts.linear_fc2."},
     {"fused_qkv.", "self_attention.linear_qkv."}};
 
-// States of optimizers (classes of MindFormers and of mindspore.nn.optim), which stand before the name of their weight.
+// Prefixes of optimizer states (classes of MindFormers and of mindspore.nn.optim), before the name of their weight.
 struct StateSpelling {
   OptimizerType optimizer;
   StateKind kind;
   const char* theirs;
-  bool written = true;  // false: files of MindFormers are read, and those written here have the row before
+  bool written = true;  // false: read only; Ravine writes the prefix of the row before
 };
 inline constexpr StateSpelling kStateSpellings[] = {
     {OptimizerType::adamw, StateKind::first_moment, "adam_m."}, {OptimizerType::adamw, StateKind::second_moment, "adam_v."},
     {OptimizerType::adam, StateKind::first_moment, "moment1."}, {OptimizerType::adam, StateKind::second_moment, "moment2."},
     {OptimizerType::lamb, StateKind::first_moment, "lamb_m."},  {OptimizerType::lamb, StateKind::second_moment, "lamb_v."},
     {OptimizerType::sgd, StateKind::momentum, "accum."},        {OptimizerType::sgd, StateKind::momentum, "moments.", false}};
-// Of SGD, beside accum: 0 where accum counts, 1 before its first step.
+// SGD's second state besides accum: 0 if accum is used, 1 before its first step.
 inline constexpr const char* kBeforeFirst = "stat.";
 
 template <size_t N>
@@ -93,7 +93,8 @@ std::string renamed(const std::string& name, const SpellingPair (&table)[N], boo
   return "";
 }
 
-// "mlp.experts.12.gating.weight" -> 12 and "mlp.experts.gating.weight"; -1 for other names.
+// Removes the expert's number: "mlp.experts.12.gating.weight" -> "mlp.experts.gating.weight", returns 12; -1 for other
+// names.
 inline int64_t take_expert(std::string& suffix) {
   constexpr std::string_view kExperts = "mlp.experts.";
   if (!suffix.starts_with(kExperts)) return -1;
@@ -106,7 +107,7 @@ inline int64_t take_expert(std::string& suffix) {
   return number;
 }
 
-// A layer's prefix with its number, "model.layers.12." -> 16; npos if there is none.
+// Returns the length of a layer's prefix with its number: 16 for "model.layers.12."; npos if there is none.
 inline size_t layer_end(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::string::npos;
   const size_t dot = name.find('.', prefix.size());

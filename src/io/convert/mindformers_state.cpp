@@ -30,7 +30,7 @@ struct StateName {
   std::string name;
 };
 
-// Whole files only: those of weights alone lie elsewhere.
+// Lists the complete checkpoint files of a folder; files of weights alone are in other folders.
 std::vector<StateName> state_names(const std::string& folder) {
   static const std::regex form(R"(.*_rank_\d+(?:_\d+)?-(\d{1,12})_(\d{1,12})\.(?:safetensors|ckpt))");
   std::vector<StateName> out;
@@ -51,7 +51,7 @@ std::string of_rank(const std::string& name, int64_t rank) {
                             std::regex_constants::format_first_only);
 }
 
-// Epoch and step that meta.json of a rank names; nothing: it says nothing.
+// Returns the epoch and step in a rank's meta.json; nothing if it has none.
 std::optional<std::pair<int64_t, int64_t>> last_saved(const std::string& meta) {
   std::error_code error;
   if (!fs::is_regular_file(meta, error)) return {};
@@ -71,7 +71,7 @@ std::optional<double> number_in(const TensorFile& file, const char* name) {
   return value;
 }
 
-// The files of rank_1, rank_2, .. beside DIR/rank_0/FILE.
+// Returns the files of rank_1, rank_2, .. that belong to DIR/rank_0/FILE.
 std::vector<std::string> of_other_ranks(const std::string& path) {
   std::vector<std::string> out;
   const fs::path own = path;
@@ -84,7 +84,8 @@ std::vector<std::string> of_other_ranks(const std::string& path) {
   }
 }
 
-// The optimizer whose states a file holds; nothing: none, as of SGD without momentum, whose `accum` counts nothing.
+// Returns the optimizer whose states a file holds; nothing if none, as for SGD without momentum, whose `accum` is
+// unused.
 std::optional<OptimizerType> optimizer_of(const TensorFile& file) {
   for (const StateSpelling& s : kStateSpellings)
     for (const TensorInfo& t : file.tensors())
@@ -99,7 +100,7 @@ std::vector<std::string> mindformers_checkpoints(const std::string& dir) {
   std::error_code error;
   const bool ranks = fs::is_directory(dir + "/rank_0", error);
   const std::string folder = ranks ? dir + "/rank_0" : dir;
-  // What lies there may go on beyond the last save that all ranks have finished, or be of a run before.
+  // Files newer than the last save completed by all ranks are ignored.
   std::optional<std::pair<int64_t, int64_t>> last;
   for (int64_t r = 0; ranks && fs::is_directory(fmt::format("{}/rank_{}", dir, r), error); ++r)
     if (const auto saved = last_saved(fmt::format("{}/rank_{}/meta.json", dir, r)); saved && (!last || *saved < *last))
@@ -176,7 +177,7 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
 
 namespace {
 
-// The layers of each stage.
+// Returns the layers of each stage.
 std::vector<std::vector<int64_t>> layers_of_stages(const MindFormersState& s, int64_t layers) {
   std::vector<std::vector<int64_t>> out(static_cast<size_t>(s.pipeline));
   int64_t layer = 0;
@@ -190,7 +191,8 @@ std::vector<std::vector<int64_t>> layers_of_stages(const MindFormersState& s, in
   return out;
 }
 
-// Whether a stage holds a parameter, by our name: what is before the layers, those of its own, what is behind them.
+// True if a stage holds a parameter, by Ravine's name: the first stage also holds the embedding, the last the tensors
+// after the layers.
 bool on_stage(const std::string& name, const std::vector<int64_t>& layers, bool first, bool last) {
   static const std::regex layer(R"(model\.layers\.(\d+)\..*)");
   std::smatch m;
@@ -248,7 +250,7 @@ void write_file_of_rank(const std::string& path, const std::vector<StateTensorOu
   writer.commit();
 }
 
-// The optimizer of the run that wrote a checkpoint, by the options that it recorded.
+// Returns the optimizer options recorded in the checkpoint's run.
 OptimizerOptions optimizer_in(const Json& scalars) {
   Config config;
   const auto options = scalars.find("options");
@@ -259,7 +261,7 @@ OptimizerOptions optimizer_in(const Json& scalars) {
   return config.optimizer;
 }
 
-// Those of this prefix and run that are older than the newest `keep`.
+// Removes files of this prefix and run that are older than the newest `keep`.
 void remove_older_states(const std::string& folder, const MindFormersState& state) {
   const int64_t keep = state.keep;
   std::vector<StateName> own;
@@ -291,7 +293,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   const CheckpointReader reader(checkpoint, false);
   const Json& scalars = reader.scalars();
   const OptimizerOptions optimizer = optimizer_in(scalars);
-  // By the prefix of MindFormers; weights have none, and come first.
+  // By MindFormers' prefix; weights have none and come first.
   std::vector<std::pair<std::string, std::map<std::string, ElementsPtr>>> states;
   states.emplace_back("", read_ravine_checkpoint(checkpoint, model, where, StateKind::masters).tensors);
   for (const StateSpelling& spelling : kStateSpellings) {
@@ -320,7 +322,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   if (optimizer.type == OptimizerType::sgd)
     more.push_back(small("momentum", DType::f32, {}, static_cast<float>(optimizer.momentum)));
   for (size_t i = 0; optimizer.type == OptimizerType::adam && i < 2; ++i) {
-    float power = 1;  // as it is there, a product in f32 step by step
+    float power = 1;  // a product in f32 step by step, as in MindFormers
     for (int64_t n = count("optimizer_steps", reader.step()); n > 0; --n) power *= static_cast<float>(optimizer.betas[i]);
     more.push_back(small(fmt::format("beta{}_power", i + 1), DType::f32, {}, power));
   }
@@ -341,7 +343,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
       for (int64_t d = 0; d < s.data; ++d) {
         const int64_t rank = (stage * s.data + d) * s.tensor + t;
         const std::string folder = fmt::format("{}/rank_{}", s.dir, rank);
-        // What was there stays: MindFormers' counter in the name goes around it.
+        // Older files stay: the name avoids them by MindFormers' counter.
         const auto free_name = [&](const std::string& to, const std::string& kind) {
           for (int64_t n = 0;; ++n) {
             const std::string counter = n == 0 ? "" : fmt::format("_{}", n);

@@ -23,7 +23,7 @@ void refuse_strategy(const std::string& where, const std::string& rule) {
   throw UserError("damaged strategy file", where, rule, "name a file that MindSpore has written in output/strategy");
 }
 
-// The numbers `dim` of a message DevMatrix or TensorMap, packed or one by one.
+// Returns the numbers `dim` of a message DevMatrix or TensorMap, packed or one by one.
 std::vector<int64_t> dims_of(ProtobufMessage message) {
   std::vector<int64_t> out;
   while (const auto f = message.next()) {
@@ -38,7 +38,7 @@ std::vector<int64_t> dims_of(ProtobufMessage message) {
   return out;
 }
 
-// ParallelLayouts; nothing where it does not say how the parameter is cut.
+// Parses ParallelLayouts: the number of parts of each dim; nothing if it does not determine the split.
 std::vector<int64_t> cuts_of(ProtobufMessage layout, const std::string& where) {
   std::vector<int64_t> devices, map, cuts;
   int64_t shards = 0;
@@ -75,7 +75,7 @@ MindFormersCuts parse_mindformers_strategy(std::string_view text, const std::str
       if (f->number == 1) name = std::string(f->bytes);
       if (f->number == 2) cuts = cuts_of(layout.in(*f), where);
     }
-    // of several stages in one file the name begins with the stage: "0-model.norm_out.weight"
+    // In a file of several stages the name begins with the stage: "0-model.norm_out.weight".
     if (const size_t dash = name.find('-');
         dash != std::string::npos && dash > 0 && name.find_first_not_of("0123456789") == dash)
       name = name.substr(dash + 1);

@@ -7,7 +7,7 @@ namespace {
 
 bool core_names(const Geometry& g) { return g.spec().names.mindformers == CheckpointNames::MindFormers::core; }
 
-// Joined per group: its query heads, k, v.
+// Joins q, k, v per group: its query heads, k, v.
 ElementsPtr fused_qkv(const ElementsPtr& q, const ElementsPtr& k, const ElementsPtr& v, const Geometry& g) {
   std::vector<Rows> rows;
   const int64_t d = g.head_size, per = g.group() * d;
@@ -19,7 +19,7 @@ ElementsPtr fused_qkv(const ElementsPtr& q, const ElementsPtr& k, const Elements
   return stack_rows(rows, fmt::format("q, k, v of {} groups in turn", g.kv_heads));
 }
 
-// Each expert of a stack under its number.
+// Adds each expert of a stack under its number.
 void add_experts(const std::string& name, const ElementsPtr& stack, const Geometry& g,
                  std::map<std::string, ElementsPtr>& out) {
   const std::string theirs = mindformers_name(name, g);
@@ -30,7 +30,7 @@ void add_experts(const std::string& name, const ElementsPtr& stack, const Geomet
                 stack_rows({{reshaped(stack, {s[0] * s[1], s[2]}), e * s[1], s[1]}}, fmt::format("expert {} of {}", e, s[0])));
 }
 
-// The model's tensors under these names, fused ones in the place of their parts.
+// Returns the model's tensors under MindFormers' names; with `fused`, joined tensors replace their parts.
 std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, bool fused) {
   std::map<std::string, ElementsPtr> out;
   for (const auto& [name, e] : w.tensors) {
@@ -52,7 +52,8 @@ std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, 
   return out;
 }
 
-// What tensor rank r of n holds: rows of what feeds the heads and the MLP, columns of what leaves them, the rest whole.
+// Returns the part of tensor rank r of n: rows of the projections into heads and MLP, columns of the output
+// projections; other tensors whole.
 ElementsPtr cut(const std::string& name, const ElementsPtr& e, int64_t r, int64_t n) {
   if (n == 1) return e;
   auto is = [&](std::initializer_list<const char*> modules) {

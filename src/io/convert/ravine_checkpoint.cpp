@@ -26,8 +26,8 @@ namespace {
 constexpr int64_t kStatePiece = int64_t{8} << 20;  // bytes of one read
 constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
-// The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for
-// where the run itself keeps it only.
+// Returns the options of a run; nothing if it has none, or unreadable ones, which are noted. Files named by the options
+// are then searched only in the run's own folders.
 std::optional<Config> options_of(const std::string& run, std::vector<std::string>& notes) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return {};
@@ -39,7 +39,7 @@ std::optional<Config> options_of(const std::string& run, std::vector<std::string
   }
 }
 
-// The config.json of the model that the run trains; "" if it is not found.
+// Returns the config.json of the model that the run trains; "" if it is not found.
 std::string run_model_config(const std::string& run, const std::optional<Config>& options) {
   for (const std::string& own : {run + "/config.json", run + "/model/config.json"})
     if (fs::exists(own)) return own;
@@ -48,8 +48,8 @@ std::string run_model_config(const std::string& run, const std::optional<Config>
   return fs::is_directory(path) ? path + "/config.json" : path;
 }
 
-// The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its
-// options name.
+// Finds the tokenizer of a run, with generation_config.json and chat template: in its final model's folder, else by its
+// options.
 void find_tokenizer(const std::string& run, const std::optional<Config>& options, Weights& w) {
   for (const std::string& own : {run, run + "/model"})
     if (has_tokenizer(own)) {
@@ -67,8 +67,8 @@ void find_tokenizer(const std::string& run, const std::optional<Config>& options
   if (!gone(options->model.tokenizer)) w.tokenizer = options->model.tokenizer;
 }
 
-// Weights of model.path as the run began with them: model.vocabulary and model.tie are applied to embedding and head, whose new
-// rows are not rounded to the type of the files.
+// Changes the weights of model.path to those at the start of the run: applies model.vocabulary and model.tie to
+// embedding and head. New rows are not rounded to the type of the files.
 void as_begun(Weights& began, const Geometry& stored, const Geometry& run, const Config& options) {
   if (stored.tied && !run.tied) began.add(kHead, began.tensors.at(kEmbedding));
   if (stored.vocabulary == run.vocabulary) return;
@@ -87,7 +87,7 @@ void as_begun(Weights& began, const Geometry& stored, const Geometry& run, const
   resize_vocabulary(began, run.spec().implied, run.vocabulary);
 }
 
-// The weights that a checkpoint leaves to the model folder that its run began from.
+// Adds the frozen weights, which a checkpoint does not hold, from the model folder that its run started from.
 void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<Config>& options,
                 const std::string& checkpoint) {
   const std::string from = options ? options->model.path : "";
@@ -141,7 +141,7 @@ std::optional<Config> options_of_checkpoint(const std::string& folder, std::vect
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where, StateKind kind) {
   Weights w;
   const std::string folder = ravine_checkpoint_of(path, w.notes);
-  // newest_checkpoint has verified what it found; moments lie in the files whose weights were read before.
+  // newest_checkpoint has verified its result; moments are in the files whose weights were read before.
   if (folder == path && !is_moment(kind)) CheckpointReader(folder, true);
   const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxRunFile), folder + "/manifest.json");
   w.config = config;
@@ -152,7 +152,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     w.config_where = run_model_config(run, options);
     const bool there = !w.config_where.empty() && fs::exists(w.config_where);
     if (there) w.folder = folder_of(w.config_where);
-    // The model as it was trained: a new one may have taken its vocabulary from the tokenizer.
+    // The config as trained: a new model may have its vocabulary size from the tokenizer.
     if (m.scalars.is_object() && m.scalars.contains("model") && m.scalars["model"].is_object())
       w.config = m.scalars["model"], w.config_where = folder + "/manifest.json";
     else if (there)
@@ -238,7 +238,7 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
     }
     const std::string file = fmt::format("state-{:05}.safetensors", m.files.size());
     write_weight_file(folder, step + "/" + file, shard, {{"format", "ravine-checkpoint"}}, progress);
-    // Checksums are of what lies on the disk, also where an earlier conversion wrote it.
+    // Checksums are computed from the disk, also for files of an earlier conversion.
     const SafetensorsReader reader(folder.path(step + "/" + file));
     std::vector<std::byte> piece(static_cast<size_t>(reader.data_begin()));
     int64_t size = 0;
@@ -266,7 +266,7 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
     fail("convert: the checkpoint holds every tensor once, got {}", fault);
   write_file_atomic(folder.path(step + "/manifest.json"), write_manifest(m));
   write_file_atomic(folder.path("checkpoints/latest"), checkpoint_name(m.step) + "\n");
-  write_mark(folder.folder(), {.run = new_run_id(), .files = {}, .kind = kRunFolder});  // a run goes on in it
+  write_mark(folder.folder(), {.run = new_run_id(), .files = {}, .kind = kRunFolder});  // a run can resume in it
 }
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Checkpoints of `ravine train` as source and target of conversions.
+// Reads and writes checkpoints of `ravine train` in conversions.
 #pragma once
 #include <functional>
 #include <optional>
@@ -10,20 +10,22 @@
 
 namespace ravine {
 
-// `path`: a run, its folder checkpoints, or one step_N of it, written by however many ranks. Without `config` the config.json
-// of the run's folder, else its config.yaml, says which model it is. Parameters that were not trained have no moments.
+// Reads a checkpoint. `path` is a run, its folder checkpoints, or one step_N of it, written by any number of ranks.
+// Without `config` the model is the config in the checkpoint, else the config.json in the run's folder, else the model
+// in its config.yaml. Parameters that were not trained have no moments.
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
                                StateKind kind = StateKind::weights);
 
-// The folder step_N that `path` means, the newest of several; what is to be said of it goes to `notes`.
+// Returns the folder step_N for `path`; the newest if there are several. Warnings are appended to `notes`.
 std::string ravine_checkpoint_of(const std::string& path, std::vector<std::string>& notes);
-// The options of the run that a folder step_N lies in; nothing where it has none, or none that can be read, which is noted.
+// Returns the options of the run that contains a folder step_N; nothing if it has none, or unreadable ones, which are
+// noted.
 std::optional<Config> options_of_checkpoint(const std::string& folder, std::vector<std::string>& notes);
 
-// The state of a run that has done position.step steps: f32 weights and Adam's moments, zeros where `first` and `second` have
-// none.
+// Plans and writes the state of a run after position.step steps: f32 weights and Adam's moments, with zeros for tensors
+// that `first` and `second` lack.
 //   DIR/config.json, tokenizer          model.config=DIR/config.json model.tokenizer=DIR
-//   DIR/checkpoints/step_000003/        train.output=DIR goes on from it, on any number of ranks
+//   DIR/checkpoints/step_000003/        train.output=DIR resumes from it, on any number of ranks
 //   DIR/checkpoints/latest
 std::vector<NamedElements> plan_ravine(const Weights& weights, const Weights& first, const Weights& second, const Geometry& g);
 void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensors, const Weights& weights,

@@ -21,7 +21,7 @@ bool has_dir(const std::string& path, std::string_view prefix) {
   return false;
 }
 
-// The first file of the folder whose name ends so; "" if there is none.
+// Returns the alphabetically first file of the folder with this ending; "" if there is none.
 std::string first_file(const std::string& path, std::string_view end) {
   std::error_code error;
   std::string first;
@@ -38,8 +38,8 @@ bool mindformers_names(const std::string& file) {
   return false;
 }
 
-// Files *_model_states.pt: of Megatron where they say its version, whose module is whole and says how it is cut over tensor
-// ranks, also beside ZeRO's shards; else of ZeRO.
+// Returns the layout of files *_model_states.pt. Files with Megatron's version are Megatron's: their module is whole
+// and records its split over tensor ranks, also next to ZeRO's shards. Other files are ZeRO's.
 Recognised states(const std::string& folder) {
   if (holds_megatron(folder))
     return {WeightLayout::megatron,
@@ -52,7 +52,7 @@ std::string megatron_form(const std::string& path) {
   std::string ranks = path;
   try {
     ranks = megatron_ranks(path);
-  } catch (const UserError&) {  // whoever opens it says what is wrong with the tracker file
+  } catch (const UserError&) {  // reported when the checkpoint is opened
   }
   return is_dist_folder(ranks) ? "Megatron checkpoint (torch_dist: tensors in chunks, whatever ranks wrote them)"
                                : "Megatron checkpoint (one file per tensor and pipeline rank)";

@@ -14,7 +14,8 @@
 namespace ravine {
 namespace {
 
-// What has been read once is not read again: its pages go at once, instead of pushing out those of others one by one later.
+// Drops the source's pages from the page cache after reading: they are not read again, and would later evict other
+// pages.
 class Passing {
  public:
   explicit Passing(const Elements& tensor) {
@@ -36,11 +37,11 @@ class Passing {
 }  // namespace
 
 void stream(const Elements& tensor, DType dtype, const std::function<void(std::span<const std::byte>)>& write) {
-  constexpr int64_t kChunk = int64_t{1} << 19;  // elements that one thread takes
+  constexpr int64_t kChunk = int64_t{1} << 19;  // elements per thread and call
   const int64_t from_size = size_of(tensor.dtype()), to_size = size_of(dtype);
   const int64_t piece = kStreamBytes / std::max(from_size, to_size), all = tensor.count();
   const int64_t largest = std::min(piece, all);
-  // Not set to zero first: pages are touched where they are filled, by many threads.
+  // Not zeroed first: pages are touched by the threads that fill them.
   auto source = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(largest * from_size));
   auto target =
       std::make_unique_for_overwrite<std::byte[]>(tensor.dtype() != dtype ? static_cast<size_t>(largest * to_size) : 0);
@@ -53,7 +54,7 @@ void stream(const Elements& tensor, DType dtype, const std::function<void(std::s
       if (tensor.dtype() != dtype)
         convert(tensor.dtype(), source.get() + at * from_size, dtype, target.get() + at * to_size, n);
     });
-    std::future<void> forgotten;  // takes the kernel as long as a copy would
+    std::future<void> forgotten;  // takes the kernel as long as a copy
     if (all * from_size >= kStreamBytes / 4) forgotten = std::async(std::launch::async, [&] { passing.forget(); });
     write({(tensor.dtype() == dtype ? source : target).get(), static_cast<size_t>(count * to_size)});
   }

@@ -40,10 +40,10 @@ AtomicFolder TargetFolder::begin(const std::string& path) {
     };
     std::unique_ptr<FolderLock> lock;
     try {
-      lock = std::make_unique<FolderLock>(left);  // of one that is being written: an error
+      lock = std::make_unique<FolderLock>(left);  // an error if it is being written
     } catch (const UserError&) {
       if (fs::exists(left, error)) throw;
-      throw in_use();  // it has got its name, or its writer has failed and removed it
+      throw in_use();  // it was renamed to its final name, or its writer failed and removed it
     }
     if (is_in_use(left)) throw in_use();
     if (found.empty() && text_of(left + "/" + kPlan) == text_) {
@@ -65,7 +65,7 @@ TargetFolder::TargetFolder(const std::string& path, const std::string& plan, May
     write_file_atomic(this->path(kPlan), text_);
     return;
   }
-  std::vector<fs::path> doomed;  // files that were being written
+  std::vector<fs::path> doomed;  // incomplete files
   for (const auto& entry : fs::recursive_directory_iterator(folder_.folder()))
     if (parse_temporary(entry.path().filename().string())) doomed.push_back(entry.path());
   std::error_code error;

@@ -1,4 +1,4 @@
-// The folder that a conversion writes: it appears whole or not at all, and one that was killed is taken up where it was.
+// The output folder of a conversion: it appears complete or not at all, and an interrupted conversion can continue.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,38 +9,39 @@
 
 namespace ravine {
 
-// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the
-// conversion is: `plan`, a text that must differ whenever a file would get other bytes: by the program's version, the options,
-// and what names, sizes and times say of the files that are read (describe_source). A conversion of the same plan finds the
-// files that are complete; any other plan starts anew, and what a killed one left goes. An error removes the folder, a kill
-// leaves it. Two conversions into one folder at a time: a UserError.
+// Builds the files in a temporary folder next to PATH (files/temporary.h), each atomically. `plan` is a text stored
+// with them. The plan must change whenever a file would get other bytes. So the plan has the program's version, the
+// options, and names, sizes and times of the source files (describe_source). A conversion with the same plan reuses the
+// completed files; with another plan it starts anew and removes the old ones. An error removes the folder, a kill
+// leaves it. Two concurrent conversions into one folder are a UserError.
 class TargetFolder {
  public:
-  // `replaces` (empty: never): whether a folder that is there and not empty may go for the new one, asked at commit().
+  // `replaces` is called at commit() and returns if an existing folder that is not empty may be replaced; null: never.
   TargetFolder(const std::string& path, const std::string& plan, MayReplace replaces = {});
   ~TargetFolder();
   TargetFolder(const TargetFolder&) = delete;
   TargetFolder& operator=(const TargetFolder&) = delete;
 
-  // Where the file of this name is to be built.
+  // Returns the path at which to build a file.
   std::string path(const std::string& file) const { return folder_.folder() + "/" + file; }
   const std::string& folder() const { return folder_.folder(); }
-  // Whether an earlier conversion of the same plan has completed it.
+  // True if an earlier conversion with the same plan completed the file.
   bool has(const std::string& file) const;
   bool taken_up() const { return taken_up_; }
-  void keep() { folder_.keep(); }  // an error leaves it too, as a kill does
-  void commit();                   // under its name; once
+  void keep() { folder_.keep(); }  // an error then leaves the folder too, as a kill does
+  void commit();                   // gives the folder its name; call once
 
  private:
   AtomicFolder begin(const std::string& path);
   MayReplace replaces_;
   bool taken_up_ = false;
-  std::string text_;                  // of the plan
-  std::unique_ptr<FolderLock> lock_;  // before folder_: of one that is taken up it is held from the first look on
+  std::string text_;  // of the plan
+  // Declared before folder_: the lock of a reused folder is held from the first look on.
+  std::unique_ptr<FolderLock> lock_;
   AtomicFolder folder_;
 };
 
-// Names, sizes and times of the files below `path`: when these are the same, so is the source.
+// Returns names, sizes and times of the files below `path`; equal texts mean equal sources.
 std::string describe_source(const std::string& path);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Tensors anywhere in a torch file, as elements to copy.
+// Reads tensors and plain values anywhere in a torch file.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,15 +10,16 @@
 
 namespace ravine {
 
-// `v` must be a dense tensor of a known type, or it is a UserError; `name` is for messages.
+// Returns a dense tensor of a known type; anything else is a UserError. `name` is for messages.
 ElementsPtr torch_elements(std::shared_ptr<const TorchFile> file, Pickle::Ref v, const std::string& name);
-// A whole number, plain or as a tensor of one element; nothing if it is none.
+// Returns an integer, stored plainly or as a tensor of one element; nothing for other values.
 std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v);
-// A number, plain or as a tensor of one element; nothing if it is none.
+// Returns a number, stored plainly or as a tensor of one element; nothing for other values.
 std::optional<double> torch_number(const TorchFile& f, Pickle::Ref v);
-// Numbers, texts, and lists and dicts of them; what else there is stays out. Bounded: a pickle can say one value many times.
+// Returns numbers, texts, and lists and dicts of them; other values are left out. The result is bounded, since a pickle
+// can refer to one value many times.
 Json plain_values(const Pickle& p, Pickle::Ref v);
-// What param_groups of an optimizer say: of each group weight_decay, betas, eps and initial_lr, as far as they are there.
+// Returns weight_decay, betas, eps and initial_lr of each group in an optimizer's param_groups, as far as present.
 Json group_settings(const Pickle& p, Pickle::Ref groups);
 
 }  // namespace ravine

@@ -1,4 +1,5 @@
-// A torch file that is written as a tree of named values; the bytes of its tensors follow, in the order in which they were named.
+// Writes a torch file as a tree of named values. The bytes of its tensors follow, in the order in which they were
+// named.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,7 +14,7 @@ namespace ravine {
 
 class TorchFields {
  public:
-  // `straight`: as TorchSave. `progress` is called with the bytes written, and outlives this.
+  // `straight` is as in TorchSave. `progress` is called with the bytes written and must outlive this object.
   TorchFields(const std::string& path, const std::function<void(int64_t)>& progress, bool straight = false)
       : out(path, straight), progress_(progress) {}
   void key(std::string_view k) { out.text(k); }
@@ -22,7 +23,7 @@ class TorchFields {
   void truth(std::string_view k, bool v) { key(k), out.boolean(v); }
   void none(std::string_view k) { key(k), out.none(); }
   void text(std::string_view k, std::string_view v) { key(k), out.text(v); }
-  // Returns the number of its storage. Elements are converted as they are written.
+  // Returns the number of the tensor's storage. Elements are converted as they are written.
   size_t tensor(const ElementsPtr& e, DType dtype) {
     waiting_.emplace_back(e, dtype);
     return out.tensor(dtype, e->shape());

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kWords = 624;
 
-// Matsumoto and Nishimura's init_genrand, as torch's mt19937 has it.
+// Matsumoto and Nishimura's init_genrand, as in torch's mt19937.
 std::array<uint32_t, kWords> seeded(uint32_t seed) {
   std::array<uint32_t, kWords> out{};
   out[0] = seed;

@@ -1,5 +1,6 @@
-// The states of the random numbers that Transformers' Trainer keeps in rng_state.pth: Python's, NumPy's and torch's on the CPU. All
-// three are Mersenne twisters (MT19937). Ours are those of a seed: a run of ours draws by its seed and step, and keeps none.
+// Writes the random states that Transformers' Trainer stores in rng_state.pth: Python's, NumPy's and torch's on the
+// CPU. All three are Mersenne twisters (MT19937). Ravine writes fresh states of a seed, since its runs draw by seed and
+// step and keep no state.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +8,7 @@
 
 namespace ravine {
 
-// The dict that torch.load, random.setstate, numpy.random.set_state and torch.random.set_rng_state take.
+// Writes the dict that torch.load, random.setstate, numpy.random.set_state and torch.random.set_rng_state read.
 void put_random_states(TorchFields& w, uint32_t seed);
 
 }  // namespace ravine

@@ -1,4 +1,5 @@
-// optimizer.pt and scheduler.pt of Transformers' Trainer: torch's AdamW as state_dict() has it. Nothing of them is executed.
+// Reads optimizer.pt and scheduler.pt of Transformers' Trainer: torch's AdamW in the form of state_dict(). Nothing in
+// them is executed.
 #pragma once
 #include <map>
 #include <memory>
@@ -22,19 +23,20 @@ struct TrainerGroup {
 struct TrainerOptimizer {
   std::shared_ptr<const TorchFile> file;
   std::vector<TrainerGroup> groups;
-  std::map<int64_t, Pickle::Ref> states;  // by number; none where no update was made
-  int64_t updates = 0;                    // that all of them have seen
-  Json kept;                              // what a run of ours has added (kept_scalars.h); null: nothing
+  std::map<int64_t, Pickle::Ref> states;  // by number; empty before the first update
+  int64_t updates = 0;                    // the number of updates of all parameters
+  Json kept;                              // added by a run of Ravine (kept_scalars.h); null: nothing
 };
 
-// A UserError where another optimizer's states are in it, or those of parameters that have seen different updates.
+// Reads optimizer.pt. States of another optimizer, or parameters with different numbers of updates, are a UserError.
 TrainerOptimizer read_trainer_optimizer(const std::string& folder);
-// Plain values of scheduler.pt; null: there is none, or it holds nothing that is read.
+// Returns the plain values of scheduler.pt; null if there is none, or none that can be read.
 Json read_trainer_scheduler(const std::string& folder);
-// The tensors "exp_avg" or "exp_avg_sq" under the names of files. A UserError where groups and shapes are not those of the model.
+// Returns the tensors "exp_avg" or "exp_avg_sq" under the names of files. Groups or shapes of another model are a
+// UserError.
 std::map<std::string, ElementsPtr> trainer_moments(const TrainerOptimizer& optimizer, const std::string& key,
                                                    const Model& model, const WeightFiles& files, const std::string& where);
-// Which of the model's parameters its second group has; errors as there.
+// Returns which parameters are in the optimizer's second group; errors as in trainer_moments.
 TrainerGrouping trainer_grouping(const TrainerOptimizer& optimizer, const Model& model, const WeightFiles& files,
                                  const std::string& where);
 

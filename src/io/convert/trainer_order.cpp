@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kWrapped = "base_model.model.";
 
-// PEFT's parameters stand behind those of the module that they are beside, A before B.
+// Returns the position of a parameter. PEFT's parameters follow their module's parameters, A before B.
 DeepSpeedPlace place_of(const std::string& name, const CheckpointNames& names, const std::string& where) {
   if (!name.starts_with(kWrapped)) return deepspeed_place(name, names, where);
   const std::string own = name.substr(kWrapped.size());

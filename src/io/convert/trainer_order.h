@@ -1,5 +1,6 @@
-// The parameters of the optimizer of Transformers' Trainer, whose states have numbers in place of names. Source: trainer.py of 4.37
-// and 5.24, create_optimizer and get_decay_parameter_names; torch/optim/optimizer.py, state_dict.
+// The order of parameters in the optimizer of Transformers' Trainer, whose states have numbers instead of names.
+// Source: trainer.py of 4.37 and 5.24, create_optimizer and get_decay_parameter_names; torch/optim/optimizer.py,
+// state_dict.
 #pragma once
 #include <array>
 #include <string>
@@ -9,16 +10,16 @@
 
 namespace ravine {
 
-// What is trained, as files spell it: first what decays, then norms and biases, each in the order of named_parameters().
-// Numbers run over both.
+// The trained tensors under their names in files: first those with weight decay, then norms and biases, each in the
+// order of named_parameters(). Numbers run over both.
 using TrainerOrder = std::array<std::vector<const FileTensor*>, 2>;
 
-// Which parameters stand in the second group. biases: of 4.37, to which the norms of some families are not known as such. none: there
-// is one group, as of an optimizer that a script made itself.
+// The parameters in the second group. biases: Transformers 4.37, which does not recognize the norms of some families.
+// none: one group, as for an optimizer made by a script.
 enum class TrainerGrouping : uint8_t { norms_and_biases, biases, none };
 
-// `files`: those of the model, or of its adapter (adapter_files), which outlive the result. A module whose place is not known, and
-// a tensor that is trained in part, are a UserError naming `where`.
+// Returns the order of the trained tensors. `files` is the model's table, or its adapter's (adapter_files), and must
+// outlive the result. A module of unknown position, or a partly trained tensor, is a UserError that names `where`.
 TrainerOrder trainer_order(const Model& model, const WeightFiles& files, const std::string& where,
                            TrainerGrouping grouping = TrainerGrouping::norms_and_biases);
 

@@ -25,7 +25,7 @@ bool has_file(const std::string& folder, const char* name) {
   return fs::is_regular_file(fs::path(folder) / name, error);
 }
 
-// Of "checkpoint-12"; nothing of other names.
+// Returns the number in "checkpoint-12"; nothing for other names.
 std::optional<int64_t> step_of_name(const std::string& name) {
   constexpr std::string_view kBefore = "checkpoint-";
   if (!name.starts_with(kBefore) || name.size() > kBefore.size() + 12) return {};
@@ -56,7 +56,8 @@ int64_t whole_or(const Json& state, const char* key, int64_t otherwise) {
   return it != state.end() && it->is_number_integer() ? it->get<int64_t>() : otherwise;
 }
 
-// torch's GradScaler as LossScale::state has it; null: there is none. It grows after growth_interval steps without an overflow.
+// Returns torch's GradScaler in the form of LossScale::state; null if there is none. It grows after growth_interval
+// steps without an overflow.
 Json scale_of(const std::string& folder, int64_t steps) {
   if (!has_file(folder, "scaler.pt")) return {};
   const TorchFile f(folder + "/scaler.pt");
@@ -65,12 +66,12 @@ Json scale_of(const std::string& folder, int64_t steps) {
     return v ? torch_number(f, *v) : std::nullopt;
   };
   const auto scale = number("scale"), tracker = number("_growth_tracker");
-  if (!scale || !tracker) return {};  // of a scaler that is off
+  if (!scale || !tracker) return {};  // the scaler is disabled
   const int64_t good = std::clamp<int64_t>(static_cast<int64_t>(*tracker), 0, steps);
   return {{"scale", *scale}, {"step", steps}, {"last_overflow", steps - 1 - good}, {"hysteresis", 1}};
 }
 
-// ReduceLROnPlateau as PlateauRate::state has it; null: another scheduler.
+// Returns ReduceLROnPlateau in the form of PlateauRate::state; null for another scheduler.
 Json plateau_of(const Json& scheduler, double rate) {
   if (!scheduler.is_object() || !scheduler.contains("num_bad_epochs")) return {};
   Json out = {{"rate", rate},
@@ -257,7 +258,7 @@ std::vector<std::string> take_trainer_settings(const std::string& path, Config& 
   taking.flag(state, "max_steps", c.train.steps, "train.steps (--max_steps)");
   taking.flag(state, "logging_steps", c.log.every, "log.every (--logging_steps)");
   taking.flag(state, "save_steps", c.checkpoint.every, "checkpoint.every (--save_steps)");
-  if (!o.kept.is_null()) return lines;  // of a run of ours
+  if (!o.kept.is_null()) return lines;  // written by a run of Ravine
   if (const int64_t at = scheduler.is_object() ? whole_or(scheduler, "last_epoch", o.updates) : o.updates;
       at != o.updates && !scheduler.contains("num_bad_epochs"))
     lines.push_back(fmt::format("the scheduler of the checkpoint is at {}, its optimizer at {}: the rate follows the latter",

@@ -46,7 +46,7 @@ class TrainerFolder {
     }
     if (!s_.arguments.is_null()) write_file_atomic(folder.path("training_args.json"), s_.arguments.dump(2) + "\n");
     const Json state = trainer_state_json(step(), count("tokens", 0), s_.trainer_state);
-    write_file_atomic(folder.path("trainer_state.json"), state.dump(2) + "\n");  // the last one, as the Trainer's
+    write_file_atomic(folder.path("trainer_state.json"), state.dump(2) + "\n");  // written last, as in the Trainer
   }
 
  private:
@@ -125,7 +125,7 @@ void TrainerFolder::write_optimizer(TargetFolder& folder, const std::function<vo
   w.commit();
 }
 
-// torch's LambdaLR.
+// Writes torch's LambdaLR.
 void TrainerFolder::write_scheduler(TargetFolder& folder, const std::function<void(int64_t)>& progress) const {
   TorchFields w(folder.path("scheduler.pt"), progress);
   const auto each = [&](const char* key, const std::function<void()>& value) {
@@ -143,7 +143,7 @@ void TrainerFolder::write_scheduler(TargetFolder& folder, const std::function<vo
   w.commit();
 }
 
-// torch's GradScaler.
+// Writes torch's GradScaler.
 void TrainerFolder::write_scaler(TargetFolder& folder, const std::function<void(int64_t)>& progress) const {
   const auto it = reader_.scalars().find("loss_scale");
   const Json scale = it != reader_.scalars().end() && it->is_object() ? *it : Json::object();
@@ -178,7 +178,7 @@ Json trainer_state_json(int64_t step, int64_t tokens, const Json& more) {
                 {"train_batch_size", nullptr},
                 {"trial_name", nullptr},
                 {"trial_params", nullptr},
-                // Transformers 5 saves no further without it, and 4.37 knows no such field: the file is that of 5.
+                // Needed by Transformers 5 to save again; 4.37 does not know the field. The file is in the form of 5.
                 {"stateful_callbacks",
                  {{"TrainerControl",
                    {{"args",

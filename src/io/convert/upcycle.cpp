@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kUpcycle = "--upcycle";
 
-// Fields that mean the same in every family here; what a family leaves unsaid, others may take otherwise.
+// Fields with the same meaning in every family here. Fields that the base does not set are written explicitly, since
+// defaults differ between families.
 constexpr const char* kCommonFields[] = {"attention_dropout", "bos_token_id",         "dtype",        "eos_token_id",
                                          "initializer_range", "rope_parameters",      "rope_scaling", "rope_theta",
                                          "torch_dtype",       "transformers_version", "use_cache"};
@@ -46,7 +47,7 @@ Json mixtral_config(const Model& base, const Upcycling& u) {
   return c;
 }
 
-// What Qwen's two families with experts have in common.
+// The common part of the configs of Qwen's two families with experts.
 Json qwen_config(const Model& base, const Upcycling& u) {
   Json c = common_config(base);
   c["num_experts"] = u.experts, c["num_experts_per_tok"] = u.top_k, c["norm_topk_prob"] = true;
@@ -71,7 +72,7 @@ Json qwen3_moe_config(const Model& base, const Upcycling& u) {
   return c;
 }
 
-// The new model, of the first family that carries all of the base but its MLPs.
+// Returns the new model, of the first family that represents all of the base except its MLPs.
 std::unique_ptr<Model> carried(const Model& base, const std::string& where, const Upcycling& u) {
   if (base.decoder()->moe)
     throw UserError(fmt::format("{} of a model with experts", kUpcycle), where,
@@ -82,7 +83,7 @@ std::unique_ptr<Model> carried(const Model& base, const std::string& where, cons
   for (auto* config : {&mixtral_config, &qwen2_moe_config, &qwen3_moe_config}) try {
       std::unique_ptr<Model> model = make_model(config(base, u), where);
       if (same_beside_mlps(base, *model)) return model;
-    } catch (const UserError&) {  // a field that the family does not take: it does not carry the base
+    } catch (const UserError&) {  // the family rejects a field, so it cannot represent the base
     }
   const DecoderSpec& s = *base.decoder();
   throw UserError(fmt::format("{} of the {} family", kUpcycle, base.facts().family), where,

@@ -1,5 +1,5 @@
-// Upcycling (Komatsuzaki et al. 2022): a dense model becomes one with experts, each of them a copy of its MLP. Weights of the
-// chosen experts add up to 1, so before the first update the two models compute the same, to rounding.
+// Upcycling (Komatsuzaki et al. 2022): turns a dense model into one with experts, each a copy of its MLP. The weights
+// of the chosen experts sum to 1, so before the first update both models compute the same, up to rounding.
 #pragma once
 #include <string>
 
@@ -9,14 +9,15 @@ namespace ravine {
 
 struct Upcycling {
   int64_t experts = 0, top_k = 0;
-  uint64_t seed = 0;  // of routers
+  uint64_t seed = 0;  // for the routers
 };
-// "experts=8,top_k=2" or "experts=8,top_k=2,seed=1"; anything else is a UserError.
+// Parses "experts=8,top_k=2" or "experts=8,top_k=2,seed=1"; anything else is a UserError.
 Upcycling read_upcycling(const std::string& text);
 
-// `weights` by declared names, as after from_family_files, become those of a family with experts whose layers are otherwise
-// those of g: mixtral, qwen2_moe or qwen3_moe. The config is the new family's. Routers are drawn as a training would begin them;
-// of a shared expert, which qwen2_moe always has, the last matrix is zero. A model that no such family carries is a UserError.
+// Changes `weights` (under declared names, as after from_family_files) to a family with experts whose layers otherwise
+// equal the layers of g: mixtral, qwen2_moe or qwen3_moe. The config becomes the new family's. Routers are drawn as for
+// a new model. The last matrix of a shared expert, which qwen2_moe always has, is zero. A model that none of these
+// families can represent is a UserError.
 void upcycle(Weights& weights, const Geometry& g, const Upcycling& u);
 
 }  // namespace ravine

@@ -10,7 +10,7 @@
 namespace ravine {
 namespace {
 
-// Row of the file r is row `row` of one of the parameters: what each parameter takes, or what the file is made of.
+// Returns the rows of the file's tensor that belong to parameter `param`.
 std::vector<Rows> rows_in(const FileTensor& t, size_t param, const ElementsPtr& file) {
   std::vector<Rows> out;
   for (const FileTensor::Run& r : t.runs)
@@ -85,7 +85,7 @@ bool part_own_head(Weights& w, const Geometry& g) {
   const WeightFiles& files = g.model->files();
   auto find = [&](std::vector<std::string> names) -> const Elements* {
     for (const std::string& n : std::vector<std::string>(names))
-      if (n.starts_with(files.base)) names.push_back(n.substr(files.base.size()));  // of the bare model
+      if (n.starts_with(files.base)) names.push_back(n.substr(files.base.size()));  // names of the bare model
     for (const std::string& n : names)
       if (const auto it = w.tensors.find(n); it != w.tensors.end()) return it->second.get();
     return nullptr;
@@ -117,7 +117,7 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool parti
       it = w.tensors.erase(it);  // a constant; a copy of the embedding
       continue;
     }
-    if (!p && name.find(".lora_") != name.npos)  // left out, what remains would be the model that the training began with
+    if (!p && name.find(".lora_") != name.npos)  // without the adapter it would be the untrained base
       throw UserError("a checkpoint of an adapter, not of a model", tensor->where(),
                       "it holds what was trained beside the model, and none of its other weights",
                       "let the run come to its end, then `ravine merge-lora --model BASE --adapter RUN/adapter --output DIR`");
@@ -150,7 +150,7 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
     ElementsPtr e;
     for (const std::string& n : {name, name.starts_with(files.base) ? name.substr(files.base.size()) : name})
       if (auto it = w.tensors.find(n); !e && it != w.tensors.end()) e = it->second, w.tensors.erase(it);
-    return e;  // files of the bare model lack its prefix
+    return e;  // names of the bare model lack the prefix
   };
   std::vector<std::pair<std::string, ElementsPtr>> out;
   std::map<const Param*, std::vector<Rows>> stacks;

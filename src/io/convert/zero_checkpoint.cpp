@@ -15,12 +15,13 @@ namespace {
 using zero::StateFiles;
 using zero::Tensors;
 
-// Parameters that are not trained lie in the model files, whole or (stage 3) cut over the ranks.
+// Adds frozen parameters from the model files, where they are whole or (stage 3) split over the ranks.
 void read_frozen(const StateFiles& c, Tensors& w) {
   const auto shapes = zero::optional(*c.model[0], "frozen_param_shapes");
   if (!shapes || !c.model[0]->pickle().fields(*shapes)) return;
   for (const zero::Named& n : zero::shapes_of(*c.model[0], *shapes)) {
-    if (c.universal && w.tensors.contains(n.name)) continue;  // those of stages 1 and 2 hold them among the others
+    // Universal checkpoints of stages 1 and 2 hold them with the others.
+    if (c.universal && w.tensors.contains(n.name)) continue;
     std::vector<ElementsPtr> parts;
     for (const zero::File& f : c.model) {
       const auto fragments = zero::optional(*f, "frozen_param_fragments");
@@ -37,7 +38,7 @@ void read_frozen(const StateFiles& c, Tensors& w) {
   }
 }
 
-// Buffers as f32, and names that share a parameter.
+// Adds buffers as f32, and aliases of shared parameters.
 void read_rest(const StateFiles& c, Tensors& w) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
@@ -73,7 +74,8 @@ std::map<std::string, ElementsPtr> read_zero_weights(const std::string& path) {
   if (const auto whole = zero::whole_optimizer(*f); whole && whole->flat) zero::read_trained(c, w, "");
   const Pickle::Ref module = zero::need(*f, f->pickle().root(), "module");
   const auto state = std::make_shared<TorchStateFile>(f, module, "");
-  std::map<std::pair<int64_t, int64_t>, std::string> first;  // the name of each storage; a tied head is no tensor of its own
+  // The first name of each storage; a tied head has no separate tensor.
+  std::map<std::pair<int64_t, int64_t>, std::string> first;
   for (const TensorInfo& t : state->tensors()) {
     const auto v = f->pickle().find(module, t.name);
     if (w.tensors.contains(t.name) && v) {

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 namespace ravine::zero {
 namespace {
 
-// zero_stage is a number, or an enumeration made of one.
+// Returns zero_stage, which is a number or an enumeration of one.
 int64_t stage_of(const Pickle& p, Pickle::Ref v) {
   if (p.kind(v) == Pickle::Kind::object && p.global(p.items(v)[0]).ends_with(".ZeroStageEnum") &&
       p.kind(p.items(v)[1]) == Pickle::Kind::tuple && p.items(p.items(v)[1]).size() == 1)
@@ -99,7 +99,7 @@ StateFiles open_state_files(const std::string& path) {
     if (tensor != 0)
       throw UserError("layout not supported", entry.path().string(), "ZeRO shards of several model-parallel ranks are not read",
                       "consolidate it with DeepSpeed first");
-    if (universal && states) {  // one says all, whatever the stage that its name is for
+    if (universal && states) {  // one file suffices, for any stage in its name
       if (rank == 0 && (model.empty() || entry.path().string() < model[0])) model[0] = entry.path().string();
       continue;
     }
@@ -164,8 +164,7 @@ std::vector<Pickle::Ref> numbered_values(const Pickle& p, Pickle::Ref dict) {
   return out;
 }
 
-// By sub-group in stage 3; whether numbered in a dict or, as elastic
-// checkpoints have them, in a list.
+// By sub-group in stage 3. The states are numbered in a dict, or in a list for elastic checkpoints.
 std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage) {
   const Pickle& p = f.pickle();
   const Pickle::Ref own = need(f, p.root(), "optimizer_state_dict");

@@ -1,5 +1,5 @@
-// The files of a ZeRO checkpoint, opened, and its dicts, for the readers of this room: zero_tensors.cpp (what is trained),
-// zero_run.cpp (what a run was) and zero_checkpoint.cpp (weights).
+// Opens the files of a ZeRO checkpoint and reads their dicts, for zero_tensors.cpp (trained tensors), zero_run.cpp
+// (facts of the run) and zero_checkpoint.cpp (weights).
 #pragma once
 #include <map>
 #include <memory>
@@ -15,7 +15,7 @@ namespace ravine::zero {
 using File = std::shared_ptr<const TorchFile>;
 inline constexpr const char* kWholeCheckpoint = "use a complete checkpoint";
 
-// By name, none twice.
+// Tensors by name; duplicates are a UserError.
 struct Tensors {
   std::map<std::string, ElementsPtr> tensors;
   void add(const std::string& name, const ElementsPtr& e) {
@@ -38,29 +38,31 @@ struct StateFiles {
   File universal;  // zero/optimizer_state.pt; null: not a universal checkpoint
 };
 
-// The folder that `latest` names, or the path itself.
+// Returns the folder that `latest` names, or the path itself.
 std::string tag_folder(const std::string& path);
-// Errors: a UserError where ranks are missing, or of several tensor ranks.
+// Opens the files. Missing ranks, or several tensor ranks, are a UserError.
 StateFiles open_state_files(const std::string& path);
 
-Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key);       // a UserError without it
-std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key);      // of the root; None is nothing
-std::vector<Named> shapes_of(const TorchFile& f, Pickle::Ref dict);            // a dict of names and shapes, in order
-std::vector<Pickle::Ref> numbered_values(const Pickle& p, Pickle::Ref dict);   // of a dict whose keys are numbers, by these
-std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage);  // of the torch optimizer inside, by group
+Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key);   // a UserError if absent
+std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key);  // key of the root; nothing for None
+std::vector<Named> shapes_of(const TorchFile& f, Pickle::Ref dict);        // names and shapes of a dict, in order
+// Values of a dict with integer keys, sorted by key.
+std::vector<Pickle::Ref> numbered_values(const Pickle& p, Pickle::Ref dict);
+// States of the inner torch optimizer, by group.
+std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage);
 
-// Stage 0: what the module's file holds of the optimizer. That of torch has states per parameter, by numbers; of runs in 16
-// bits (FP16_Optimizer) there are flat groups.
+// The optimizer in the module's file of stage 0. Torch's has states per parameter, by numbers; 16-bit runs
+// (FP16_Optimizer) have flat groups.
 struct WholeOptimizer {
   Pickle::Ref torch;                // "state", "param_groups"
   std::optional<Pickle::Ref> flat;  // fp32_groups_flat
 };
 std::optional<WholeOptimizer> whole_optimizer(const TorchFile& f);
 
-// Elements [begin, begin + count) of parts in a row, as copies to element `to`.
+// Appends copies of elements [begin, begin + count) of the concatenated parts, to element `to`.
 void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, int64_t to, std::vector<Copy>& copies,
           const std::string& what);
-// Masters (no key) or a state, as far as the optimizer has them. (zero_tensors.cpp)
+// Adds masters (empty key) or a state of all trained parameters. (zero_tensors.cpp)
 void read_trained(const StateFiles& files, Tensors& tensors, const std::string& key);
 
 }  // namespace ravine::zero

@@ -1,4 +1,4 @@
-// What a run of DeepSpeed was when it wrote a checkpoint: counts, loss scale, schedule.
+// Reads the facts of a DeepSpeed run from its checkpoint: counts, loss scale, schedule.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -14,8 +14,8 @@ namespace ravine {
 namespace zero {
 namespace {
 
-// The state of a loss scale, from the fields of DeepSpeed's scaler (an object whose class is not looked at) or of its
-// FP16_Optimizer. Null: it does not move.
+// Returns the state of a loss scale, from the fields of DeepSpeed's scaler (an object of any class) or of its
+// FP16_Optimizer; null if it is static.
 Json loss_scale_of(const Pickle& p, std::optional<Pickle::Ref> v) {
   if (v && p.kind(*v) == Pickle::Kind::object) v = p.items(*v).size() > 2 ? std::optional(p.items(*v)[2]) : std::nullopt;
   if (!v || !p.fields(*v)) return Json();
@@ -29,7 +29,7 @@ Json loss_scale_of(const Pickle& p, std::optional<Pickle::Ref> v) {
           {"hysteresis", hysteresis ? p.integer(*hysteresis).value_or(1) : 1}};
 }
 
-// The states of all groups or parameters, and the file that they are in.
+// Returns the states of all groups or parameters; `f` receives their file.
 std::vector<Pickle::Ref> all_states(const StateFiles& c, const TorchFile*& f) {
   f = c.universal ? c.universal.get() : c.stage == 0 ? c.model[0].get() : c.optimizer[0].get();
   if (c.stage > 0) return optimizer_states(*f, c.stage);
@@ -42,8 +42,8 @@ std::vector<Pickle::Ref> all_states(const StateFiles& c, const TorchFile*& f) {
   return whole ? numbered_values(f->pickle(), need(*f, whole->torch, "state")) : std::vector<Pickle::Ref>();
 }
 
-// The count of updates in the states of a file. FusedAdam counts in the state of the last parameter of a group only; the others
-// say 0 for ever.
+// Returns the count of updates in the states of a file. FusedAdam counts only in the state of the last parameter of a
+// group; the others stay 0.
 std::optional<int64_t> updates_in(const TorchFile& f, const std::vector<Pickle::Ref>& states) {
   std::optional<int64_t> out;
   for (Pickle::Ref state : states)
@@ -52,7 +52,7 @@ std::optional<int64_t> updates_in(const TorchFile& f, const std::vector<Pickle::
   return out;
 }
 
-// What the groups of the torch optimizer say, which lies inside others.
+// Returns the settings of the torch optimizer's groups. The optimizer is nested in other dicts.
 Json groups_of(const Pickle& p, Pickle::Ref dict, int depth = 0) {
   if (!p.fields(dict)) return Json();
   if (const auto groups = p.find(dict, "param_groups")) return group_settings(p, *groups);

@@ -1,5 +1,5 @@
-// What an optimizer of ZeRO trains, masters or states, by the names of parameters: flat groups of stages 1 and 2, parts of stage
-// 3, the whole optimizer of stage 0, and universal folders.
+// Reads the trained tensors of ZeRO, masters or states, by the names of parameters. Formats: flat groups of stages 1
+// and 2, partitions of stage 3, the whole optimizer of stage 0, and universal folders.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -22,7 +22,7 @@ ElementsPtr state_of(const File& f, Pickle::Ref state, const std::string& key, c
   return torch_elements(f, *v, fmt::format("{} of {}", key, name));
 }
 
-// Flat tensors of one rank, in order: masters (no key), or states, which lie as they do.
+// Returns the flat tensors of one rank, in order: masters (empty key), or states, which have the same layout.
 std::vector<ElementsPtr> flat_parts(const File& f, int64_t stage, const std::string& key) {
   const Pickle& p = f->pickle();
   std::vector<ElementsPtr> out;
@@ -39,7 +39,7 @@ std::vector<ElementsPtr> flat_parts(const File& f, int64_t stage, const std::str
   return out;
 }
 
-// Elements of padding behind each parameter of a group (parameter_alignment); nothing: there are none.
+// Returns the padding elements after each parameter of a group (parameter_alignment); all 0 if none are recorded.
 std::vector<int64_t> paddings_behind(const TorchFile& f, size_t group, size_t params) {
   const Pickle& p = f.pickle();
   const auto all = p.find(need(f, p.root(), "optimizer_state_dict"), "param_alignment_paddings");
@@ -62,7 +62,7 @@ std::vector<int64_t> paddings_behind(const TorchFile& f, size_t group, size_t pa
   return out;
 }
 
-// Stages 1 and 2: each group of parameters is one flat vector, cut over the ranks.
+// Stages 1 and 2: each group of parameters is one flat vector, split over the ranks.
 void read_groups(const StateFiles& c, Tensors& w, const std::string& key) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
@@ -99,7 +99,7 @@ void read_groups(const StateFiles& c, Tensors& w, const std::string& key) {
   }
 }
 
-// Stage 3: each parameter is cut over the ranks, ceil(count / ranks) elements each.
+// Stage 3: each parameter is split over the ranks, ceil(count / ranks) elements each.
 void read_partitioned(const StateFiles& c, Tensors& w, const std::string& key) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
@@ -126,7 +126,7 @@ void read_partitioned(const StateFiles& c, Tensors& w, const std::string& key) {
                     fmt::format("each rank has {} elements by the shapes and {} in its partition", at, all), kWholeCheckpoint);
 }
 
-// Stage 0: the module's parameters in their order. Buffers and further names of a parameter are left out.
+// Stage 0: returns the module's parameters in order, without buffers and aliases.
 std::vector<Named> module_params(const TorchFile& f) {
   const Pickle& p = f.pickle();
   std::set<std::string> buffers;
@@ -145,8 +145,8 @@ std::vector<Named> module_params(const TorchFile& f) {
   return out;
 }
 
-// Stage 0: states or flat masters under the names of parameters. Groups have no names: one is all parameters, the matrices
-// (those that decay), or the rest, whichever has its shapes (of flat ones: its count).
+// Stage 0: adds states or flat masters under the names of parameters. Groups have no names: a group is all parameters,
+// the matrices (which decay), or the others. The shapes of a group identify it; for a flat group, its count.
 void read_whole_optimizer(const StateFiles& c, Tensors& w, const std::string& key) {
   const File& f = c.model[0];
   const Pickle& p = f->pickle();
@@ -220,7 +220,7 @@ void read_whole_optimizer(const StateFiles& c, Tensors& w, const std::string& ke
 // Universal checkpoints: zero/NAME/fp32.pt and a file for each state.
 void read_universal(const StateFiles& c, Tensors& w, const std::string& key) {
   const TorchFile& model = *c.model[0];
-  std::map<std::string, Shape> shapes;  // those of stage 3 are flat
+  std::map<std::string, Shape> shapes;  // tensors of stage 3 are flat
   if (const auto groups = optional(model, "param_shapes"); groups && model.pickle().kind(*groups) == Pickle::Kind::list)
     for (Pickle::Ref group : model.pickle().items(*groups))
       for (const Named& n : shapes_of(model, group)) shapes.emplace(n.name, n.shape);

@@ -1,9 +1,10 @@
-// Adafactor (Shazeer, Stern 2018) as transformers.optimization.Adafactor has it, tensor by tensor:
-//   beta2 = 1 - t^-|decay_rate|;  squares g^2 + eps[0] decay by it, of matrices in means of rows and columns (last two dims),
-//   of vectors in elements;  u = g / sqrt(squares);  u /= max(1, rms(u) / clip_threshold); rate = [relative_step: min(0.01 or,
-//   with warmup_init, 1e-6 t, 1 / sqrt(t)), else lr] * [scale_parameter: max(eps[1], rms(p))]; u *= rate;  with beta1: u = m =
-//   beta1 m + (1 - beta1) u;  p -= rate wd p, then p -= u.
-// optimizer.beta1 0 is its None: a moment that remembers nothing.
+// Adafactor (Shazeer, Stern 2018) as in transformers.optimization.Adafactor, tensor by tensor:
+//   beta2 = 1 - t^-|decay_rate|;  squares g^2 + eps[0] decay by it, of matrices in means of rows and columns (last two
+//   dims), of vectors in elements;  u = g / sqrt(squares);  u /= max(1, rms(u) / clip_threshold);
+//   rate = [relative_step: min(0.01 or, with warmup_init, 1e-6 t, 1 / sqrt(t)), else lr] *
+//          [scale_parameter: max(eps[1], rms(p))];  u *= rate;
+//   with beta1: u = m = beta1 m + (1 - beta1) u;  p -= rate wd p, then p -= u.
+// optimizer.beta1 = 0 is upstream's None: no first moment.
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
 

@@ -1,4 +1,4 @@
-// Adagrad (Duchi, Hazan, Singer 2011) as torch.optim.Adagrad has it. Formulas: Adagrad in kernels/updates.h.
+// Adagrad (Duchi, Hazan, Singer 2011) as in torch.optim.Adagrad. Formulas: Adagrad in kernels/updates.h.
 #include <array>
 
 #include "optim/rules/rules.h"

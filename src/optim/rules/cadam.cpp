@@ -1,4 +1,4 @@
-// ModelLink's cadam: Lion's sign of one moment, which is kept in f16 with a scale per row (a vector is one row). Formulas:
+// ModelLink's cadam: Lion's sign of one moment, stored in f16 with a scale per row (a vector is one row). Formulas:
 // Cadam in kernels/updates.h. Its eps is fixed.
 #include "optim/rules/rules.h"
 

@@ -1,8 +1,10 @@
-// Came (Luo et al. 2023, CAME: Confidence-guided Adaptive Memory Efficient Optimization) as MindFormers has it
-// (mindformers/core/optim/came.py), tensor by tensor: u as in Adafactor, with beta2 = 1 - t^-decay_rate and before the rate;
-//   m = beta1 m + (1 - beta1) u;  of matrices the instability (u - m)^2 + eps[2] decays by beta3, in means of rows and columns,
-//   and m is divided by its root;  rate = lr * [scale_parameter: max(eps[1], rms(p))];  p -= rate wd p, then p -= rate m.
-// Its relative_step is not offered: there the rate is 0, and nothing moves.
+// Came (Luo et al. 2023, CAME: Confidence-guided Adaptive Memory Efficient Optimization) as in MindFormers
+// (mindformers/core/optim/came.py), tensor by tensor. u is Adafactor's, with beta2 = 1 - t^-decay_rate and before the
+// rate;
+//   m = beta1 m + (1 - beta1) u;  for matrices the instability (u - m)^2 + eps[2] decays by beta3, in means of rows and
+//   columns, and m is divided by its root;  rate = lr * [scale_parameter: max(eps[1], rms(p))];
+//   p -= rate wd p, then p -= rate m.
+// relative_step is not offered: upstream its rate is 0, so nothing changes.
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
 

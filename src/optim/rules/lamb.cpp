@@ -1,7 +1,8 @@
-// Lamb (You et al. 2020, Large Batch Optimization for Deep Learning) as DeepSpeed's FusedLamb has it
+// Lamb (You et al. 2020, Large Batch Optimization for Deep Learning) as in DeepSpeed's FusedLamb
 // (csrc/lamb/fused_lamb_cuda_kernel.cu), tensor by tensor:
-//   u = m / (sqrt(v) + eps) + wd p of plain moments;  r = clamp(|p| / |u|, min_coeff, max_coeff), 1 where either norm is 0;
-//   p -= lr [sqrt(1 - b2^t) / (1 - b1^t)] r u. Bias correction is a factor on the step: the ratio and the decay know none.
+//   u = m / (sqrt(v) + eps) + wd p of uncorrected moments;
+//   r = clamp(|p| / |u|, min_coeff, max_coeff), 1 if a norm is 0;  p -= lr [sqrt(1 - b2^t) / (1 - b1^t)] r u.
+// Bias correction is a factor of the step: ratio and weight decay are without it.
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
 

@@ -1,5 +1,5 @@
-// Lion (Chen et al. 2023, Symbolic Discovery of Optimization Algorithms) as DeepSpeed's FusedLion and DeepSpeedCPULion have it.
-// Formulas: Lion in kernels/updates.h.
+// Lion (Chen et al. 2023, Symbolic Discovery of Optimization Algorithms) as in DeepSpeed's FusedLion and
+// DeepSpeedCPULion. Formulas: Lion in kernels/updates.h.
 #include <array>
 
 #include "optim/rules/rules.h"

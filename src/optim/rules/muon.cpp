@@ -1,8 +1,8 @@
-// Muon (Jordan et al. 2024) of hidden matrices as torch.optim.Muon has it, AdamW of embeddings, head, norms and biases:
+// Muon (Jordan et al. 2024) for hidden matrices as in torch.optim.Muon; AdamW for embeddings, head, norms and biases:
 //   m = momentum m + (1 - momentum) g;  x = nesterov ? (1 - momentum) g + momentum m : m;  x /= max(|x|, eps);
 //   ns_steps times x = a x + (b A + c A A) x, A = x x^T (Newton-Schulz; of a tall matrix its transpose);
-//   p -= lr wd p, then p -= lr [sqrt(max(1, rows / columns)) or, to match AdamW's size, 0.2 sqrt(max(rows, columns))] x.
-// torch iterates in bf16, here the type of the masters is kept. The AdamW takes optimizer.betas and an eps of 1e-8.
+//   p -= lr wd p, then p -= lr [sqrt(max(1, rows / columns)) or, for AdamW's size, 0.2 sqrt(max(rows, columns))] x.
+// torch iterates in bf16; here the type of the masters is used. AdamW uses optimizer.betas and an eps of 1e-8.
 #include <array>
 
 #include "optim/rules/rules.h"
@@ -52,7 +52,8 @@ class MuonRule : public UpdateRule {
                    v.device);
   }
 
-  // x becomes what the iteration makes of it. A tall matrix is multiplied from the right by the same symmetric polynomial.
+  // Replaces x by the result of the iteration. A tall matrix is multiplied from the right by the same symmetric
+  // polynomial.
   void orthogonalise(Ctx& c, const TensorView& x, const TensorView& next, const TensorView& gram,
                      const TensorView& polynomial) const {
     const bool tall = x.shape[0] > x.shape[1];

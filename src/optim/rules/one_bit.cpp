@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// A scale of each rank of the group, as it is sent. Host work: one number of each.
+// Gathers the scales of all ranks of the group. Host work: one number of each.
 std::vector<double> scales_of_all(const Group& group, const CompressionRoom& room, double mine) {
   const TensorView one = room.scale.view(), all = room.scales.view();
   const bool wide = one.dtype == DType::f64;

@@ -1,7 +1,7 @@
-// 1-bit Adam (Tang et al. 2021) as DeepSpeed's OnebitAdam has it (deepspeed/runtime/fp16/onebit/adam.py), tensor by tensor:
-//   step 1 changes nothing;  up to freeze_step plain Adam without bias correction: p -= lr (m / (sqrt(v) + eps) + wd p);
-//   from there on v is frozen, each rank adds its own gradient to m, and m becomes its compressed mean over the data ranks.
-// Upstream an element whose v is 0 at the freeze moves by m / eps, and so it does here.
+// 1-bit Adam (Tang et al. 2021) as in DeepSpeed's OnebitAdam (deepspeed/runtime/fp16/onebit/adam.py), tensor by tensor:
+//   step 1 changes nothing;  up to freeze_step Adam without bias correction: p -= lr (m / (sqrt(v) + eps) + wd p);
+//   then v is frozen, each rank adds its own gradient to m, and m becomes its compressed mean over the data ranks.
+// As upstream, an element whose v is 0 at the freeze moves by m / eps.
 #include "optim/rules/one_bit.h"
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"

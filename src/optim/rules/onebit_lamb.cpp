@@ -1,11 +1,12 @@
-// 1-bit Lamb (Li et al. 2021) as DeepSpeed's OnebitLamb has it (deepspeed/runtime/fp16/onebit/lamb.py).
-// Step 1 changes nothing. Up to freeze_step Lamb without bias correction, of each tensor: u = m / (sqrt(v) + eps) + wd p,
-//   p -= lr r u, and the mean of r that is frozen then: k = coeff_beta k + (1 - coeff_beta) r (where r is not 1).
-// From there on v is frozen, each rank adds its own gradient to m, and all m together, side by side and each brought to one
-// size, become their compressed mean: sizes are |m| / sqrt(count) at the freeze. From the mean follows a gradient,
-//   g = (m - b1 m before) / (1 - b1), and from it `fresh`, a v that goes on; then
-//   f = max((sqrt(v) + eps) / (sqrt(fresh) + eps)), of which only the share |m / (sqrt(v) + eps)| / |u|, at most 1, counts;
-//   f within [factor_min, factor_max] and factor_threshold of itself a step before;  p -= lr k f u.
+// 1-bit Lamb (Li et al. 2021) as in DeepSpeed's OnebitLamb (deepspeed/runtime/fp16/onebit/lamb.py). Step 1 changes
+// nothing. Up to freeze_step it is Lamb without bias correction, for each tensor:
+//   u = m / (sqrt(v) + eps) + wd p;  p -= lr r u;  k = coeff_beta k + (1 - coeff_beta) r (if r is not 1).
+// k, the mean of r, is frozen afterwards, and so is v. Each rank then adds its own gradient to m. All m are
+// concatenated, each scaled to the same size, and replaced by their compressed mean; sizes are |m| / sqrt(count) at the
+// freeze. The mean gives a gradient g, which updates `fresh`, a second v:
+//   g = (m - b1 m_before) / (1 - b1);  f = max((sqrt(v) + eps) / (sqrt(fresh) + eps)),
+//   weighted by the share |m / (sqrt(v) + eps)| / |u|, at most 1;
+//   f is kept within [factor_min, factor_max], and within factor_threshold of its previous value;  p -= lr k f u.
 #include "optim/rules/one_bit.h"
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
@@ -28,7 +29,7 @@ class OnebitLambRule : public UpdateRule {
   Whole sees() const override { return Whole::model; }
   int64_t unreduced_from() const override { return o_.freeze_step + 1; }
   bool wants_unreduced(int64_t step) const override { return step > o_.freeze_step; }
-  // Errors, and what stands behind the last tensor.
+  // Errors, and the padding after the last tensor.
   int64_t own_count(int64_t count, int ranks) const override {
     return ranks == 1 ? 0 : error_count(count, ranks) + padded_count(count, ranks) - count;
   }
@@ -74,9 +75,9 @@ class OnebitLambRule : public UpdateRule {
 
  private:
   static TensorView flat(const TensorView& v) { return stretch(v, 0, v.count()); }
-  // Host work: one number of a tensor. On meta 1.
+  // Host work: returns one number of a tensor; 1 on meta.
   static double number(const TensorView& state) { return state.data ? *state.as<double>() : 1; }
-  // Host work: the same.
+  // Host work: sets one number of a tensor.
   static void set(const TensorView& state, double x) {
     if (state.data) *state.as<double>() = x;
   }

@@ -1,4 +1,4 @@
-// Every update rule there is, by the name that optimizer.type gives it: a function for each row of config/optimizers.def.
+// All update rules by their names in optimizer.type: a function for each row of config/optimizers.def.
 #pragma once
 #include "optim/update_rule.h"
 

@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum as torch.optim.SGD has it. Formulas: Sgd in kernels/updates.h.
+// Stochastic gradient descent with momentum as in torch.optim.SGD. Formulas: Sgd in kernels/updates.h.
 #include <array>
 
 #include "optim/rules/rules.h"

@@ -1,4 +1,4 @@
-// What rules that see whole tensors share.
+// Helpers of rules that see whole tensors.
 #pragma once
 #include <cmath>
 
@@ -18,12 +18,12 @@ inline double root_mean_square(Ctx& c, const TensorView& x) {
 
 inline Tensor like(Ctx& c, const TensorView& x) { return c.empty(x.shape, x.dtype, MemoryKind::workspace); }
 
-// The norm of the parameter over that of its direction, within bounds; 1 where either is 0 (You et al. 2020).
+// Returns param / direction (two norms) within bounds; 1 if either is 0 (You et al. 2020).
 inline double trust_ratio(double param, double direction, double least, double most) {
   return param == 0 || direction == 0 ? 1 : std::min(std::max(param / direction, least), most);
 }
 
-// States of Adafactor and Came: of matrices in rows and columns, of vectors in elements.
+// The parameters of Adafactor's and Came's states: matrices have row and column states, vectors one per element.
 inline bool has_rows_and_columns(const Param& p) { return p.shape.rank() >= 2; }
 inline bool has_elements_only(const Param& p) { return p.shape.rank() < 2; }
 

@@ -1,12 +1,14 @@
-// 0/1 Adam (Lu et al. 2022) as DeepSpeed's ZeroOneAdam has it (deepspeed/runtime/fp16/onebit/zoadam.py), tensor by tensor.
-// Step 1 changes nothing. Then, while v moves (up to step var_freeze_step + 1):
-//   in steps that the interval divides m and v take the mean gradient; in others m takes its compressed mean (one rank:
+// 0/1 Adam (Lu et al. 2022) as in DeepSpeed's ZeroOneAdam (deepspeed/runtime/fp16/onebit/zoadam.py), tensor by tensor.
+// Step 1 changes nothing. While v is not frozen (up to step var_freeze_step + 1):
+//   in steps divisible by the interval m and v use the mean gradient; in others m uses its compressed mean (one rank:
 //   nothing). The interval begins at 1 and doubles after var_update_scaler such steps.
-// When v is frozen each rank goes on by itself, m = b1 m + (1-b1) g, and notes in `a` how far it went; in steps that the local
-// interval divides it goes back, and all go the compressed mean of the ways, m becoming what would have led there:
+// When v is frozen each rank updates alone, m = b1 m + (1-b1) g, and accumulates its change of p in `a`. In steps
+// divisible by the local interval each rank undoes its change, and all apply the compressed mean of the changes. m
+// becomes the moment that gives this mean:
 //   p -= a;  a *= sqrt(v) + eps;  a = mean(a);  m = -a / (sum of the rates);  p += a / (sqrt(v) + eps);  a = 0.
 //   The local interval begins at 1 and doubles every local_step_scaler steps, up to local_step_clipper.
-// Every step p -= lr (m / (sqrt(v) + eps) + wd p), without bias correction. Between exchanges ranks hold different weights.
+// Every step does p -= lr (m / (sqrt(v) + eps) + wd p), without bias correction. Between exchanges ranks hold different
+// weights.
 #include "optim/rules/one_bit.h"
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
@@ -35,7 +37,8 @@ class ZerooneAdamRule : public UpdateRule {
     if (changes_nothing(step)) return;
     const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
     const double rate = lr * v.spans[0].lr_mult, b1 = o_.betas[0], b2 = o_.betas[1];
-    if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});  // errors of gradients are none of ways
+    // The kept errors are errors of gradients: they do not apply to accumulated changes.
+    if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});
     AdamDirection move{.param = v.param,
                        .grad = v.grad,
                        .m = m,
@@ -87,18 +90,18 @@ class ZerooneAdamRule : public UpdateRule {
     c.call(Fill{v.states[3], 0});
   }
 
-  // Host work: one number of a tensor.
+  // Host work: adds to one number of a tensor.
   static void add_rate(const TensorView& lrs, double rate) {
     if (lrs.data) *lrs.as<double>() += rate;
   }
-  // Host work: the same. On meta 1; after rates of 0 nothing has moved, and the quotient is 0.
+  // Host work: returns one number of a tensor; 1 on meta, and 1 after rates of 0, since then nothing has moved.
   static double sum_of_rates(const TensorView& lrs) {
     const double sum = lrs.data ? *lrs.as<double>() : 1;
     return sum == 0 ? 1 : sum;
   }
 
-  // Before this step; of steps 2 .. last, those that an interval divides count. An interval ends behind var_update_scaler of
-  // its multiples: as many turns as it doubles, whatever the step.
+  // Returns the interval before this step. Among steps 2 .. last, those divisible by the interval are counted; it
+  // doubles after var_update_scaler of them. The loop runs once per doubling.
   int64_t interval_of_moments(int64_t step) const {
     const int64_t last = std::min(step - 1, o_.var_freeze_step + 1);
     for (int64_t interval = 1, at = 1;; interval *= 2) {

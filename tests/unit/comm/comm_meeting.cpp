@@ -44,9 +44,10 @@ TEST(Interfaces, HostsMeetOnTheNetworkTheyShare) {
                     host("b lo=127.0.0.1/8 docker0=172.17.0.1/16 wlan0=192.168.2.5/24 eth0=10.0.0.2/24"),
                     host("c lo=127.0.0.1/8 docker0=172.17.0.1/16 wlan0=192.168.1.7/24 eth0=10.0.0.3/24")};
   EXPECT_EQ(meeting_address(hosts, "", "", ""), "10.0.0.1");
-  EXPECT_EQ(meeting_address(hosts, "", "wlan0", ""), "192.168.1.5");               // MPI was told
-  EXPECT_EQ(meeting_address(hosts, "", "ib0,192.168.0.0/16", ""), "192.168.1.5");  // one that is not here, then a network
-  EXPECT_EQ(meeting_address(hosts, "", "lo", ""), "10.0.0.1");                     // reaches no other host
+  EXPECT_EQ(meeting_address(hosts, "", "wlan0", ""), "192.168.1.5");  // MPI was told
+  // An interface that does not exist, then a network.
+  EXPECT_EQ(meeting_address(hosts, "", "ib0,192.168.0.0/16", ""), "192.168.1.5");
+  EXPECT_EQ(meeting_address(hosts, "", "lo", ""), "10.0.0.1");  // reaches no other host
   EXPECT_EQ(meeting_address(hosts, "10.0.0.0/24", "wlan0", ""), "10.0.0.1");
   EXPECT_EQ(meeting_address(hosts, "172.17.0.1", "", ""), "172.17.0.1");  // who names it gets it
   EXPECT_EQ(meeting_address({hosts[0], hosts[2]}, "", "", ""), "192.168.1.5");
@@ -92,8 +93,8 @@ TEST(Meeting, ListensOnItsAddressAlone) {
   EXPECT_THROW(listen_on("203.0.113.1", &port), Error);  // not of this machine
 }
 
-// Strangers came first, and each would be worth seconds of silence: who is silent, who says half a hello, who says another one,
-// who talks for long.
+// Strangers connect first, and each could cost seconds of waiting: one is silent, one sends half a hello, one sends
+// another hello, one sends for a long time.
 TEST(Meeting, StrangersKeepNobodyWaiting) {
   int port = 0;
   const Socket listener = listen_on("127.0.0.2", &port);

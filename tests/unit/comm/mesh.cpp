@@ -39,7 +39,7 @@ TEST(Mesh, GroupsPartitionTheRanks) {
   for (int rank = 0; rank < m.ranks(); ++rank) EXPECT_EQ(rank_of(m, coordinates_of(m, rank)), rank);
 }
 
-// Context ranks lie between tensor and data ranks, as Megatron's "tp-cp-ep-dp-pp"; experts are neighbours among data ranks.
+// Context ranks are between tensor and data ranks, as in Megatron's "tp-cp-ep-dp-pp"; experts are adjacent data ranks.
 TEST(Mesh, ContextAndExperts) {
   const Mesh m{.pipeline = 2, .data = 4, .tensor = 2, .context = 3, .expert = 2};
   EXPECT_EQ(m.ranks(), 48);

@@ -1,5 +1,5 @@
-// What was meant by words and numbers that are written otherwise: characters of other keyboards, numbers with units, words
-// without their flags.
+// Advice for misspelled words and numbers: characters of other keyboards, numbers with units, words without their
+// flags.
 #include <gtest/gtest.h>
 
 #include "base/cut_text.h"

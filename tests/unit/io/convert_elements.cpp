@@ -96,7 +96,7 @@ TEST(FamilyFiles, WeightsOfAnotherModelAreRefused) {
         const auto& x = a.model->params().params();
         const auto& y = b.model->params().params();
         return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), [](const Param& p, const Param& q) {
-                 return p.name == q.name && p.shape == q.shape && (!p.tied || q.tied);  // a tied model passes over a head
+                 return p.name == q.name && p.shape == q.shape && (!p.tied || q.tied);  // a tied model skips a head
                });
       };
       Weights w;

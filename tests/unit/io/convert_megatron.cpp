@@ -1,4 +1,4 @@
-// What a Megatron file may say that no converted weights of ours say: experts, and optimizers in other orders.
+// Contents of Megatron files that Ravine's conversions never write: experts, and optimizers in other orders.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
-// What checkpoints of other programs say in ways that no conversion of ours writes: arguments and spellings of Megatron, frozen
-// and shared parameters of DeepSpeed, optimizer's tensors of MindFormers; and what our arguments say of each family.
+// Contents of other programs' checkpoints that Ravine's conversions never write: arguments and spellings of Megatron,
+// frozen and shared parameters of DeepSpeed, optimizer's tensors of MindFormers. Also the arguments that Ravine writes
+// for each family.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -274,7 +275,7 @@ TEST(MegatronNames, AreReadInEverySpelling) {
         if (n == name) n = other;
       EXPECT_EQ(read(t), want) << other;
     }
-  // What holds no weights of its own.
+  // Entries that hold no weights.
   for (const char* more : {"decoder.layers.0.self_attention.rotary_emb.inv_freq",
                            "decoder.layers.0.mlp.linear_fc1._extra_state", "word_embeddings_for_head.weight",
                            "module.word_embeddings_for_head.weight", "language_model.word_embeddings_for_head.weight"}) {
@@ -378,8 +379,8 @@ TEST(MegatronArguments, OfEveryFamilySayItsParts) {
                   {"max_position_embeddings", 55}};
   const Json baichuan{{"model_type", "baichuan"}, {"hidden_size", kHidden},   {"intermediate_size", kFfn},
                       {"num_hidden_layers", 1},   {"num_attention_heads", 2}, {"vocab_size", kRows}};
-  // What is true: of swiglu, add_bias_linear, add_qkv_bias, add_dense_bias, qk_layernorm, embed_layernorm, untie..,
-  // add_position_embedding, use_rotary.., lm_norm_weight, openai_gelu.
+  // The values, in this order: swiglu, add_bias_linear, add_qkv_bias, add_dense_bias, qk_layernorm, embed_layernorm,
+  // untie.., add_position_embedding, use_rotary.., lm_norm_weight, openai_gelu.
   const std::vector<const char*> flags{"swiglu",
                                        "add_bias_linear",
                                        "add_qkv_bias",
@@ -458,8 +459,8 @@ void shape(TorchSave& out, const char* name, std::initializer_list<int64_t> size
   out.end();
 }
 
-// Two ranks: `a` [2,3] and `b` [3] are trained (9 elements, 5 a rank and one of padding), `frozen` [5] is not, `buffer` [2] is
-// none of the parameters, `alias` is `a`.
+// Two ranks: `a` [2,3] and `b` [3] are trained (9 elements, 5 per rank with one of padding). `frozen` [5] is not
+// trained, `buffer` [2] is not a parameter, `alias` is `a`.
 TEST(DeepSpeed, FrozenSharedAndBuffersComeAlong) {
   TemporaryFolder folder;
   for (int64_t stage : {2, 3}) {
@@ -719,7 +720,7 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
     else
       EXPECT_EQ(open_megatron(folder.path(), StateKind::weights).tensor, 2) << c.what;
   }
-  // Of both names of a rank's file the one that also holds the optimizer's state.
+  // If a rank has files under both names, the file with the optimizer's state is read.
   TemporaryFolder folder;
   write_rank(folder / "mp_rank_00/model_optim_rng.pt", {.iteration = 8, .tensor = 1});
   write_rank(folder / "mp_rank_00/model_rng.pt", {.iteration = 2, .tensor = 1});
@@ -809,7 +810,8 @@ TEST(MegatronOptimizer, MastersAndMomentsWhereverTheyLie) {
   }
 }
 
-// The last stage of a tied model holds a copy of the table under the name that its program looks for; one stage holds none.
+// The last stage of a tied model holds a copy of the table under the name that its program reads; a single stage holds
+// none.
 TEST(MegatronPlan, TheLastStageOfATiedModelHasItsCopy) {
   Json config = llama();
   config["tie_word_embeddings"] = true, config["num_hidden_layers"] = 2;
@@ -931,7 +933,7 @@ TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
 
 // --- what lies beside the weights
 
-// A folder of the layout with a tokenizer and generation_config.json: both come along, whoever says the shape of the model.
+// Tokenizer and generation_config.json in a folder of the layout are copied, for any source of the model's config.
 TEST(Beside, TokenizersComeAlongFromEveryLayout) {
   TemporaryFolder folder;
   std::filesystem::create_directories(folder / "hf");
@@ -999,7 +1001,7 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   EXPECT_EQ(r.rows.size(), make_model(tied, "t")->files().tensors.size())
       << "no copy of the table, no frequencies; and a dry run needs no empty folder";
   EXPECT_TRUE(r.notes.empty()) << r.notes[0];
-  // Of two types Megatron takes none, but the one that is asked for.
+  // Weights of two types are refused for Megatron, unless --dtype selects one.
   EXPECT_NE(message_of<UserError>([&] {
               convert_weights({.input = in, .output = folder / "m", .to = ConvertTarget::megatron_mcore}, quiet);
             }).find("weights of several types"),
@@ -1090,7 +1092,7 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
       << "no step is negative";
 }
 
-// --- checkpoints of our own: what of a run is kept, and where its model and tokenizer are looked for
+// --- Ravine's checkpoints: the parts of a run that are kept, and the search for its model and tokenizer
 
 TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   TemporaryFolder folder;
@@ -1116,7 +1118,8 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
     convert_weights({.input = folder / "run", .output = folder / output, .to = ConvertTarget::hf}, quiet);
     return Json::parse(slurp(folder / (std::string(output) + "/config.json"))).value("rope_theta", 0.0);
   };
-  // What the run trained goes before the config beside it, that before its final model's, that before what its options name.
+  // Order of the configs: the trained one, the config in the run's folder, its final model's, the config named by its
+  // options.
   auto config = [&](const std::string& at, double base) {
     Json c = llama();
     c["rope_theta"] = base;
@@ -1136,7 +1139,7 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   EXPECT_EQ(theta("d"), 4) << "the model that it went on from";
   options("config: " + (folder / "shape/config.json"));
   EXPECT_EQ(theta("e"), 5);
-  // The tokenizer: that of the run, of its final model, the one that its options name, that of the model it went on from.
+  // Order of the tokenizers: the run's, its final model's, the tokenizer named by its options, the starting model's.
   auto vocabulary = [&](const char* output) {
     convert_weights({.input = folder / "run", .output = folder / output, .to = ConvertTarget::hf}, quiet);
     return slurp(folder / (std::string(output) + "/vocab.txt"));

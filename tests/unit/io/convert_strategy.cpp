@@ -35,7 +35,8 @@ TEST(Strategy, SaysInHowManyPartsDimsAreCut) {
 }
 
 TEST(Strategy, NumbersBeyond64BitsAreRefused) {
-  const std::string devices = "\x08\x81" + std::string(7, '\x80') + "\x20";  // 2^61 + 1, of which eight times are 8 in 64 bits
+  // 2^61 + 1: eight times this is 8 in 64 bits.
+  const std::string devices = "\x08\x81" + std::string(7, '\x80') + "\x20";
   EXPECT_THROW(
       parse_mindformers_strategy(part(3, part(1, "a") + part(2, part(1, devices) + part(2, dims({0})) + "\x38\x08")), "s.ckpt"),
       UserError);

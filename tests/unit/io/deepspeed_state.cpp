@@ -1,5 +1,5 @@
-// Checkpoints of ours as DeepSpeed's and back: every tensor bit for bit, at each ZeRO stage, any ranks and types; what they say
-// of the run; files that are cut or lie.
+// Ravine's checkpoints as DeepSpeed's and back: every tensor bit for bit, at each ZeRO stage, any ranks and types; the
+// facts of the run; truncated and inconsistent files.
 #include "io/convert/deepspeed_state.h"
 
 #include <gtest/gtest.h>
@@ -142,7 +142,8 @@ TEST(DeepSpeedState, OnlyNeededFilesAreThere) {
   EXPECT_FALSE(fs::exists(three + "/global_step5/mp_rank_00_model_states.pt"));
 }
 
-// DeepSpeed closes a sub-group once it has stage3_sub_group_size elements; it takes groups by their order, so they must be its own.
+// DeepSpeed closes a sub-group once it has stage3_sub_group_size elements. DeepSpeed reads groups by their order, so
+// Ravine must write the same groups.
 TEST(DeepSpeedState, SubGroupsEndWhereDeepSpeedEndsThem) {
   TemporaryFolder folder;
   const Json model = small_llama(false);

@@ -24,7 +24,7 @@ void save(const std::string& dir, int64_t step, int64_t content, int64_t keep) {
   if (auto warning = writer.take_warning()) throw std::runtime_error(*warning);
 }
 
-// What a user may have put beside ours, under names that look like temporaries.
+// Files that a user may have put into the folder, under names that look like temporaries.
 const std::vector<std::string>& foreign_names() {
   static const std::vector<std::string> names{"mine.tmp",
                                               "model.tmp",

@@ -1,5 +1,5 @@
-// What happens beyond one chunk: comparisons, checksums, weights that are converted in pieces; and files that grow on a disk
-// that is full.
+// Sizes beyond one chunk: comparisons, checksums, weights that are converted in pieces; and files that grow on a full
+// disk.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -72,8 +72,8 @@ TEST(Flat, PartsBeginWhereNormsSumAnew) {
   }
 }
 
-// Over all ranks every parameter counts once in norms, and partial sums begin at the same elements however many data ranks
-// there are.
+// Over all ranks every parameter counts once in norms, and partial sums begin at the same elements for any number of
+// data ranks.
 TEST(Flat, CopiesCountOnce) {
   for (int tensor : {1, 2, 4, 8}) {
     std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>>

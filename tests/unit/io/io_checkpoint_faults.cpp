@@ -123,7 +123,7 @@ TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
   EXPECT_SAYS(refusal(folder / "nothing"), "cannot open checkpoint (" + (folder / "nothing"));
 }
 
-// What a manifest may say, with a right checksum, and still lie about.
+// False manifests with a right checksum.
 TEST(CheckpointFaults, LyingManifests) {
   struct Lie {
     const char* says;
@@ -315,7 +315,7 @@ TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
   EXPECT_EQ(folder.count(), 0);
 }
 
-// What a save that is waited for warns of; empty: of nothing.
+// Returns the warning of a save, after waiting for it; "" if none.
 std::string warning_of_save(CheckpointWriter& writer, const TemporaryFolder& folder, TestState& live, int64_t step,
                             int64_t keep) {
   writer.save(folder.path(), step, live.state(), keep);
@@ -388,7 +388,8 @@ TEST(CheckpointFaults, DamagedOnesAreNotCountedAmongThoseThatAreKept) {
     state[state.size() - 1] ^= 1;
     spill(folder / "step_000004/state-00000.safetensors", state);
     spill(folder / "step_000003/manifest.json", "{");
-    // Of its own it looks at sizes and headers only: the flipped bit is seen by the next process, which reads them whole.
+    // For its own checkpoints it checks sizes and headers only: the next process finds the flipped bit, since it reads
+    // them whole.
     EXPECT_SAYS(save(writer, 5, 3), "step_000003/manifest.json");
     EXPECT_EQ(steps_in(folder.path()), (Steps{2, 3, 4, 5})) << "5, 4 and 2 are kept, the damaged 3 lies among them";
   }

@@ -1,5 +1,5 @@
-// Verdicts on checkpoints: what is said where, which of it counts, and that nothing which goes wrong beside a save makes it a
-// failed one.
+// Verdicts on checkpoints: where they are written, which one applies, and that a problem with them never makes a save
+// fail.
 #include "io/checkpoint_health.h"
 
 #include <gtest/gtest.h>
@@ -105,8 +105,8 @@ TEST(CheckpointHealth, WhatCannotBeReadIsAWarningOfTheSaveAndAnErrorOfTheResume)
   EXPECT_THROW(run.healthy(1), UserError);
 }
 
-// A rank whose folder has gone away cannot leave a mark: the ranks tell the first, and its save fails instead of waiting for
-// ever.
+// A rank whose folder was removed cannot write its failure mark: the ranks report it to rank 0, and its save fails
+// instead of waiting forever.
 TEST(CheckpointHealth, APartThatWillNeverComeIsGivenUp) {
   TemporaryFolder folder;
   std::vector<float> values(8, 1);
@@ -132,7 +132,7 @@ TEST(CheckpointHealth, APartThatWillNeverComeIsGivenUp) {
   EXPECT_EQ(first.take_warning(), std::nullopt);
 }
 
-// In a process of its own, with stacks for which no machine has room: signals are as they were when the thread could not start.
+// In a separate process, with stacks too large for any machine: signals are restored if the thread could not start.
 TEST(CheckpointHealth, SignalsStayOpenWhereAThreadCannotStart) {
   const pid_t child = fork();
   if (child == 0) {

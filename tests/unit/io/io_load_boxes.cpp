@@ -35,7 +35,7 @@ bool equal(double a, T b) {
   return static_cast<float>(static_cast<T>(static_cast<float>(a))) == static_cast<float>(b);
 }
 
-// Every element of the box is that of the whole; what lies beyond the parameter stays as it was.
+// Every element of the box equals the element of the whole; elements beyond the parameter are unchanged.
 void expect_box(const ParamBox& box, const TensorView& whole, const std::string& where) {
   const Shape& shape = box.view.shape;
   const int64_t columns = shape.rank() == 2 ? shape[1] : 1, width = whole.shape.rank() == 2 ? whole.shape[1] : 1;
@@ -56,7 +56,7 @@ TEST(LoadBoxes, EveryRankHasItsPart) {
     for (DType stored : {DType::f32, DType::bf16}) {
       TemporaryFolder dir;
       save_model_folder({dir / "m", stored}, *one.model, one.store);
-      // What the file holds, rounded.
+      // Returns the file's values, rounded.
       auto whole_model = make_model(config, "test");
       FlatStore whole(whole_model->params(), Types::of(DType::f32), DeviceKind::cpu);
       load_weights(dir / "m", *whole_model, whole);

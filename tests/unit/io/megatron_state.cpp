@@ -1,5 +1,5 @@
-// Checkpoints of ours as Megatron's and back: every tensor bit for bit, in each layout, type and optimizer; the forms of
-// distrib_optim.pt of all versions; files that are cut or lie.
+// Ravine's checkpoints as Megatron's and back: every tensor bit for bit, in each layout, type and optimizer; the forms
+// of distrib_optim.pt of all versions; truncated and inconsistent files.
 #include "io/convert/megatron_state.h"
 
 #include <gtest/gtest.h>
@@ -251,7 +251,8 @@ TEST(MegatronState, PlacesInABuffer) {
   } cases[] = {
       {{.alignment = 1}, -1, {81, 17, 7, 0}, 181},
       {{.alignment = 64}, -1, {192, 128, 64, 0}, 292},
-      {{.alignment = 64, .bucket = 70}, -1, {138, 74, 64, 0}, 238},  // full behind the second, which ends at 74, and the third
+      // Full after the second, which ends at 74, and the third.
+      {{.alignment = 64, .bucket = 70}, -1, {138, 74, 64, 0}, 238},
       {{.alignment = 64, .shared = true}, 0, {192, 128, 64, 0}, 292},
       {{.alignment = 64, .shared = true}, 3, {135, 71, 7, 0}, 235},  // nothing pads behind a bucket
       {{.alignment = 1, .bucket = 17}, -1, {81, 17, 7, 0}, 181},

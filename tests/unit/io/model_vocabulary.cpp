@@ -1,5 +1,5 @@
-// Models of another vocabulary, or another tie of embedding and head, than their files: configs, names, the rows that are read
-// and those that are made, what is refused.
+// Models with another vocabulary, or another tie of embedding and head, than their files: configs, names, the rows that
+// are read and the new ones, and refused cases.
 #include "model/vocabulary.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ VocabularyChange change(const Model& m, int64_t rows) {
   return {.rows = rows, .tied = is_tied(m), .where = "model.vocabulary"};
 }
 
-// The values that a run of `model` begins with, where its files are those of `folder`.
+// Returns the initial values of a run of `model` that reads the files of `folder`.
 std::map<std::string, std::vector<double>> begun(const std::string& folder, Model& model) {
   FlatStore store(model.params(), Types::of(DType::f64), DeviceKind::cpu);
   load_weights(folder, model, store);
@@ -116,7 +116,7 @@ TEST(Vocabulary, TablesArePartedAndJoined) {
   }
 }
 
-// What followed from the vocabulary in a config that does not say it is written down.
+// Fields that followed from the vocabulary without being in the config are written into it.
 TEST(Vocabulary, IdsThatTheModelNamesKeepARow) {
   Json llama = tiny_families().at("llama");
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) {

@@ -1,5 +1,5 @@
-// The mean over ranks as one bit per element: against the formula of DeepSpeed's CompressedBackend, written as plain loops over
-// all ranks at once, in double; and what is sent.
+// The mean over ranks as one bit per element, compared with the formula of DeepSpeed's CompressedBackend. The reference
+// is plain loops over all ranks at once, in double. Also the bytes sent.
 #include "optim/rules/one_bit.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ double scale_of(const std::vector<double>& x) {
   return std::sqrt(squares / static_cast<double>(x.size()));
 }
 
-// What all ranks get, from what each has; worker and server errors of all ranks move on.
+// Returns the result on all ranks from each rank's values; updates worker and server errors of all ranks.
 std::vector<double> formula(const std::vector<std::vector<double>>& mine, std::vector<std::vector<double>>& worker,
                             std::vector<std::vector<double>>& server) {
   const size_t ranks = mine.size(), all = worker[0].size(), chunk = all / ranks;
@@ -111,8 +111,8 @@ TEST(OneBit, TheMeanOfTwoCompressions) {
       }
 }
 
-// The intervals of zeroone_adam are those of DeepSpeed's counters, which walk from step to step; and no walk of ours is as long
-// as a step count that a file gives.
+// The intervals of zeroone_adam equal DeepSpeed's counters, which are computed step by step. Ravine's loops are
+// shorter, even for a huge step count in a file.
 TEST(OneBit, IntervalsOfZerooneAdam) {
   for (const auto& [freeze, scaler] : {std::pair{2, 1}, {7, 1}, {40, 3}, {1000, 16}}) {
     OptimizerOptions o;
@@ -129,8 +129,9 @@ TEST(OneBit, IntervalsOfZerooneAdam) {
   }
 }
 
-// 0/1 Adam on all ranks at once, in plain lists, as DeepSpeed's zoadam.py has it; intervals walk from step to step. What was
-// kept of compressed gradients is dropped when the variance is frozen: from then on ways are compressed.
+// 0/1 Adam on all ranks at once, in plain lists, as in DeepSpeed's zoadam.py; intervals are computed step by step.
+// Errors of compressed gradients are dropped when the variance is frozen: afterwards accumulated changes are
+// compressed.
 struct ZeroOneFormula {
   ZeroOneFormula(const OptimizerOptions& options, size_t ranks, size_t count, size_t padded)
       : o(options),

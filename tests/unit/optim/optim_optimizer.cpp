@@ -1,5 +1,6 @@
-// Optimizer: which parameter gets which rate and decay, clipping, steps and moments. Expected values are computed here from the
-// formulas of torch.optim, an element at a time, in double; the ref backend in f64 differs by roundings of 2^-53.
+// Optimizer: learning rate and decay of each parameter, clipping, steps and moments. Expected values are computed here
+// from the formulas of torch.optim, an element at a time, in double; the ref backend in f64 differs by roundings of
+// 2^-53.
 #include "optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ struct Small {
     Unit& head = set.unit("head");
     set.add(head, {"out", {4, 3}});
     set.add_joined(head,
-                   {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});  // neighbours that differ in one of the two
+                   // Adjacent parameters that differ in one of the two.
+                   {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});
     set.find("k")->policy.trainable = set.find("kb")->policy.trainable = set.find("table")->policy.trainable = false;
     set.find("q")->policy.lr_mult = 0.5;
     set.find("v")->policy.wd_mult = 3;
@@ -51,8 +53,8 @@ struct Trial {
         store.master(p).as<double>()[i] =
             weights[p.name].emplace_back(std::sin(7.0 * static_cast<double>(i) + static_cast<double>(p.index)));
   }
-  // Gradients of `size` times made-up numbers, which depend on the step. Frozen members of joined products get some too, as one
-  // product makes them all.
+  // Gradients of `size` times arbitrary numbers, which depend on the step. Frozen members of joined products get
+  // gradients too, as one product makes them all.
   double begin(int step, double size) {
     for (Unit& u : small.set.units()) store.open_grads(*c, u);
     double squares = 0;

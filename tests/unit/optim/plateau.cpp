@@ -1,5 +1,5 @@
-// Rates that follow the validation loss equal those of torch's ReduceLROnPlateau and Transformers' GreedyLR
-// (tools/golden/make_plateau.py), also when all but the recorded state is thrown away on the way.
+// Learning rates that follow the validation loss equal torch's ReduceLROnPlateau and Transformers' GreedyLR
+// (tools/golden/make_plateau.py), also after a restore of the recorded state.
 #include "optim/plateau.h"
 
 #include <gtest/gtest.h>

@@ -78,7 +78,7 @@ TEST(Schedule, EqualsTransformers) {
   EXPECT_GE(compare(all, all["steps"]), 17 * 40);
 }
 
-// Of all types that have an end: the rate of step 20 of a schedule of 10 is that of its end.
+// For all types that have an end: the rate of step 20 of a schedule of 10 is the rate at its end.
 TEST(Schedule, StaysAtItsLastValueBehindItsEnd) {
   ScheduleOptions o;
   o.warmup_steps = 2, o.min_lr_ratio = 0.1, o.steps = 10, o.decay_steps = 4, o.end_lr = 1e-5;
@@ -96,8 +96,8 @@ TEST(Schedule, StaysAtItsLastValueBehindItsEnd) {
   EXPECT_NEAR(learning_rate(o, 1e-3, 20, 14), 1e-3, 1e-18);
 }
 
-// Of every type, with lengths of its own that go beyond schedule.steps or end before them: one rate from end_of on, which the
-// formula has there.
+// For every type, with its own lengths beyond schedule.steps or below: one rate from end_of on, equal to the formula's
+// rate there.
 TEST(Schedule, StaysBehindTheEndWhateverTheType) {
   using enum ScheduleType;
   for (const auto& row : names_of(ScheduleType{}))
@@ -151,8 +151,9 @@ Config config_of(const Json& curve) {
   return parse_config("", "x", settings);
 }
 
-// tools/golden/copy_class_schedules.py. DeepSpeed works in f64. MindFormers works in f32: angles of up to 3 pi carry two
-// roundings into half a cosine, 10 units in the last place of the full rate, and the sum around it two more.
+// tools/golden/copy_class_schedules.py. DeepSpeed works in f64. MindFormers works in f32: angles of up to 3 pi carry
+// two roundings into half a cosine. Tolerance: 10 units in the last place of the full rate for them, and two more for
+// the sum.
 TEST(Schedule, EqualsClassesOfDeepSpeedAndMindFormers) {
   const Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/class_schedules.json");
   const std::vector<int64_t> steps = all["steps"];
@@ -227,7 +228,8 @@ ScheduleOptions schedule(ScheduleType type, int64_t warmup = 0, double min_lr_ra
   return o;
 }
 
-// get_wsd_schedule: the shapes of warm-up and decay, what is between, and where it stays. 100 steps: 10 up, 60 stable, 30 down.
+// get_wsd_schedule: the shapes of warmup and decay, the stable part, and the final rate. 100 steps: 10 up, 60 stable,
+// 30 down.
 TEST(Schedule, ShapesOfWarmUpAndDecay) {
   const double pi = 3.14159265358979323846;
   const std::map<RateShape, double (*)(double)> rises = {
@@ -259,7 +261,7 @@ TEST(Schedule, ShapesOfWarmUpAndDecay) {
       }
 }
 
-// The schedule may be shorter than the run, and its numbers left to their defaults, which are those of Transformers.
+// The schedule may be shorter than the run. Its parameters may have their defaults, which equal Transformers' defaults.
 TEST(Schedule, BehindTheEndAndDefaults) {
   const double pi = 3.14159265358979323846;
   for (double cycles : {0.0, 1.0, 2.0, 2.5}) {
@@ -301,8 +303,8 @@ TEST(Schedule, BehindTheEndAndDefaults) {
       EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << name(type);
 }
 
-// get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warm-up has the full
-// one.
+// get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warmup has the
+// full rate.
 TEST(Schedule, WarmUpFromARateOfItsOwn) {
   ScheduleOptions o = schedule(ScheduleType::cosine_warmup_with_min_lr, 5, 0.1);
   EXPECT_EQ(learning_rate(o, 2, 25, 0), 0.4);
