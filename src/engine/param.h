@@ -40,8 +40,8 @@ enum class Kept : uint8_t { usual, compute, bf16, nf4 };
 
 struct Unit;
 
-// The decisions of a run about one parameter; all else in Param is the model's declaration. They are made before the
-// memory layout: by option groups (apply_rules), adapters (model/adapters.h), and runs without training.
+// The decisions of a run about one parameter; all else in Param is the model's declaration. The decisions are made
+// before the memory layout: by option groups (apply_rules), adapters (model/adapters.h), and runs without training.
 struct ParamPolicy {
   bool trainable = true;
   // Has no gradient; a rule updates it after the step (correction biases of routers).
@@ -65,7 +65,7 @@ struct Param {
   Param* tied = nullptr;
   bool adapter = false;  // is saved in the files of an adapter, not of the model
   bool head = false;     // the matrix of the output product, whose rows are the vocabulary
-  double active = 1;     // the share of its elements that one token uses (a stack of experts: the experts chosen for it)
+  double active = 1;     // share of its elements that one token uses (experts: those chosen for the token)
   // The mesh axis whose ranks hold the same part of it. They sum its gradients and divide its optimizer state.
   Axis group = Axis::data;
   size_t index = 0;  // index among all parameters of the model

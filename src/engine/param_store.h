@@ -1,16 +1,16 @@
 // Seam S2: where parameters are stored and gathered (WeightSource), and where their gradients are stored for the
-// optimizer (GradStore). Implementations are in parallel/. The terms are from the papers on ZeRO, FSDP and Megatron:
+// optimizer (GradStore). Implementations are in parallel/. The terms are from the papers on ZeRO, FSDP and Megatron.
 //
-//   bucket       parameters of a unit that are treated alike, side by side in flat buffers
-//   group        the ranks along one mesh axis that share a bucket: they sum its gradients and divide its storage
-//   shard        one of the equal parts of a divided bucket, one for each rank of its group
-//   owned        the part of a bucket that this rank updates: its shard, or all of a bucket that is not divided
-//   resident     the values of a bucket that stay on this rank; the rest is gathered while a unit is leased
-//   local        the part of a parameter that a tensor rank holds, if it is cut over tensor ranks
-//   replica      the same local values on another tensor rank; one of the replicas is the primary replica
-//   primary      the part of a bucket that only this rank saves in checkpoints and adds to norms
-//   master       values in the type that the optimizer updates; the copy has 16 bits and is for products
-//   accumulator  sum of gradients of a bucket, or of a tied parameter; a leaf is the micro batches that add in place
+//   bucket       parameters of a unit that are treated alike, side by side in flat buffers.
+//   group        the ranks along one mesh axis that share a bucket: they sum its gradients and divide its storage.
+//   shard        one of the equal parts of a divided bucket, one for each rank of its group.
+//   owned        the part of a bucket that this rank updates: its shard, or all of a bucket that is not divided.
+//   resident     the values of a bucket that stay on this rank; the rest is gathered while a unit is leased.
+//   local        the part of a parameter that a tensor rank holds, if it is cut over tensor ranks.
+//   replica      the same local values on another tensor rank; one of the replicas is the primary replica.
+//   primary      the part of a bucket that only this rank saves in checkpoints and adds to norms.
+//   master       values in the type that the optimizer updates; the copy has 16 bits and is for products.
+//   accumulator  sum of gradients of a bucket, or of a tied parameter; a leaf is the micro batches that add in place.
 #pragma once
 #include <span>
 #include <vector>
@@ -73,8 +73,8 @@ std::vector<Range> counted_ranges(const Bucket& bucket);
 // number of elements in a partial sum of a norm; shards begin at multiples of it
 inline constexpr int64_t kNormRun = 1024;
 
-// A box of a parameter that a rank holds, and its values. The view is contiguous and has the shape of the box. It may
-// reach beyond the end of the parameter's first dim (padding).
+// A box of a parameter that a rank holds, and its values. The view is contiguous and has the shape of the box. A box
+// may reach beyond the end of the parameter's first dim (padding).
 struct ParamBox {
   const Param* param = nullptr;
   std::vector<int64_t> begin;  // per dim

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// A kept tensor. get() returns it with its old id. It is freed with the closure that holds it.
+// A kept tensor. get() returns it with its old id. The closure that holds it frees it.
 class Saved {
  public:
   struct Impl {

@@ -1,5 +1,5 @@
-// Step sums: the losses and counts of a step that blocks add without a tensor. They are kept per micro batch. They are
-// exact and independent of the order, so stages, ranks and micro batches may add in any order.
+// Step sums: the losses and counts of a step that blocks add without a tensor, kept per micro batch. The sums are exact
+// and do not depend on the order, so stages, ranks and micro batches may add in any order.
 #pragma once
 #include <map>
 #include <utility>
