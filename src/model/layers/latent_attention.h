@@ -12,8 +12,8 @@
 // run on the local rows of the residual stream.
 //
 // Shapes, with Q and L the sizes of the two latents and D + R the head size.
-// x [N,C] -> latents [N,Q], [N,L] and r
-// [N,R]; q [N,H(D+R)]; keys [N,H(D+R)], values [N,HE] -> softmax(q k^T) v [N,HE] -> [N,C].
+//   x [N,C] -> latents [N,Q], [N,L] and r [N,R];
+//   q [N,H(D+R)]; keys [N,H(D+R)], values [N,HE] -> softmax(q k^T) v [N,HE] -> [N,C].
 #pragma once
 #include "model/layers/attention.h"
 

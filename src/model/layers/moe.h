@@ -3,7 +3,7 @@
 // expert; expert ranks hold some of the experts each.
 //
 // With E experts of width F, K experts per token, R rows of experts (N K without a capacity; kernels/routing.h).
-//   x [N,C] -> logits [N,E] -> rows [R,C] -> gate, up [R,2F] -> silu(gate) * up * weight [R,F] -> [R,C] -> [N,C]
+//   x [N,C] -> logits [N,E] -> rows [R,C] -> gate, up [R,2F] -> silu(gate) * up * weight [R,F] -> [R,C] -> [N,C].
 // Weights are applied before the last product, so its backward pass does not need its result.
 #pragma once
 #include <optional>
