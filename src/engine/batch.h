@@ -25,7 +25,7 @@ class Ctx;
 class SequenceLoss {
  public:
   virtual ~SequenceLoss() = default;
-  // Computes the weights from the losses; host work. losses: f64 [N], 0 at rows without a label. weights: f64 [N], the
+  // Host work: computes the weights from the losses. losses: f64 [N], 0 at rows without a label. weights: f64 [N], the
   // derivatives of the loss by `losses`; absent if no gradient is needed. Adds its sums with Ctx::add_sum. On the meta
   // device neither has data. All tensor ranks call it, with equal arguments.
   virtual void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const = 0;

@@ -187,7 +187,7 @@ void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
   tables_.far = made(far_memory_, rows, tables_.limit + 1, dtype, device);
 }
 
-// Makes a table; host work, done once.
+// Host work, done once: makes a table.
 TensorView RopeTable::made(Storage& memory, int64_t rows, int64_t length, DType dtype, DeviceKind device) const {
   memory = Storage(device, rows * settings_.dims * size_of(dtype));
   TensorView view = view_of(memory.data(), dtype, {rows, settings_.dims}, device);
