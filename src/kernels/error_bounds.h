@@ -3,9 +3,10 @@
 // own: the roundings of the kernel itself. First, the rounding to the stored type, u |out|. Second, the roundings of
 // the arithmetic. Each has the unit v (f32; f64 if all tensors are f64), times a few, or times 1 + sqrt(K) / 2 for a
 // sum of K terms (signs of roundings are random: Higham and Mary 2019). The product is multiplied by the L2 norm of the
-// rounded values: |a| |b| of a product, |x| sqrt(rows) of a sum over rows, and so on. inherited: the errors of the
-// inputs. For each input it is the error |d| times a bound L of the derivative: rms_norm has max rstd max|weight|,
-// swiglu 1.1 max|up| and max|gate|. Second orders are ignored, except for products.
+// rounded values: |a| |b| of a product, |x| sqrt(rows) of a sum over rows, and so on.
+//
+// inherited: the errors of the inputs. For each input it is the error |d| times a bound L of the derivative: rms_norm
+// has max rstd max|weight|, swiglu 1.1 max|up| and max|gate|. Second orders are ignored, except for products.
 //
 // The inputs are the figures that a dump has for each tensor. This room replaces figures that a dump does not have.
 //   offset of a norm's weight       at most 1.
@@ -20,10 +21,10 @@
 //   coefficients of an update       decay at most 1, and 1 of weighted_sum. An element whose gradient is only rounding
 //                                   moves by lr in either direction. So if gradient or moments have an error, the
 //                                   bound is 2 lr sqrt(n).
-// The statistics of these allow only rough bounds, from relative errors: loss_head's gradients (labels with a
-// probability near 1 would need more), nf4_matmul (the scales of blocks are unknown), factored_scale, root_scale,
-// times_root, largest_ratio, cadam's numbers. Integers have no bound: a different choice of experts is a difference,
-// from any cause. Only pack_signs allows as many different bits as the error of its input makes likely.
+// Some bounds are rough and from relative errors, since the statistics do not allow more: loss_head's gradients (labels
+// with a probability near 1 would need more); nf4_matmul (the scales of blocks are unknown); factored_scale,
+// root_scale, times_root, largest_ratio, cadam's numbers. Integers have no bound: a different choice of experts is a
+// difference, from any cause. Only pack_signs allows as many different bits as the error of its input makes likely.
 #pragma once
 #include <cstdint>
 #include <span>
