@@ -30,12 +30,12 @@ Shape local_shape(const Param& p, int tensor_size);
 std::vector<int64_t> local_begin(const Param& p, const Coordinates& at, const Mesh& mesh);
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
-// Returns the buckets of the units, in the order of the units. Within a unit each bucket holds one combination of: how
-// frozen values are kept, group, trainable, read as a matrix, cut over the tensor axis (sorted in this order). Packed
-// buckets are never divided. No rank has a primary range of them: values are quantised anew and not saved. Counts are
-// padded, so that shards are equal and begin at multiples of kNormRun. Norms take partial sums over runs of kNormRun
-// elements; so these sums are equal for any number of ranks. The offset of a parameter in its bucket does not depend on
-// the number of ranks in its group.
+// Returns the buckets of the units, in the order of the units. Within a unit there is one bucket for each combination
+// of five properties, sorted in this order: storage of frozen values; group; trainable; read as a matrix; cut over the
+// tensor axis. Packed buckets are never divided. No rank has a primary range of them: values are quantised anew and not
+// saved. Counts are padded, so that shards are equal and begin at multiples of kNormRun. Norms take partial sums over
+// runs of kNormRun elements; so these sums are equal for any number of ranks. The offset of a parameter in its bucket
+// does not depend on the number of ranks in its group.
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
                                  const Types& types);
 

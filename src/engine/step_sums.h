@@ -10,7 +10,7 @@
 namespace ravine {
 
 // Sums over a micro batch. loss: of its valid labels, or of its preference pairs. All others are sums over pairs: the
-// rewards of the chosen and of the rejected answers, the number of pairs whose chosen reward is larger, the
+// rewards of the chosen and of the rejected answers; the number of pairs whose chosen reward is larger; the
 // log-probabilities of the answers.
 enum class StepSum : uint8_t { loss, chosen_reward, rejected_reward, right_order, chosen_log_prob, rejected_log_prob };
 inline constexpr StepSum kStepSums[] = {StepSum::loss,        StepSum::chosen_reward,   StepSum::rejected_reward,
@@ -42,8 +42,8 @@ class StepSums {
     const auto it = routers_.find(micro);
     return it == routers_.end() ? none : it->second;
   }
-  // Returns the statistics of a micro batch pooled over all layers: the value of set_pool(), or else the pool of the
-  // layers that have run here.
+  // Returns the statistics of a micro batch pooled over all layers. Without set_pool() these are the layers that have
+  // run here.
   RouterPool pool(int64_t micro) const {
     const auto it = pools_.find(micro);
     return it == pools_.end() ? pool_of(routers(micro)) : it->second;

@@ -24,8 +24,8 @@ CpuId cpu_id() {
 
 CpuArithmetic cpu_arithmetic(const CpuId& cpu) {
   if (!cpu.bf16_dot) return {.why = "this kind of CPU has no bf16 dot product (AVX512_BF16)"};
-  // Measured: loops of the instruction and of FMA, `ravine bench machine`: 235 and 117 GFLOP/s per core, three times
-  // out of three (family 25, model 17, no log).
+  // Measured three times with `ravine bench machine` on family 25, model 17 (no log). Loops of the instruction had 235
+  // GFLOP/s per core, loops of FMA 117.
   if (cpu.vendor == "AuthenticAMD" && cpu.family == 25)
     return {.bf16_dot = true,
             .products = Bf16Products::dot,

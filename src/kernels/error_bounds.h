@@ -1,9 +1,9 @@
 // Bounds of the error of each tensor that a kernel writes: the absolute L2 norm, from the mathematics of the kernel.
 //
 // own: the roundings of the kernel itself. First, the rounding to the stored type, u |out|. Second, the roundings of
-// the arithmetic. Each has the unit v (f32; f64 if all tensors are f64), times a few, or times 1 + sqrt(K) / 2 for a
-// sum of K terms (signs of roundings are random: Higham and Mary 2019). The product is multiplied by the L2 norm of the
-// rounded values: |a| |b| of a product, |x| sqrt(rows) of a sum over rows, and so on.
+// the arithmetic. Their unit v is u of f32, or u of f64 if all tensors are f64. The factor is a few, or 1 + sqrt(K) /
+// 2 for a sum of K terms, since the signs of roundings are random (Higham and Mary 2019). A second factor is the L2
+// norm of the rounded values: |a| |b| of a product, |x| sqrt(rows) of a sum over rows, and so on.
 //
 // inherited: the errors of the inputs. For each input it is the error |d| times a bound L of the derivative: rms_norm
 // has max rstd max|weight|, swiglu 1.1 max|up| and max|gate|. Second orders are ignored, except for products.
@@ -12,7 +12,7 @@
 //   offset of a norm's weight       at most 1.
 //   rows of a matrix                as long as the largest element allows. If a short row matters (unit_rows, a norm
 //                                   that writes no rstd), all rows are as long as the mean row.
-//   an error in k, v, a table       spread over it like its values: the error of an element is at most max / rms of
+//   an error in k, v, a table       spread over it like its values. The error of an element is at most max / rms of
 //                                   the values times the mean error.
 //   errors of queries               independent of one another if attention's backward pass sums over them.
 //   arithmetic of routers           f64, for any input type.

@@ -17,7 +17,7 @@ struct CheckpointNames {
   // same name in files are one tensor there. For a stack of experts, "{}" in the name in files is the number of the
   // expert; each expert's matrix is one tensor. The default is `mlp.experts.{}.gate_proj`.
   std::vector<std::pair<const char*, const char*>> modules;
-  // The order of q, k and v in a tensor that joins them: stacked, or per head (q, k, v of head 0, then of head 1, ...).
+  // The order of q, k and v in a tensor that joins them. per_head: q, k, v of head 0, then of head 1, and so on.
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
   bool transposed = false;             // matrices of layers are stored as [in, out]
   std::vector<const char*> constants;  // ends of the names of buffers that some versions store; not read

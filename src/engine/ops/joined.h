@@ -20,8 +20,8 @@ class JoinedWeights {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // Calls f(weight, first row, rows) for each product: one for all weights, or one per weight (if precision.unfused
-  // sets it, or if weights are stored in blocks).
+  // Calls f(weight, first row, rows) for each product: one for all weights, or one per weight. The latter if
+  // precision.unfused sets it, or if weights are stored in blocks.
   template <class F>
   void each(Ctx& c, F&& f) const {
     if (whole_) return f(*weights_[0], int64_t{0}, rows_);

@@ -31,8 +31,8 @@ class LoraProducts {
     return y.columns(from, c.store().shape(*weights_[weight])[0]);
   }
 
-  // Calls f(first adapter, x of its products, rows of A): once if all adapters read the same x, else once per adapter,
-  // with dropout applied to x.
+  // Calls f(first adapter, x of its products, rows of A). One call if all adapters read the same x; else one call per
+  // adapter, with dropout applied to x.
   template <class F>
   void each_input(Ctx& c, const TensorView& x, F&& f) const {
     if (!drops(c)) return f(x, int64_t{0}, rank());

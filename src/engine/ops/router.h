@@ -27,9 +27,9 @@ double router_loss(const RouterLosses& losses, const RouterLoads& loads);
 struct Routes {
   Tensor slots, tokens, offsets;  // i32 [N,K], [R], [E+1]
   Tensor weights;                 // [R,1], in the type of statistics
-  // For rows received from other ranks (ops/expert_ranks.h): the number of rows from each rank, in order of ranks, and
-  // the largest number that one rank may send. `offsets` is then [S,E/S+1], counted from the first row of each rank;
-  // slots and tokens are empty. Empty: the rows are this rank's own.
+  // For rows received from other ranks (ops/expert_ranks.h): the number of rows from each rank, in order of ranks;
+  // most_of_source is the largest number that one rank may send. `offsets` is then [S,E/S+1], counted from the first
+  // row of each rank; slots and tokens are empty. Empty: the rows are this rank's own.
   std::vector<int64_t> sources{};
   int64_t most_of_source = 0;
 };

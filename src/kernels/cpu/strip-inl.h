@@ -1,6 +1,6 @@
 // The inner loops of a strip: kRows rows by kVectors vectors of the output in registers, one step of the sum at a time.
 // Included inside a namespace, once per instruction set, after strip.h. Op is the arithmetic: a vector type V of kLanes
-// sums in f32, and the step that adds the product of 32 bits of a and 32 bits of b.
+// sums in f32, and one step. A step adds the product of 32 bits of a and 32 bits of b.
 
 #define RAVINE_STRIP_INLINE inline __attribute__((always_inline))
 

@@ -4,8 +4,8 @@
 //   key of head h = (K_h c, r), value = V_h c: K_h and V_h are the rows of kv_b_proj for h, one after the other;
 //   query of head h = D channels and R rotated channels of q_b_proj norm(q_a_proj x), or of q_proj x.
 // A cache stores (c, r) of a token and nothing per head. There are two ways to compute attention over the cache.
-// Expanded: compute keys and values of all tokens again. Absorbed: multiply the query by K_h, attend over (c, r) as one
-// key of all heads with c as its value, and multiply the result by V_h. The way with fewer products is chosen: absorbed
+// Expanded: compute keys and values of all tokens again. Absorbed: multiply the query by K_h; attend over (c, r) as one
+// key of all heads, with c as its value; multiply the result by V_h. The way with fewer products is chosen: absorbed
 // for few new tokens (below about 170 in DeepSeek-V3), expanded for prompts.
 //
 // Tensor ranks cut the heads, but not the latents, since every head needs them whole; the products of latents
