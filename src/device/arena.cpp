@@ -12,7 +12,7 @@ namespace ravine {
 
 namespace {
 
-// Ranges of offsets, those that touch or overlap joined.
+// Ranges of offsets. Ranges that touch or overlap are joined.
 class Ranges {
  public:
   void add(int64_t begin, int64_t end) {
@@ -24,7 +24,7 @@ class Ranges {
     }
     ends_[begin] = end;
   }
-  // The end of the last range that begins before `end` and ends behind `begin`; `begin` if there is none.
+  // Returns the end of the last range that begins before `end` and ends after `begin`; `begin` if there is none.
   int64_t beyond(int64_t begin, int64_t end) const {
     auto it = ends_.lower_bound(end);
     return it == ends_.begin() ? begin : std::max(begin, std::prev(it)->second);
@@ -34,9 +34,9 @@ class Ranges {
   std::map<int64_t, int64_t> ends_;  // by begin
 };
 
-// What is taken in a space of time and offsets: a tree over time. A node knows the offsets taken at some time of its span, and
-// those taken during all of it by blocks that were cut into its span; so a question or an entry looks at few nodes, however
-// many blocks there are.
+// The used offsets over time, as a segment tree over time. Each node has the offsets used at some time of its span
+// (some_), and the offsets used during all of its span (all_). So take() and lowest() visit few nodes for any number of
+// blocks.
 class TakenSpace {
  public:
   using Lives = std::vector<std::pair<int64_t, int64_t>>;
@@ -57,7 +57,7 @@ class TakenSpace {
       }
     }
   }
-  // The lowest offset from which `bytes` are free in all the lives.
+  // Returns the lowest offset at which `bytes` are free in all the lives.
   int64_t lowest(const Lives& lives, int64_t bytes) const {
     std::vector<const Ranges*> met;
     for (auto [from, to] : lives)
@@ -77,7 +77,7 @@ class TakenSpace {
   }
 
  private:
-  // The nodes whose spans make up [from, to).
+  // Calls f for the nodes whose spans make up [from, to).
   template <class F>
   void visit(int64_t from, int64_t to, F&& f) const {
     for (from += leaves_, to += leaves_; from < to; from /= 2, to /= 2) {
@@ -200,7 +200,8 @@ ArenaBlock HeapArena::allocate(int64_t bytes, MemoryKind) {
 
 void HeapArena::release(const ArenaBlock& block) {
   auto node =
-      used_.extract(block.id);  // what holds it moves over: nothing is allocated, since tensors are released by destructors
+      // The map node is moved and nothing is allocated, since destructors release tensors.
+      used_.extract(block.id);
   require(!node.empty(), "arena: block {} is released twice", block.id);
   node.key() = node.mapped().bytes();
   free_.insert(std::move(node));

@@ -1,8 +1,8 @@
-// Short-lived memory of a step: activations, gradients, scratch. Three kinds of arena behind one interface:
-//   RecordingArena  on meta: writes down who lives when, and packs offsets from it (the memory plan);
-//   PlannedArena    replays such a plan: the k-th allocation of a section gets the k-th offset, no search, no fragmentation;
+// The memory of a step: activations, gradients, scratch. Three arenas share one interface.
+//   RecordingArena  on the meta device: records the lifetime of each allocation and packs offsets (the memory plan).
+//   PlannedArena    replays a plan, without search: the k-th allocation of a section gets the k-th offset.
 //   HeapArena       for runs without a plan (generation, trace, tests): keeps freed blocks for reuse.
-// Not thread-safe: only the thread that drives the step allocates.
+// Not thread-safe: only the thread that runs the step allocates.
 #pragma once
 #include <array>
 #include <map>
@@ -24,17 +24,18 @@ class Arena {
   virtual ~Arena() = default;
   virtual ArenaBlock allocate(int64_t bytes, MemoryKind kind) = 0;
   virtual void release(const ArenaBlock& block) = 0;
-  // Begins a named part of the step ("forward 0", "update", "valid"). A part may come many times; it makes the same allocations
-  // each time.
+  // Begins a named section of the step ("forward 0", "update", "valid"). A section may run many times, with equal
+  // allocations each time.
   virtual void section(const std::string& /*name*/) {}
   virtual DeviceKind device() const = 0;
-  int64_t live() const { return live_; }  // blocks handed out and not released: 0 after a step, else something leaks
+  // Number of blocks that are not released. A value other than 0 after a step is a leak.
+  int64_t live() const { return live_; }
 
  protected:
   int64_t live_ = 0;
 };
 
-// Offsets of every allocation of a step, in order, per section.
+// The offset of every allocation of a step, in order, per section.
 struct MemoryPlan {
   struct Slot {
     int64_t offset = 0, bytes = 0;
@@ -42,11 +43,11 @@ struct MemoryPlan {
   };
   std::map<std::string, std::vector<Slot>> sections;
   int64_t total = 0;                              // bytes of the arena
-  int64_t lower_bound = 0;                        // largest sum of bytes alive at one moment: no packing can need less
-  std::array<int64_t, kMemoryKinds> peak_kind{};  // bytes alive by kind at that moment
+  int64_t lower_bound = 0;                        // largest sum of live bytes at one time: no packing needs less
+  std::array<int64_t, kMemoryKinds> peak_kind{};  // live bytes by kind at this time
 };
 
-// A part of the step that is recorded several times keeps its offsets: they suit all the times it was alive.
+// Makes the plan. A section that runs several times has one set of offsets, which fits all its runs.
 class RecordingArena : public Arena {
  public:
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;
@@ -59,25 +60,25 @@ class RecordingArena : public Arena {
   struct Block {
     int64_t bytes;
     MemoryKind kind;
-    std::vector<std::pair<int64_t, int64_t>> lives;  // [begin, end), in order; the last may be open: end < 0
+    std::vector<std::pair<int64_t, int64_t>> lives;  // [begin, end), in order; the last may still be live: end < 0
   };
   std::vector<Block> blocks_;
-  std::map<std::string, std::vector<size_t>> sections_;  // blocks in order of allocation
+  std::map<std::string, std::vector<size_t>> sections_;  // indices of blocks, in order of allocation
   int64_t clock_ = 0;
   std::string section_ = "first";
-  size_t next_ = 0;  // allocation of the section
+  size_t next_ = 0;  // number of the next allocation in the section
 };
 
 class PlannedArena : public Arena {
  public:
   PlannedArena(DeviceKind device, MemoryPlan plan);
-  // Throws Error if the run asks for more, or for larger blocks, than the plan foresaw.
+  // An Error if the run allocates more often, or larger blocks, than planned.
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;
   void release(const ArenaBlock& block) override;
   void section(const std::string& name) override;
   DeviceKind device() const override { return memory_.device(); }
   const MemoryPlan& plan() const { return plan_; }
-  // Between steps, when nothing is allocated: its memory goes back until it is used again.
+  // Called between steps, if nothing is allocated: the pages go back to the system until they are used again.
   void forget() { memory_.forget(); }
 
  private:

@@ -15,7 +15,7 @@ namespace ravine {
 namespace {
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// The number behind `key` in a file of "key number" lines; 0 if it is not there.
+// Returns the number after `key` in a file of "key number" lines; 0 if there is none.
 int64_t field_in(const std::string& path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);)
@@ -26,14 +26,14 @@ int64_t field_in(const std::string& path, const std::string& key) {
 
 int64_t meminfo(const std::string& key) { return field_in("/proc/meminfo", key) * 1024; }
 
-// The number a file begins with; 0 if there is none ("max").
+// Returns the first number in a file; 0 if there is none ("max").
 int64_t number_in(const std::string& path) {
   std::ifstream in(path);
   int64_t n = 0;
   return in >> n ? n : 0;
 }
 
-// What a group of processes has left, page cache that can be dropped counted as free.
+// Returns the bytes left in one cgroup. Page cache that can be dropped counts as free.
 int64_t room_of(const std::string& folder, const char* limit_file, const char* usage_file, const char* cache_key) {
   int64_t limit = number_in(folder + "/" + limit_file);
   if (limit <= 0 || limit >= int64_t{1} << 60) return kNoLimit;
@@ -61,7 +61,7 @@ int64_t cgroup_room(const std::string& mount, const std::string& membership) {
     bool unified = controllers.empty();
     if (!unified && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
     std::string root = unified ? mount : mount + "/memory";
-    // A limit of any group above holds too. Inside a container the path may name groups that are not to be seen.
+    // The limits of parent groups apply too. In a container the path may name groups that are not visible.
     for (fs::path path = line.substr(second + 1);; path = path.parent_path()) {
       std::string folder = root + path.string();
       room = std::min(room, unified ? room_of(folder, "memory.max", "memory.current", "inactive_file")

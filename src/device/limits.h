@@ -1,14 +1,16 @@
-// What the system lets this process take of memory; available_memory() of device.h is the least of these and of what is free.
+// Memory limits of the system for this process. available_memory() of device.h is the least of these and of the free
+// memory.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace ravine {
 
-// What the cgroups that `membership` (/proc/self/cgroup) names under `mount` (/sys/fs/cgroup), and those above them, leave, in
-// bytes; both versions of cgroups. Page cache that can be dropped counts as free. The largest number if none has a limit.
+// Returns the bytes left in the cgroups of this process and in their parents, of both cgroup versions. `membership`
+// (/proc/self/cgroup) names the groups, `mount` is /sys/fs/cgroup. Page cache that can be dropped counts as free. The
+// largest number if there is no limit.
 int64_t cgroup_room(const std::string& mount, const std::string& membership);
-// What RLIMIT_AS and RLIMIT_DATA leave of address space; the largest number without them.
+// Returns the bytes of address space left by RLIMIT_AS and RLIMIT_DATA; the largest number if there is no limit.
 int64_t process_room();
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Adapters (Hu et al. 2021, as PEFT defines them) as the layers of a model declare them, and which rows of a batch go through
-// those of a model beside it.
+// The LoRA adapters (Hu et al. 2021, as PEFT defines them) that the layers of a model declare. Also: the rows of a
+// batch that use the adapters of another model.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,39 +11,40 @@ namespace ravine {
 struct Param;
 class WeightSource;
 
-// The adapters of one linear layer. A is [r, in] each, side by side in memory; B is [out, r] for each run of outputs.
+// The adapters of one linear layer. Each A is [r, in]; all A lie side by side in memory. Each B is [out, r], for one of
+// the layer's joined weights.
 struct LoraAdapters {
   struct Up {
-    size_t adapter;  // whose A it goes with
+    size_t adapter;  // index of its A in `a`
     Param* b;
-    size_t weight;  // of the layer's joined weights: the outputs that it adds to
+    size_t weight;  // index in the layer's joined weights: B adds to the outputs of this weight
   };
   std::vector<Param*> a;
-  std::vector<double> scale;  // of each A
-  std::vector<Up> ups;        // in order of the adapters
-  std::vector<double> dropout;
+  std::vector<double> scale;    // the factor of each adapter: alpha / rank, or alpha / sqrt(rank)
+  std::vector<Up> ups;          // in the order of the adapters
+  std::vector<double> dropout;  // probability for each A
 };
 
-// Those of all linear layers of a model, by the name of the layer's weight (of joined weights the first). They stay where they
-// are.
+// The adapters of all linear layers of a model, by the name of the layer's weight (of joined weights: the first). An
+// entry keeps its address.
 class AdapterSet {
  public:
   const LoraAdapters& add(const Param& weight, LoraAdapters adapters);
-  const LoraAdapters* beside(const Param& weight) const;  // null: none
-  size_t parameters() const;                              // A and B of all
+  const LoraAdapters* beside(const Param& weight) const;  // the adapters of the layer; null: none
+  size_t parameters() const;                              // number of A and B in all layers
   const std::map<std::string, LoraAdapters>& layers() const { return layers_; }
 
  private:
   std::map<std::string, LoraAdapters> layers_;
 };
 
-// Rows of a batch for generation that go through the adapters of another model than the one that runs: it has none, and is the
-// same otherwise.
+// Rows of a generation batch that use the adapters of another model. The model that runs has no adapters; in all else
+// the two models are equal.
 struct AdapterRows {
-  int64_t begin = 0, count = 0;              // of the batch's tokens
-  int64_t logit_begin = 0, logit_count = 0;  // of its logit_rows
+  int64_t begin = 0, count = 0;              // rows among the batch's tokens
+  int64_t logit_begin = 0, logit_count = 0;  // rows among the batch's logit_rows
   const AdapterSet* adapters = nullptr;
-  const WeightSource* weights = nullptr;  // of that model, resident
+  const WeightSource* weights = nullptr;  // weights of the other model, all resident
 };
 
 }  // namespace ravine

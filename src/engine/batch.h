@@ -1,5 +1,5 @@
-// One micro batch as the model sees it: all tokens of all sequences after another. Padding, packing, KV cache and prompts of
-// different length are this one ragged form.
+// One micro batch as the model reads it: the tokens of all sequences, concatenated. This ragged form also covers
+// padding, packing, a KV cache and prompts of different lengths.
 #pragma once
 #include <utility>
 #include <vector>
@@ -9,45 +9,51 @@
 
 namespace ravine {
 
-// Keys and values of earlier tokens (generation). Lives outside the arena.
+// Keys and values of earlier tokens, for generation. The memory is not in the arena.
 class KvCache {
  public:
   virtual ~KvCache() = default;
-  // Stores the new rows of a layer where the batch's segments say, and gives all keys and values of that layer. v is absent
-  // where the cache keeps one row of a token (latent attention).
+  // Stores the new rows of a layer at the rows that the batch's segments name. Returns all keys and values of this
+  // layer. v is absent if the cache keeps one row per token (latent attention).
   virtual std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) = 0;
 };
 
 class Ctx;
 
-// A loss of whole sequences in place of the sum over labels. The loss head tells it the cross-entropies of the labels, and
-// hears from it what each counts in the gradient.
+// A loss over whole sequences that replaces the sum over labels. The loss head passes the cross-entropy of each label,
+// and gets back the weight of each in the gradient.
 class SequenceLoss {
  public:
   virtual ~SequenceLoss() = default;
-  // Host work. losses: f64 [N], 0 where there is no label. weights: f64 [N], the derivatives of the loss by these; absent where
-  // no gradient is wanted. Sums go sideways (Ctx::add_sum). On meta neither has data. All tensor ranks call it with the same.
+  // Host work: computes the weights from the losses. losses: f64 [N], 0 at rows without a label. weights: f64 [N], the
+  // derivatives of the loss by `losses`; absent if no gradient is needed. Adds its sums with Ctx::add_sum. On the meta
+  // device neither has data. All tensor ranks call it, with equal arguments.
   virtual void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const = 0;
 };
 
 struct Batch {
-  int64_t tokens = 0;             // N
-  TensorView ids, positions;      // i32 [N]
-  TensorView labels;              // i32 [N], already shifted, -100 ignored; absent when only logits are wanted
-  TensorView logit_rows;          // i32: rows whose logits are wanted when there are no labels; absent: all
-  TensorView sequences;           // i64 [N]: global index of the row's sequence (dropout)
-  TensorView places;              // i32 [N]: place of the row in its sequence, across documents (dropout of attention)
-  std::vector<Segment> segments;  // rows outside every segment are padding
-  std::vector<int64_t> lengths;   // of the segments' sequences, where more of them is known than the keys that are here (a
-                                  // prompt read in pieces); or empty
-  int64_t max_position = 0;       // largest position + 1
-  double grad_scale = 1;          // 1 / valid tokens (or pairs) of the whole step
-  double micro_scale = 1;         // 1 / micro batches of the whole step: what a mean over them gives each
+  int64_t tokens = 0;         // N
+  TensorView ids, positions;  // i32 [N]
+  // i32 [N], already shifted; -100 is ignored. Absent if only logits are needed.
+  TensorView labels;
+  // i32: rows that need logits, in a batch without labels; absent: all rows
+  TensorView logit_rows;
+  TensorView sequences;  // i64 [N]: global index of the row's sequence, for dropout
+  // i32 [N]: index of the row in its sequence, not reset at document borders; for dropout of attention
+  TensorView places;
+  std::vector<Segment> segments;  // rows outside all segments are padding
+  // Length of each segment's sequence, if it is more than the keys in the cache (a prompt read in parts); or empty.
+  std::vector<int64_t> lengths;
+  int64_t max_position = 0;  // largest position + 1
+  double grad_scale = 1;     // 1 / (valid labels, or pairs, of the whole step)
+  // 1 / (micro batches of the whole step): the weight of each in a mean over micro batches
+  double micro_scale = 1;
   uint32_t step = 0;
-  int64_t micro = 0;  // place in the step, over all data ranks, from 0
+  int64_t micro = 0;  // index of the micro batch in the step, over all data ranks, from 0
   KvCache* cache = nullptr;
-  std::vector<AdapterRows> adapters;            // by begin; other rows go through the model alone
-  const SequenceLoss* sequence_loss = nullptr;  // null: the sum over labels
+  // Sorted by begin. Rows in no entry use the model without adapters.
+  std::vector<AdapterRows> adapters;
+  const SequenceLoss* sequence_loss = nullptr;  // null: the loss is the sum over labels
   int64_t length(size_t segment) const { return lengths.empty() ? segments[segment].k_count : lengths[segment]; }
 };
 

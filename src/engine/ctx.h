@@ -1,11 +1,12 @@
-// Ctx: everything a layer needs to run. A layer asks it for the tensor ranks that share its work and for the caches that its
-// batch continues; pipelines, ZeRO, recompute, observers and precision rules are behind it, and no layer asks for them.
+// Ctx: all that a layer needs to run. A layer asks Ctx for its tensor ranks and for the caches of its batch. Pipelines,
+// ZeRO, recomputation, observers and precision rules are hidden behind Ctx.
 //
-//   call    the one door to arithmetic: workspace, precision rules, observers, then the kernel
-//   save    keep a tensor for backward, as the stash decides
-//   record  an op's backward, in two parts where it has them: dx (gradient of inputs), dw (gradient of parameters)
-//   block   the outer tape node: unit of recompute, parameter gather, gradient reduction
-//   add_sum sums that leave a block (losses, counts): step_sums.h
+//
+//   call    runs a kernel: workspace, precision rules, observers, then the kernel.
+//   save    keeps a tensor for the backward pass, as the stash decides.
+//   record  appends the backward pass of an op, in two parts: dx (gradients of inputs), dw (gradients of parameters).
+//   block   runs a block: the unit of recomputation, of gathering parameters and of reducing gradients.
+//   add_sum adds to sums that leave a block without a tensor (losses, counts): step_sums.h.
 #pragma once
 #include <array>
 #include <functional>
@@ -29,13 +30,15 @@
 
 namespace ravine {
 
-// Types of a run, from precision.compute.
+// Data types of a run, from precision.compute.
 struct Types {
-  DType compute = DType::f32;   // activations inside blocks, matrices as kernels read them
+  DType compute = DType::f32;   // activations inside blocks, and matrices as kernels read them
   DType residual = DType::f32;  // the residual stream and its gradient
-  DType master = DType::f32;    // weights, moments
-  DType stat = DType::f32;      // rstd, lse, tables
-  DType gradient = DType::f32;  // gradients of the matrices that kernels read in the compute type; of others: master
+  DType master = DType::f32;    // master weights and optimizer states
+  DType stat = DType::f32;      // statistics: rstd, logsumexp, tables of rope
+  // Gradients of the matrices that kernels read in the compute type. Gradients of other parameters have the type
+  // `master`.
+  DType gradient = DType::f32;
   static Types of(DType compute, GradientType gradients = GradientType::f32);
 };
 
@@ -45,15 +48,15 @@ class Ctx {
     const Kernels* kernels = nullptr;
     Arena* arena = nullptr;
     WeightSource* store = nullptr;
-    GradStore* grads = nullptr;      // null: weights are only read
-    Stash* stash = nullptr;          // null: nothing is ever recorded
-    const Recipe* recipe = nullptr;  // null: none
+    GradStore* grads = nullptr;      // null: weights are only read, there is no backward pass
+    Stash* stash = nullptr;          // null: no backward pass is recorded
+    const Recipe* recipe = nullptr;  // null: no rules
     Types types;
     uint64_t seed = 0;
     double dropout = 0, attention_dropout = 0;
-    bool drop = false;                              // adapters drop too, by the probability that each declares
+    bool drop = false;                              // true: adapters apply dropout, each with its own probability
     std::array<const Group*, kAxisCount> groups{};  // by Axis; null: one rank
-    bool sequence = false;                          // tensor ranks share the tokens of the residual stream
+    bool sequence = false;  // sequence parallelism: tensor ranks divide the tokens of the residual stream
     std::vector<Observer*> observers;
   };
   explicit Ctx(Setup setup);
@@ -69,7 +72,7 @@ class Ctx {
   bool has() const {
     return setup_.kernels->of<Args>().run != nullptr;
   }
-  // The rule of precision for calls of this op here, or null.
+  // Returns the precision rule for this op at the current path and role; null if no rule matches.
   const RecipeRule* rule(const char* op) const {
     return setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, op, role_) : nullptr;
   }
@@ -77,33 +80,38 @@ class Ctx {
 
   bool recording() const { return recording_; }
   Saved save(const Tensor& t) { return setup_.stash->keep(t); }
+  // Appends the backward pass of an op to the current block, while recording. dx adds gradients of inputs, dw gradients
+  // of parameters.
   void record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw = {});
   Grads& grads() { return grads_; }
-  // Hands a finished gradient over; adds it if the tensor has one already.
+  // Stores the finished gradient of a tensor. A second gradient of the same tensor is added to the first.
   void give_grad(const TensorRef& ref, Tensor t);
 
+  // Runs f as a block: acquires the unit, and in training puts the block on the tape. A block that the stash recomputes
+  // keeps only its input.
   Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
-  // All blocks of the tape, last first; empties it. `inputs`: tensors that came from outside, whose gradients are left for the
-  // caller.
+  // Runs the backward pass of all blocks on the tape, the last block first, and empties the tape. `inputs`: tensors
+  // from outside the tape; their gradients stay for the caller. An Error if other gradients are left.
   void backward(const std::vector<TensorRef>& inputs = {});
-  // A block that runs again gives its sums once.
+  // Adds to a sum of this micro batch. A block that is recomputed adds its sums only once.
   void add_sum(StepSum side, const ExactSum& sum) {
     if (phase_ != Phase::recompute) step_sums_.add(micro_, side, sum);
   }
-  // The same for what the router of a layer did.
+  // Stores the router statistics of a layer, also once per micro batch.
   void add_router(int64_t layer, RouterLoad load) {
     if (phase_ != Phase::recompute) step_sums_.add_router(micro_, layer, std::move(load));
   }
   void set_router_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
     step_sums_.set_shares(micro, layer, std::move(shares));
   }
-  const RouterLoads& routers() const { return step_sums_.routers(micro_); }  // of this micro batch, of the layers run so far
-  // Of all layers of this micro batch together, those of other stages too.
+  // router statistics of this micro batch, of the layers that have run
+  const RouterLoads& routers() const { return step_sums_.routers(micro_); }
+  // Router statistics pooled over all layers of this micro batch, layers of other pipeline stages included.
   RouterPool router_pool() const { return step_sums_.pool(micro_); }
   void set_router_pool(RouterPool pool) { step_sums_.set_pool(micro_, std::move(pool)); }
-  // The exact sum of a vector of f64; on meta none.
+  // Adds the exact sum of a vector of f64. On the meta device there is nothing to add.
   void add_sum(StepSum side, const TensorView& values);
-  // Tensors beside the stream: logits, the normed last hidden state. Kept until the next begin().
+  // Stores a result that is not part of the flow: logits, the normed last hidden state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 
   const Batch& batch() const { return *batch_; }
@@ -114,7 +122,8 @@ class Ctx {
   }
   const Group& group(Axis axis) const;
   bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
-  // Rows of the residual stream that are here: all tokens of the micro batch, or this rank's part, and where it begins.
+  // Rows of the residual stream on this rank, and the first of them: all tokens, or this rank's part under sequence
+  // parallelism.
   int64_t stream_rows() const {
     return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens;
   }
@@ -124,17 +133,19 @@ class Ctx {
   const Recipe* recipe() const { return setup_.recipe; }
   uint64_t seed() const { return setup_.seed; }
   double dropout() const { return training_ ? setup_.dropout : 0; }
-  bool dropping() const { return training_ && setup_.drop; }  // what drops by a probability of its own does
+  bool dropping() const { return training_ && setup_.drop; }  // adapters apply their own dropout
   double attention_dropout() const { return training_ ? setup_.attention_dropout : 0; }
   const std::string& path() const { return path_; }
   Phase phase() const { return phase_; }
 
-  // --- for whoever drives the step
-  // Forgets step sums and counts of calls of the step before. step: from 1, for observers.
+  // --- for the code that runs a step
+  // Clears the sums and call counts of the previous step. `step` is shown to observers; it counts from 1.
   void begin_step(int64_t step);
-  // Sets the micro batch; the caller keeps it alive. training: ops record their backward. What was under way is dropped.
+  // Sets the micro batch, which must outlive its passes. training: ops record their backward pass. The tape, gradients
+  // and outputs of the previous micro batch are dropped.
   void begin(const Batch& batch, bool training);
-  // A micro batch between its forward and its backward, put aside while others run (pipelines). Takes it out; puts it back.
+  // A micro batch between its forward and its backward pass, stored while others run (pipelines). suspend() takes it
+  // out of Ctx, resume() puts it back.
   struct UnderWay {
     const Batch* batch = nullptr;
     Tape tape;
@@ -147,7 +158,7 @@ class Ctx {
   void add_observer(Observer* o) { setup_.observers.push_back(o); }
   void remove_observer(Observer* o) { std::erase(setup_.observers, o); }
 
-  // Appends to the dotted path for the length of a scope.
+  // Appends to the dotted path until the end of the scope.
   class Scope {
    public:
     Scope(Ctx& c, const std::string& part) : c_(c), length_(c.path_.size()) { c.path_ += (c.path_.empty() ? "" : ".") + part; }
@@ -179,8 +190,8 @@ class Ctx {
   BlockNode* current_ = nullptr;
   Grads grads_;
   StepSums step_sums_;
-  std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t>
-      calls_;  // of this step, counted for observers: micro batch, phase, path, op
+  // calls in this step, for observers, by micro batch, phase, path and op
+  std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t> calls_;
   std::map<std::string, Tensor> outputs_;
 };
 
@@ -236,7 +247,7 @@ void Ctx::run(const Args& args) {
   for (Observer* o : setup_.observers) o->after(info);
 }
 
-// The call on copies of its tensors that have the rule's precision.
+// Runs the call on copies of its tensors in the types that the rule sets. Then copies the results back and rounds them.
 template <class Args>
 void Ctx::run_by_rule(const Args& args, const RecipeRule& rule) {
   std::vector<TensorView> on, results;

@@ -11,7 +11,7 @@ constexpr int kWaysToKeep = static_cast<int>(Kept::nf4) + 1;
 
 int parts_of(const Cut& cut, int size) { return cut.most_parts > 0 ? std::min(cut.most_parts, size) : size; }
 
-// Where each shard lies, and what of the bucket is this rank's.
+// Sets the shard size of the bucket, and the ranges that this rank owns and saves.
 void divide(Bucket& b, const Sharding& sharding) {
   const int size = sharding.mesh.size(b.group), rank = sharding.at.along(b.group, sharding.mesh);
   const bool packed = b.storage == ValueStorage::packed, divides = size > 1 && b.count >= sharding.whole_below && !packed;
@@ -29,7 +29,7 @@ void divide(Bucket& b, const Sharding& sharding) {
   if (packed || (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0)) b.primary = {};
 }
 
-// kept: of what is frozen (Param::kept).
+// kept: how frozen values are stored (Param::policy).
 void declare_types(Bucket& b, bool matrix, Kept kept, const Types& types) {
   const bool narrow = matrix && types.compute != types.master;
   b.master_type = types.master;
@@ -37,7 +37,7 @@ void declare_types(Bucket& b, bool matrix, Kept kept, const Types& types) {
   b.copy_type = types.compute;
   b.reads_master =
       !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
-  // What is frozen is kept in the types that kernels read, and in no other.
+  // Frozen values are stored only in the types that kernels read.
   b.storage = !narrow                         ? ValueStorage::master
               : b.trainable || b.reads_master ? ValueStorage::master_and_copy
                                               : ValueStorage::copy;
@@ -47,10 +47,10 @@ void declare_types(Bucket& b, bool matrix, Kept kept, const Types& types) {
   b.reads_master = false;
 }
 
-// Appends the boxes that elements [begin, end), in the order of memory, of a box of `shape` are made of.
+// Appends the boxes that cover elements [begin, end), in row-major order, of a box of `shape`.
 void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& origin, int64_t from, int64_t begin, int64_t end,
              std::vector<Piece>& out) {
-  // Of the widest dims first: whole slabs of dim d if the run begins at one.
+  // Widest dims first: whole slabs of dim d if the run begins at a slab.
   while (begin < end) {
     int64_t slab = 1;  // elements of one index of dim d
     int d = shape.rank() - 1;
@@ -179,7 +179,8 @@ std::vector<Piece> pieces_of(const Bucket& bucket, Range range) {
   std::vector<Piece> pieces;
   for (const Bucket::Span& s : bucket.spans) {
     const Param& p = *s.param;
-    // What is real of the local part: rows behind the end of the first dim are padding. A padded inner dim would break runs.
+    // The elements of the local part that are not padding: rows behind the end of the first dim are padding. A padded
+    // inner dim would not be contiguous.
     int64_t real = s.shape.count();
     for (int d = 0; d < s.shape.rank(); ++d) {
       int64_t there = std::clamp<int64_t>(p.shape[d] - s.origin[static_cast<size_t>(d)], 0, s.shape[d]);

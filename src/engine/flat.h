@@ -1,5 +1,5 @@
-// How parameters lie in flat buckets, and which shard of them a rank has. Pure functions of the declarations and of where the
-// rank stands.
+// The layout of parameters in flat buckets, and the shard of each bucket that a rank owns. All functions are pure: they
+// depend on the declarations and on the rank's coordinates alone.
 #pragma once
 #include <vector>
 
@@ -8,46 +8,53 @@
 
 namespace ravine {
 
-// Where a rank stands among those that divide the parameters, and how they do.
+// The position of a rank in the mesh, and the rules by which ranks divide the parameters.
 struct Sharding {
   Mesh mesh;
   Coordinates at;
-  bool divided = false;           // ranks of a bucket's group update a shard each (ZeRO), else everything
-  int64_t whole_below = 0;        // buckets of fewer elements are not divided
-  int64_t stays_up_to = 0;        // values stay whole in buckets none of whose parameters has more elements
-  bool first_rank_saves = false;  // rank 0 of a group saves all of it: others may hold other values
+  // True: each rank of a bucket's group updates one shard (ZeRO). False: each rank updates the whole bucket.
+  bool divided = false;
+  int64_t whole_below = 0;  // a bucket with fewer elements is not divided
+  // In a bucket whose parameters all have at most this many elements, the values stay whole on each rank.
+  int64_t stays_up_to = 0;
+  // Rank 0 of a group saves the whole bucket, since the other ranks may hold other values.
+  bool first_rank_saves = false;
 };
 
-// The shape of what a rank of the mesh holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded),
-// or fewer and larger parts where the cut says so. Of tensor ranks alone: by their number.
+// Returns the shape of the part of p that a rank of the mesh holds. Cut dims are divided and rounded up, so a
+// vocabulary that does not divide is padded. If Cut::most_parts is smaller than the number of ranks, parts are fewer
+// and larger. The second overload takes the number of tensor ranks alone.
 Shape local_shape(const Param& p, const Mesh& mesh);
 Shape local_shape(const Param& p, int tensor_size);
-// Where it begins in the parameter, per dim.
+// Returns the index in the parameter at which this part begins, per dim.
 std::vector<int64_t> local_begin(const Param& p, const Coordinates& at, const Mesh& mesh);
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
-// Buckets of the units, in their order: within a unit by (way in which frozen values are kept, trainable, read as a matrix, cut
-// over the tensor axis), each of one group. Packed ones are never divided, and nobody answers for them: they are made anew.
-// Counts are padded so that shards are equal and begin at multiples of kNormRun: partial sums over runs of that length, as norms
-// take them, are then the same however many ranks there are. Where a parameter lies in a bucket does not depend on the ranks of
-// its group.
+// Returns the buckets of the units, in the order of the units. Within a unit there is one bucket for each combination
+// of five properties, sorted in this order: storage of frozen values; group; trainable; read as a matrix; cut over the
+// tensor axis. Packed buckets are never divided. No rank has a primary range of them: values are quantised anew and not
+// saved. Counts are padded, so that shards are equal and begin at multiples of kNormRun. Norms take partial sums over
+// runs of kNormRun elements; so these sums are equal for any number of ranks. The offset of a parameter in its bucket
+// does not depend on the number of ranks in its group.
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
                                  const Types& types);
 
-// A box of a parameter that lies in one run of a bucket: elements [from, from + shape.count()) of the flat buffer are the box
-// of `shape` at `begin` of the whole parameter. Padding belongs to no piece.
+// A box of a parameter that is contiguous in a bucket. Elements [from, from + shape.count()) of the flat buffer are the
+// box of `shape` at index `begin` of the whole parameter. Padding belongs to no piece.
 struct Piece {
   const Param* param = nullptr;
   int64_t from = 0;
   Shape shape;
   std::vector<int64_t> begin;
-  int64_t element(int64_t i) const;  // of the whole parameter: where the i-th of this box lies in it
+  // Returns the index in the whole parameter of the i-th element of this box.
+  int64_t element(int64_t i) const;
 };
-// What these elements of the bucket hold, in order.
+// Returns the pieces in these elements of the bucket, in order. An Error if a dim other than the first does not divide
+// over tensor ranks.
 std::vector<Piece> pieces_of(const Bucket& bucket, Range range);
-// Whether of all tensor ranks that hold the same of p this one is the primary one.
+// True if this tensor rank is the first of the ranks that hold the same part of p.
 bool is_primary(const Param& p, int tensor_rank, int tensor_size);
-// How many tensor ranks, neighbours, hold the same of p where it is cut into fewer parts than ranks; 1 where each has its own.
+// Returns how many neighbouring tensor ranks hold the same part of p; 1 if each rank has its own part.
 int replicas_of(const Param& p, int tensor_size);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Gradients of activations on their way back, by identity.
+// Gradients of activations during the backward pass, by the id of their tensor.
 #pragma once
 #include <map>
 #include <vector>
@@ -11,19 +11,21 @@ class Grads {
  public:
   explicit Grads(Arena& arena) : arena_(arena) {}
 
-  bool has(const TensorRef& ref) const;  // any part of it was written
-  // The gradient (of that column range). Throws if it, or a part of it, was never written.
+  // True if any part of the tensor's gradient was written.
+  bool has(const TensorRef& ref) const;
+  // Returns the gradient, or the column range that `ref` names. An Error if a part of it was never written.
   Tensor get(const TensorRef& ref) const;
-  // The same, and forgets it, so that the memory may be written over. Whole tensors only.
+  // Returns the gradient and removes it, so that its memory may be overwritten. Whole tensors only.
   Tensor take(const TensorRef& ref);
-  // Memory to write a gradient to. The first writer of a column range overwrites (accumulate = false), later ones add.
+  // Returns memory to write a gradient to. The first call for a column range sets accumulate = false (overwrite), later
+  // calls set true (add).
   Tensor add_to(const TensorRef& ref, bool& accumulate);
-  // Adopts `t` as the gradient of a tensor that has none yet; the memory may be shared with another gradient.
+  // Stores `t` as the gradient of a tensor that has no gradient yet. The memory may be shared with another gradient.
   void put(const TensorRef& ref, Tensor t);
   void rename(const TensorRef& from, const TensorRef& to);
   void drop(const TensorRef& ref) { entries_.erase(ref.id); }
   bool empty() const { return entries_.empty(); }
-  bool only(const std::vector<TensorRef>& refs) const;  // nothing else has a gradient
+  bool only(const std::vector<TensorRef>& refs) const;  // no other tensor has a gradient
   void clear() { entries_.clear(); }
 
  private:

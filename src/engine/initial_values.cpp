@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// Host work, once.
+// Host work, done once.
 void draw_values(const Param& p, uint64_t seed, int64_t begin, int64_t n, const TensorView& out, int64_t at) {
   constexpr int64_t kRun = 4096;
   const uint64_t key = philox_key(seed, p.name);

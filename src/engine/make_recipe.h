@@ -1,4 +1,4 @@
-// The rules of precision that options ask for.
+// Makes the precision rules from the options.
 #pragma once
 #include "config/config.h"
 #include "engine/recipe.h"

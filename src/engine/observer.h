@@ -1,8 +1,7 @@
-// Sees every kernel call. Profile, NaN watch, fault injection, counts of work, checksums of results (probe/) and the hidden
-// states of a trace are observers.
+// Observers see every kernel call. Profile, NaN watch, fault injection, work counts, result checksums (probe/) and the
+// hidden states of a trace are observers.
 //
-// An observer that needs memory holds its own, on the heap: the arena of a step is planned, and hands out nothing that was not
-// asked for while the plan was made.
+// An observer allocates its memory on the heap. The arena of a step is planned, and has no room for other allocations.
 #pragma once
 #include <span>
 #include <string_view>
@@ -30,25 +29,26 @@ struct CallSetting {
 
 struct CallInfo {
   int64_t step = 0;   // from 1
-  int64_t micro = 0;  // place of the micro batch in the step, over all data ranks, from 0; of the update: 0
+  int64_t micro = 0;  // index of the micro batch in the step, over all data ranks, from 0; 0 in an update
   Phase phase = Phase::forward;
   Role role = Role::forward;
   std::string_view path;  // "model.layers.3.self_attn"
   const char* op = "";    // "matmul"
-  int64_t ordinal = 0;    // calls of this op at this path before this one, in this micro batch and phase
+  int64_t ordinal = 0;    // number of calls of this op at this path before this call, in this micro batch and phase.
   std::span<const NamedView> tensors;
-  std::span<const CallSetting> settings;  // numbers of its formula (kernels.h)
+  std::span<const CallSetting> settings;  // numbers of the op's formula (kernels.h)
   double flops = 0;
-  double bytes = 0;  // of memory that are read and written: of a table the rows that are looked up, of all else the whole
+  // Bytes of memory that are read and written. Of a lookup table only the rows that are read count.
+  double bytes = 0;
 
-  // The parameters whose values or gradients the tensors are: several where they lie side by side (q/k/v, gate/up), in their
-  // order.
+  // Returns the parameters whose values or gradients the tensors are, in order. Several, if they lie side by side
+  // (q/k/v, gate/up).
   std::vector<const Param*> parameters() const;
-  // Runs the kernel of `kernels` on other tensors: as many as `tensors`, in that order, of the same shapes. What the call
-  // leaves besides tensors (a sum of squares) is left as it is. Scratch memory is the heap's.
+  // Runs the same call with the kernel of `kernels` on other tensors: as many as in `tensors`, in this order, with
+  // equal shapes. A result that is not a tensor (a sum of squares) is discarded. Scratch memory is on the heap.
   void rerun(const Kernels& kernels, std::span<const TensorView> on) const { rerun_(args_, kernels, on); }
 
-  // Set by Ctx.
+  // Members set by Ctx.
   const WeightSource* store = nullptr;
   const void* args_ = nullptr;
   void (*rerun_)(const void* args, const Kernels& kernels, std::span<const TensorView> on) = nullptr;
@@ -58,17 +58,17 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void before(const CallInfo&) {}
-  virtual void after(const CallInfo&) {}  // may change what was written (fault injection)
-  // What a block hands on. hidden state = x + branch.
+  virtual void after(const CallInfo&) {}  // may change the results (fault injection)
+  // Called with the output of each block; hidden state = x + branch.
   virtual void flow(Ctx&, std::string_view /*path*/, const Flow&) {}
 };
 
-// The arguments with other tensors in place of those that are there, in the order of each().
+// Returns the arguments with their tensors replaced by `on`, in the order of each().
 template <class Args>
 Args with_tensors(Args args, std::span<const TensorView> on) {
   size_t i = 0;
   args.each([&](const char*, const TensorView& v, Access) {
-    if (!v.absent()) const_cast<TensorView&>(v) = on[i++];  // args is this function's own
+    if (!v.absent()) const_cast<TensorView&>(v) = on[i++];  // args is a copy
   });
   require(i == on.size(), "{}: {} tensors given for {}", Args::name, on.size(), i);
   return args;

@@ -1,5 +1,5 @@
-// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint and
-// log all read that declaration. Names are those of Hugging Face's Llama and never change.
+// The declaration of a parameter: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer,
+// checkpoint and log all read it. Names are the names of Hugging Face's Llama and never change.
 #pragma once
 #include <deque>
 #include <functional>
@@ -15,39 +15,40 @@
 
 namespace ravine {
 
-// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. With fewer parts than ranks (key/value heads)
-// neighbours hold the same part.
+// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. If there are fewer parts than ranks
+// (key/value heads), neighbouring ranks hold the same part.
 struct Cut {
   int dim = 0;
   Axis axis = Axis::tensor;
-  int most_parts = 0;  // 0: as many as ranks
+  int most_parts = 0;  // 0: as many parts as ranks
 };
 
 struct Init {
   enum Kind : uint8_t { normal, uniform, zeros, ones } kind = normal;
-  double std = 0.02;  // uniform: the half width, values are of [-std, std)
+  double std = 0.02;  // uniform: the half width, values are in [-std, std)
 };
 
-// In which type kernels read it while it is trained: matrices in the compute type; vectors (norms, biases), lookup tables, matrices
-// whose rows are brought to length 1 first, and those of routers (wide) in that of the master. (For running only:
-// parallel/inference_store.h.)
+// The type in which kernels read a parameter while it is trained. matrix: the compute type. All others: the type of the
+// master. vector: norms, biases; table: lookup tables; unit_matrix: its rows are scaled to length 1 first; wide_matrix:
+// routers. For runs without training see parallel/inference_store.h.
 enum class Use : uint8_t { matrix, vector, table, unit_matrix, wide_matrix };
 
-// How the values are kept where nothing trains them. usual: as Bucket::storage says; compute: in the compute type alone, tables
-// too; bf16: in it, whatever the compute type; nf4: in blocks of 4 bits (kernels/nf4.h). The last two are of matrices that
-// linear layers alone read.
+// The storage of the values of a parameter that is not trained. usual: as Bucket::storage; compute: the compute type
+// alone, for tables too; bf16: bf16 for any compute type; nf4: blocks of 4 bits (kernels/nf4.h). bf16 and nf4 are only
+// for matrices that no op but linear layers reads.
 enum class Kept : uint8_t { usual, compute, bf16, nf4 };
 
 struct Unit;
 
-// The decisions of a run about one parameter; all else of Param is the model's declaration. They are made before the memory is
-// laid out: groups of options (apply_rules), adapters (model/adapters.h), running without training.
+// The decisions of a run about one parameter; all else in Param is the model's declaration. The decisions are made
+// before the memory layout: by option groups (apply_rules), adapters (model/adapters.h), and runs without training.
 struct ParamPolicy {
   bool trainable = true;
-  bool updated_by_rule = false;  // has no gradient: a rule updates it after the step (corrections of routers)
+  // Has no gradient; a rule updates it after the step (correction biases of routers).
+  bool updated_by_rule = false;
   Kept kept = Kept::usual;
   double lr_mult = 1, wd_mult = 1;
-  int64_t from_step = 1;  // the update that is its first: before it the gradient counts for nothing
+  int64_t from_step = 1;  // its first update; before it, the gradient is ignored
 };
 
 struct Param {
@@ -58,43 +59,48 @@ struct Param {
   bool decay = true;
   Use use = Use::matrix;
   Unit* unit = nullptr;
-  int join = 0;  // params of a unit with one number lie side by side, in order
-  // The value is that one's; the gradient has its own place and is added to that one's at the end of the step.
+  int join = 0;  // parameters of a unit with the same number lie side by side, in order
+  // The parameter that this one is tied to: the value is shared. The gradient is separate, and is added to the gradient
+  // of `tied` at the end of the step.
   Param* tied = nullptr;
-  bool adapter = false;     // stands in the files of an adapter, not in those of the model
-  bool head = false;        // the matrix of the output product, whose rows are the vocabulary
-  double active = 1;        // the part of it that a token meets (a stack of experts: those it is sent to)
-  Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
-  size_t index = 0;         // among all parameters of the model
+  bool adapter = false;  // is saved in the files of an adapter, not of the model
+  bool head = false;     // the matrix of the output product, whose rows are the vocabulary
+  double active = 1;     // share of its elements that one token uses (experts: those chosen for the token)
+  // The mesh axis whose ranks hold the same part of it. They sum its gradients and divide its optimizer state.
+  Axis group = Axis::data;
+  size_t index = 0;  // index among all parameters of the model
   ParamPolicy policy;
 };
 
-bool is_matrix(const Param& p);  // takes part in matrix products
-// Whether it changes while a run goes on; what does not may lie in the model folder alone.
+bool is_matrix(const Param& p);  // True if it takes part in matrix products.
+// True if its values change during a run. Other parameters need not be saved in checkpoints: the model folder has them.
 inline bool changes(const Param& p) { return p.policy.trainable || p.policy.updated_by_rule; }
-int64_t active_elements(const Param& p);  // that a token meets
+int64_t active_elements(const Param& p);  // number of elements that one token uses
 
-// A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.
+// A unit (embedding, a layer, head): the parameters that are gathered, released, recomputed and saved together.
 struct Unit {
   std::string name;
   std::vector<Param*> params;
   size_t index = 0;
 };
 
-// What adapter a linear layer gets: LoRA (Hu et al. 2021) as PEFT defines it, y = x W^T + scale * dropout(x) A^T B^T.
+// The adapter of a linear layer: LoRA (Hu et al. 2021) as PEFT defines it, y = x W^T + scale * dropout(x) A^T B^T.
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1, dropout = 0;
-  std::string module;  // as files name it; parts of one joined layer that share it have one A, and B for all their outputs
+  // The name of the module in files. Parts of one joined layer with the same module share one A, and B covers all their
+  // outputs.
+  std::string module;
 };
 
-// Owns the declarations of a model, in order.
+// Owns the declarations of a model's parameters, in order.
 class ParamSet {
  public:
   Unit& unit(const std::string& name);
-  // A parameter of its own.
+  // Adds one parameter that is not joined with others.
   Param* add(Unit& unit, Param p);
-  // Several side by side in memory, outermost dim joined, so that one product sees them all.
+  // Adds several parameters side by side in memory, joined along the outermost dim, so that one product computes them
+  // all.
   std::vector<Param*> add_joined(Unit& unit, std::vector<Param> params);
 
   const std::deque<Unit>& units() const { return units_; }
@@ -102,20 +108,23 @@ class ParamSet {
   const std::deque<Param>& params() const { return params_; }
   std::deque<Param>& params() { return params_; }
   Param* find(const std::string& name);
-  // Asked by linear layers as they are declared, with the name of a module; empty: none has an adapter.
+  // Returns the adapter of a module, if it has one. Called by linear layers when they are declared. Empty: no module
+  // has an adapter.
   std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
-  // What they made of the answers.
+  // The adapters that linear layers made from adapter_of.
   AdapterSet& adapters() { return adapters_; }
   const AdapterSet& adapters() const { return adapters_; }
 
-  int64_t count() const;         // elements of all parameters, tied ones once
-  int64_t matrix_count() const;  // elements that a token meets in matrix products (a tied table counts: it is the head)
-  int64_t active_count() const;  // as count, but of experts those that a token is sent to
+  int64_t count() const;  // elements of all parameters, tied parameters once
+  // Elements that one token uses in matrix products. A tied table counts: it is the matrix of the head.
+  int64_t matrix_count() const;
+  int64_t active_count() const;  // as count(), but of experts only those that a token is sent to
 
  private:
   std::deque<Unit> units_;
   std::deque<Param> params_;
-  std::unordered_map<std::string, size_t> declared_;  // by name, as they were declared
+  // index by name; tied parameters are not in it
+  std::unordered_map<std::string, size_t> declared_;
   int next_join_ = 1;
   AdapterSet adapters_;
 };

@@ -11,7 +11,8 @@ bool Bucket::holds(const Param& p) const {
 std::vector<Range> counted_ranges(const Bucket& bucket) {
   std::vector<Range> out;
   auto add = [&](int64_t begin, int64_t end) {
-    // A run that begins between two multiples ends at the next: so runs are the same however ranks divide the bucket.
+    // A run that begins between two multiples ends at the next one, so runs do not depend on how ranks divide the
+    // bucket.
     int64_t next = std::min(end, round_up(begin, kNormRun));
     if (begin < next) out.push_back({begin, next - begin});
     if (next < end) out.push_back({next, end - next});

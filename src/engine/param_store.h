@@ -1,16 +1,16 @@
-// Seam S2: where parameters live and when they are gathered (WeightSource), where their gradients go and what an optimizer sees
-// of them (GradStore). Implementations are in parallel/. The words, as papers on ZeRO, FSDP and Megatron have them:
+// Seam S2: where parameters are stored and gathered (WeightSource), and where their gradients are stored for the
+// optimizer (GradStore). Implementations are in parallel/. The terms are from the papers on ZeRO, FSDP and Megatron.
 //
-//   bucket       parameters of a unit that are treated alike, side by side in flat buffers
-//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of it
-//   shard        one of the equal parts into which a bucket is divided, one for each rank of its group
-//   owned        what of a bucket this rank updates: its shard, or everything where nothing is divided
-//   resident     what of a bucket's values stays on this rank; the rest is gathered while a unit is leased
-//   local        what a tensor rank has of a parameter that is cut over them
-//   replica      the same local values on another tensor rank; one of the replicas is the primary one
-//   primary      what of a bucket this rank alone answers for, in norms and checkpoints
-//   master       values in the type that the optimizer updates; the copy is of 16 bits, for products
-//   accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is the micro batches that do so in place
+//   bucket       parameters of a unit that are treated alike, side by side in flat buffers.
+//   group        the ranks along one mesh axis that share a bucket: they sum its gradients and divide its storage.
+//   shard        one of the equal parts of a divided bucket, one for each rank of its group.
+//   owned        the part of a bucket that this rank updates: its shard, or all of a bucket that is not divided.
+//   resident     the values of a bucket that stay on this rank; the rest is gathered while a unit is leased.
+//   local        the part of a parameter that a tensor rank holds, if it is cut over tensor ranks.
+//   replica      the same local values on another tensor rank; one of the replicas is the primary replica.
+//   primary      the part of a bucket that only this rank saves in checkpoints and adds to norms.
+//   master       values in the type that the optimizer updates; the copy has 16 bits and is for products.
+//   accumulator  sum of gradients of a bucket, or of a tied parameter; a leaf is the micro batches that add in place.
 #pragma once
 #include <span>
 #include <vector>
@@ -28,35 +28,36 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// How the values of a bucket are kept.
+// How the values of a bucket are stored.
 enum class ValueStorage : uint8_t {
-  master,           // in the master's type alone, which kernels read
+  master,           // the master alone, which kernels read
   master_and_copy,  // products read a copy of 16 bits
-  copy,             // 16 bits alone: nothing updates it, and products alone read it
-  packed,  // blocks of 4 bits with their scales (kernels/nf4.h): each parameter in bytes of its own, on every rank whole
+  copy,             // the copy of 16 bits alone: it is not updated, and only products read it
+  packed,           // blocks of 4 bits with their scales (kernels/nf4.h): one buffer per parameter, whole on every rank
 };
 
-// One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle
-// in one call each.
+// A bucket: parameters of a unit that are treated alike, in flat buffers. Gather, scatter, optimizer and checkpoint
+// handle a bucket in one call.
 struct Bucket {
   Unit* unit = nullptr;
   bool trainable = true;
-  bool cut = true;  // over the tensor axis; else every tensor rank holds the same
+  bool cut = true;  // over the tensor axis; false: every tensor rank holds the same values
   Axis group = Axis::data;
   ValueStorage storage = ValueStorage::master;
-  bool reads_master = true;  // lookup tables, vectors, and products where there is no copy
+  bool reads_master = true;  // read as a master by lookup tables, vectors, and products without a copy
   DType master_type = DType::f32, copy_type = DType::f32;
-  DType grad_type = DType::f32;  // of gradients and their sums
+  DType grad_type = DType::f32;  // type of gradients and of their sums
   int64_t count = 0;             // elements, padded
-  int64_t shard = 0;             // elements of one rank of the group; count where the bucket is too small to be divided
+  int64_t shard = 0;             // elements per rank of the group; equal to count if the bucket is not divided
   Range owned, primary;
-  bool stays = false;  // where it is divided: its values are whole on each rank, whatever is gathered of others
+  bool stays = false;  // of a divided bucket: its values stay whole on each rank, also if other buckets are gathered
   struct Span {
     Param* param;
     int64_t begin;                // element offset in the flat buffers
     Shape shape;                  // local
-    std::vector<int64_t> origin;  // where that begins in the parameter, per dim
-    bool replica = false;         // a tensor rank before this one holds the same and is the primary one (key/value heads)
+    std::vector<int64_t> origin;  // index in the parameter where the local part begins, per dim
+    // an earlier tensor rank holds the same values and is the primary replica (key/value heads)
+    bool replica = false;
   };
   std::vector<Span> spans;  // by offset
 
@@ -65,79 +66,85 @@ struct Bucket {
   bool has_copy() const { return storage == ValueStorage::copy || storage == ValueStorage::master_and_copy; }
   bool holds(const Param& p) const;
 };
-// What of `primary` counts in norms: all but replicas, cut where partial sums begin anew wherever the shard of a rank begins.
+// Returns the parts of `primary` that are added to norms: all but replicas. Parts are cut at multiples of kNormRun, so
+// that partial sums do not depend on where the shard of a rank begins.
 std::vector<Range> counted_ranges(const Bucket& bucket);
 
-inline constexpr int64_t kNormRun = 1024;  // norms take partial sums of so many elements; shards begin at multiples
+// number of elements in a partial sum of a norm; shards begin at multiples of it
+inline constexpr int64_t kNormRun = 1024;
 
-// A box of a parameter that a rank holds, and where its values lie: contiguous, of the shape of the box, which may reach beyond
-// the end of the parameter's first dim (padding).
+// A box of a parameter that a rank holds, and its values. The view is contiguous and has the shape of the box. A box
+// may reach beyond the end of the parameter's first dim (padding).
 struct ParamBox {
   const Param* param = nullptr;
   std::vector<int64_t> begin;  // per dim
   TensorView view;
 };
 
-// Values, for whoever reads them: all that generation, export and frozen weights need.
+// The values of parameters, read-only: enough for generation, export and frozen weights.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Starts bringing a unit here; acquire waits for it. Units are acquired around each block, forward and backward.
+  // Starts to gather a unit; acquire() waits for it. Each block acquires its unit in the forward and in the backward
+  // pass.
   virtual void prefetch(const Unit&) {}
   virtual void acquire(const Unit&) = 0;
   virtual void release(const Unit&) = 0;
 
-  // The value as products read it (the copy, where there is one); its unit must be acquired.
+  // Returns the value as products read it (the copy, if there is one). The unit must be acquired.
   virtual TensorView value(const Param& p) const = 0;
-  // Of the part of it that this rank holds.
+  // Returns the shape of the part that this rank holds.
   virtual Shape shape(const Param& p) const { return p.shape; }
-  // The value as a lookup table or vector reads it: the master; where there is none, what there is.
+  // Returns the value as lookup tables and vectors read it: the master, or the copy if there is no master.
   virtual TensorView master(const Param& p) const = 0;
-  // Of a parameter that is kept in blocks of 4 bits, which has neither value nor master: what this rank holds of it, to be
-  // filled by nf4_encode. Absent bytes: it is kept otherwise.
+  // Returns the part of a parameter in blocks of 4 bits that this rank holds, for nf4_encode to fill. Such a parameter
+  // has no value() and no master(). Absent bytes: the parameter is not stored in blocks.
   virtual Nf4View blocks(const Param&) const { return {}; }
-  // Everything else that is resident, in the type of the master where there is one: to be filled, from files.
+  // Returns all other resident values, to be filled from files; in the type of the master, if there is one.
   virtual std::vector<ParamBox> boxes() const = 0;
 
-  // The parameters whose values, masters or gradients lie in these elements, in order; of memory of others: none.
+  // Returns the parameters whose values, masters or gradients are in these elements, in order; empty for other memory.
   virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
-  // Called between ops: lets messages that are under way move on.
+  // Called between ops, so that pending messages make progress.
   virtual void progress() {}
 };
 
-// Gradients of a step, and what an optimizer sees of the values that they change.
+// The gradients of a step, and the values that the optimizer updates with them.
 class GradStore {
  public:
   virtual ~GradStore() = default;
-  // Makes room for the gradients of a unit in the arena (kept until end_step). Called before its backward.
+  // Allocates the gradients of a unit in the arena; they stay until end_step(). Called before the backward pass of the
+  // unit.
   virtual void open_grads(Ctx& c, const Unit&) = 0;
   virtual void close_grads(Ctx& c, const Unit&) = 0;
-  // Where to put the gradient. First writer of a step: accumulate = false, overwrite; later ones add. Absent view if frozen.
+  // Returns the memory for a gradient. The first call in a step sets accumulate = false (overwrite), later calls set
+  // true (add). Absent if the parameter is frozen.
   virtual TensorView add_to_grad(const Param& p, bool& accumulate) = 0;
-  // Of a parameter that tokens of several ranks meet (experts on ranks) each of these has a gradient of its own, so that they
-  // are summed in the order in which data ranks are. add_to_grad gave `first`, that of the tokens of rank 0 of the group; this
-  // is that of those of rank `source`, to be written likewise.
+  // Returns the memory for the gradient of the tokens of rank `source` of the group. `first` is the result of
+  // add_to_grad: the gradient of the tokens of rank 0. Used for parameters that see tokens of several ranks (experts on
+  // ranks). One gradient per source rank keeps the order of the sum equal to the order of data ranks.
   virtual TensorView grad_of_source(const Param&, const TensorView& first, int source) {
     require(source == 0, "gradients of tokens of other ranks, and no experts are divided");
     return first;
   }
-  virtual bool has_grad(const Param& p) const = 0;  // somebody wrote it this step
+  virtual bool has_grad(const Param& p) const = 0;  // a gradient was written in this step
 
-  // After the last micro batch: clears gradients that nobody wrote, adds those of tied places.
+  // Called after the last micro batch. Zeroes gradients that were not written, and adds the gradients of tied
+  // parameters.
   virtual void finish_grads(Ctx& c) = 0;
-  // Gives the gradient memory back.
+  // Frees the memory of the gradients.
   virtual void end_step() = 0;
 
-  // Flat views for the optimizer, of what this rank updates (Bucket::owned), in order of the units.
+  // Flat views for the optimizer, of the elements that this rank updates (Bucket::owned), in the order of the units.
   virtual const std::vector<Bucket>& buckets() const = 0;
   virtual TensorView owned_master(size_t bucket) const = 0;
   virtual TensorView owned_copy(size_t bucket) const = 0;  // absent if there is none
-  virtual TensorView owned_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
-  // The optimizer has changed what is owned of a bucket: brings the values to whoever reads them.
+  virtual TensorView owned_grad(size_t bucket) const = 0;  // absent outside a step, and for frozen buckets
+  // Distributes the values of a bucket after the optimizer has updated its owned part.
   virtual void publish(Ctx& c, size_t bucket) = 0;
 };
 
-// Holds a unit for the length of a scope.
+// Acquires a unit until the end of the scope.
 class Lease {
  public:
   Lease(WeightSource& store, const Unit& unit) : store_(store), unit_(unit) { store_.acquire(unit_); }

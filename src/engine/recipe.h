@@ -1,4 +1,4 @@
-// Precision by rule: (path glob, op glob, role) -> arithmetic and rounding of that kernel call. Resolved once per path.
+// Precision rules: (path glob, op glob, role) -> arithmetic and rounding of a kernel call. Resolved once per path.
 #pragma once
 #include <map>
 #include <optional>
@@ -11,16 +11,17 @@
 
 namespace ravine {
 
-// The ops that have an unfused definition, by the names that precision.unfused takes and Ctx::fused is asked by.
+// The ops that have an unfused definition, by their names in precision.unfused and Ctx::fused().
 inline constexpr const char* kUnfusable[] = {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv",
                                              "gate_up",   "rope",         "swiglu",         "geglu"};
 
 struct RecipeRule {
   std::string path = "*", op = "*";
-  std::optional<Role> role;  // absent: any
-  // Wider than the tensors: they are widened for the call; narrower: operands are rounded first.
+  std::optional<Role> role;  // absent: any role
+  // The type of arithmetic. If it is wider than the tensors, they are widened for the call; if it is narrower, operands
+  // are rounded first.
   std::optional<DType> arithmetic;
-  std::optional<DType> rounding;  // results are rounded to this type, in place
+  std::optional<DType> rounding;  // the type to which results are rounded, in place
 };
 
 class Recipe {
@@ -29,9 +30,9 @@ class Recipe {
   void unfuse(const std::string& op) { unfused_.insert(op); }
   bool empty() const { return rules_.empty(); }
   bool fused(const std::string& op) const { return !unfused_.count(op); }
-  // The last rule that matches, or null.
+  // Returns the last rule that matches; null if no rule matches.
   const RecipeRule* find(const std::string& path, const std::string& op, Role role) const;
-  // Rules that matched no call that was looked for so far, by their place.
+  // Returns the indices of the rules that matched no call of find() so far.
   std::vector<size_t> unmatched() const;
 
  private:

@@ -6,7 +6,7 @@
 namespace ravine {
 namespace {
 
-// f(group, tokens) for groups that have some; gives their number.
+// Calls f(group, tokens) for each group with tokens; returns the number of these groups.
 template <class F>
 double each_group(const RouterLoad& l, F&& f) {
   double n = 0;

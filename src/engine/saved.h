@@ -1,4 +1,5 @@
-// Seam S3: what is kept for backward, and how: resident, rebuilt, later moved to host or disk. Policies are in parallel/.
+// Seam S3: the tensors kept for the backward pass, and how they are kept: resident or rebuilt. Policies are in
+// parallel/.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace ravine {
 
-// A kept tensor. get() gives it back, with the id it had. Freed with the closure that holds it.
+// A kept tensor. get() returns it with its old id. The closure that holds it frees it.
 class Saved {
  public:
   struct Impl {
@@ -23,12 +24,12 @@ class Saved {
   std::shared_ptr<Impl> impl_;
 };
 
-// The policy. Called once per tensor and op that needs it in backward.
+// The policy. keep() is called once per tensor and per op that needs the tensor in its backward pass.
 class Stash {
  public:
   virtual ~Stash() = default;
   virtual Saved keep(const Tensor& t) = 0;
-  // Whether a block keeps its input only and runs forward again before its backward.
+  // True if a block keeps only its input, and runs its forward pass again before its backward pass.
   virtual bool recompute_block(const std::string& path) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// Step sums: losses and counts that blocks give beside their tensors. Kept per micro batch, exact and free of order, so that it does not
-// matter which stage, rank or micro batch gave what.
+// Step sums: the losses and counts of a step that blocks add without a tensor, kept per micro batch. The sums are exact
+// and do not depend on the order, so stages, ranks and micro batches may add in any order.
 #pragma once
 #include <map>
 #include <utility>
@@ -9,8 +9,9 @@
 
 namespace ravine {
 
-// Sums over a micro batch. loss: of its labels that count, or of its preference pairs; the others are of pairs: the rewards of
-// the chosen and the rejected answers, the pairs whose chosen one is larger, the log-probabilities of the answers.
+// Sums over a micro batch. loss: of its valid labels, or of its preference pairs. All others are sums over pairs: the
+// rewards of the chosen and of the rejected answers; the number of pairs whose chosen reward is larger; the
+// log-probabilities of the answers.
 enum class StepSum : uint8_t { loss, chosen_reward, rejected_reward, right_order, chosen_log_prob, rejected_log_prob };
 inline constexpr StepSum kStepSums[] = {StepSum::loss,        StepSum::chosen_reward,   StepSum::rejected_reward,
                                         StepSum::right_order, StepSum::chosen_log_prob, StepSum::rejected_log_prob};
@@ -18,7 +19,7 @@ inline constexpr StepSum kStepSums[] = {StepSum::loss,        StepSum::chosen_re
 class StepSums {
  public:
   void add(int64_t micro, StepSum side, const ExactSum& sum) { sums_[{micro, side}].add(sum); }
-  // Of one micro batch; zero if nothing came.
+  // Returns the sum of one micro batch; zero if nothing was added.
   ExactSum of(int64_t micro, StepSum side) const {
     auto it = sums_.find({micro, side});
     return it == sums_.end() ? ExactSum() : it->second;
@@ -29,19 +30,20 @@ class StepSums {
       if (key.second == side) all.add(sum);
     return all;
   }
-  // What the router of a layer did with a micro batch.
+  // Stores the router statistics of a layer for a micro batch.
   void add_router(int64_t micro, int64_t layer, RouterLoad load) { routers_[micro][layer] = std::move(load); }
-  // Of what was added, the shares of choices that its balance loss is taken with (RouterLoad::shares).
+  // Sets RouterLoad::shares of stored statistics, for the global balance loss.
   void set_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
     routers_.at(micro).at(layer).shares = std::move(shares);
   }
-  // Of all layers of a micro batch that were here so far.
+  // Returns the statistics of the layers of a micro batch that have run on this stage.
   const RouterLoads& routers(int64_t micro) const {
     static const RouterLoads none;
     const auto it = routers_.find(micro);
     return it == routers_.end() ? none : it->second;
   }
-  // What routers of all layers did with it together. Unless a stage says otherwise (set_pool) the layers that were here are all.
+  // Returns the statistics of a micro batch pooled over all layers. Without set_pool() these are the layers that have
+  // run here.
   RouterPool pool(int64_t micro) const {
     const auto it = pools_.find(micro);
     return it == pools_.end() ? pool_of(routers(micro)) : it->second;

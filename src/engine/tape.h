@@ -1,6 +1,6 @@
-// The two-level tape: blocks outside (recompute, gather, reduction), ops inside (gradients).
-// Closures capture TensorRef and Saved, never Tensor, so that memory goes as the tape is walked. One exception: a tensor that dx
-// works out and dw reads too goes from the one to the other in a shared_ptr that dw empties (ops/lora.cpp).
+// The tape has two levels: blocks (recomputation, gathering, reduction), and the ops in each block (gradients).
+// Closures capture TensorRef and Saved, never Tensor, so that memory is freed during the backward pass. One exception:
+// a tensor that dx computes and dw also reads is passed in a shared_ptr, which dw empties (ops/lora.cpp).
 #pragma once
 #include <functional>
 #include <string>
@@ -17,7 +17,9 @@ using BlockFn = std::function<Flow(Ctx&, Flow)>;
 struct OpNode {
   std::string path;
   const char* op;
-  std::vector<TensorRef> outputs;  // whose gradients are dropped once dx and dw have run; none written: the op is skipped
+  // Their gradients are dropped after dx and dw have run. If none of them has a gradient, the op is skipped. Empty: the
+  // op always runs.
+  std::vector<TensorRef> outputs;
   BackwardFn dx, dw;
 };
 
@@ -25,7 +27,7 @@ struct BlockNode {
   std::string path;
   const Unit* unit;
   std::vector<OpNode> ops;
-  // With recompute: the input, and how to run the block again.
+  // With recomputation: the input, and the function that runs the block again.
   BlockFn again;
   Saved x, branch;
   TensorRef out_x, out_branch;

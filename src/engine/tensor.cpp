@@ -3,7 +3,7 @@
 namespace ravine {
 namespace {
 uint64_t next_id() {
-  static std::atomic<uint64_t> last{0};  // identity only: no result depends on its value
+  static std::atomic<uint64_t> last{0};  // only an identity: no result depends on its value
   return ++last;
 }
 }  // namespace

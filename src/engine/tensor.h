@@ -1,4 +1,4 @@
-// Tensor: a counted handle into an arena. TensorRef: its identity without the memory.
+// Tensor: a reference-counted handle of arena memory. TensorRef: the identity of a tensor, without its memory.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -12,22 +12,23 @@ namespace ravine {
 class Ctx;
 class Tensor;
 
-// Which tensor, not where: what backward closures may capture. A column slice keeps the id of its whole.
+// The identity of a tensor. Backward closures may capture it, since it holds no memory. A column slice has the id of
+// the whole tensor.
 struct TensorRef {
-  uint64_t id = 0;  // 0: none
-  DType dtype = DType::f32;
-  Shape shape;  // of the whole, [rows, columns]
+  uint64_t id = 0;           // 0: none
+  DType dtype = DType::f32;  // shape of the whole tensor, [rows, columns]
+  Shape shape;               // of the whole, [rows, columns]
   int64_t column = 0, columns = 0;
   bool whole() const { return column == 0 && columns == shape[-1]; }
 };
 
-// How to make a tensor again from what is saved anyway; a stash may keep this instead of the values.
+// Computes a tensor again from other saved tensors. A stash may keep this function instead of the values.
 using Rebuild = std::function<Tensor(Ctx&)>;
 
 class Tensor {
  public:
   Tensor() = default;
-  // A new tensor (a new id) of arena memory. Uninitialised.
+  // Allocates a tensor with a new id in the arena. Its values are not initialised.
   static Tensor make(Arena& arena, const Shape& shape, DType dtype, MemoryKind kind);
 
   const TensorView& view() const { return view_; }
@@ -36,10 +37,11 @@ class Tensor {
   int64_t rows() const { return view_.rows(); }
   int64_t cols() const { return view_.cols(); }
   explicit operator bool() const { return memory_ != nullptr; }
-  bool unique() const { return memory_.use_count() == 1; }  // nobody else holds the memory: it may be written over
+  // true if no other handle has the memory, so it may be overwritten
+  bool unique() const { return memory_.use_count() == 1; }
 
-  Tensor columns(int64_t from, int64_t n) const;  // a slice: same memory, same id
-  Tensor renamed() const;                         // same memory under a new id (an op that works in place on shared history)
+  Tensor columns(int64_t from, int64_t n) const;  // a slice with the same memory and the same id
+  Tensor renamed() const;                         // the same memory with a new id (for an op that works in place)
 
   const std::shared_ptr<const Rebuild>& rebuild() const { return rebuild_; }
   void set_rebuild(Rebuild f) { rebuild_ = std::make_shared<const Rebuild>(std::move(f)); }
@@ -56,7 +58,8 @@ class Tensor {
   std::shared_ptr<const Rebuild> rebuild_;
 };
 
-// What blocks and stages pass on, also over the wire: the residual stream, and a branch not yet added to it (optional).
+// The values that blocks pass on, also between pipeline stages: the residual stream, and optionally a branch that is
+// not added yet.
 struct Flow {
   Tensor x, branch;
 };

@@ -1,4 +1,4 @@
-// Activations of MLPs, and dropout. Letters, types and determinism: kernels.h.
+// Activations of MLPs, and dropout. kernels.h defines letters, types and determinism.
 #pragma once
 #include <cstdint>
 
@@ -17,8 +17,8 @@ struct SwigluForward {
   double flops() const { return 5.0 * out.count(); }
 };
 
-// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, s = sigmoid(gate). dgate, dup may be the memory of gate, up; both up and
-// dup may be absent.
+// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, with g = gate, s = sigmoid(gate). dgate, dup may be the memory
+// of gate, up. up and dup may both be absent.
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
   TensorView gate, up, dout, dgate, dup;
@@ -30,7 +30,7 @@ struct SwigluBackward {
   double flops() const { return 10.0 * dout.count(); }
 };
 
-// out = gelu(gate) * up (Shazeer 2020), gelu in its tanh form (below); the rest as SwiGLU.
+// out = gelu(gate) * up (Shazeer 2020), with gelu in its tanh form (below). All else as in SwigluForward.
 struct GegluForward {
   static constexpr const char* name = "geglu";
   TensorView gate, up, out;
@@ -41,7 +41,7 @@ struct GegluForward {
   double flops() const { return 11.0 * out.count(); }
 };
 
-// dgate = dout * up * the slope of gelu at gate, dup = dout * gelu(gate). dgate, dup may be the memory of gate, up.
+// dgate = dout * up * gelu'(gate), dup = dout * gelu(gate). dgate, dup may be the memory of gate, up.
 struct GegluBackward {
   static constexpr const char* name = "geglu_backward";
   TensorView gate, up, dout, dgate, dup;
@@ -53,8 +53,8 @@ struct GegluBackward {
   double flops() const { return 18.0 * dout.count(); }
 };
 
-// GELU (Hendrycks, Gimpel 2016): x Phi(x), Phi the normal distribution; or its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x +
-// 0.044715 x^3))).
+// GELU (Hendrycks, Gimpel 2016): x Phi(x), with Phi the normal distribution function; or its tanh form, 0.5 x (1 +
+// tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 enum class GeluForm : uint8_t { exact, tanh };
 struct GeluForward {
   static constexpr const char* name = "gelu";
@@ -71,7 +71,7 @@ struct GeluForward {
   double flops() const { return 10.0 * out.count(); }
 };
 
-// dx = dout * the slope at x. dx may be the memory of x or dout.
+// dx = dout * gelu'(x). dx may be the memory of x or dout.
 struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
   TensorView x, dout, dx;
@@ -87,10 +87,10 @@ struct GeluBackward {
   double flops() const { return 15.0 * dx.count(); }
 };
 
-// out = x * keep / (1-p) with keep = (uniform >= p); the mask is never stored, backward calls this again on the gradient.
-// Word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel c, uniform24. positions i32 [N],
-// sequences i64 [N]: global position and global sequence index of each row. In place allowed. first: the channel of the first
-// column, a multiple of 4 (a tensor rank that has a part of the channels).
+// out = x * keep / (1-p), with keep = (uniform >= p). The mask is never stored: the backward pass runs this kernel on
+// the gradient. The uniform24 of word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel
+// c. positions i32 [N], sequences i64 [N]: position, and global index of the sequence, of each row. first: the channel
+// of the first column, a multiple of 4 (for a tensor rank with a part of the channels). out may be the memory of x.
 struct Dropout {
   static constexpr const char* name = "dropout";
   TensorView x, positions, sequences, out;

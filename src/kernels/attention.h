@@ -1,5 +1,5 @@
-// Rotary positions and attention over ragged segments: fused, and the softmax of the unfused definition. Letters, types and
-// determinism: kernels.h.
+// Rotary positions and attention over ragged segments: the fused kernel, and the softmax of the unfused definition.
+// kernels.h defines letters, types and determinism.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace ravine {
 
-// Rotary position embedding (Su et al. 2021) in place on dims [begin, begin + R) of each head of x [N, heads*D] (a column slice
-// is fine); the other dims stay. table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines, of row positions[n]:
-//   for j < R/2: (a, b) <- (a cos_j - b sin_j, b cos_j + a sin_j),
-// where a, b are dims j and j + R/2 of those that are rotated, or, interleaved, 2j and 2j + 1. inverse: rotates back (the
-// gradient).
+// Rotary position embedding (Su et al. 2021), in place on dims [begin, begin + R) of each head of x [N, heads*D]. x may
+// be a column slice. Other dims keep their values. table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines, of row
+// positions[n]:
+//   for j < R/2: (a, b) <- (a cos_j - b sin_j, b cos_j + a sin_j).
+// a, b are rotated dims j and j + R/2, or 2j and 2j + 1 if interleaved. inverse: rotates back, for the gradient.
 struct Rope {
   static constexpr const char* name = "rope";
   TensorView x, positions /* i32 [N] */, table;
@@ -31,42 +31,44 @@ struct Rope {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// One sequence of a ragged batch: queries are rows [q_begin, q_begin+q_count) of q, keys rows [k_begin, k_begin+k_count) of k
-// and v. Query i of it has position k_count - q_count + i among its keys.
+// One sequence of a ragged batch. Its queries are rows [q_begin, q_begin+q_count) of q, its keys rows [k_begin,
+// k_begin+k_count) of k and v. Query i has position k_count - q_count + i among its keys.
 struct Segment {
   int64_t q_begin = 0, q_count = 0, k_begin = 0, k_count = 0;
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-// Dropout of attention probabilities (Vaswani et al. 2017), after the softmax: what was p_ij becomes keep ? p_ij / (1-p) : 0,
-// for q head first_head + h of the whole model (h: of this rank). The mask is never stored: it is what Dropout drops of the
-// matrix of probabilities [queries, keys] of a segment and head with key head_key(h), positions `places`, channels the keys of
-// the segment from 0 on.
+// Dropout of attention probabilities (Vaswani et al. 2017), after the softmax: p_ij becomes keep ? p_ij / (1-p) : 0.
+// Masks are per head first_head + h of the whole model; h counts the heads of this rank. The mask is never stored: it
+// is the mask of Dropout on the matrix of probabilities [queries, keys] of a segment and head. Its key is head_key(h),
+// its positions are `places`, its channels are the keys of the segment from 0 on.
 struct AttentionDropout {
-  double p = 0;      // 0: none
-  uint64_t key = 0;  // of the place in the model
+  double p = 0;      // 0: no dropout
+  uint64_t key = 0;  // for the layer, from its path
   uint32_t step = 0;
   int64_t first_head = 0;
-  TensorView places, sequences;  // of the rows of q: i32 [N], place in its sequence; i64 [N], global index of its sequence
+  // For the rows of q: i32 [N], index in the sequence; i64 [N], global index of the sequence.
+  TensorView places, sequences;
   uint64_t head_key(int64_t h) const;
 };
 
-// How attention sees a batch. Segments do not overlap in q.
+// The shape, mask and batch of attention. Segments do not overlap in q.
 struct AttentionShape {
   std::span<const Segment> segments;
-  int64_t heads = 0, kv_heads = 0,
-          head_size = 0;  // heads is a multiple of kv_heads; q head h reads kv head h / (heads/kv_heads)
-  double scale = 1;       // of the scores, before the softmax
-  bool causal = true;     // key position <= query position
-  int64_t window = 0;     // 0, or: query position - key position < window
-  // ALiBi (Press et al. 2022), one per head, or empty: slope * (key position - query position) is added to the scaled scores.
-  // That form differs from slope * key position by what the softmax does not see, and loses no digits in long rows. Memory of
-  // the caller.
+  // heads is a multiple of kv_heads; q head h reads kv head h / (heads/kv_heads).
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+  double scale = 1;    // factor of the scores, before the softmax
+  bool causal = true;  // key position <= query position
+  int64_t window = 0;  // 0, or: query position - key position < window
+  // ALiBi (Press et al. 2022), one slope per head, or empty: adds slope * (key position - query position) to the scaled
+  // scores. The softmax of this form equals the softmax of slope * key position, and long rows lose no digits. The
+  // memory is the caller's.
   std::span<const double> slopes;
-  // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not beside ALiBi.
+  // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not
+  // allowed with ALiBi.
   double cap = 0;
   AttentionDropout dropout;
-  int64_t value_size = 0;  // of a head of v and out, E, where it is not head_size
+  int64_t value_size = 0;  // E, size of a head of v and out; 0: head_size
   int64_t values() const { return value_size > 0 ? value_size : head_size; }
   template <class F>
   void settings(F&& f) const {
@@ -75,12 +77,15 @@ struct AttentionShape {
   }
 };
 
-// out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory, work only where the mask lets something
-// through. q [N, H*D]; out [N, H*E]; k [M, G*D]; v [M, G*E] (columns of k's rows are fine); lse [H, N] f32 or f64: log of the
-// sum of exponentials (natural log, of scaled and capped scores, nothing dropped), kept for backward (optional when not
-// training). In f32 it puts an error of 2^-24 |lse| on all probabilities of a row alike, which is more than f32 products leave:
-// runs in f32 keep f64. Rows outside every segment, and rows whose mask lets no key through, get out = 0, lse = -inf. ref and
-// bf16: probabilities are rounded to the type of q before the product with v.
+// out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory; only unmasked blocks are
+// computed. q [N, H*D]; out [N, H*E]; k [M, G*D]; v [M, G*E] (k and v may be column slices).
+//
+// lse [H, N] f32 or f64: the natural log of the sum of exponentials of the scaled and capped scores, before dropout.
+// The backward pass needs lse; else it is optional. An f32 lse has an error of 2^-24 |lse|, equal for all probabilities
+// of a row, which is more than the error of f32 products. So runs in f32 use f64.
+//
+// Rows outside all segments, and rows without an unmasked key, get out = 0, lse = -inf. ref and bf16: probabilities are
+// rounded to the type of q before the product with v.
 struct AttentionForward {
   static constexpr const char* name = "attention";
   TensorView q, k, v, out, lse;
@@ -97,7 +102,8 @@ struct AttentionForward {
   double flops() const;
 };
 
-// Gradients of the above: dq, dk, dv of the shapes and types of q, k, v. Every row is written (zeros outside segments).
+// Gradients of AttentionForward: dq, dk, dv with the shapes and types of q, k, v. Every row is written (zeros outside
+// segments).
 struct AttentionBackward {
   static constexpr const char* name = "attention_backward";
   TensorView dout, q, k, v, out, lse, dq, dk, dv;
@@ -115,8 +121,9 @@ struct AttentionBackward {
   double flops() const;
 };
 
-// The inner op of unfused attention, for one segment and head: probs = softmax(scale * scores + slope * (key - query position))
-// under the mask. scores, probs [q_count, k_count]; masked entries and empty rows become 0. In place allowed.
+// The softmax of unfused attention, for one segment and head: probs = softmax(scale * scores + slope * (key - query
+// position)) under the mask. scores, probs [q_count, k_count]. Masked entries and empty rows become 0. In place
+// allowed.
 struct SoftmaxForward {
   static constexpr const char* name = "softmax";
   TensorView scores, probs;
@@ -151,8 +158,9 @@ struct SoftmaxBackward {
   double flops() const { return 5.0 * probs.count(); }
 };
 
-// Heads of keys and values from what latent attention (DeepSeek-V2, 2024) keeps of a token. kv [N, H*(D+E)]: per head D
-// channels of the key, then E of the value; rope [N, R], the rotated channels that the keys of all heads share:
+// Arranges the keys and values of all heads for latent attention (DeepSeek-V2, 2024). kv [N, H*(D+E)]:
+// per head D channels of the key, then E of the value. rope [N, R]: the rotated channels, shared by the keys of all
+// heads.
 //   keys[h] = (kv[h][0, D), rope),  values[h] = kv[h][D, D+E).
 // keys [N, H*(D+R)], values [N, H*E]; all of one type.
 struct LatentKeysForward {
@@ -167,7 +175,7 @@ struct LatentKeysForward {
   double flops() const { return 0; }
 };
 
-// Its gradient: dkv takes what dkeys and dvalues have of it, drope the sum over heads, in order, rounded once.
+// Gradient of LatentKeysForward: dkv from dkeys and dvalues; drope is the sum over heads, in order, rounded once.
 struct LatentKeysBackward {
   static constexpr const char* name = "latent_keys_backward";
   TensorView dkeys, dvalues, dkv, drope;
@@ -180,7 +188,8 @@ struct LatentKeysBackward {
   double flops() const { return static_cast<double>(heads * drope.count()); }
 };
 
-// Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 2 (D + E) H times this.
+// Returns the number of unmasked pairs (query, key), summed over segments. The FLOPs of attention are 2 (D + E) H times
+// this.
 double attention_pairs(const AttentionShape& at);
 
 }  // namespace ravine

@@ -4,13 +4,14 @@
 
 namespace ravine {
 
-// Who computes: the fast kernels of this CPU, or plain loops with sums in f64, the judge.
+// The backend: the fast kernels for this CPU, or the reference (plain loops, sums in f64).
 enum class Backend : uint8_t { cpu, ref };
 constexpr auto names_of(Backend) { return std::to_array<ValueName<Backend>>({{Backend::cpu, "cpu"}, {Backend::ref, "ref"}}); }
 
-Kernels backend_kernels(Backend backend, Bf16Products products = Bf16Products::widen);  // `products` is for cpu
+// `products` applies to cpu only
+Kernels backend_kernels(Backend backend, Bf16Products products = Bf16Products::widen);
 
-// A UserError if the backend does not compute in `type`: f64 is ref's.
+// A UserError if the backend does not compute in `type`: only ref computes in f64.
 void check_computes(Backend backend, DType type);
 
 }  // namespace ravine

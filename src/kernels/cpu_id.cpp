@@ -24,21 +24,22 @@ CpuId cpu_id() {
 
 CpuArithmetic cpu_arithmetic(const CpuId& cpu) {
   if (!cpu.bf16_dot) return {.why = "this kind of CPU has no bf16 dot product (AVX512_BF16)"};
-  // Loops of the instruction and of FMA, `ravine bench machine`: 235 and 117 GFLOP/s of a core, three times of three (family
-  // 25, model 17, no log).
+  // Measured three times with `ravine bench machine` on family 25, model 17 (no log). Loops of the instruction had 235
+  // GFLOP/s per core, loops of FMA 117.
   if (cpu.vendor == "AuthenticAMD" && cpu.family == 25)
     return {.bf16_dot = true,
             .products = Bf16Products::dot,
             .bf16_faster = true,
             .why = "AMD Zen 4 does twice the FLOPs in bf16 dot products that it does in f32"};
-  // Not measured here.
+  // Not measured.
   if (cpu.vendor == "AuthenticAMD" && cpu.family == 26)
     return {.bf16_dot = true,
             .products = Bf16Products::dot,
             .bf16_faster = true,
             .why = "AMD Zen 5 is taken to be as Zen 4, which does twice the FLOPs in bf16 dot products"};
-  // 115 and 357 GFLOP/s on two cores of model 207 without AMX (bench/machine.log), whose best product is 309 in f32 and 245 in
-  // bf16 widened. Other models are taken to be like it; AMX, which some have for bf16, no kernel here uses.
+  // Measured: 115 and 357 GFLOP/s on two cores of model 207 without AMX (bench/machine.log). Its best product has 309
+  // in f32 and 245 in widened bf16. Other models are assumed to be equal. No kernel uses AMX, which some models have
+  // for bf16.
   if (cpu.vendor == "GenuineIntel" && cpu.family == 6)
     return {.bf16_dot = true,
             .why = "Intel's bf16 dot product does less than half of the FLOPs of f32 (measured on model 207)"};

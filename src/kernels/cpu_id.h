@@ -1,5 +1,5 @@
-// What kind of CPU this is, and which arithmetic such CPUs are known to be good at. A choice that changes bits follows from
-// this table and from options, never from a clock: two runs of one command agree however busy the machine is.
+// The kind of this CPU, and the fastest arithmetic for it. A choice that changes bits depends on this table and on
+// options, never on a measured time. So two runs of one command are equal on a busy machine too.
 #pragma once
 #include <string>
 
@@ -8,19 +8,19 @@
 namespace ravine {
 
 struct CpuId {
-  std::string vendor;         // as cpuid spells it: "AuthenticAMD", "GenuineIntel"; empty: unknown
+  std::string vendor;         // including their extended parts
   int family = 0, model = 0;  // with their extended parts
   bool bf16_dot = false;      // cpu_has_bf16_dot()
 };
-CpuId cpu_id();  // of the CPU that this process runs on
+CpuId cpu_id();  // of the CPU that runs this process
 
 struct CpuArithmetic {
-  bool bf16_dot = false;                        // the instruction is there
+  bool bf16_dot = false;                        // the CPU has the instruction
   Bf16Products products = Bf16Products::widen;  // the faster way to multiply bf16
-  bool bf16_faster = false;                     // than f32
-  std::string why;  // for people: "AMD Zen 4 does twice the FLOPs in bf16 dot products that it does in f32"
+  bool bf16_faster = false;                     // bf16 is faster than f32
+  std::string why;  // for messages: "AMD Zen 4 does twice the FLOPs in bf16 dot products that it does in f32"
 };
-// A pure function of its argument. A CPU that is not in the table widens, and is taken to be faster in f32.
+// A pure function of its argument. A CPU that is not in the table widens bf16, and f32 is assumed to be faster.
 CpuArithmetic cpu_arithmetic(const CpuId& cpu);
 
 }  // namespace ravine

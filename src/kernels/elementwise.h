@@ -1,4 +1,5 @@
-// Values one by one: sums, conversions, constants, and the sum of squares. Letters, types and determinism: kernels.h.
+// Elementwise kernels: sums, products, conversions, constants; and the sum of squares. kernels.h defines letters, types
+// and determinism.
 #pragma once
 #include "base/exact_sum.h"
 #include "kernels/view.h"
@@ -16,8 +17,8 @@ struct Add {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// out = scale * (a * b), rounded once where scale is 1 or -1; without b: scale * a. out may be the memory of a or b. Types may
-// differ.
+// out = scale * (a * b), rounded once if scale is 1 or -1. Without b: scale * a. out may be the memory of a or b. Types
+// may differ.
 struct Multiply {
   static constexpr const char* name = "multiply";
   TensorView a, b, out;
@@ -33,7 +34,7 @@ struct Multiply {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// out = x in another type (round to nearest even). With `round_to`, values are rounded to that type on the way (simulated
+// out = x in another type (round to nearest even). With `round_to`, values are first rounded to that type (simulated
 // precision).
 struct Cast {
   static constexpr const char* name = "cast";
@@ -61,7 +62,7 @@ struct Fill {
   double flops() const { return 0; }
 };
 
-// result += sum of x^2, exact up to the rounding of partial sums over runs of 1024 elements in double.
+// result += sum of x^2. Partial sums over runs of 1024 elements are rounded to double; all else is exact.
 struct SumSquares {
   static constexpr const char* name = "sum_squares";
   TensorView x;  // any shape, contiguous

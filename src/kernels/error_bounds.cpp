@@ -7,21 +7,21 @@
 namespace ravine {
 namespace {
 
-constexpr double kFew = 8;           // roundings of an element that a handful of operations make
-constexpr double kFunction = 16;     // and exp, log, tanh among them
-constexpr double kUnnormalised = 4;  // of errors that are relative: how much more the elements that count may be off
+constexpr double kFew = 8;           // for the roundings of a handful of operations per element
+constexpr double kFunction = 16;     // the same with exp, log or tanh among them
+constexpr double kUnnormalised = 4;  // of relative errors: how much larger the error of the elements that matter may be
 
 double root(double x) { return std::sqrt(std::max(0.0, x)); }
 double summed(double terms) { return 1 + root(terms) / 2; }
-// Sums over tokens go in chunks of at most 1024.
+// Sums over tokens run in chunks of at most 1024 tokens.
 double summed_tokens(double terms) { return terms <= 1024 ? summed(terms) : summed(1024) + summed(terms / 1024); }
 
-// Half of the smallest number of a type: what is lost below it.
+// Returns half of the smallest number of a type: the largest value that rounds to zero.
 double lost_below(DType type) {
   return type == DType::f16 ? 0x1p-25 : type == DType::bf16 ? 0x1p-134 : type == DType::f32 ? 0x1p-150 : 0;
 }
 
-// A call, and the tensor of it that is asked for. A tensor that is not there has all figures 0.
+// A call, and the tensor whose bound is computed. All figures of an absent tensor are 0.
 struct Call {
   std::span<const CallTensor> all;
   const CallTensor& out;
@@ -39,7 +39,7 @@ struct Call {
     return absent;
   }
   const CallTensor& in(std::string_view name) const { return find(name, false); }
-  const CallTensor& old() const { return in(out.name); }  // what is added to
+  const CallTensor& old() const { return in(out.name); }  // the value that the result is added to
   bool is(std::string_view name) const { return out.name == name; }
   double stored() const {
     return rounding_of(out.type) * out.norm + lost_below(out.type) * root(static_cast<double>(out.count));
@@ -53,9 +53,9 @@ double off(double derivative, const CallTensor& t) { return t.off > 0 && derivat
 double relative(const CallTensor& t) { return t.off > 0 ? t.off / std::max(t.norm, 1e-300) : 0; }
 double rms(const CallTensor& t) { return t.count > 0 ? t.norm / root(n(t)) : 0; }
 double longest_row(const CallTensor& t, double length) { return std::min(t.norm, root(length) * t.largest); }
-// How much more than the mean an element of it is off.
+// Returns the ratio of the largest error of an element to the mean error.
 double spread(const CallTensor& t) { return t.norm > 0 ? std::min(root(n(t)), t.largest / rms(t)) : 1; }
-// |a b| of two that are multiplied element by element.
+// Returns a bound of |a b| for an elementwise product.
 double product(const CallTensor& a, const CallTensor& b) { return std::min(a.norm * b.largest, a.largest * b.norm); }
 double or_one(const CallTensor& t) { return t.count > 0 ? t.largest : 1; }
 
@@ -93,7 +93,7 @@ ErrorBound norm(const Call& c, double offset, bool centred) {
   const Norm a = norm_of(c, false, offset);
   const CallTensor &x = c.in("x"), &branch = c.in("branch"), &sum = c.find("sum", true), &w = c.in("weight");
   const double input = x.off + branch.off, read = sum.count > 0 ? sum.norm : x.norm + branch.norm;
-  // The sum is rounded before it is normalised where it is stored; the mean, and what is left of a row without it.
+  // The sum is rounded before it is normalised if it is stored; then the mean, and the deviations of a row from it.
   const double before = rounding_of(sum.type) * sum.norm * (sum.count > 0) + c.v * (branch.count > 0) * read +
                         centred * c.v * summed(a.length) * read;
   if (c.is("sum")) return {c.stored() + c.v * c.out.norm, input};
@@ -184,7 +184,7 @@ ErrorBound grouped_matmul(const Call& c) {
 ErrorBound nf4_matmul(const Call& c) {
   const CallTensor& a = c.in("a");
   const double k = columns(a), size = root(k) * (c.out.norm + c.old().norm);
-  const double values = rounding_of(a.type) > c.v ? rounding_of(a.type) : 0;  // of w, rounded to the type of a
+  const double values = rounding_of(a.type) > c.v ? rounding_of(a.type) : 0;  // w, rounded to the type of a
   return {c.stored() + c.v * (kFew + summed(k)) * size + values * c.out.norm + c.v * root(rows(c.out)) * c.in("bias").norm,
           2 * relative(a) * size + off(root(rows(c.out)), c.in("bias")) + c.old().off};
 }
@@ -196,7 +196,7 @@ ErrorBound sum_rows(const Call& c) {
 
 // --- mixtures of experts ---
 
-const double kRouter = rounding_of(DType::f64);  // what routers compute in, whatever they read
+const double kRouter = rounding_of(DType::f64);  // routers compute in this type for any input type
 
 ErrorBound router_choice(const Call& c) {
   if (!c.is("weights")) return {};
@@ -255,9 +255,10 @@ ErrorBound latent_keys_backward(const Call& c) {
   return {c.stored() + c.v * summed(heads) * root(heads) * dk.norm, off(root(heads), dk)};
 }
 
-// Shapes of attention, from lse [H, N]; without it heads are as wide as 64.
+// The shapes of attention, from lse [H, N]. Without lse a head has 64 columns.
 struct Heads {
-  double size, values, group, scale, keys;  // of a head of q; of v; query heads of a key head; longest row of k
+  // Width of a head of q; of v; query heads per key head; scale of the scores; norm of the longest row of k in a head.
+  double size, values, group, scale, keys;
 };
 Heads heads_of(const Call& c, const CallTensor& lse, const CallTensor& out) {
   const CallTensor &q = c.in("q"), &k = c.in("k");
@@ -266,7 +267,8 @@ Heads heads_of(const Call& c, const CallTensor& lse, const CallTensor& out) {
   return {size, columns(out) / heads, std::max(1.0, columns(q) / columns(k)), 1 / root(size), longest_row(k, size)};
 }
 
-// A row of scores is off by at most e; probabilities then by the part 2 e of each, and out by e times the spread of v.
+// Scores of a row have an error of at most e. Then each probability has a relative error of 2 e, and out has an error
+// of e times the spread of v.
 ErrorBound attention(const Call& c) {
   const CallTensor &q = c.in("q"), &k = c.in("k"), &v = c.in("v"), &lse = c.find("lse", true);
   const Heads h = heads_of(c, lse, c.find("out", true));
@@ -274,13 +276,14 @@ ErrorBound attention(const Call& c) {
   const double of_q = h.scale * h.keys, of_k = h.scale * longest_row(q, h.size) * spread(k) * root(h.group);
   if (c.is("lse")) return {c.stored() + c.v * (kFew * root(n(lse)) + c.out.norm) + scores, off(of_q, q) + off(of_k, k)};
   const double value = longest_row(v, h.values), elements = root(n(c.out)) * v.largest;
-  const double rounded = rounding_of(q.type) > c.v ? rounding_of(q.type) : 0;  // probabilities, to the type of q
+  // probabilities, rounded to the type of q
+  const double rounded = rounding_of(q.type) > c.v ? rounding_of(q.type) : 0;
   return {c.stored() + scores * value + (c.v * kFew + rounded) * elements,
           off(of_q * value, q) + off(of_k * value, k) + off(root(h.group) * spread(v), v)};
 }
 
-// dP = dout v^T, dS = P (dP - dout . out):  dq = scale dS k, dk = scale dS^T q, dv = P^T dout. A part e of P is off by what its
-// score is; sums over queries take independent errors.
+// dP = dout v^T, dS = P (dP - dout . out):  dq = scale dS k, dk = scale dS^T q, dv = P^T dout. The relative error of P
+// is the error of its score. Errors in sums over queries are taken as independent.
 ErrorBound attention_backward(const Call& c) {
   const CallTensor &q = c.in("q"), &k = c.in("k"), &v = c.in("v"), &d = c.in("dout"), &o = c.in("out"), &lse = c.in("lse");
   const Heads h = heads_of(c, lse, d);
@@ -311,7 +314,7 @@ ErrorBound softmax_backward(const Call& c) {
           off(2 * most, d) + off(2 * d.largest + root(most) * longest_row(d, columns(d)), p)};
 }
 
-// --- activations: a slope of at most `slope`, of which the slope is `curve` ---
+// --- activations: their derivative is at most `slope`, and the derivative of `slope` at most `curve` ---
 
 struct Activation {
   double slope, curve;
@@ -355,11 +358,12 @@ ErrorBound soft_cap_backward(const Call& c) {
 ErrorBound loss_head(const Call& c) {
   const CallTensor &x = c.in("x"), &w = c.in("weight");
   const double length = columns(x), row = longest_row(w, length), tokens = rows(x), vocabulary = rows(w);
-  const double logits = c.v * summed(length) * row * x.norm;  // L2 over tokens
+  const double logits = c.v * summed(length) * row * x.norm;  // L2 norm over tokens
   const double of_w = w.count > 0 ? x.norm * spread(w) / root(vocabulary) : 0;
   if (c.is("losses"))
     return {c.stored() + 1.5 * logits + c.v * (kFew * root(tokens) + 2 * c.out.norm), off(2 * row, x) + off(2 * of_w, w)};
-  const double moved = (off(2 * row, x) + off(2 * of_w, w)) / root(std::max(1.0, tokens));  // the part of a probability
+  // relative error of a probability
+  const double moved = (off(2 * row, x) + off(2 * of_w, w)) / root(std::max(1.0, tokens));
   const double part = c.v * (kFew + (c.is("dx") ? summed(vocabulary) : summed_tokens(tokens))) +
                       2 * logits / root(std::max(1.0, tokens)) + (rounding_of(x.type) > c.v ? rounding_of(x.type) : 0);
   const double read = c.is("dx") ? relative(w) : relative(x);
@@ -378,7 +382,7 @@ ErrorBound cross_entropy(const Call& c) {
                                                        kUnnormalised * relative(c.in("row_weights")) * c.out.norm};
 }
 
-// --- values one by one ---
+// --- elementwise ---
 
 ErrorBound add(const Call& c) { return {c.stored() + c.v * c.out.norm, c.in("a").off + c.in("b").off}; }
 ErrorBound multiply(const Call& c) {
@@ -400,7 +404,7 @@ Update update_of(const Call& c) {
   const auto values = c.in("scalars").values;
   return values.size() >= 4 ? Update{std::abs(values[0]), std::abs(values[3]), true} : Update{0, 1, false};
 }
-// A moment that is a mean of gradients, or of their squares: (1 - beta) g^2 <= v' element by element.
+// For a moment that is a mean of gradients, or of their squares: (1 - beta) g^2 <= v' elementwise.
 ErrorBound moment(const Call& c, double clip) {
   const CallTensor& g = c.in("grad");
   return {c.stored() + 4 * c.v * (c.old().norm + clip * g.norm), c.old().off + off(clip, g)};
@@ -408,7 +412,7 @@ ErrorBound moment(const Call& c, double clip) {
 ErrorBound square(const Call& c, const CallTensor& g) {
   return {c.stored() + kFew * c.v * c.out.norm, c.old().off + (g.largest > 0 ? off(2 * c.out.largest / g.largest, g) : 0)};
 }
-// param and copy, moved by about lr an element.
+// For param and copy, which an update moves by about lr per element.
 ErrorBound moved(const Call& c, std::initializer_list<const char*> by) {
   const CallTensor& p = c.in("param");
   const Update u = update_of(c);
@@ -447,7 +451,7 @@ ErrorBound adam_direction(const Call& c) {
   const double any = relative(c.in("grad")) + relative(c.in("m")) + relative(c.in("v")) > 0 ? 2 * root(n(c.out)) : 0;
   return {c.stored() + kFew * c.v * (c.out.norm + c.in("param").norm), c.in("param").off + any};
 }
-// Means of (x - minus)^2 over rows, or columns: |x - minus| / sqrt(length) of one is at most the root of what is written.
+// Means of (x - minus)^2 over rows or columns: |x - minus| / sqrt(length) of a row is at most the root of the mean.
 ErrorBound factored_moments(const Call& c) {
   const CallTensor &x = c.in("x"), &minus = c.in("minus");
   const double length = n(x) / std::max(1.0, n(c.out)), slope = 2 * root(c.out.largest / std::max(1.0, length));

@@ -1,20 +1,25 @@
-// The one door to arithmetic (seam S1): a table of kernels over small argument structs. Backends (ref, cpu, meta) fill it.
+// Seam S1: a table of kernels over small argument structs. All arithmetic on tensors runs through it. Backends (ref,
+// cpu, meta) fill it.
 //
-// Letters: N tokens of a micro batch (ragged, all sequences after another: N = B T for B rows of T tokens), C channels (hidden
-// size), H heads, G key/value heads, D head size (E of values, where it differs), F width of the MLP (intermediate size), V
-// vocabulary; with experts (moe.h) E experts, K chosen for a token, R rows of experts. Activations are [N, C].
+// Letters: N tokens of a micro batch (ragged, all sequences concatenated: N = B T for B rows of T tokens); C channels
+// (hidden size); H heads, G key/value heads, D head size, E head size of values if it differs; F width of the MLP
+// (intermediate size), V vocabulary. With experts (moe.h): E experts, K experts chosen for a token, R rows of experts.
+// Activations are [N, C].
 //
-// Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
-// meta, precision rules, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
-// settings(f(name, number)) lists the numbers of its formula, by which the calls of two runs are told apart in dumps; none that a
-// layout changes.
+// Every argument struct has a name, lists its tensors with each(f(name, view, access)) and counts its flops(). So meta,
+// precision rules, fault injection and profiles work for all kernels. An absent tensor (rank 0) is allowed only if the
+// struct's comment says that it is optional. settings(f(name, number)) lists the numbers of the formula. A dump
+// compares the calls of two runs by them; numbers that depend on the layout are not listed.
 //
-// Types: ref takes any mix of f64, f32, bf16, f16. cpu takes f32, bf16, f16 where nothing else is said; statistics (rstd, lse),
-// weight gradients and optimizer state are f32 there. Arithmetic is f32 or wider (ref: f64), rounded once on storing.
+// Types: ref takes any mix of f64, f32, bf16, f16. cpu takes f32, bf16, f16, unless a struct says otherwise; its
+// statistics (rstd, lse), weight gradients and optimizer state are f32. Arithmetic is in f32 or wider (ref: f64),
+// rounded once when stored.
 //
-// Rooms above touch the elements of tensors through Ctx::call only, or say "Host work" (tests/e2e/arithmetic_rule.py).
+// Rooms above this one touch the elements of tensors only through Ctx::call, or have a comment with "Host work"
+// (tests/e2e/arithmetic_rule.py).
 //
-// Determinism: same bits for any number of threads. Sums over tokens go in chunks of at most 1024 tokens, in order.
+// Determinism: results have the same bits for any number of threads. Sums over tokens run in chunks of at most 1024
+// tokens, in order.
 #pragma once
 #include <cstdint>
 #include <tuple>
@@ -32,16 +37,17 @@
 
 namespace ravine {
 
-// An entry: run does the work; workspace says how many bytes of scratch it needs for arguments of this size with so many
-// threads (monotone in the number of tokens; independent of where segments begin). Null run: the backend lacks it and the op
-// runs its unfused definition.
+// An entry of the table. workspace returns the bytes of scratch memory for arguments of this size and this number of
+// threads. The number is monotone in the number of tokens, and does not depend on segments. If run is null, the backend
+// has no such kernel, and the op runs its unfused definition.
 template <class Args>
 struct Kernel {
   void (*run)(const Args& args, void* workspace) = nullptr;
   int64_t (*workspace)(const Args& args, int threads) = nullptr;
 };
 
-// Every kernel there is. Each backend has `Kernel<Args>` of each (ref::kernel_of, cpu_kernel): one that is missing does not link.
+// All kernels. Each backend defines `Kernel<Args>` for each (ref::kernel_of, cpu_kernel); a missing kernel does not
+// link.
 template <class... Args>
 struct KernelList {
   using Table = std::tuple<Kernel<Args>...>;
@@ -61,7 +67,7 @@ struct Kernels {
   const char* instructions = "";  // recorded in checkpoints, since bits depend on them
   AllKernels::Table table;
 
-  // The entry that takes these arguments: kernels.of<Matmul>().
+  // Returns the entry for these arguments: kernels.of<Matmul>().
   template <class Args>
   const Kernel<Args>& of() const {
     return std::get<Kernel<Args>>(table);
@@ -70,7 +76,7 @@ struct Kernels {
   Kernel<Args>& of() {
     return std::get<Kernel<Args>>(table);
   }
-  // f(entry) for each entry.
+  // Calls f(entry) for each entry.
   template <class F>
   void each(F&& f) {
     std::apply([&](auto&... entry) { (f(entry), ...); }, table);
@@ -81,13 +87,14 @@ struct Kernels {
   }
 };
 
-// Whether Bf16Products::dot may be asked for. Either way of multiplying takes bf16 and sums in f32; kernels/cpu/bf16_dot.h says
-// where bits differ. Products of few rows, in attention too, widen.
+// True if Bf16Products::dot is possible. Both ways of multiplying take bf16 and sum in f32; kernels/cpu/bf16_dot.h says
+// where bits differ. Products with few rows always widen, in attention too.
 bool cpu_has_bf16_dot();
 const char* cpu_instruction_set();  // "avx512", "avx2" or "scalar"
 
-Kernels ref_kernels();                                             // plain loops, f64 accumulation: the judge
+Kernels ref_kernels();                                             // the reference: plain loops, f64 accumulation
 Kernels cpu_kernels(Bf16Products products = Bf16Products::widen);  // picks the instruction set of this machine
-Kernels meta_kernels(const Kernels& like);                         // same entries and workspaces, does nothing
+// the same entries and workspaces, without arithmetic
+Kernels meta_kernels(const Kernels& like);
 
 }  // namespace ravine

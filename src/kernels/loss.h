@@ -1,5 +1,5 @@
-// From the last hidden state to the loss: output product, cap of logits, softmax, cross-entropy. Letters, types and
-// determinism: kernels.h.
+// Kernels from the last hidden state to the loss: output product, cap of logits, softmax, cross-entropy. kernels.h
+// defines letters, types and determinism.
 #pragma once
 #include "kernels/view.h"
 
@@ -37,19 +37,19 @@ struct SoftCapBackward {
   double flops() const { return 5.0 * dx.count(); }
 };
 
-// Output product, softmax and cross-entropy in one, in chunks of tokens: logits never exist in full.
-//   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 where labels[n] < 0;
-//   dlogits = grad_scale * (softmax - onehot), 0 where labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
-// x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]; dx [N,C] and dweight [V,C] optional (evaluation, frozen head).
-// With `cap`, x[n] W^T stands above for cap * tanh(x[n] W^T / cap), and dlogits go through that.
-// With `row_weights` f64 [N], grad_scale * row_weights[n] stands above for grad_scale.
-// 16-bit: logits are kept in f32, dlogits are rounded to the type of x before the two products.
+// Output product, softmax and cross-entropy in one kernel, in chunks of tokens: logits are never stored in full.
+//   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 if labels[n] < 0;
+//   dlogits = grad_scale * (softmax - onehot), 0 if labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
+// x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]. dx [N,C] and dweight [V,C] are optional (evaluation, frozen
+// head). With `cap`, the logits are cap * tanh(x[n] W^T / cap), and dlogits pass through its derivative. With
+// `row_weights` f64 [N], the factor of a row is grad_scale * row_weights[n]. 16-bit types: logits are f32, and dlogits
+// are rounded to the type of x before the two products.
 struct LossHead {
   static constexpr const char* name = "loss_head";
   TensorView x, weight, labels, losses, dx, dweight;
   double grad_scale = 1;
   bool accumulate = false;
-  double cap = 0;               // 0: none
+  double cap = 0;               // 0: no cap
   TensorView row_weights = {};  // optional
   template <class F>
   void each(F&& f) const {
@@ -65,8 +65,8 @@ struct LossHead {
   double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
 };
 
-// out[n] = log(sum_v exp(logits[n, v])). logits [N,V]; out f64 [N]. What tensor ranks that have a part of the vocabulary each
-// tell one another (Narayanan et al. 2021, section 5): CrossEntropy reads it as `sums`.
+// out[n] = log(sum_v exp(logits[n, v])). logits [N,V]; out f64 [N]. Tensor ranks with a part of the vocabulary each
+// exchange it (Narayanan et al. 2021, section 5); CrossEntropy reads it as `sums`.
 struct LogSumExp {
   static constexpr const char* name = "log_sum_exp";
   TensorView logits, out;
@@ -77,17 +77,17 @@ struct LogSumExp {
   double flops() const { return 3.0 * logits.count(); }
 };
 
-// The two halves of an unfused loss head: losses from logits [N,V], and dlogits (in place allowed).
+// The second half of an unfused loss head: losses from logits [N,V], and dlogits (in place allowed).
 //   losses[n] = lse[n] - logits[n, labels[n]];  dlogits = grad_scale * (exp(logits - lse) - onehot);
-//   both 0 where labels[n] < 0.
-// lse is the logsumexp of the row. A part of a vocabulary: where `whole` is not 0, logits has columns [first, first + V) of
-// rows of `whole`; labels count in the whole row, and losses[n] is 0 where another part has the label. Then lse comes from
-// `sums` f64 [R,N], the LogSumExp of each of the R parts. row_weights: as of LossHead.
+//   both 0 if labels[n] < 0.
+// lse is the logsumexp of the row. A part of a vocabulary: if `whole` is not 0, logits has columns [first, first + V)
+// of rows of `whole`. labels are indices of the whole row, and losses[n] is 0 if another part has the label. lse is
+// then computed from `sums` f64 [R,N], the LogSumExp of each of the R parts. row_weights: as in LossHead.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   TensorView logits, labels, losses, dlogits /* optional */;
   double grad_scale = 1;
-  TensorView sums = {};  // of all parts; absent: logits is whole
+  TensorView sums = {};  // of all parts; absent: logits has the whole vocabulary
   int64_t first = 0, whole = 0;
   TensorView row_weights = {};  // optional
   template <class F>

@@ -1,8 +1,8 @@
-// Mixtures of experts: who serves which token, rows in the order of experts, products over the rows of each. Letters, types and
-// determinism: kernels.h; here also E experts, K choices of a token, R rows of experts.
+// Kernels of experts: routing, rows in the order of experts, and products over the rows of each expert. kernels.h
+// defines letters, types and determinism; also E experts, K choices of a token, R rows of experts.
 //
-// Rows of experts: those of expert 0, then of expert 1, ..; expert e has rows [offsets[e], offsets[e+1]), in the order of their
-// tokens. Behind offsets[E], up to R, nobody reads: rows are zero there.
+// Rows of experts are sorted by expert, then by token: expert e has rows [offsets[e], offsets[e+1]). Rows from
+// offsets[E] up to R are zero and not read.
 #pragma once
 #include <cstdint>
 
@@ -11,12 +11,12 @@
 
 namespace ravine {
 
-// Chooses experts and gives their tokens rows, as Routing says.
+// Chooses experts and assigns rows to their tokens, as Routing says.
 //   chosen i32 [N,K]: the experts of a token, best first.
-//   slots i32 [N,K]: its row with each of them; -1: dropped, or the token is padding (groups < 0), which nobody serves.
-//   tokens i32 [R]: the token of a row; -1: none.  weights [R]: what that token takes of it; 0 where there is none.
-//   offsets i32 [E+1].  claims i32 [E]: the choices of an expert that are not padding, before any are dropped.
-// logits [N,E]; correction [E] (routing.correction); groups i32 [N]. R >= routed_rows(routing, N).
+//   slots i32 [N,K]: the token's row at each expert; -1: dropped, or the token is padding (groups < 0).
+//   tokens i32 [R]: the token of a row; -1: no token.  weights [R]: the routing weight of a row; 0 without a token.
+//   offsets i32 [E+1].  claims i32 [E]: number of choices of an expert, without padding, before any are dropped.
+// logits [N,E]; correction [E] (if routing.correction); groups i32 [N]. R >= routed_rows(routing, N).
 struct RouterChoice {
   static constexpr const char* name = "router_choice";
   TensorView logits, correction, groups, chosen, slots, tokens, weights, offsets, claims;
@@ -34,9 +34,9 @@ struct RouterChoice {
   double flops() const { return 5.0 * logits.count(); }
 };
 
-// What losses of a router are made of, by group g of tokens (groups i32 [N]; below 0: padding, in none):
-//   scores f64 [G,E]: sum of s, sigmoid scores divided by their sum over experts first.
-//   counts f64 [G,E]: choices of each expert; with a correction those that would be made without it and without groups of
+// The sums for the losses of a router, by group g of tokens (groups i32 [N]; below 0: padding, in no group):
+//   scores f64 [G,E]: sum of scores s; sigmoid scores are first divided by their sum over experts.
+//   counts f64 [G,E]: choices of each expert. With a correction: the choices without correction and without groups of
 //   experts (DeepSeek-V3).  z f64 [1]: sum of logsumexp(logits)^2 over all groups.
 struct RouterSums {
   static constexpr const char* name = "router_sums";
@@ -54,8 +54,9 @@ struct RouterSums {
   double flops() const { return 8.0 * logits.count(); }
 };
 
-// dlogits [N,E] of a loss whose derivatives are: dweights [R] by the weights of rows (RouterChoice); slopes f64 [G,E]
-// (optional) by the scores that RouterSums sums; z_slope by logsumexp(logits)^2. Padding and the choice itself have none.
+// dlogits [N,E] from the derivatives of a loss. dweights [R]: by the weights of rows (RouterChoice). slopes f64 [G,E]
+// (optional): by the scores that RouterSums sums. z_slope: by logsumexp(logits)^2. Padding and the choice of experts
+// have no gradient.
 struct RouterBackward {
   static constexpr const char* name = "router_backward";
   TensorView logits, chosen, slots, groups, dweights, slopes, dlogits;
@@ -74,7 +75,7 @@ struct RouterBackward {
   double flops() const { return 10.0 * logits.count(); }
 };
 
-// out[r] = x[tokens[r]], or zero where tokens[r] < 0. x [N,C], tokens i32 [R], out [R,C] of the type of x.
+// out[r] = x[tokens[r]], or zero if tokens[r] < 0. x [N,C], tokens i32 [R], out [R,C] of the type of x.
 struct GatherRows {
   static constexpr const char* name = "gather_rows";
   TensorView x, tokens, out;
@@ -85,8 +86,8 @@ struct GatherRows {
   double flops() const { return 0; }
 };
 
-// out[n] (+)= sum over j < K, in order, of y[slots[n,j]]; slots below 0 give nothing. y [R,C], slots i32 [N,K], out [N,C].
-// Types may differ.
+// out[n] (+)= sum over j < K, in order, of y[slots[n,j]]; slots below 0 are skipped. y [R,C], slots i32 [N,K], out
+// [N,C]. Types may differ.
 struct CombineRows {
   static constexpr const char* name = "combine_rows";
   TensorView y, slots, out;
@@ -110,16 +111,17 @@ struct ScaleRows {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// A product for each expert e over its rows of a, types as in Matmul; offsets i32 [E+1].
+// A product for each expert e over its rows of a; types as in Matmul; offsets i32 [E+1].
 //   out[r] (+)= a[r] op(b[e]): a [R,K], b [E,K,N] or with trans_b [E,N,K], out [R,N].
-//   With trans_a the gradient of weights: out[e] (+)= (rows of a)^T (rows of b), a [R,M], b [R,N], out [E,M,N], summed in
-//   chunks of at most 1024 rows, in order; zero for an expert without rows.
-// An expert without rows reads and multiplies nothing.
+//   With trans_a the gradient of weights: out[e] (+)= (rows of a)^T (rows of b), a [R,M], b [R,N], out [E,M,N].
+//   The sum runs in chunks of at most 1024 rows, in order; zero for an expert without rows.
+// The weights of an expert without rows are not read.
 struct GroupedMatmul {
   static constexpr const char* name = "grouped_matmul";
   TensorView a, b, offsets, out;
   bool trans_a = false, trans_b = false, accumulate = false;
-  int64_t most_rows = 0;  // that a has in any call of this place: its workspace is for so many; 0: those that it has
+  // The largest number of rows of a in any call at this path, for the workspace; 0: the rows of this call.
+  int64_t most_rows = 0;
   int64_t experts() const { return offsets.count() - 1; }
   template <class F>
   void each(F&& f) const {

@@ -9,10 +9,10 @@
 namespace ravine {
 namespace {
 
-constexpr float kLeastScale = 1e-38f;       // what a block of zeros is divided by
-constexpr int64_t kBlocksOfTask = 1 << 10;  // for one thread at a time
+constexpr float kLeastScale = 1e-38f;       // the least scale, so that a block of zeros can be divided
+constexpr int64_t kBlocksOfTask = 1 << 10;  // blocks per task of a thread
 
-// Between neighbours: a number belongs to the lower one up to there.
+// Returns the middles between neighbouring values: a number up to a middle belongs to the lower value.
 template <size_t n>
 std::array<float, n - 1> middles(const std::array<float, n>& values) {
   std::array<float, n - 1> out;
@@ -25,8 +25,8 @@ uint8_t nearest_code(const std::array<float, n>& middles, float x) {
   return static_cast<uint8_t>(std::lower_bound(middles.begin(), middles.end(), x) - middles.begin());
 }
 
-// Numbers of a block, or of a group, by their largest magnitude. One that is cut short is divided, others multiplied: so
-// bitsandbytes does it, and the results differ in the last bit.
+// Divides the numbers of a block or group by their largest magnitude. As in bitsandbytes, a short block is divided, and
+// others are multiplied by the inverse; the results differ in the last bit.
 class Scaled {
  public:
   Scaled(float largest, bool is_short)
@@ -53,7 +53,7 @@ float group_at(const Nf4View& v, int64_t i) {
   return x;
 }
 
-// The number, in the whole matrix, of a block of the box.
+// Returns the number, in the whole matrix, of a block of the box.
 int64_t whole_block(const Nf4View& v, int64_t block) {
   const int64_t element = block * kNf4Block;
   return (v.first + element / v.cols * v.width + element % v.cols) / kNf4Block;
@@ -100,7 +100,7 @@ const std::array<float, 256>& nf4_scale_values() {
     std::array<float, 256> out{};
     size_t n = 0;
     for (int e = 0; e < 7; ++e) {
-      const int parts = 1 << e;  // of [0.1, 1]: the values are the middles, times 10^(e - 6)
+      const int parts = 1 << e;  // [0.1, 1] is cut into this many parts; the values are their middles, times 10^(e - 6)
       const float begin = 0.1f, end = 1, step = (end - begin) / static_cast<float>(parts),
                   power = static_cast<float>(std::pow(10.0, e - 6));
       auto edge = [&](int k) {  // torch.linspace
@@ -157,7 +157,7 @@ bool nf4_encode(const float* whole, const Nf4View& to) {
       const int64_t from = whole_block(to, b), n = length(from);
       scale_codes(to)[b] = codes[static_cast<size_t>(from)];
       const Scaled scaled(scales[static_cast<size_t>(from)], n < kNf4Block);
-      auto code = [&](int64_t i) {  // behind the end: of zero
+      auto code = [&](int64_t i) {  // after the end: the code of zero
         return i < n ? nearest_code(bounds, scaled(whole[from * kNf4Block + i])) : nearest_code(bounds, 0.0f);
       };
       for (int64_t i = 0; i < n; i += 2) out[(b * kNf4Block + i) / 2] = static_cast<uint8_t>(code(i) << 4 | code(i + 1));

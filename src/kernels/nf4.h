@@ -1,13 +1,14 @@
-// Matrices in blocks of 4 bits: NF4 with double quantisation (Dettmers et al. 2023, QLoRA), in the values of bitsandbytes 0.50
-// (quantize_4bit with quant_type "nf4", compress_statistics, blocks of 64; as its default backend and its GPUs have them, its
-// library for CPUs looks scales up in a coarser table): codes, codes of scales, groups and what they stand for are its own, bit
-// for bit, where the mean of the scales is. That is a sum in f32 there, whose order depends on the machine; here it is the sum
-// in f64, rounded once.
+// Matrices in blocks of 4 bits: NF4 with double quantisation (Dettmers et al. 2023, QLoRA), with the values of
+// bitsandbytes 0.50 (quantize_4bit with quant_type "nf4", compress_statistics, blocks of 64). Its default backend and
+// its GPU backend have these values; its CPU library looks up scales in a coarser table. Codes, codes of scales, groups
+// and their values are equal to bitsandbytes' bit for bit, if the mean of the scales is. bitsandbytes computes the mean
+// as a sum in f32, whose order depends on the machine. Here it is a sum in f64, rounded once.
 //
-// The whole matrix [out, in], flattened, is cut into blocks of 64 elements, the last one perhaps shorter. Of each block: its
-// scale s = max |w|, and per element the code of the nearest of the 16 values to w / s. All scales less their mean are cut into
-// groups of 256; of each group the largest magnitude g, and per block the code of the nearest value of the dynamic map to
-// (s - mean) / g. So w is about value[code] * (map[scale code] * g + mean), in f32, each operation rounded.
+// The whole matrix [out, in] is flattened and cut into blocks of 64 elements; the last may be shorter. Each block has
+// its scale s = max |w|, and per element the code of the nearest of the 16 values to w / s. All scales minus their mean
+// are cut into groups of 256. Each group has its largest magnitude g, and per block the code of the nearest value of
+// the dynamic map to (s - mean) / g. So w is about value[code] * (map[scale code] * g + mean), in f32, each operation
+// rounded.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -20,11 +21,12 @@ namespace ravine {
 inline constexpr int64_t kNf4Block = 64;   // elements
 inline constexpr int64_t kNf4Group = 256;  // blocks
 
-// A box of a matrix in blocks: rows x cols, of a whole of `count` elements in rows of `width`, from element `first` on. Blocks of
-// the whole are whole here: see nf4_fits.
+// A box [rows, cols] of a matrix in blocks. The whole matrix has `count` elements in rows of `width`; the box begins at
+// its element `first`. The box cuts no block of the whole matrix (nf4_fits).
 struct Nf4View {
-  // u8: groups, the mean behind them (f32); codes of scales (a byte per block of the box); codes (two per byte, the first in
-  // the high half). No group is cut: each rank has all groups of the whole.
+  // u8. First the values of the groups and then the mean (f32); then codes of scales (one byte per block of the box);
+  // then codes (two per byte, the first in the high half). No group is cut: each rank has all groups of the whole
+  // matrix.
   TensorView bytes;
   int64_t rows = 0, cols = 0, first = 0, width = 0, count = 0;
 
@@ -34,19 +36,20 @@ struct Nf4View {
   int64_t byte_count() const { return 4 * (groups() + 1) + blocks() + ceil_div(rows * cols, 2); }
 };
 
-// The view of `shape` at `begin` of a matrix [whole], with the memory still to be set; byte_count() says how much.
+// Returns the view of `shape` at `begin` of a matrix [whole], without memory; byte_count() is the size of the memory.
 Nf4View nf4_box(const Shape& whole, const Shape& shape, const std::vector<int64_t>& begin);
-// Whether no block of the whole lies partly outside of such a box.
+// True if no block of the whole matrix is partly outside of the box.
 bool nf4_fits(const Nf4View& box);
 
-const std::array<float, 16>& nf4_values();         // rising
-const std::array<float, 256>& nf4_scale_values();  // of codes of scales, rising: bitsandbytes' create_dynamic_map()
+const std::array<float, 16>& nf4_values();  // in rising order
+// The values of the codes of scales, in rising order: bitsandbytes' create_dynamic_map().
+const std::array<float, 256>& nf4_scale_values();
 
-// Host work. Makes the blocks of the box out of the whole matrix; the same bits for any number of threads. False where a value of
-// the matrix is not finite: then the blocks hold nothing of use.
+// Host work: quantises the box from the whole matrix. The same bits for any number of threads. Returns false if a value
+// of the matrix is not finite; the blocks are then not valid.
 bool nf4_encode(const float* whole, const Nf4View& to);
 
-// The scale of a block of the box, by its number there.
+// Returns the scale of a block, by its number in the box.
 float nf4_scale(const Nf4View& v, int64_t block);
 const uint8_t* nf4_codes(const Nf4View& v);
 // out[i * ld + j] = element (row + i, col + j) of the box.

@@ -1,4 +1,4 @@
-// Norms over rows, heads, parts of rows, and rows of unit length. Letters, types and determinism: kernels.h.
+// Norms over rows, heads, parts of rows, and rows of length 1. kernels.h defines letters, types and determinism.
 #pragma once
 #include <cstdint>
 
@@ -6,10 +6,11 @@
 
 namespace ravine {
 
-// RMSNorm (Zhang, Sennrich 2019), with the residual add in front if `branch` is there:
-//   sum = x + branch (stored if `sum` is there);  rstd = 1/sqrt(mean(sum^2) + eps);  out = (sum * rstd) * (offset + weight).
-// offset 1 over a weight that begins at zero is the norm of Gemma (Google 2024). x, branch, sum, out [N,C]; weight [C]; rstd
-// [N]. `sum` may be the memory of x. Without branch, sum is absent.
+// RMSNorm (Zhang, Sennrich 2019). If `branch` is set, the residual add runs first:
+//   sum = x + branch (stored if `sum` is set);  rstd = 1/sqrt(mean(sum^2) + eps);
+//   out = (sum * rstd) * (offset + weight).
+// offset 1 with a weight that begins at zero is the norm of Gemma (Google 2024). x, branch, sum, out [N,C]; weight [C];
+// rstd [N]. `sum` may be the memory of x. Without branch, sum is absent.
 struct RmsNormForward {
   static constexpr const char* name = "rms_norm";
   TensorView x, branch, weight, sum, out, rstd;
@@ -26,11 +27,11 @@ struct RmsNormForward {
   double flops() const { return 4.0 * x.count(); }
 };
 
-// Given dout and the gradient `dsum` that reaches the normalised sum by other ways (optional):
+// From dout and from `dsum` (optional), the gradient of the normalised sum by other paths:
 //   h = dout * (offset + weight);  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;
 //   dweight (+)= sum_n dout * xhat.
-// x is the sum that was normalised. dx may be the memory of dsum. `dbranch` (optional) receives dx again, rounded to its own
-// type. dweight [C] is optional (frozen); with `accumulate` it is added to.
+// x is the normalised sum. dx may be the memory of dsum. `dbranch` (optional) is dx rounded to its own type. dweight
+// [C] is optional (frozen); `accumulate` adds to it.
 struct RmsNormBackward {
   static constexpr const char* name = "rms_norm_backward";
   TensorView dout, x, weight, rstd, dsum, dx, dbranch, dweight;
@@ -49,11 +50,11 @@ struct RmsNormBackward {
   double flops() const { return 10.0 * x.count(); }
 };
 
-// LayerNorm (Ba, Kiros, Hinton 2016), with the residual add in front if `branch` is there:
-//   sum = x + branch (stored if `sum` is there);  mean, rstd = 1/sqrt(mean((sum - mean)^2) + eps) of a row;
+// LayerNorm (Ba, Kiros, Hinton 2016). If `branch` is set, the residual add runs first:
+//   sum = x + branch (stored if `sum` is set);  mean, rstd = 1/sqrt(mean((sum - mean)^2) + eps) of a row;
 //   out = (sum - mean) * rstd * weight + bias.
-// x, branch, sum, out [N,C]; weight, bias [C]; mean, rstd [N] (optional). `sum` may be the memory of x. Without branch, sum is
-// absent.
+// x, branch, sum, out [N,C]; weight, bias [C]; mean, rstd [N] (optional). `sum` may be the memory of x. Without branch,
+// sum is absent.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm";
   TensorView x, branch, weight, bias, sum, out, mean, rstd;
@@ -73,7 +74,7 @@ struct LayerNormForward {
 
 // With xhat = (x - mean) * rstd, h = dout * weight:
 //   dx = dsum + rstd * (h - mean(h) - xhat * mean(h * xhat));  dweight (+)= sum_n dout * xhat;  dbias (+)= sum_n dout.
-// x is the sum that was normalised; dsum, dbranch, dx as in RmsNormBackward. dweight, dbias [C]: both, or neither (frozen).
+// x is the normalised sum; dsum, dbranch, dx as in RmsNormBackward. dweight, dbias [C]: both, or neither (frozen).
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   TensorView dout, x, weight, mean, rstd, dsum, dx, dbranch, dweight, dbias;
@@ -89,7 +90,7 @@ struct LayerNormBackward {
   double flops() const { return 14.0 * x.count(); }
 };
 
-// RMSNorm of each head by itself, one weight for all (Dehghani et al. 2023, as Qwen3 has it): for head h of row n
+// RMSNorm of each head, with one weight for all heads (Dehghani et al. 2023, as in Qwen3). For head h of row n:
 //   rstd = 1/sqrt(mean(x^2) + eps),  out = (x * rstd) * weight.
 // x, out [N, H*D]; weight [D]; rstd [N,H] (optional).
 struct HeadNormForward {
@@ -107,7 +108,7 @@ struct HeadNormForward {
   double flops() const { return 4.0 * x.count(); }
 };
 
-// Per head as RmsNormBackward; dweight [D] (optional) sums over rows and heads.
+// As RmsNormBackward for each head. dweight [D] (optional) is a sum over rows and heads.
 struct HeadNormBackward {
   static constexpr const char* name = "head_norm_backward";
   TensorView dout, x, weight, rstd, dx, dweight;
@@ -120,8 +121,9 @@ struct HeadNormBackward {
   double flops() const { return 10.0 * x.count(); }
 };
 
-// RMSNorm of rows of which each rank holds some columns (OLMo 2's norm of q and of k over tensor ranks), in parts around a sum
-// over ranks: out[n] = sum_c x[n,c] y[n,c] weight[c]. x, y [N,C]; weight [C] (optional); out [N]: f32 (f64 on ref).
+// out[n] = sum_c x[n,c] y[n,c] weight[c]. x, y [N,C]; weight [C] (optional); out [N]: f32 (f64 on ref). A part of the
+// RMSNorm of rows whose columns are divided over tensor ranks (OLMo 2's norm of q and of k). The sum over ranks runs
+// between RowDot and PartNorm.
 struct RowDot {
   static constexpr const char* name = "row_dot";
   TensorView x, y, weight, out;
@@ -132,8 +134,8 @@ struct RowDot {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// rstd = 1/sqrt(squares / width + eps), out = (x * rstd) * weight: squares [N] of whole rows of `width`. x, out [N,C]; weight
-// [C]; rstd [N] (optional).
+// rstd = 1/sqrt(squares / width + eps), out = (x * rstd) * weight. squares [N]: of whole rows of `width`. x, out [N,C];
+// weight [C]; rstd [N] (optional).
 struct PartNormForward {
   static constexpr const char* name = "part_norm";
   TensorView x, weight, squares, out, rstd;
@@ -152,8 +154,9 @@ struct PartNormForward {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// With xhat = x * rstd and dots [N] = sum of dout * weight * x over whole rows: dx = rstd * (dout * weight - xhat * (dots *
-// rstd / width)); dweight (+)= sum_n dout * xhat. dweight [C] is optional (frozen).
+// With xhat = x * rstd and dots [N] = sum of dout * weight * x over whole rows:
+//   dx = rstd * (dout * weight - xhat * (dots * rstd / width));  dweight (+)= sum_n dout * xhat.
+// dweight [C] is optional (frozen).
 struct PartNormBackward {
   static constexpr const char* name = "part_norm_backward";
   TensorView dout, x, weight, rstd, dots, dx, dweight;
@@ -172,7 +175,8 @@ struct PartNormBackward {
   double flops() const { return 7.0 * x.count(); }
 };
 
-// Rows at length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in place allowed.
+// Rows scaled to length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in place
+// allowed.
 struct UnitRowsForward {
   static constexpr const char* name = "unit_rows";
   TensorView x, out;
@@ -183,7 +187,7 @@ struct UnitRowsForward {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// With r = 1 / max(|x|, 1e-12), y = x r: dx (+)= r (dout - y (y . dout)), or r dout where |x| is below.
+// With r = 1 / max(|x|, 1e-12), y = x r: dx (+)= r (dout - y (y . dout)), or r dout if |x| is below 1e-12.
 struct UnitRowsBackward {
   static constexpr const char* name = "unit_rows_backward";
   TensorView dout, x, dx;

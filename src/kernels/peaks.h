@@ -1,27 +1,32 @@
-// What this machine can do, measured.
+// Measures the peak speed of this machine.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// Peaks of this machine for all threads, per second. Each is measured until its best two runs agree, for a bounded time (about
-// 1 s in all, 3 s at most). For figures that people read: no choice that changes bits hangs on them (kernels/cpu_id.h).
+// Peaks of this machine with all threads, per second. Each is measured until its best two runs agree, for a bounded
+// time (about 1 s in all, 3 s at most). The figures are for reports: no choice that changes bits depends on them
+// (kernels/cpu_id.h).
 struct MachinePeaks {
-  double f32_flops = 0, bf16_flops = 0;      // the larger of a loop of the instruction and the best product
-  double f32_product = 0, bf16_product = 0;  // FLOP/s that the best product reaches, operands as they lie in training
-  double bf16_dot = 0;                       // FLOP/s of a loop of bf16 dot products; 0: the machine has none
+  double f32_flops = 0, bf16_flops = 0;      // the larger of a loop of the instruction and of the best product
+  double f32_product = 0, bf16_product = 0;  // FLOP/s of the best product, with operands in the layout of training
+  // FLOP/s of a loop of bf16 dot products; 0: the CPU has no such instruction
+  double bf16_dot = 0;
   double read_bytes = 0, copy_bytes = 0;
-  double spread = 0;  // how far the second best run of a figure was behind its best, as a share; of all figures the largest
-  double ran = 0;     // core_share() while it was measured, the least
-  bool sure = false;  // nothing else ran, and every figure was reached twice; else the machine may do more
-  std::string doubt() const;  // why they are not sure, in a sentence
+  // Relative distance of the second best run of a figure to its best; the largest of all figures.
+  double spread = 0;
+  double ran = 0;  // smallest core_share() during the measurement
+  // True if no other program ran and every figure was reached twice; else the machine may be faster.
+  bool sure = false;
+  std::string doubt() const;  // the reason why figures are not sure, as a sentence
 };
-MachinePeaks measure_peaks(bool memory = true);  // false: no rates of memory, and none of the 512 MB that they take
-double measure_read_bandwidth();                 // bytes per second, all threads, measured now (about 0.4 s)
+// memory = false: measures no rates of memory, and allocates none of the 512 MB for them.
+MachinePeaks measure_peaks(bool memory = true);
+double measure_read_bandwidth();  // bytes per second, all threads, measured now (about 0.4 s)
 
-inline constexpr double kPeaksAgree = 0.03;  // runs that are no further apart agree
-inline constexpr double kQuietShare = 0.95;  // a core_share() from here on: nothing else runs
-// The share of the next 10 ms in which each thread of this process has a core: 1 on a machine where nothing else runs.
+inline constexpr double kPeaksAgree = 0.03;  // two runs with at most this relative distance agree
+inline constexpr double kQuietShare = 0.95;  // no other program runs if core_share() is at least this
+// Returns the share of the next 10 ms in which each thread of this process has a core; 1 if no other program runs.
 double core_share();
 
 }  // namespace ravine

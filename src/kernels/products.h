@@ -1,4 +1,4 @@
-// Matrix products, and the sums over rows that gradients of biases are. Letters, types and determinism: kernels.h.
+// Matrix products, and sums over rows, for the gradients of biases. kernels.h defines letters, types and determinism.
 #pragma once
 #include <cstdint>
 
@@ -6,10 +6,10 @@
 
 namespace ravine {
 
-// out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type).
-// a and b have one type, or b is bf16 (frozen weights); out has that of a too, or f32. f32 accumulation for 16-bit operands.
-// `accumulate` adds to out.
-// The reduction runs in chunks of at most 1024 of K, in order, when `tokens_reduced` (weight gradients: K counts tokens).
+// out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type). a and b
+// have one type, or b is bf16 (frozen weights). out has the type of a, or f32. 16-bit operands are accumulated in f32.
+// `accumulate` adds to out. With `tokens_reduced` (weight gradients: K counts tokens) the reduction runs in chunks of
+// at most 1024 of K, in order.
 struct Matmul {
   static constexpr const char* name = "matmul";
   TensorView a, b, bias, out;
@@ -25,8 +25,8 @@ struct Matmul {
   double flops() const { return 2.0 * m() * n() * k(); }
 };
 
-// out (+)= a op(w) + bias with w [R,C] in blocks of NF4: op(w) is w^T with trans_w, else w. Values of w count as rounded to the
-// type of a; each product reads as much of them at a time as a panel holds. Types, sums and accumulate as Matmul has them.
+// out (+)= a op(w) + bias, with w [R,C] in blocks of NF4. op(w) is w^T with trans_w, else w. Values of w are rounded to
+// the type of a. A product decodes one panel of w at a time. Types, sums and accumulate as in Matmul.
 struct Nf4Matmul {
   static constexpr const char* name = "nf4_matmul";
   TensorView a;

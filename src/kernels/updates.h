@@ -1,4 +1,4 @@
-// What update rules of optimizers do to flat parts of parameters. Letters, types and determinism: kernels.h.
+// Update rules of optimizers, on flat ranges of parameters. kernels.h defines letters, types and determinism.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace ravine {
 
-// A run of a flat buffer that shares its settings.
+// A range of a flat buffer with one learning-rate factor and weight decay.
 struct UpdateSpan {
   int64_t begin = 0, count = 0;
   double lr_mult = 1, weight_decay = 0;
 };
 
-// What tells two updates apart: the largest decay and factor of its spans.
+// Lists the numbers that distinguish two updates: the largest weight decay and factor of the spans.
 template <class F>
 void span_settings(std::span<const UpdateSpan> spans, F&& f) {
   double decay = 0, lr_mult = 0;
@@ -22,16 +22,16 @@ void span_settings(std::span<const UpdateSpan> spans, F&& f) {
   f("weight_decay", decay), f("lr_mult", lr_mult);
 }
 
-// Scalars of a step, in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
+// The scalars of a step, in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
 enum StepScalar { kLr, kBias1, kBias2, kGradScale, kStepScalars };
 
-// AdamW (Loshchilov, Hutter 2019) as torch.optim: g' = g * gradient scale;
+// AdamW (Loshchilov, Hutter 2019), as in torch.optim. g' = g * gradient scale;
 //   p -= lr wd p (decoupled), or g' += wd p (`l2`: Adam);  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2;
 //   p -= lr (m / bias1) / (sqrt(v / bias2) + eps).   lr = lr scalar * lr_mult.
-// cpu takes 1 - lr wd in f32, as torch does, and rounds p once (torch: twice). The distance between two f32 training curves is
-// nearly all the rounding of p; the formula was chosen after a look at the distances that three of them gave (of the one
-// that was taken, over twelve layouts: tools/golden/curve_layouts.py, tools/logs/curve_layouts.log).
-// All flat and contiguous, of one length; `copy` (optional) receives p in 16 bits.
+// cpu computes 1 - lr wd in f32, as torch does, and rounds p once (torch: twice). The distance between two f32 training
+// curves is nearly all from the rounding of p. Three formulas were compared by this distance; the chosen one was
+// measured over twelve layouts (tools/golden/curve_layouts.py, tools/logs/curve_layouts.log). All tensors are flat,
+// contiguous and of one length. `copy` (optional) gets p in 16 bits.
 struct AdamW {
   static constexpr const char* name = "adamw";
   TensorView param, grad, m, v, copy, scalars;
@@ -50,7 +50,7 @@ struct AdamW {
   double flops() const { return 12.0 * param.count(); }
 };
 
-// torch.optim.SGD: g' = g * gradient scale + wd p;
+// torch.optim.SGD. g' = g * gradient scale + wd p;
 //   buffer = momentum * buffer + (1-dampening) g' (the first step: buffer = g');
 //   p -= lr * (nesterov ? g' + momentum * buffer : buffer). Without momentum, buffer is absent and p -= lr g'.
 struct Sgd {
@@ -71,8 +71,8 @@ struct Sgd {
   double flops() const { return 5.0 * param.count(); }
 };
 
-// Lion (Chen et al. 2023) as DeepSpeed's lion kernels: g' = g * gradient scale;  c = b1 m + (1-b1) g';
-//   p = (1 - lr wd) p - lr sign(c), where the sign bit counts: +0 is positive;  m = b2 m + (1-b2) g'.
+// Lion (Chen et al. 2023), as in DeepSpeed's lion kernels. g' = g * gradient scale;  c = b1 m + (1-b1) g';
+//   p = (1 - lr wd) p - lr sign(c), by the sign bit: +0 is positive;  m = b2 m + (1-b2) g'.
 struct Lion {
   static constexpr const char* name = "lion";
   TensorView param, grad, m, copy, scalars;
@@ -90,8 +90,8 @@ struct Lion {
   double flops() const { return 9.0 * param.count(); }
 };
 
-// torch.optim.Adagrad: g' = g * gradient scale + wd p;  sum += g'^2 (the first step: initial + g'^2);
-//   p -= lr g' / (sqrt(sum) + eps). The lr scalar has its decay already.
+// torch.optim.Adagrad. g' = g * gradient scale + wd p;  sum += g'^2 (the first step: initial + g'^2);
+//   p -= lr g' / (sqrt(sum) + eps). The lr scalar already includes the lr decay.
 struct Adagrad {
   static constexpr const char* name = "adagrad";
   TensorView param, grad, sum, copy, scalars;
@@ -110,8 +110,8 @@ struct Adagrad {
   double flops() const { return 8.0 * param.count(); }
 };
 
-// What rules that see more than elements are made of. Views are packed and of one number of elements where nothing else is
-// said; on cpu grad is of any type that lanes know, the others are f32.
+// Parts of rules that are not elementwise. Views are packed and have one number of elements, unless a comment says
+// otherwise. On cpu grad has any type that Lanes loads; all others are f32.
 
 // y = keep y + take x. x may be y.
 struct WeightedSum {
@@ -129,8 +129,8 @@ struct WeightedSum {
   double flops() const { return 3.0 * y.count(); }
 };
 
-// The direction of Lamb (You et al. 2020) and of 1-bit Adam: g' = g * grad_scale;  m = b1 m + (1-b1) g';
-//   v = b2 v + (1-b2) g'^2;  out = m / (sqrt(v) + eps) + wd p. A beta of 1 leaves its moment alone.
+// The direction of Lamb (You et al. 2020) and of 1-bit Adam. g' = g * grad_scale;  m = b1 m + (1-b1) g';
+//   v = b2 v + (1-b2) g'^2;  out = m / (sqrt(v) + eps) + wd p. A beta of 1 does not change its moment.
 struct AdamDirection {
   static constexpr const char* name = "adam_direction";
   TensorView param, grad, m, v, out;
@@ -147,9 +147,9 @@ struct AdamDirection {
   double flops() const { return 11.0 * param.count(); }
 };
 
-// Second moments in rows and columns (Adafactor, Shazeer and Stern 2018) of matrices x [.., R, C]: with
-// s = (scale x - minus)^2 + eps, row [.., R] = decay row + (1-decay) mean of s over columns, col [.., C] the same over rows.
-// minus (optional) is like x. Sums over rows go in chunks of 256, in order.
+// Second moments in rows and columns (Adafactor, Shazeer and Stern 2018) of matrices x [.., R, C]. With s = (scale x -
+// minus)^2 + eps: row [.., R] = decay row + (1-decay) mean of s over columns, and col [.., C] the same over rows. minus
+// (optional) has the shape of x. Sums over rows run in chunks of 256, in order.
 struct FactoredMoments {
   static constexpr const char* name = "factored_moments";
   TensorView x, minus, row, col;
@@ -173,7 +173,7 @@ struct FactoredScale {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// The same of vectors: square = decay square + (1-decay) ((scale x)^2 + eps);  out = scale x / sqrt(square).
+// The same for vectors: square = decay square + (1-decay) ((scale x)^2 + eps);  out = scale x / sqrt(square).
 struct RootScale {
   static constexpr const char* name = "root_scale";
   TensorView x, square, out;
@@ -185,7 +185,7 @@ struct RootScale {
   double flops() const { return 8.0 * x.count(); }
 };
 
-// ModelLink's cadam, row by row of x [.., C]: the first moment is kept as f16 numbers q [.., C] times one scale s [..] (f32).
+// ModelLink's cadam, row by row of x [.., C]. The first moment is f16 numbers q [.., C] times one scale s [..] (f32).
 //   m = b q s + (1-b) g * grad_scale;  s = max|m| / 65503 + 1e-8;  q = f16(clamp(m / s, -65503, 65503));
 //   p = (1 - lr wd) p - lr sign(m), sign(0) = 0.
 struct Cadam {
@@ -211,7 +211,7 @@ struct TimesRoot {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// The largest (sqrt(v) + eps) / (sqrt(fresh) + eps), into `largest` (f64, one number).
+// Writes the largest (sqrt(v) + eps) / (sqrt(fresh) + eps) to `largest` (f64, one number).
 struct LargestRatio {
   static constexpr const char* name = "largest_ratio";
   TensorView v, fresh, largest;
@@ -223,8 +223,8 @@ struct LargestRatio {
   double flops() const { return 6.0 * v.count(); }
 };
 
-// One bit per number: bit i of bits (u8, count / 8; the first of eight is the highest) says x[i] >= 0, and
-//   x[i] -= scale * sign(x[i]) remains, the error that the bits leave. A zero counts as positive.
+// Stores one bit per number. Bit i of bits (u8, count / 8; the first of eight is the highest) is 1 if x[i] >= 0.
+//   x[i] -= scale * sign(x[i]) is the error that the bits leave. Zero is positive.
 struct PackSigns {
   static constexpr const char* name = "pack_signs";
   TensorView x, bits;
@@ -236,7 +236,7 @@ struct PackSigns {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// out (+)= scale * sign, from such bits of as many numbers as `out` has or more.
+// out (+)= scale * sign, from bits of PackSigns for at least as many numbers as `out` has.
 struct UnpackSigns {
   static constexpr const char* name = "unpack_signs";
   TensorView bits, out;

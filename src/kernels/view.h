@@ -1,4 +1,4 @@
-// TensorView: what kernels see. Owns nothing.
+// TensorView: the argument type of kernels. A view does not own memory.
 #pragma once
 #include "base/dtype.h"
 #include "base/shape.h"
@@ -6,8 +6,9 @@
 
 namespace ravine {
 
-// The last dim is contiguous; all dims before it count rows that lie `stride` elements apart, so that q, k and v may be column
-// slices of one product's output. A view without dtype-sized data (data == nullptr) is "absent", or lies on meta.
+// A view of a tensor. The last dim is contiguous. All other dims count rows, which are `stride` elements apart; so q, k
+// and v may be column slices of one product's output. A view of rank 0 is absent. `data` is null in an absent view and
+// on the meta device.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -49,7 +50,7 @@ struct TensorView {
   }
 };
 
-// A view of packed memory.
+// Returns a view of contiguous memory.
 inline TensorView view_of(void* data, DType dtype, const Shape& shape, DeviceKind device = DeviceKind::cpu) {
   return {data, dtype, device, shape, shape.rank() ? shape[-1] : 1};
 }

@@ -24,7 +24,7 @@ std::string module_of(std::string name) {
   return name;
 }
 
-// "model.layers.7.mlp.up_proj": 7; -1 outside of layers.
+// Returns 7 for "model.layers.7.mlp.up_proj"; -1 outside of layers.
 int64_t layer_of(const std::string& declared) {
   constexpr std::string_view kLayers = "model.layers.";
   return declared.starts_with(kLayers) ? std::stoll(declared.substr(kLayers.size())) : -1;
@@ -32,7 +32,8 @@ int64_t layer_of(const std::string& declared) {
 
 bool is_end(const std::string& name, const std::string& end) { return name == end || name.ends_with("." + end); }
 
-// `pattern`, as whole names must match it, behind `begin`. What is wrong with it is said of it as it was written.
+// Returns a regex that matches `begin` and `pattern` as a whole name. An error in `pattern` is reported with the
+// pattern as it was written.
 Regex whole_name(const std::string& begin, const std::string& pattern, const std::string& where) {
   const Regex alone(pattern, where);
   return {"^(?:" + begin + "(?:" + pattern + "))$", where};
@@ -47,7 +48,7 @@ bool matches(const Regex& regex, const std::string& name) {
 
 constexpr size_t kMostPatterns = 4096;  // a model has some hundred modules
 
-// Values of modules by pattern: each is compiled once.
+// Values of modules by pattern; each pattern is compiled once.
 template <class T>
 class ByPattern {
  public:
@@ -57,7 +58,7 @@ class ByPattern {
                       "name modules by fewer patterns");
     for (const auto& [pattern, value] : patterns) patterns_.push_back({whole_name("(.*\\.)?", pattern, where), pattern, value});
   }
-  // Of the first pattern that the module matches, else `otherwise`.
+  // Returns the value of the first pattern that matches the module, else `otherwise`.
   T of(const std::string& module, T otherwise) {
     for (Pattern& p : patterns_) {
       size_t begin = 0, end = 0;
@@ -68,7 +69,7 @@ class ByPattern {
     }
     return otherwise;
   }
-  // One that no module took its value from; "" if there is none.
+  // Returns a pattern that has matched no module; "" if there is none.
   std::string unused() const {
     for (const Pattern& p : patterns_)
       if (!p.used) return p.text;
@@ -87,13 +88,14 @@ class ByPattern {
 };
 
 struct Module {
-  std::string declared, file;                             // names without ".weight"
-  bool linear = false;                                    // a linear layer of a layer
-  bool table = false;                                     // the embedding
-  bool head = false;                                      // the output product
-  bool copy = false;                                      // it has the weights of another
-  bool expert = false;                                    // one of a stack, which Transformers keeps in no module of its own
-  bool takes() const { return linear || table || head; }  // an adapter
+  std::string declared, file;  // names without ".weight"
+  bool linear = false;         // a linear layer inside a layer of the model
+  bool table = false;          // the embedding
+  bool head = false;           // the output product
+  bool copy = false;           // shares the weights of another module
+  // one matrix of a stack, which is not a module in Transformers
+  bool expert = false;
+  bool takes() const { return linear || table || head; }  // true if it can have an adapter
 };
 
 std::vector<Module> modules_of(const Model& model) {
@@ -108,8 +110,8 @@ std::vector<Module> modules_of(const Model& model) {
   return out;
 }
 
-// The last parts of the names of modules: of those that take an adapter, or of all. Where one that takes none has the same last
-// part, the last two.
+// Returns the last parts of the names of modules: of modules that can have an adapter, or of all. The last two parts,
+// if a module that cannot have an adapter has the same last part.
 std::vector<std::string> ends_of(const std::vector<Module>& modules, bool targets) {
   std::set<std::string> ends;
   for (const Module& m : modules) {
@@ -125,7 +127,7 @@ std::vector<std::string> ends_of(const std::vector<Module>& modules, bool target
   return {ends.begin(), ends.end()};
 }
 
-// What to write instead of a word that no module's name ends in.
+// Returns the advice for a word that no module's name ends in.
 std::string meant(const std::string& word, const std::vector<std::string>& words, const std::string& otherwise) {
   if (word.find(',') != std::string::npos) {
     std::vector<std::string> each;
@@ -152,7 +154,7 @@ std::string saved_meant(const std::string& word, const std::vector<Module>& modu
   return meant(word, ends, fmt::format("choose among {}", fmt::join(ends, ", ")));
 }
 
-// Megatron's word for a module, and ends of the names by which models declare what it is; `proj` joins gate and up.
+// Megatron's word for a module, and the ends of the declared names it stands for; `proj` joins gate and up.
 struct MegatronWord {
   const char* word;
   std::vector<const char*> declared;
@@ -171,7 +173,8 @@ const std::vector<MegatronWord>& megatron_words() {
   return words;
 }
 
-// The last part of a module's name in files, or the last two where another kind of module has the same last part.
+// Returns the last part of a module's name in files, or the last two parts if another kind of module has the same last
+// part.
 std::string end_of(const Module& module, const std::string& declared_end, const std::vector<Module>& modules) {
   const size_t dot = module.file.rfind('.');
   const std::string last = module.file.substr(dot + 1);
@@ -380,7 +383,8 @@ WeightFiles adapter_files(const Model& model) {
   for (const Param& p : model.params().params()) {
     if (!p.adapter) continue;
     const std::string module = module_of(p.name);  // "model.layers.0.self_attn.q_proj.lora_A"
-    if (const bool a = module.ends_with(kTableDown); a || module.ends_with(kTableUp)) {  // A [r, V] is a table of ids here
+    // A [r, V] is a table of ids here
+    if (const bool a = module.ends_with(kTableDown); a || module.ends_with(kTableUp)) {
       const FileTensor& t = *base.at(module.substr(0, module.rfind('.')));
       const int64_t rows = p.shape[0], rank = p.shape[1];
       out.tensors.push_back({fmt::format("{}{}{}", kPeft, module_of(t.name), a ? kTableDown : kTableUp),
@@ -400,7 +404,7 @@ WeightFiles adapter_files(const Model& model) {
     if (down) {
       f.shape = p.shape;
       f.runs = {{0, 0, 0, p.shape[0]}};
-    } else {  // its rows are those of the weight: an output each
+    } else {  // its rows are the rows of the weight, one per output
       f.shape = {t.transposed ? t.shape[1] : t.shape[0], p.shape[1]};
       f.runs = t.runs;
     }

@@ -1,5 +1,5 @@
-// Reads the fields of a config.json. Whatever no family asked for is refused by name at the end, so nothing is silently
-// ignored.
+// Reads the fields of a config.json. A field that the family has not read is refused by name at the end, so no field is
+// silently ignored.
 #pragma once
 #include <set>
 #include <string>
@@ -14,27 +14,30 @@ class ConfigReader {
   ConfigReader(const Json& config, std::string where) : config_(config), where_(std::move(where)) {}
 
   bool has(const std::string& key) const { return config_.contains(key) && !config_.at(key).is_null(); }
-  // Switched off, where absent means a default.
+  // True if the field is null: it is switched off. An absent field means a default instead.
   bool is_null(const std::string& key) const { return config_.contains(key) && config_.at(key).is_null(); }
-  // Required integer or number in [low, high].
+  // Returns a whole number in [low, high]. Without a fallback the field is required. A UserError for any other value,
+  // as in all readers below.
   int64_t integer(const std::string& key, int64_t low, int64_t high);
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t fallback);
-  // One value under any of these names (synonyms); several that differ are refused.
+  // Returns the value under any of these names (synonyms). Two names with different values are a UserError.
   int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high);
   int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high, int64_t fallback);
   double number(const std::string& key, double low, double high, double fallback);
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<int64_t> ids(const std::string& key);  // one id or a list of ids; empty if absent or null
-  std::vector<double> numbers(const std::string& key, double low, double high);  // a list of numbers; empty if absent or null
-  std::vector<std::string> texts(const std::string& key);                        // a list of strings; empty if absent or null
-  const Json* object(const std::string& key);                                    // null if absent or null
+  // a list of numbers; empty if absent or null
+  std::vector<double> numbers(const std::string& key, double low, double high);
+  // a list of strings; empty if absent or null
+  std::vector<std::string> texts(const std::string& key);
+  const Json* object(const std::string& key);  // null if absent or null
 
-  // The field may hold this value only.
+  // A UserError if the field has another value.
   void only(const std::string& key, const Json& value, const std::string& why);
-  // Fields that say nothing about the arithmetic.
+  // Accepts fields that do not affect the arithmetic.
   void ignore(const std::vector<std::string>& keys);
-  // Throws UserError for the first field nobody asked for, with the nearest known name.
+  // A UserError for the first field that was not read, with the nearest known name.
   void finish();
   [[noreturn]] void refuse(const std::string& key, const std::string& rule, const std::string& fix) const;
   const std::string& where() const { return where_; }

@@ -103,7 +103,7 @@ struct Layer {
     return dropout(c, std::move(t));
   }
 
-  // In the order in which their parameters are declared.
+  // Members are in the order in which their parameters are declared.
   Topology topology;
   std::optional<Norm> before_attention;
   AnyAttention attention_;
@@ -112,7 +112,7 @@ struct Layer {
   std::optional<Norm> after_mlp;
 };
 
-// As Transformers has the scale of the embedding: rounded to the type of compute.
+// Returns the scale of the embedding rounded to the compute type, as in Transformers.
 double rounded(double x, DType type) {
   if (type == DType::f64) return x;
   return visit_float(type, [&](auto zero) {
@@ -137,7 +137,8 @@ class Decoder : public Model {
     const AttentionSpec& a = spec_.attention;
     facts_.hidden = a.hidden, facts_.heads = a.heads, facts_.kv_heads = a.kv_heads, facts_.head_size = a.head_size;
     facts_.value_size = a.value_size > 0 ? a.value_size : a.head_size;
-    if (spec_.rope && spec_.rope->type == RopeSettings::dynamic)  // longer sequences are what it is for
+    if (spec_.rope &&
+        spec_.rope->type == RopeSettings::dynamic)  // this type is made for longer sequences, so there is no bound
       spec_.trained_length = facts_.max_positions, facts_.max_positions = 0;
     if (spec_.rope) table_ = std::make_unique<RopeTable>(*spec_.rope);
     params_.adapter_of = spec_.adapter_of;
@@ -170,7 +171,7 @@ class Decoder : public Model {
                                      Use::table});
     if (spec_.embedding_norm) embedding_norm_.emplace(params_, unit, "model.embed_norm", facts_.hidden, spec_.norm);
     blocks_.push_back({"model.embed_tokens", &unit, [this, positions](Ctx& c, Flow) {
-                         // Dropout has one mask for the sum: it follows from the path, and both terms have that.
+                         // Both terms get the same dropout mask, since it depends on the path; so the sum has one mask.
                          Flow out{dropout(c, (*embedding_)(c, rounded(spec_.embedding_scale, c.types().compute))), {}};
                          if (positions) out.branch = dropout(c, position_embedding(c, *positions));
                          if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};

@@ -1,7 +1,7 @@
-// The decoder that all families are: embedding, layers of attention and MLP around a residual stream, final norm, output head.
-// A family reads its config.json into a DecoderSpec and names its files. Whoever must know how a model is built (converters,
-// plans, figures) asks that spec (Model::decoder), never the family's name. A family that is built otherwise derives from Model
-// itself, as the decoder does.
+// The decoder of all families: embedding, layers of attention and MLP around a residual stream, final norm, output
+// head. A family reads its config.json into a DecoderSpec and names its weight files. Code that depends on how a model
+// is built (converters, plans, figures) reads this spec (Model::decoder), never the family's name. A family that is
+// built otherwise derives from Model itself, as the decoder does.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,86 +18,94 @@
 
 namespace ravine {
 
-// Where the norms of a layer stand; A is attention, M the MLP, x the residual stream. Norms are declared by the names of
+// The positions of the norms in a layer. A: attention; M: MLP; x: residual stream; n: norms. Norms have the names of
 // Transformers:
 enum class Topology : uint8_t {
-  pre_norm,   // x + A(n1(x)), then x + M(n2(x)): input_layernorm, post_attention_layernorm (Llama and most others)
+  pre_norm,   // x + A(n1(x)), then x + M(n2(x)): input_layernorm, post_attention_layernorm (Llama, most others)
   parallel,   // x + A(n1(x)) + M(n2(x)): the same names (GPT-J, NeoX)
   post_norm,  // x + n1(A(x)), then x + n2(M(x)): post_attention_layernorm, post_feedforward_layernorm (OLMo 2)
-  sandwich,   // x + n2(A(n1(x))), then x + n4(M(n3(x))): input_, post_attention_, pre_feedforward_ and
-              // post_feedforward_layernorm (Gemma 2)
+  // x + n2(A(n1(x))), then x + n4(M(n3(x))): input_, post_attention_, pre_feedforward_ and post_feedforward_layernorm
+  // (Gemma 2)
+  sandwich,
 };
 
 struct DecoderSpec {
   Topology topology = Topology::pre_norm;
   NormSpec norm;
   AttentionSpec attention;
-  std::vector<int64_t> windows;  // per layer; empty: attention.window in all
-  bool scale_by_layer = false;   // scores of layer i also divided by i + 1 (GPT-2's option)
+  std::vector<int64_t> windows;  // per layer; empty: attention.window in all layers
+  bool scale_by_layer = false;   // scores of layer i are also divided by i + 1 (GPT-2's option)
   MlpSpec mlp;
-  std::vector<MlpSpec> mlps;   // per layer, where they differ; empty: mlp in all
-  std::optional<MoeSpec> moe;  // in place of MLPs:
-  std::vector<bool> sparse;    // per layer, whether it is there; empty: in all
+  std::vector<MlpSpec> mlps;   // per layer, if layers differ; empty: mlp in all layers
+  std::optional<MoeSpec> moe;  // experts, which replace the MLPs
+  std::vector<bool> sparse;    // per layer: true if it has experts; empty: all layers have them
   std::optional<RopeSettings> rope;
   HeadSpec head;
-  double embedding_scale =
-      1;  // of what the embedding gives (Gemma: the root of the hidden size, rounded to the type of compute)
-  bool embedding_norm = false;  // a LayerNorm makes the residual stream (Bloom)
+  // Factor of the embedding (Gemma: the root of the hidden size, rounded to the compute type).
+  double embedding_scale = 1;
+  bool embedding_norm = false;  // a LayerNorm follows the embedding (Bloom)
   bool position_table = false;  // learned positions, facts.max_positions of them (GPT-2)
-  bool padding_learns = false;  // the embedding of the padding id gets a gradient (families without PyTorch's padding_idx)
-  int64_t trained_length =
-      0;  // sequences that it was trained with, where facts.max_positions sets no bound (ALiBi, dynamic NTK); 0: the file does not say
-  Json implied = Json::object();  // fields that a config.json needs once its sizes change, where they now follow from sizes
+  // the embedding of the padding id gets a gradient (families without PyTorch's padding_idx)
+  bool padding_learns = false;
+  // Length of the sequences in training, if facts.max_positions sets no bound (ALiBi, dynamic NTK); 0: not in the file.
+  int64_t trained_length = 0;
+  // Fields to write to config.json if its sizes change, since the family derives their defaults from the sizes.
+  Json implied = Json::object();
   CheckpointNames names;
-  std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;  // model/adapters.h; empty: none has one
+  // model/adapters.h; empty: no adapters
+  std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
 
   int64_t window(int64_t layer) const { return windows.empty() ? attention.window : windows[static_cast<size_t>(layer)]; }
-  bool windowed() const;  // in some layer
+  bool windowed() const;  // true if a layer has a window
   bool is_sparse(int64_t layer) const { return moe && (sparse.empty() || sparse[static_cast<size_t>(layer)]); }
   const MlpSpec& mlp_of(int64_t layer) const { return mlps.empty() ? mlp : mlps[static_cast<size_t>(layer)]; }
 };
 
-// Pairs (query, key) of a sequence whose queries see `window` keys at most (0: all before them).
+// Returns the number of pairs (query, key) in a sequence. Each query sees at most `window` keys (0: all keys up to its
+// own).
 int64_t attended_pairs(int64_t window, int64_t length);
 
-// `facts` is complete but for head_size and the like, which are taken from the spec.
+// Builds the model. head_size and the other sizes of attention in `facts` are set from the spec; all else in `facts`
+// must be complete.
 std::unique_ptr<Model> make_decoder(const Json& config, ModelFacts facts, DecoderSpec spec);
 
-// --- pieces of config.json that families share. Each reads its fields into facts and spec.
+// --- parts of config.json that families share. Each function reads its fields into facts and spec.
 
-// model_type, eos, bos, padding id, and the fields that say nothing about the arithmetic or must have one value. Calls
-// r.finish().
+// Reads model_type, the eos, bos and padding ids, and the fields that do not affect the arithmetic or must have one
+// value. Calls r.finish(), so it is called last.
 void read_common(ConfigReader& r, ModelFacts& f);
-// vocab_size and initializer_range.
+// Reads vocab_size and initializer_range.
 void read_vocabulary(ConfigReader& r, ModelFacts& f, DecoderSpec& s);
-// Llama's spellings: sizes, grouped keys and values, head_dim, gated MLP, rms_norm_eps, max_position_embeddings; what
-// Transformers takes where a file says nothing.
+// Reads Llama's fields: sizes, grouped keys and values, head_dim, gated MLP, rms_norm_eps, max_position_embeddings.
+// LlamaDefaults holds Transformers' defaults for absent fields.
 struct LlamaDefaults {
   double eps = 1e-6;
   int64_t positions = 2048;
   bool tied = false;
-  const char* act = "silu";  // that hidden_act must say; null: the family reads what its MLP does
+  const char* act = "silu";  // required value of hidden_act; null: the family reads the field
 };
 void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const LlamaDefaults& absent = {});
-// Of a file that says nothing of pad_token_id, the one that Transformers takes (null: none), where the vocabulary has it.
-// Before read_common.
+// Sets the padding id that Transformers uses if pad_token_id is absent (null: none) and the vocabulary has this id.
+// Called before read_common.
 void set_padding(const ConfigReader& r, ModelFacts& f, int64_t id);
-// heads that divide the hidden size, one key and value each.
+// Sets the number of heads, each with its own key and value. A UserError if it does not divide the hidden size.
 void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSpec& s);
-// use_sliding_window, sliding_window, max_window_layers, layer_types, as Qwen has them.
+// Reads use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen uses them.
 void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s);
 
-// layer_types over the windows that are there already: full_attention has none, sliding_attention `window`, which must be there
-// (`needs`: the fields that say it).
+// Applies layer_types to s.windows: full_attention has no window, sliding_attention has `window`, which must not be 0.
+// `needs` names the fields that set the window, for messages.
 void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs, DecoderSpec& s);
 
-// num_experts (or num_local_experts), num_experts_per_tok, output_router_logits with router_aux_loss_coef, into s.moe, as
-// Mixtral and Qwen have them; what Transformers takes where a file says nothing. What does not fit is refused.
+// Reads num_experts (or num_local_experts), num_experts_per_tok, output_router_logits and router_aux_loss_coef into
+// s.moe, as Mixtral and Qwen use them. ExpertDefaults holds Transformers' defaults. A UserError if the numbers do not
+// fit.
 struct ExpertDefaults {
   int64_t experts = 8, top_k = 2;
 };
 void read_experts(ConfigReader& r, DecoderSpec& s, const ExpertDefaults& absent);
-// decoder_sparse_step, mlp_only_layers: layer i has experts if it is not among the latter and i + 1 is a multiple of the step.
+// Reads decoder_sparse_step and mlp_only_layers. Layer i has experts if it is not in mlp_only_layers and i + 1 is a
+// multiple of decoder_sparse_step.
 void read_sparse_layers(ConfigReader& r, const ModelFacts& f, DecoderSpec& s);
 
 }  // namespace ravine

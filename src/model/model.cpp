@@ -23,12 +23,12 @@ Flow Model::forward(Ctx& c, size_t begin, size_t end, Flow flow) {
 
 double Model::training_flops_per_token(int64_t T) const {
   const auto length = static_cast<double>(T);
-  double keys = 0;  // twice those that a query sees on average, over all layers
+  double keys = 0;  // twice the number of keys that a query sees on average, summed over all layers
   for (int64_t i = 0; i < facts_.layers; ++i) {
     const double w = decoder() ? static_cast<double>(decoder()->window(i)) : 0;
     keys += w > 0 && w < length ? 2 * w - w * w / length : length;
   }
-  double products = 0;  // of a weight: forward, dx, and dw where it is trained
+  double products = 0;  // FLOPs of weights: forward, dx, and dw if trained
   for (const Param& p : params_.params())
     if (is_matrix(p)) products += (p.policy.trainable ? 6.0 : 4.0) * static_cast<double>(active_elements(p));
   return products + 3.0 * keys * static_cast<double>(facts_.heads * (facts_.head_size + facts_.value_size));
@@ -58,7 +58,7 @@ std::unique_ptr<Model> make_model(const Json& config, const std::string& where) 
 
 namespace {
 
-// What would fit in place of a pattern that matches none of these names.
+// Returns the advice for a pattern that matches none of these names.
 std::string pattern_meant(const std::string& pattern, const std::vector<std::string>& names) {
   if (names.empty()) return "there are no parameters";
   std::string word = pattern;

@@ -10,7 +10,8 @@
 namespace ravine {
 namespace {
 
-// How the weights of a method come back to 16 bits: by Transformers (its config class), by PreTrainedModel.dequantize, or not.
+// A quantisation method, and the way back to 16 bits: Transformers (with its config class), PreTrainedModel.dequantize,
+// or none.
 struct Method {
   std::string_view name, shown, config_class;
   bool dequantize = false;

@@ -1,4 +1,4 @@
-// Models whose weights another program keeps in fewer bits, as their config.json says: they are not read.
+// Recognises models with quantised weights from their config.json. Ravine does not read such weights.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,12 +8,13 @@
 namespace ravine {
 
 struct Quantised {
-  std::string key;   // of the config: "quantization_config", "quantization"
+  std::string key;   // field of the config: "quantization_config", "quantization"
   std::string what;  // "weights in 4 bits by GPTQ"
-  std::string fix;   // how its owner gets to a model that is read
+  std::string fix;   // advice for a model that Ravine can read
 };
 
-// Nothing where the config says of no such weights. `where`: the config's file, or another place, for the commands in `fix`.
+// Returns nothing if the config names no quantised weights. `where`: the config's file, or another place; used in the
+// commands of `fix`.
 std::optional<Quantised> quantised(const Json& config, const std::string& where);
 
 }  // namespace ravine

@@ -53,8 +53,8 @@ void read_common(ConfigReader& r, ModelFacts& f) {
             "classifier_dropout",
             "gradient_checkpointing",
             "_from_model_config"});
-  // Dropout is of training, not of the model: train.dropout and train.attention_dropout say what a run does (train/advice.cpp
-  // tells of a difference).
+  // Dropout is an option of the run, not of the model: train.dropout and train.attention_dropout. train/advice.cpp
+  // reports a difference.
   r.ignore({"attention_dropout", "attn_pdrop", "hidden_dropout", "resid_pdrop", "embd_pdrop"});
   r.finish();
 }
@@ -128,7 +128,7 @@ void read_experts(ConfigReader& r, DecoderSpec& s, const ExpertDefaults& absent)
   if (const std::string fault = routing_fault(m.routing); !fault.empty())
     r.refuse("num_experts_per_tok", fault, "correct the field");
   m.init_std = s.mlp.init_std, m.out_init_std = s.mlp.out_init_std;
-  // Transformers adds the loss where it gives the logits of routers out.
+  // As in Transformers: the loss is added only if the logits of routers are returned.
   m.losses.balance_coef = r.number("router_aux_loss_coef", 0, 1e6, 0.001);
   m.losses.balance = r.boolean("output_router_logits", false) ? LoadBalance::aux : LoadBalance::none;
 }

@@ -7,7 +7,8 @@
 namespace ravine {
 namespace {
 
-// What counts of each part. The bindings name every member, so that a new one does not compile before somebody has decided.
+// Return the members that are compared. The bindings name every member, so a new member does not compile before it is
+// added here.
 auto meaning(const NormSpec& s) {
   const auto& [kind, eps, offset] = s;
   return std::tuple(kind, eps, offset);
@@ -23,7 +24,7 @@ auto meaning(const MlpSpec& s) {
   return std::tuple(width, act, bias);
 }
 
-auto meaning(const AttentionSpec& s) {  // the window is asked of each layer
+auto meaning(const AttentionSpec& s) {  // the window is compared per layer
   const auto& [hidden, heads, kv_heads, head_size, window, qkv_bias, out_bias, alibi, norms, eps, scale, cap, value_size,
                latent, std, out_std] = s;
   const auto& [q_rank, kv_rank, rotated, bias] = latent.value_or(LatentSpec());
@@ -34,12 +35,12 @@ auto meaning(const AttentionSpec& s) {  // the window is asked of each layer
 
 auto meaning(const RopeSettings& s) {
   const auto& [type, theta, factor, low, high, fast, slow, attention, scores, near, far, truncate, original, max, share, dims,
-               interleaved] = s;  // the factor of scores is in the scale of attention
+               interleaved] = s;  // the factor of scores is a part of the scale of attention
   return std::tuple(type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, dims,
                     interleaved);
 }
 
-// Capacity and losses are the run's.
+// Capacity and losses are options of the run.
 auto meaning(const MoeSpec& s) {
   const auto& [routing, width, std, out_std, shared, gate, name, losses] = s;
   const auto& [experts, top_k, scores, after, groups, kept, group_score, correction, normalise, eps, scaling, capacity, drop,
@@ -52,7 +53,7 @@ bool same_around_mlps(const DecoderSpec& a, const DecoderSpec& b, int64_t layers
   auto meaning_of = [](const DecoderSpec& s) {
     const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, moe, sparse, rope, head, embedding_scale,
                  embedding_norm, positions, padding_learns, trained_length, implied, names, adapters] =
-        s;  // of adapters the options speak
+        s;  // adapters are options of the run
     return std::tuple(topology, meaning(norm), meaning(attention), by_layer, rope.has_value(),
                       meaning(rope.value_or(RopeSettings())), meaning(head), embedding_scale, embedding_norm, positions,
                       padding_learns);

@@ -1,4 +1,4 @@
-// Models whose vocabulary, or whose tie of embedding and head, is another than that of the files they begin from.
+// Models whose vocabulary, or whose tie of embedding and head, differs from the weight files they begin from.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,11 +9,12 @@ namespace ravine {
 
 inline constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
+// True if embedding and head are one table.
 bool is_tied(const Model& model);
-// What helps where data or a prompt have an id that no row of the tables stands for.
+// Returns the advice for data or a prompt with an id that has no row in the tables.
 std::string more_rows_advice(int64_t id);
 
-// config.json with another vocabulary; it takes the fields that followed from the one it had (DecoderSpec::implied).
+// Sets vocab_size in config.json, and writes the fields that depended on its old value (DecoderSpec::implied).
 void set_vocabulary(Json& config, const Json& implied, int64_t rows);
 
 struct VocabularyChange {
@@ -21,19 +22,19 @@ struct VocabularyChange {
   bool tied = false;
   NewRows new_rows = NewRows::mean;
   uint64_t seed = 0;
-  std::string where;  // for messages: what asks for it
+  std::string where;  // for messages: the option that sets it
 };
-// The model of `stored`'s config.json, changed so; its stored_vocabulary() is that of `stored`, whose files it begins from. Of
-// what is the same already nothing is recorded. A UserError where an end, begin or padding id has no row any more, or the
-// family cannot be tied so.
+// Returns the model of `stored`'s config.json with the change. Its stored_vocabulary() describes `stored`, whose files
+// it begins from; it is empty if nothing changes. A UserError if an eos, bos or padding id has no row any more, or if
+// the family cannot be tied so.
 std::unique_ptr<Model> with_vocabulary(const Model& stored, const VocabularyChange& change);
 
-// model.files() as the files that the model begins from have them: tables are of stored rows, of which the first ones are those
-// of the parameters; a head that they lack is the embedding's tensor once more.
+// Returns model.files() with the layout of the files that the model begins from. Tables have the stored number of rows;
+// parameters begin with the first of these rows. A head that is not stored is read from the embedding.
 WeightFiles stored_files(const Model& model);
 
-// "vocabulary 260 of model.path's 256, new rows the mean of those; the head begins as a copy of the embedding"; "" where files
-// are read as they are.
+// Returns a text of the change, for example "300 rows are stored, 4 new ones: the mean of the stored"; "" if files are
+// read as they are.
 std::string vocabulary_text(const Model& model);
 
 }  // namespace ravine

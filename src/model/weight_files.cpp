@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kLayers = "model.layers.";
 
-// "model.layers.3.mlp.up_proj.weight" as a family spells it.
+// Returns the name in files of a parameter such as "model.layers.3.mlp.up_proj.weight".
 std::string file_name(const std::string& parameter, const CheckpointNames& names) {
   size_t dot = parameter.rfind('.'), begin = 0;
   std::string module = parameter.substr(0, dot), before;
@@ -24,7 +24,7 @@ std::string file_name(const std::string& parameter, const CheckpointNames& names
   return before + module + parameter.substr(dot);
 }
 
-// Each matrix of a stack is a tensor of its own.
+// Adds one tensor for each matrix of a stack.
 void add_stack(std::vector<FileTensor>& tensors, const Param& p, const CheckpointNames& names) {
   std::string name = file_name(p.name, names);
   if (const size_t experts = name.find(".experts."); name.find("{}") == name.npos && experts != name.npos)

@@ -1,4 +1,4 @@
-// How the weight files of a family spell and lay out the declared parameters: names, joined matrices, transposed ones.
+// Names and layout of the parameters in the weight files of a family: names, joined matrices, transposed matrices.
 #pragma once
 #include <string>
 #include <utility>
@@ -8,29 +8,29 @@
 
 namespace ravine {
 
-// A family's table. Names are of modules, without ".weight" and ".bias".
+// The name table of a family. Names are of modules, without ".weight" and ".bias".
 struct CheckpointNames {
-  const char* architecture = "";         // Transformers' class, for "architectures" of config.json
-  const char* base = "model.";           // prefix that files of the bare model lack
-  const char* layers = "model.layers.";  // before the number of a layer
-  // Declared name -> name in files; of layers, what follows "model.layers.N.". Several that have one name in files are one
-  // tensor there. Of a stack of experts "{}" stands in the name in files for the number of the expert, whose matrix is one
-  // tensor; where nothing is said, it is `mlp.experts.{}.gate_proj`.
+  const char* architecture = "";         // Transformers' class, for "architectures" in config.json
+  const char* base = "model.";           // prefix that is absent in files of the bare model
+  const char* layers = "model.layers.";  // prefix before the number of a layer
+  // Declared name -> name in files; for layers without the prefix "model.layers.N.". Several declared names with the
+  // same name in files are one tensor there. For a stack of experts, "{}" in the name in files is the number of the
+  // expert; each expert's matrix is one tensor. The default is `mlp.experts.{}.gate_proj`.
   std::vector<std::pair<const char*, const char*>> modules;
-  // How q, k and v lie in a tensor that joins them: one under the other, or per head (q, k, v of head 0, then of head 1, ...).
+  // The order of q, k and v in a tensor that joins them. per_head: q, k, v of head 0, then of head 1, and so on.
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
-  bool transposed = false;             // matrices of layers are stored [in, out]
-  std::vector<const char*> constants;  // ends of names of buffers that some versions store and nobody reads
-  // Layers behind the last one that files may hold: heads that predict further tokens (DeepSeek-V3). Nobody reads them.
+  bool transposed = false;             // matrices of layers are stored as [in, out]
+  std::vector<const char*> constants;  // ends of the names of buffers that some versions store; not read
+  // Number of layers in files after the last one: heads that predict further tokens (DeepSeek-V3). Not read.
   int64_t further_layers = 0;
-  // MindSpore Transformers' spelling: of its Llama class, of its newer ones (as Megatron-core), or none that is known.
+  // The spelling in MindSpore Transformers: its Llama class, its newer classes (as Megatron-core), or unknown.
   enum class MindFormers : uint8_t { none, llama, core } mindformers = MindFormers::none;
 };
 
-// One tensor of the files. Rows are of its outermost dim, or of the innermost where it is stored transposed: an output each.
-// Those of a stack of matrices [E,F,C] are counted through all of them: E F rows.
+// One tensor of the files. A row is one output: an index of the outermost dim, or of the innermost dim if the tensor is
+// transposed. The rows of a stack of matrices [E,F,C] are numbered across all matrices: E F rows.
 struct FileTensor {
-  struct Run {  // rows [row, row + count) of the file's are rows [param_row, ..) of params[param]
+  struct Run {  // rows [row, row + count) of the tensor are rows [param_row, ..) of params[param]
     size_t param;
     int64_t param_row, row, count;
   };
@@ -38,24 +38,26 @@ struct FileTensor {
   std::vector<const Param*> params;
   Shape shape;  // in the file
   bool transposed = false;
-  std::vector<Run> runs;                                                                // in order of `row`, without gaps
-  bool of_stack() const { return params.size() == 1 && params[0]->shape.rank() == 3; }  // a matrix of many in one parameter
+  std::vector<Run> runs;  // in order of `row`, without gaps
+  bool of_stack() const {
+    return params.size() == 1 && params[0]->shape.rank() == 3;
+  }  // true if it is one matrix of a stack in one parameter
 };
-int64_t rows_of(const Param& p);  // an output each; 1 of a number
+int64_t rows_of(const Param& p);  // number of rows, one per output; 1 for a scalar
 
 struct WeightFiles {
   std::string architecture, base;
-  std::vector<FileTensor> tensors;  // in order of the parameters
-  std::vector<std::string> copies;  // names of tied parameters: read where the files hold the tied table so alone
+  std::vector<FileTensor> tensors;  // in the order of the parameters
+  std::vector<std::string> copies;  // names of tied parameters: read if the files hold the table under this name only
   std::vector<std::string> constants;
-  std::vector<std::string> further;  // beginnings of names of further layers
+  std::vector<std::string> further;  // beginnings of the names of further layers
   bool constant(const std::string& name) const;
   bool is_further(const std::string& name) const;
 };
 
-// head_size: rows of a head in a tensor that is joined per head.
+// Returns the tensors of all parameters. head_size: rows of a head in a tensor that is joined per head.
 WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t layers, int64_t head_size);
-// What to tell of further layers that files hold.
+// Message about further layers in files.
 inline constexpr const char* kFurtherLayers =
     "left out: heads that predict further tokens (multi-token prediction), which are not offered yet; the model itself is whole";
 

@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// a + b, of one shape and type, in the place of a if nobody else holds it. Consumes both.
+// Returns a + b, of one shape and type. Overwrites a if no other handle has its memory. Consumes both.
 Tensor add(Ctx& c, Tensor a, Tensor b);
 
 }  // namespace ravine

@@ -3,8 +3,9 @@
 
 namespace ravine {
 
-// Adds the pending branch of `in` (if any) to the residual stream, for what reads the stream without a norm. sum: the stream
-// from here on; out: its values in the compute type, a tensor of its own (which may share the memory). Consumes `in`.
+// Adds the pending branch of `in` (if any) to the residual stream, for ops that read the stream without a norm. sum:
+// the new residual stream. out: its values in the compute type, a tensor with an id of its own (it may share the memory
+// of sum). Consumes `in`.
 Normed add_branch(Ctx& c, Flow in);
 
 }  // namespace ravine

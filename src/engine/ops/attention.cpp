@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 
-// The unfused definition. One segment and head at a time; probabilities are made again in backward.
+// The unfused definition: one segment and head at a time. Probabilities are computed again in the backward pass.
 struct Unfused {
   Ctx& c;
   const AttentionShape& at;
@@ -15,7 +15,7 @@ struct Unfused {
     for (const Segment& s : at.segments)
       for (int64_t h = 0; h < at.heads; ++h) f(s, h, h / (at.heads / at.kv_heads));
   }
-  // What head `head` has of a segment: of q, of out, of k, of v, or of their gradients.
+  // The part of head `head` and a segment: of q, of out, of k, of v, or of their gradients.
   TensorView queries(const TensorView& t, const Segment& s, int64_t head) const {
     return t.row_range(s.q_begin, s.q_count).columns(head * at.head_size, at.head_size);
   }
@@ -29,7 +29,7 @@ struct Unfused {
     return t.row_range(s.k_begin, s.k_count).columns(head * at.values(), at.values());
   }
   struct Probabilities {
-    Tensor scores, probs, dropped;  // scores: capped, under a cap; dropped: what v is multiplied with
+    Tensor scores, probs, dropped;  // scores: capped, if there is a cap; dropped: the factor of v, after dropout
   };
   Probabilities probabilities(const TensorView& q, const TensorView& k, const Segment& s, int64_t head) const {
     Probabilities p{c.empty({q.rows(), k.rows()}, c.types().stat), c.empty({q.rows(), k.rows()}, q.dtype), {}};
@@ -100,7 +100,7 @@ struct Unfused {
   }
 };
 
-// What the batch knows of a shape.
+// Sets what depends on the batch: segments, places, sequences and step.
 void fill_in(Ctx& c, AttentionShape& at) {
   at.segments = c.batch().segments;
   at.dropout.places = c.batch().places, at.dropout.sequences = c.batch().sequences, at.dropout.step = c.batch().step;
@@ -119,7 +119,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
   Tensor out = c.empty({q.rows(), at.heads * at.values()}, c.types().compute), lse;
   if (fused) {
-    const bool wide = c.types().compute == DType::f32;  // (kernels/attention.h says why)
+    const bool wide = c.types().compute == DType::f32;  // the reason is in kernels/attention.h
     if (c.recording()) lse = c.empty({at.heads, q.rows()}, wide ? DType::f64 : c.types().stat);
     c.call(AttentionForward{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view(), .lse = lse.view(), .at = at});
   } else {

@@ -13,7 +13,7 @@ TensorView flat_of(const TensorView& x) {
   return view_of(x.data, x.dtype, {x.count()}, x.device);
 }
 
-// received[0] += received[1] ... over `ranks` pieces, neighbours first.
+// received[0] += received[1] + ... over `ranks` pieces, neighbours first.
 void tree_sum(Ctx& c, const TensorView& received, int ranks, int64_t count) {
   for (int stride = 1; stride < ranks; stride *= 2)
     for (int i = 0; i + stride < ranks; i += 2 * stride) {

@@ -1,17 +1,20 @@
-// Sums over the ranks of a group in a fixed order: a balanced tree, neighbours first, whatever the library underneath does. As
-// bytes: a piece of everything to each rank, ordered sums there, and back.
+// Sums over the ranks of a group in a fixed order: a balanced tree, neighbours first, with any communication library.
+// The messages are bytes: each rank receives one piece from every rank, sums the pieces in order, and sends the sum
+// back.
 #pragma once
 #include "engine/ctx.h"
 
 namespace ravine {
 
-// `all` has size() pieces of the size of `mine`; mine = the sum over ranks of piece rank(). `mine` may lie inside `all`.
+// mine = the sum over ranks of piece rank() of `all`. `all` has size() pieces of the size of `mine`. `mine` may be a
+// part of `all`. All ranks call it together.
 void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine);
-// x = the sum over ranks of x, on every rank. x lies in one run of memory.
+// x = the sum over ranks of x, on every rank. x is contiguous. All ranks call it together.
 void all_reduce(Ctx& c, const Group& group, const TensorView& x);
 
-// The same in steps, so that messages travel while the caller computes. step() waits for what is under way and does what comes
-// next; the sum is there when it returns true (reduce_scatter: the first time, all_reduce: the second). All ranks make and step
+// The same sums in steps, so that messages are sent while the caller computes. step() waits for the pending message and
+// does the next part. The sum is complete if step() returns true (reduce_scatter: after one step, all_reduce: after
+// two). All ranks create and step their reductions in the same order. `all` or `x` must stay valid until then.
 // theirs in the same order. `all` or `x` must stay where it is until then.
 class Reduction {
  public:
@@ -22,7 +25,7 @@ class Reduction {
  private:
   const Group* group_ = nullptr;
   bool scatter_ = false, summed_ = false;
-  TensorView from_, to_;  // what is handed over, padded; where the result goes
+  TensorView from_, to_;  // what is sent, padded; where the result is written
   int64_t count_ = 0;     // elements of a piece
   Tensor padded_, received_;
   Pending pending_;

@@ -6,7 +6,7 @@ namespace ravine {
 
 namespace {
 
-// Of the tokens that are here: under sequence parallelism each tensor rank has a run of them.
+// Returns the ids or positions of the local tokens: under sequence parallelism each tensor rank has a range of tokens.
 TensorView rows_here(Ctx& c, TensorView Batch::*rows) {
   TensorView v = c.batch().*rows;
   if (!c.sequence_parallel()) return v;

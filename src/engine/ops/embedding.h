@@ -3,10 +3,10 @@
 
 namespace ravine {
 
-// x[n] = scale * table[ids[n]], in the residual type. [N,C]. Rows of `padding_id` (if >= 0) get no gradient.
+// Returns x[n] = scale * table[ids[n]], [N,C] in the residual type. Rows of `padding_id` (if >= 0) get no gradient.
 Tensor embedding(Ctx& c, const Param& table, int64_t padding_id = -1, double scale = 1);
 
-// x[n] = table[positions[n]]: learned positions. A position beyond the table is an Error.
+// Returns x[n] = table[positions[n]]: learned positions. A position beyond the table is an Error.
 Tensor position_embedding(Ctx& c, const Param& table);
 
 }  // namespace ravine

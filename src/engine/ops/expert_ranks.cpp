@@ -12,7 +12,7 @@ ExpertRanks::ExpertRanks(Ctx& c, const Routes& routes, const Routing& routing)
   const int64_t ranks = group.size(), each = div_exact(routing.experts, ranks), rows = routes.weights.rows();
   const Tensor mine = c.empty({routing.experts}, DType::i32), theirs = c.empty({ranks, each}, DType::i32);
   here_ = {.slots = {}, .tokens = {}, .offsets = c.empty({ranks, each + 1}, DType::i32), .weights = {}};
-  // Host work: rows of each expert, counted from where they begin, and back.
+  // Host work: counts the rows of each expert from the offsets, and afterwards makes offsets from counts.
   const auto* begins = routes.offsets.view().as<int32_t>();
   auto* counts = mine.view().as<int32_t>();
   if (counts) std::transform(begins + 1, begins + routing.experts + 1, begins, counts, std::minus<>());
@@ -20,7 +20,7 @@ ExpertRanks::ExpertRanks(Ctx& c, const Routes& routes, const Routing& routing)
   const int64_t capacity = routing.drop == Drop::none ? rows : each * expert_capacity(routing, c.batch().tokens);
   here_.most_of_source = std::min(rows, capacity);
   moves_.rows = rows;
-  if (!counts) {  // even load in messages, the most that can come in memory
+  if (!counts) {  // even load in messages, the largest case in memory
     const int64_t even = rows / ranks;
     moves_.sent.assign(static_cast<size_t>(ranks), even), moves_.received = moves_.sent;
     here_.sources.assign(static_cast<size_t>(ranks), here_.most_of_source);

@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 
-// f(weight, first column of y, columns) for each of them.
+// Calls f(weight, first column of y, columns) for each weight.
 template <class F>
 void each_weight(Ctx& c, std::span<Param* const> weights, F&& f) {
   int64_t begin = 0;
@@ -16,7 +16,7 @@ void each_weight(Ctx& c, std::span<Param* const> weights, F&& f) {
   }
 }
 
-// f(source, first row, rows, offsets of its experts) for each rank that rows came from.
+// Calls f(source, first row, rows, offsets of its experts) for each rank that rows came from.
 template <class F>
 void each_source(const TensorView& offsets, const std::vector<int64_t>& sources, int64_t rows, F&& f) {
   if (sources.empty()) return f(0, int64_t{0}, rows, offsets);
@@ -29,7 +29,7 @@ void each_source(const TensorView& offsets, const std::vector<int64_t>& sources,
   }
 }
 
-// What is made again in backward has a path of its own: backward calls the same kernels.
+// A path of its own, since the backward pass runs the same kernels when it computes these rows again.
 Tensor rows_of_tokens(Ctx& c, const Tensor& x, const Tensor& tokens) {
   Ctx::Scope scope(c, "to_experts");
   Tensor out = c.empty({tokens.view().count(), x.cols()}, x.dtype());

@@ -1,5 +1,5 @@
-// What experts do with the rows that a router gave them: rows go to experts, through products with the matrices of each, and
-// back to their tokens.
+// The ops of experts. Rows go from tokens to experts, are multiplied with the matrices of each expert, and go back to
+// their tokens.
 #pragma once
 #include <span>
 
@@ -7,19 +7,19 @@
 
 namespace ravine {
 
-// Rows of experts: [R,C] from x [N,C]; zero where no token is.
+// Returns the rows of experts [R,C] from x [N,C]; zero where a row has no token.
 Tensor to_experts(Ctx& c, const Tensor& x, const Routes& routes);
-// [N,C]: of each token the sum of its rows of y [R,C].
+// Returns [N,C]: for each token the sum of its rows of y [R,C].
 Tensor from_experts(Ctx& c, const Tensor& y, const Routes& routes);
 
-// y [R, sum of outs]: the rows of an expert times its matrix of each of `weights` [E,out,in], side by side. With several the
-// gradient of x is in the type of statistics.
+// Returns y [R, sum of outs]: the rows of each expert times its matrix in each of `weights` [E,out,in], side by side.
+// With several weights the gradient of x is in the type of statistics.
 Tensor experts_linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, const Routes& routes);
 
-// x [R,C], each row times the weight that its token gives it.
+// Returns x [R,C] with each row multiplied by the routing weight of its token.
 Tensor weighted_rows(Ctx& c, const Tensor& x, const Routes& routes);
 
-// a + b sigmoid(gate), gate [N,1]; a, b [N,C]. Takes the memory of a where nobody else holds it.
+// Returns a + b sigmoid(gate); gate [N,1]; a, b [N,C]. Overwrites a if no other handle has its memory.
 Tensor gated_sum(Ctx& c, Tensor a, const Tensor& b, const Tensor& gate);
 
 }  // namespace ravine

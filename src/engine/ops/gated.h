@@ -1,11 +1,12 @@
-// What swiglu and geglu share: a gated product whose gate and factor lie side by side in one tensor.
+// The shared code of swiglu and geglu: a gated product whose gate and factor lie side by side in one tensor.
 #pragma once
 #include "engine/ctx.h"
 
 namespace ravine {
 
-// Forward and Backward: the kernels' arguments. gate_up [N, 2F]; [N, F], compute type. Unfused: the activation of the gate
-// alone, rounded to the compute type, then a product; backward likewise. An Error in backward if gate_up is used elsewhere too.
+// Returns [N, F] in the compute type from gate_up [N, 2F]. Forward and Backward are the argument types of the kernels.
+// Unfused: the activation of the gate, rounded to the compute type, then a product; backward likewise. An Error in the
+// backward pass if another op reads gate_up.
 template <class Forward, class Backward>
 Tensor gated(Ctx& c, const Tensor& gate_up) {
   int64_t width = div_exact(gate_up.cols(), 2);

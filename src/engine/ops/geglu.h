@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// gelu(gate) * up, gelu in its tanh form, where gate_up [N, 2F] holds both side by side. [N, F], compute type.
+// Returns gelu(gate) * up, [N, F] in the compute type. gelu has its tanh form. gate_up [N, 2F] holds both side by side.
 Tensor geglu(Ctx& c, const Tensor& gate_up);
 
 }  // namespace ravine

@@ -3,8 +3,8 @@
 
 namespace ravine {
 
-// x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016). [N, F], compute type. An Error in backward if x is used
-// elsewhere too.
+// Returns x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016): [N, F] in the compute type. An Error in the
+// backward pass if another op reads x.
 Tensor gelu(Ctx& c, const Tensor& x, GeluForm form);
 
 }  // namespace ravine

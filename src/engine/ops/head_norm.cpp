@@ -9,8 +9,8 @@ void weight_gradient(Ctx& c, const HeadNormBackward& args, const Param& weight) 
   HeadNormBackward a = args;
   const Group& ranks = c.group(Axis::tensor);
   a.dweight = c.grad_store().add_to_grad(weight, a.accumulate);
-  // Each tensor rank has its own heads: a part of the sum. Under sequence parallelism the store adds the parts of everything
-  // that is not cut.
+  // Each tensor rank has its own heads: a part of the sum. Under sequence parallelism the store sums the gradients of
+  // all parameters that are not cut.
   if (ranks.size() == 1 || c.sequence_parallel() || a.dweight.absent()) return c.call(a);
   Tensor part = c.empty({weight.shape[0]}, c.types().master);
   TensorView whole = std::exchange(a.dweight, part.view());

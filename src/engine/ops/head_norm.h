@@ -3,8 +3,9 @@
 
 namespace ravine {
 
-// RMSNorm of each head of x [N, H*D] by itself; weight [D]. x may be a slice of a product's output. Tensor ranks hold some
-// heads each and all of the weight: its gradient is summed over them. An Error in backward if x is used elsewhere too.
+// Returns the RMSNorm of each head of x [N, H*D]; weight [D]. x may be a slice of a product's output. Each tensor rank
+// holds some heads and the whole weight, so the gradient of the weight is summed over ranks. An Error in the backward
+// pass if another op reads x.
 Tensor head_norm(Ctx& c, const Tensor& x, const Param& weight, double eps);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Parameters that lie side by side in memory (ParamSet::add_joined), so that one product sees them all.
+// Parameters that lie side by side in memory (ParamSet::add_joined), so that one product computes them all.
 #pragma once
 #include <span>
 
@@ -7,21 +7,21 @@
 
 namespace ravine {
 
-// The view of all of them, of what this rank holds, from the view of the first.
+// Returns the view of all of them on this rank, from the view of the first.
 TensorView joined(const WeightSource& store, TensorView first, std::span<Param* const> params);
 
-// The gradient of all of them; each is marked as written. Absent where they are frozen.
+// Returns the gradient of all of them, and marks each as written. Absent if they are frozen.
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate);
 
-// The weights that products read: side by side, or each in blocks of its own.
+// The weights of a product: side by side in memory, or each in 4-bit blocks of its own.
 class JoinedWeights {
  public:
   JoinedWeights(Ctx& c, std::span<Param* const> weights, Join join);
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // f(weight, first row, rows) of each product that they are: one; or, where precision.unfused asks for it and where each is
-  // kept in blocks, one for each weight.
+  // Calls f(weight, first row, rows) for each product: one for all weights, or one per weight. The latter if
+  // precision.unfused sets it, or if weights are stored in blocks.
   template <class F>
   void each(Ctx& c, F&& f) const {
     if (whole_) return f(*weights_[0], int64_t{0}, rows_);
@@ -32,7 +32,7 @@ class JoinedWeights {
       begin += count;
     }
   }
-  // make(first row, rows) is the product but for its b.
+  // Runs the product of each. make(first row, rows) returns the arguments without b.
   template <class F>
   void multiply(Ctx& c, F&& make) const {
     each(c, [&](const Param& p, int64_t row, int64_t rows) {
@@ -48,9 +48,9 @@ class JoinedWeights {
 
  private:
   std::span<Param* const> weights_;
-  TensorView plain_;  // absent: each is kept in blocks
+  TensorView plain_;  // absent: each weight is stored in blocks
   int64_t rows_ = 0, cols_ = 0;
-  bool whole_ = true;  // one product
+  bool whole_ = true;  // one product for all weights
 };
 
 }  // namespace ravine

@@ -15,7 +15,8 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
     c.call(LayerNormForward{
         .x = r.sum.view(), .weight = w, .bias = b, .out = r.out.view(), .mean = mean.view(), .rstd = rstd.view(), .eps = eps});
   } else {
-    // As in rms_norm: without a branch the sum is x itself; with one, x is written over if nobody else holds it.
+    // As in rms_norm: without a branch the sum is x itself; with a branch, x is overwritten if no other handle has its
+    // memory.
     r.sum = !in.branch || in.x.unique() ? in.x.renamed() : c.empty({rows, cols}, c.types().residual);
     TensorView sum = in.branch ? r.sum.view() : TensorView{};
     c.call(LayerNormForward{.x = in.x.view(),
@@ -31,7 +32,7 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
   if (!c.recording()) return r;
 
   Saved sum = c.save(r.sum), shift = c.save(mean), scale = c.save(rstd);
-  // The residual stream itself is not made again: blocks know it by its identity.
+  // The residual stream is not rebuilt: blocks refer to it by its id.
   if (!type) {
     r.out.set_rebuild([sum, &weight, &bias, eps](Ctx& c) {
       Tensor x = sum.get(c), out = c.empty({x.rows(), x.cols()}, c.types().compute);
@@ -50,7 +51,7 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
       if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
       bool accumulate = false, more = false;
       TensorView dweight = c.grad_store().add_to_grad(weight, accumulate), dbias = c.grad_store().add_to_grad(bias, more);
-      Tensor spare;  // one of the two is frozen: the kernel makes both or none
+      Tensor spare;  // for the frozen one of the two, since the kernel computes both gradients or none
       if (dweight.absent() != dbias.absent()) {
         spare = c.empty({x.cols()}, c.types().master);
         if (accumulate || more) c.call(Fill{spare.view(), 0});

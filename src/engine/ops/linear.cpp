@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// x W^T + b. partial: other tensor ranks have the other inputs.
+// Returns x W^T + b. partial: the inputs are cut, so the other tensor ranks have the other inputs.
 Tensor base_product(Ctx& c, const Tensor& x, const LinearParams& p, bool partial) {
   const JoinedWeights w(c, p.weights, p.join);
   TensorView b = p.biases.empty() || (partial && c.group(Axis::tensor).rank() > 0)
@@ -51,8 +51,8 @@ Tensor base_product(Ctx& c, const Tensor& x, const LinearParams& p, bool partial
     }
     if (trains_bias) {
       TensorView g = joined_grad(c, p.biases, accumulate);
-      // Under sequence parallelism the store sums gradients of what is not cut over tensor ranks, and every one of them has all
-      // of dy here.
+      // Under sequence parallelism the store sums the gradients of parameters that are not cut over tensor ranks. Here
+      // each of these ranks has the whole dy, so only the first adds it.
       if (partial && c.sequence_parallel() && c.group(Axis::tensor).rank() > 0) {
         if (!accumulate) c.call(Fill{g, 0});
       } else {

@@ -4,9 +4,9 @@
 
 namespace ravine {
 
-// y = x W^T + b + what adapters add (lora.h), where W is the rows of the weights one under the other and b likewise. x [N, in];
-// y [N, sum of outs] in the compute type. A frozen W does not keep x. Where inputs are cut the result is summed over tensor
-// ranks afterwards, so the first of them adds the bias. `p` must outlive the backward.
+// Returns y = x W^T + b + the adapters' outputs (lora.h). x [N, in]; y [N, sum of outs] in the compute type. W is the
+// weights' rows stacked, b likewise. A frozen W does not keep x. If inputs are cut, the result is summed over tensor
+// ranks later, so only the first rank adds the bias. `p` must outlive the backward pass.
 Tensor linear(Ctx& c, const Tensor& x, const LinearParams& p, Split split);
 
 }  // namespace ravine

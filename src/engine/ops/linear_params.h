@@ -1,4 +1,4 @@
-// What a linear layer is to the ops that compute with it.
+// The parameters of a linear layer, for the ops that compute with it.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,14 +7,17 @@
 
 namespace ravine {
 
-// A weight [out, in] over tensor ranks: its outputs are cut, its inputs, nothing.
+// The cut of a weight [out, in] over tensor ranks: columns: outputs are cut; rows: inputs are cut; none: every rank has
+// it whole.
 enum class Split : uint8_t { columns, rows, none };
 
-// Which weights lie side by side, so that one product computes them all: one alone; queries, keys and values; gate and up of an
-// MLP; the latents of queries and of keys. precision.unfused names those that it takes apart (engine/recipe.h).
+// The weights that lie side by side, so that one product computes them all. single: one weight; qkv: queries, keys and
+// values; gate_up: gate and up of an MLP; latents: the latents of queries and of keys. precision.unfused names the
+// joins that are computed one by one (engine/recipe.h).
 enum class Join : uint8_t { single, qkv, gate_up, latents };
 
-// Weights and biases that are joined in memory (no biases: none), and what is added to their product.
+// The weights and biases of a layer, joined in memory (biases may be empty), and the adapters that add to their
+// product.
 struct LinearParams {
   std::vector<Param*> weights, biases;
   Join join = Join::single;

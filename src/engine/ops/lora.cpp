@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// In the type of compute, which products read.
+// Returns t in the compute type, which products read.
 Tensor for_products(Ctx& c, const Tensor& t) {
   if (t.dtype() == c.types().compute) return t;
   Tensor out = c.empty({t.rows(), t.cols()}, c.types().compute);
@@ -23,7 +23,7 @@ Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b) {
   Tensor y = c.empty({h.rows(), b.shape[0]}, c.types().residual);
   c.call(Matmul{.a = x.view(), .b = c.store().value(b), .out = y.view(), .trans_b = true});
   if (!c.recording()) return y;
-  const auto narrow = std::make_shared<Tensor>();  // from the one pass to the other
+  const auto narrow = std::make_shared<Tensor>();  // from dx to dw
   c.record(
       "lora", {y.ref()},
       [narrow, &b, hr = h.ref(), yr = y.ref()](Ctx& c) {
@@ -66,7 +66,7 @@ void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters
   l.add_up(c, h.view(), y.view());
   if (!c.recording()) return;
   Saved saved_x = c.save(x), saved_h = c.save(h);
-  const auto u = std::make_shared<Tensor>();  // from the one pass to the other
+  const auto u = std::make_shared<Tensor>();  // from dx to dw
   c.record(
       "lora", {},
       [l, u, xr = x.ref(), yr = y.ref()](Ctx& c) {

@@ -1,4 +1,4 @@
-// The products of adapters, for the ops that have them: lora() and heads.
+// The products of adapters, for lora() and for heads.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace ravine {
 
-// The adapters of a layer as one rank has them: rows of the joined A, columns of [N, R] and of y.
+// The adapters of a layer on one rank: rows of the joined A, columns of [N, R] and of y.
 class LoraProducts {
  public:
-  // store: has their A and B. `weights`: of the layer that they stand beside, in the store of the Ctx; none of a head.
+  // store: holds their A and B. `weights`: the weights of the adapted layer, in the store of the Ctx; empty for a head.
   LoraProducts(const LoraAdapters& s, const WeightSource& store, std::span<Param* const> weights, Split split)
       : s_(s), store_(store), weights_(weights), split_(split) {
     rows_.push_back(0);
@@ -31,7 +31,8 @@ class LoraProducts {
     return y.columns(from, c.store().shape(*weights_[weight])[0]);
   }
 
-  // f(first adapter, x of its products, rows of A): all of them at once where all read x, else one after the other.
+  // Calls f(first adapter, x of its products, rows of A). One call if all adapters read the same x; else one call per
+  // adapter, with dropout applied to x.
   template <class F>
   void each_input(Ctx& c, const TensorView& x, F&& f) const {
     if (!drops(c)) return f(x, int64_t{0}, rank());
@@ -66,7 +67,7 @@ class LoraProducts {
       if (s_.scale[i] != 1) c.call(Multiply{.a = part(v, i), .b = {}, .out = part(v, i), .scale = s_.scale[i]});
   }
 
-  // scale * x A^T, [N, R]
+  // Returns scale * x A^T, [N, R].
   Tensor down(Ctx& c, const TensorView& x) const {
     Tensor h = c.empty({x.rows(), rank()}, c.types().compute);
     const TensorView a = this->a();
@@ -84,12 +85,12 @@ class LoraProducts {
                     .trans_b = true,
                     .accumulate = true});
   }
-  // Of a head, whose one B is cut as its table: y += scale * x A^T B^T.
+  // For a head, which has one B, cut as its table: y += scale * x A^T B^T.
   void add_logits(Ctx& c, const TensorView& x, const TensorView& y) const {
     const Tensor h = down(c, x);
     c.call(Matmul{.a = h.view(), .b = store_.value(*s_.ups.at(0).b), .out = y, .trans_b = true, .accumulate = true});
   }
-  // scale * dy B, [N, R]
+  // Returns scale * dy B, [N, R].
   Tensor back(Ctx& c, const TensorView& dy) const {
     Tensor u = c.empty({dy.rows(), rank()}, c.types().compute);
     for (size_t i = 0; i < s_.ups.size(); ++i)
@@ -136,8 +137,8 @@ class LoraProducts {
                       .tokens_reduced = true});
     }
   }
-  // Of a matrix that is not cut each tensor rank has a part of the gradient: without sequence parallelism the factor [N, R] is
-  // made whole.
+  // Returns the factor [N, R] of the gradient of a matrix that is not cut, complete on every tensor rank. Each rank has
+  // a part of it; without sequence parallelism the parts are summed here.
   static Tensor whole(Ctx& c, const Tensor& part) {
     if (c.group(Axis::tensor).size() == 1 || c.sequence_parallel()) return part;
     Tensor sum = c.empty({part.rows(), part.cols()}, part.dtype());
@@ -152,7 +153,7 @@ class LoraProducts {
   const WeightSource& store_;
   std::span<Param* const> weights_;
   Split split_;
-  std::vector<int64_t> rows_;  // of the joined A: where each begins, and the end
+  std::vector<int64_t> rows_;  // of the joined A: the first row of each, and the end
 };
 
 }  // namespace ravine

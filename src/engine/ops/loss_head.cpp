@@ -7,7 +7,7 @@
 namespace ravine {
 namespace {
 
-// Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
+// Fused: one kernel. Unfused: all logits, cross-entropy, two products.
 void pass(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& losses, const TensorView& row_weights,
           const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
   const Batch& b = c.batch();
@@ -29,7 +29,7 @@ void pass(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& lo
     bool backward = !dx.absent() || !dweight.absent();
     Tensor dy = cap == 0 || !backward
                     ? y
-                    : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is taken from capped logits
+                    : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is computed from capped logits
     c.call(CrossEntropy{.logits = y.view(),
                         .labels = b.labels,
                         .losses = losses,
@@ -64,7 +64,7 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
   if (!b.sequence_loss) c.add_sum(StepSum::loss, losses.view());
 }
 
-// The same over rows of length 1: the head sees them, and its gradient is taken back through them.
+// The same with the weight's rows scaled to length 1; the gradient passes through the scaling.
 void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight,
               bool accumulate, double cap) {
   Tensor w = unit_rows(c, weight), dw;

@@ -18,7 +18,8 @@ Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset)
                           .eps = eps,
                           .offset = offset});
   } else {
-    // Without a branch the sum is x itself, under a name of its own; with one, x is written over if nobody else holds it.
+    // Without a branch the sum is x itself, under a new id. With a branch, x is overwritten if no other handle has its
+    // memory.
     r.sum = !in.branch || in.x.unique() ? in.x.renamed() : c.empty({rows, cols}, c.types().residual);
     TensorView sum = in.branch ? r.sum.view() : TensorView{};
     c.call(RmsNormForward{.x = in.x.view(),

@@ -3,12 +3,12 @@
 namespace ravine {
 namespace {
 
-// f(table, first row, rows) over runs of neighbours that take one table; rows outside every segment are padding and go with
-// what is before them.
+// Calls f(table, first row, rows) for runs of neighbouring rows with one table. Rows outside all segments are padding
+// and belong to the run before them.
 template <class F>
 void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
   if ((t.far.absent() && !t.of_length) || b.segments.empty()) return f(t.near, int64_t{0}, rows);
-  // 0: near; else far, or the length whose table is taken.
+  // 0: near; else far, or the length for of_length.
   auto kind = [&](size_t i) { return b.length(i) <= t.limit ? 0 : t.of_length ? b.length(i) : 1; };
   auto table = [&](int64_t k) { return k == 0 ? t.near : t.of_length ? t.of_length(k) : t.far; };
   int64_t begin = 0;
@@ -20,8 +20,9 @@ void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
   f(table(kind(b.segments.size() - 1)), begin, rows - begin);
 }
 
-// As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head, of
-// interleaved pairs for each of them. Cosines and sines have the type that a rule of precision has for rope, if there is one.
+// The unfused definition; each op rounds to the type of x: cosines and sines of the rows, then four products and two
+// sums per head. With interleaved pairs these are computed per pair. If a precision rule sets a type for rope, cosines
+// and sines have this type.
 void rotate_unfused(Ctx& c, const Rope& a) {
   const int64_t rows = a.x.rows(), half = a.table.cols() / 2, size = div_exact(a.x.cols(), a.heads);
   const int64_t width = a.interleaved ? 1 : half, runs = half / width;

@@ -5,9 +5,9 @@
 
 namespace ravine {
 
-// Tables [P,R] of angles. With `far` (LongRoPE), sequences of more than `limit` tokens take that one from their first token on,
-// others `near`. With `of_length` (dynamic NTK) a sequence of more than `limit` tokens takes the table of its own length, which
-// stays until the next call. interleaved: neighbours are a pair, not dims half a rotation apart.
+// Tables [P,R] of cosines and sines. A sequence of at most `limit` tokens uses `near`. A longer one uses `far` if it is
+// set (LongRoPE), from its first token on; or the result of of_length (dynamic NTK): the table of its length, valid
+// until the next call. interleaved: a pair is two neighbouring dims, not two dims half a rotation apart.
 struct RopeTables {
   TensorView near, far;
   std::function<TensorView(int64_t length)> of_length;
@@ -15,8 +15,8 @@ struct RopeTables {
   bool interleaved = false;
 };
 
-// Rotates x [N, heads*D] in place by the batch's positions: dims [begin, begin + R) of each head. The tables must outlive the
-// backward pass.
+// Rotates dims [begin, begin + R) of each head of x [N, heads*D] in place, by the batch's positions. The tables must
+// outlive the backward pass. An Error if a position is beyond the table.
 void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads, int64_t begin = 0);
 
 }  // namespace ravine

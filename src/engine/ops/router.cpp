@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 
-// x in the type of statistics: itself, or a copy.
+// Returns x in the type of statistics: x itself, or a copy.
 Tensor widened(Ctx& c, const Tensor& x) {
   const DType wide = c.types().stat;
   if (x.dtype() == wide) return x;
@@ -14,13 +14,13 @@ Tensor widened(Ctx& c, const Tensor& x) {
   return out;
 }
 
-// The group of each token in the sums of losses, -1 of padding; how many groups there are.
+// The group of each token in the sums of losses (-1: padding), and the number of groups.
 struct TokenGroups {
   Tensor of;  // i32 [N]
   int64_t count = 1;
 };
 
-// Host work: tokens that lie in no segment are padding. By sequence: neighbours of one sequence are a group.
+// Host work: tokens in no segment are padding. by_sequence: neighbouring tokens of one sequence are a group.
 TokenGroups groups_of(Ctx& c, bool by_sequence) {
   const Batch& b = c.batch();
   TokenGroups g{.of = c.empty({b.tokens}, DType::i32)};
@@ -36,7 +36,7 @@ TokenGroups groups_of(Ctx& c, bool by_sequence) {
   return g;
 }
 
-// Host work: what was counted, as numbers.
+// Host work: copies the statistics from the tensors.
 RouterLoad load_of(const Routing& r, const TensorView& claims, const TensorView& slots, const TensorView& scores,
                    const TensorView& counts, const TensorView& squares) {
   RouterLoad load{.experts = r.experts, .top_k = r.top_k, .claims = {}, .scores = {}, .counts = {}, .shares = {}};
@@ -51,10 +51,10 @@ RouterLoad load_of(const Routing& r, const TensorView& claims, const TensorView&
   return load;
 }
 
-// Losses of routers count once: tensor ranks sum the gradients of logits, of which the first one adds those.
+// Only the first tensor rank adds the losses of routers, since tensor ranks sum the gradients of the logits.
 bool adds_losses(Ctx& c) { return c.group(Axis::tensor).rank() == 0; }
 
-// Host work: derivatives by scores that the balance loss asks for. On meta without data.
+// Host work: the derivatives of the balance loss by the scores. No data on the meta device.
 Tensor balance_slopes(Ctx& c, const RouterLosses& losses, int64_t layer, const Shape& shape) {
   Tensor slopes = c.empty(shape, DType::f64);
   double* to = slopes.view().as<double>();

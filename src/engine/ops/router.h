@@ -1,43 +1,46 @@
-// Which experts serve which tokens (Shazeer et al. 2017), and the losses that keep them busy alike.
+// The router: it chooses the experts of each token (Shazeer et al. 2017). Also: the losses that balance the load of the
+// experts.
 #pragma once
 #include "engine/ctx.h"
 
 namespace ravine {
 
-// Losses of a router beside that of the labels; what a micro batch adds to the loss of the step is their mean over all micro
-// batches of the step. Formulas: router_load.h.
+// The losses of a router, added to the loss of the labels. The loss of the step gets their mean over all micro batches
+// of the step. The formulas are in router_load.h.
 struct RouterLosses {
-  // aux: pooled_balance; seq_aux: grouped_balance by sequence; global_aux: global_balance. bias is no loss.
+  // aux: pooled_balance; seq_aux: grouped_balance by sequence; global_aux: global_balance; bias: no loss.
   LoadBalance balance = LoadBalance::none;
   double balance_coef = 0, z_coef = 0;
   bool any() const { return balances() || z_coef != 0; }
-  bool pools() const { return balances() && balance == LoadBalance::aux; }  // all layers together
+  bool pools() const { return balances() && balance == LoadBalance::aux; }  // sums over all layers together
   bool balances() const {
     return balance_coef != 0 &&
            (balance == LoadBalance::aux || balance == LoadBalance::seq_aux || balance == LoadBalance::global_aux);
   }
 };
-// Of a micro batch: that of balance before its coefficient, and both with theirs.
+// The losses of a micro batch. balance_loss: the balance loss without its coefficient. router_loss: both losses with
+// their coefficients.
 double balance_loss(const RouterLosses& losses, const RouterLoads& loads);
 double router_loss(const RouterLosses& losses, const RouterLoads& loads);
 
-// Rows of experts (kernels/moe.h), R of them: routed_rows(routing, N).
+// The rows of experts (kernels/moe.h): R = routed_rows(routing, N).
 struct Routes {
   Tensor slots, tokens, offsets;  // i32 [N,K], [R], [E+1]
   Tensor weights;                 // [R,1], in the type of statistics
-  // Of rows that came from other ranks (ops/expert_ranks.h): how many from each, one rank's behind the other's, and the most
-  // that one sends. `offsets` are then [S,E/S+1], from the first row of each; there are neither slots nor tokens. Empty: the
-  // rows are this rank's own.
+  // For rows received from other ranks (ops/expert_ranks.h): the number of rows from each rank, in order of ranks;
+  // most_of_source is the largest number that one rank may send. `offsets` is then [S,E/S+1], counted from the first
+  // row of each rank; slots and tokens are empty. Empty: the rows are this rank's own.
   std::vector<int64_t> sources{};
   int64_t most_of_source = 0;
 };
 
-// x W^T in the type of statistics, from masters, whatever the type of compute: logits of a router [N,E], of a gate [N,1].
+// Returns x W^T in the type of statistics, from master weights: logits of a router [N,E], or of a gate [N,1].
 Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight);
 
-// Chooses by logits, which are the same on all tensor ranks and whose gradients these sum. Of a batch with labels what the router
-// did goes sideways under `layer` (Ctx::add_sum), and its losses join the gradient of the logits: of pooled ones, when all layers
-// have run. correction: null where the routing has none.
+// Chooses experts by logits, which are equal on all tensor ranks; their gradients are summed over these ranks. If the
+// batch has labels, the statistics are stored under `layer` (Ctx::add_router), and the losses add to the gradient of
+// the logits. Pooled losses need the statistics of all layers, so they are computed in the backward pass. correction:
+// null if the routing has no correction bias.
 Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routing& routing, const RouterLosses& losses,
              int64_t layer);
 

@@ -3,10 +3,10 @@
 
 namespace ravine {
 
-// RMSNorm of rows of x [N, W] of which tensor ranks hold some columns each, and those of the weight: squares (backward:
-// gradients times values) are summed over the ranks, in a fixed order, in the type of statistics. Where ranks share a part
-// (key/value heads fewer than ranks) each counts it, in the sum and in the width alike, and each finds its share of the
-// gradient. x may be a slice of a product's output; an Error in backward if it is used elsewhere too.
+// Returns the RMSNorm of the rows of x [N, W]. Each tensor rank holds some columns of x and of the weight. Squares
+// (backward: gradients times values) are summed over ranks in a fixed order, in the type of statistics. If ranks share
+// columns (fewer key/value heads than ranks), each rank adds them to the sum and to the width. Each rank gets its part
+// of the gradient. x may be a slice of a product's output. An Error in the backward pass if another op reads x.
 Tensor row_norm(Ctx& c, const Tensor& x, const Param& weight, double eps);
 
 }  // namespace ravine

@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// y = cap * tanh(y / cap), in place; without a cap (0) nothing is done. Nothing is recorded.
+// y = cap * tanh(y / cap), in place; cap = 0 does nothing. Nothing is recorded.
 void soft_cap(Ctx& c, const TensorView& y, double cap);
 
 }  // namespace ravine

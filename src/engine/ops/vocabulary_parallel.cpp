@@ -13,7 +13,7 @@
 namespace ravine {
 namespace {
 
-// Rows of the table that this rank has. The last ranks may have fewer than the others, or none: the rest of theirs is padding.
+// The rows of the table on this rank. The last ranks may have fewer rows than the others, or none: the rest is padding.
 struct Rows {
   int64_t begin = 0, count = 0, padded = 0, whole = 0;
 };
@@ -30,29 +30,31 @@ Rows rows_of_rank(Ctx& c, const Param& p) {
 
 constexpr int64_t kChunk = 1024;  // tokens
 
-// What an adapter adds to my logits: h B^T, h [N, r] of all tokens. dh, db: their gradients; absent without backward.
+// An adapter's part of the local logits: h B^T, h [N, r] of all tokens. dh, db: gradients; absent without a backward
+// pass.
 struct Beside {
   TensorView h, b, dh, db;
-  bool accumulate = false;  // into db
+  bool accumulate = false;  // add into db
 };
 
 struct Head {
   Ctx& c;
   const Param& weight;
-  TensorView table;             // my rows as the products read them
-  double cap;                   // of my logits; 0: none
+  TensorView table;             // local rows as the products read them
+  double cap;                   // of the logits; 0: none
   const LoraAdapters* adapter;  // null: none
   Beside beside = {};
   Rows here = rows_of_rank(c, weight);
 
-  // Tokens [begin, begin + n). dx and dweight are absent without backward. losses f64 [N], where another rank has the label 0.
+  // Tokens [begin, begin + n). dx and dweight are absent without a backward pass. losses: f64 [N], 0 where another rank
+  // has the label.
   void chunk(const TensorView& x, int64_t begin, int64_t n, const TensorView& losses, const TensorView& row_weights,
              const TensorView& dx, const TensorView& dweight, bool accumulate) {
     const Group& group = c.group(Axis::tensor);
     Tensor sums = c.empty({group.size(), n}, DType::f64), mine = c.empty({n}, DType::f64);
     const TensorView rows = x.row_range(begin, n), of_rows = losses.columns(begin, n);
-    if (here.count == 0) {                                               // this rank has padding only, and nothing to say
-      c.call(Fill{mine.view(), std::numeric_limits<double>::lowest()});  // a finite one: no exp of it is more than 0
+    if (here.count == 0) {                                               // this rank has only padding
+      c.call(Fill{mine.view(), std::numeric_limits<double>::lowest()});  // finite, and its exp is 0
       group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
       c.call(Fill{of_rows, 0});
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
@@ -70,7 +72,8 @@ struct Head {
     group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
     const bool backward = !dx.absent() || !dweight.absent();
     Tensor dy =
-        cap == 0 || !backward ? y : c.empty({n, here.count}, y.dtype());  // the slope of the cap is that of capped logits
+        // the slope of the cap is computed from capped logits
+        cap == 0 || !backward ? y : c.empty({n, here.count}, y.dtype());
     c.call(CrossEntropy{.logits = y.view(),
                         .labels = c.batch().labels.columns(begin, n),
                         .losses = of_rows,
@@ -102,7 +105,7 @@ struct Head {
     add_rows(h, beside.db, beside.accumulate);
   }
 
-  // x, dx: the tokens that are here.
+  // part, dpart: the local tokens.
   void run(const TensorView& part, const TensorView& dpart, const TensorView& dweight, bool accumulate) {
     if (c.sequence_parallel()) {
       Tensor x = gather_tokens(c, part), dx = dpart.absent() ? Tensor() : c.empty({x.rows(), x.cols()}, x.dtype());
@@ -114,7 +117,7 @@ struct Head {
     if (!dpart.absent()) all_reduce(c, c.group(Axis::tensor), dpart);
   }
 
-  // A and what it is multiplied by are the same on all tensor ranks, B is cut: each of them has a part of what A learns.
+  // A and its input are equal on all tensor ranks, B is cut: each rank has a part of the gradient of A.
   void run_whole(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (!adapter) return run_all(x, dx, dweight, accumulate);
     const LoraProducts products(*adapter, c.store(), {}, Split::columns);
@@ -149,7 +152,8 @@ struct Head {
     if (!of_sequences) c.add_sum(StepSum::loss, losses.view());
   }
 
-  // Host work: the losses of all labels, of which one rank has each and the others 0.
+  // Host work: makes the losses of all labels complete on every rank; each label's loss is on one rank, and 0 on the
+  // others.
   void share(const TensorView& losses) {
     const Group& group = c.group(Axis::tensor);
     const int64_t n = losses.count();

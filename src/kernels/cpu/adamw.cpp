@@ -34,8 +34,8 @@ void update_spans(const AdamW& a) {
       m.store(mean, i, part);
       v.store(square, i, part);
       const Lanes scale = hn::Add(hn::Div(hn::Sqrt(square), root), eps);
-      // torch.optim.AdamW's factor, in f32 too, but one rounding of p instead of two: rounded weights are most of what parts a
-      // run in f32 from one in f64.
+      // The factor of torch.optim.AdamW, in f32 too, but with one rounding of p instead of two. The rounding of weights
+      // is the largest part of the difference between a run in f32 and a run in f64.
       const Lanes next = hn::MulAdd(keep, p, hn::Div(hn::Mul(step, mean), scale));
       param.store(next, i, part);
       if constexpr (!std::is_void_v<C>) Row<C>(a.copy, 0, begin).store(next, i, part);

@@ -1,7 +1,7 @@
-// Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and
-// values of one head of one segment. Queries and their gradients are copied once; then, for each tile of keys in turn, all
-// queries that see it add to its dk and dv, which stay in cache, and to dq. Few heads: a task takes only every P-th block of
-// queries, into its own copy of dk and dv; copies are added in order.
+// Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the
+// keys and values of one head of one segment. Queries and their gradients are copied once. Then for each tile of keys
+// all its queries add to dk and dv, which stay in cache, and to dq. With few heads a task takes only every P-th block
+// of queries and has its own copy of dk and dv; copies are added in order.
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -17,9 +17,9 @@ constexpr int64_t kTasksWanted = 12, kMostParts = 4;
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
-// What a thread needs for a task. q, dout, dq, lse, its rest and delta: of all queries of all heads that share keys. In pairs:
-// q, dout and keys along their channels, q_panels and dout_panels (of every block of queries) along queries, and probs, for
-// probabilities and then for the gradient of the scores, too.
+// The memory of a thread for a task. q, dout, dq, lse, its remainder and delta: for all queries of all heads that share
+// keys. With pairs: q, dout and keys are paired along channels; q_panels and dout_panels (of every block of queries)
+// along queries. probs holds the probabilities and then the gradient of the scores, also in pairs.
 struct Work {
   bool pairs;
   float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *wide_dout, *q, *dout, *dq, *lse, *lse_rest, *delta;
@@ -56,7 +56,8 @@ int64_t bytes_per_thread(const AttentionBackward& a, bool pairs) {
   return s.bytes();
 }
 
-// Where gradients of the keys and values of one head gather: f32, rows a pitch apart, by thread (one part) or by part and head.
+// The gradients of the keys and values of one head: f32, rows a pitch apart; one per thread (one part), or one per part
+// and head.
 struct Sums {
   float *dk, *dv;
 };
@@ -64,7 +65,8 @@ struct Sums {
 struct Memory {
   bool pairs;
   float* sums;
-  int64_t key_pitch, value_pitch, key_floats, sum_floats, per_thread, bytes;  // sum_floats: of both, the keys' first
+  // sum_floats: of keys and values, keys first
+  int64_t key_pitch, value_pitch, key_floats, sum_floats, per_thread, bytes;
   char* threads;
   Sums at(int64_t index) const { return {sums + index * sum_floats, sums + index * sum_floats + key_floats}; }
 };
@@ -82,11 +84,11 @@ Memory lay_out(const AttentionBackward& a, bool pairs, void* workspace, int thre
   return m;
 }
 
-// A block of queries of one head: its `index` and its `first` row among those that w holds, and its first `row` of q.
+// A block of queries of one head: `index` and `first` are its index and first row in Work, `row` its first row in q.
 struct Block {
   QueryBlock queries;
   int64_t head, index, first, row;
-  // q_panels or dout_panels of the block.
+  // Returns q_panels or dout_panels of the block.
   PairPanels panels(float* of_all, int64_t size) const {
     return {of_all + index * PairPanels::floats(kQueries, size), kQueries};
   }
@@ -123,8 +125,8 @@ void load_block(const AttentionBackward& a, const Block& b, const Work& w) {
   }
 }
 
-// Keys and values [key, key + keys) as all blocks of queries need them. In f32 the scale goes with them, into scores and
-// gradients.
+// Loads keys and values [key, key + keys) in the layout that all blocks of queries need. In f32 they are scaled, which
+// scales scores and gradients.
 void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t key, int64_t keys, const Work& w) {
   const int64_t size = a.at.head_size, values = a.at.values();
   const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * values);
@@ -143,7 +145,8 @@ void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t
   pack_transposed(v, keys, values, w.values_t, kKeys, static_cast<float>(a.at.scale));
 }
 
-// Scores, and products of dout and the values, [queries][kKeys], of `keys` keys from `skipped` of the tile on.
+// Computes scores, and products of dout and the values, [queries][kKeys], for `keys` keys from `skipped` of the tile
+// on.
 void score_tile(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, Work& w) {
   auto product = [&](const float* left, float* right, int64_t size, float* to, TileRun& tile) {
     const int64_t depth = pairs_of(size);
@@ -164,7 +167,8 @@ void score_tile(const AttentionBackward& a, const Block& b, int64_t skipped, int
   }
 }
 
-// What probabilities and gradients of scores give: dv += p^T dout, dk += ds^T q, dq += ds k. The latter are kept in bf16 then.
+// Adds the gradients from probabilities and gradients of scores: dv += p^T dout, dk += ds^T q, dq += ds k. With pairs,
+// ds is stored in bf16.
 void add_products(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, float* dk, float* dv,
                   Work& w) {
   const int64_t size = a.at.head_size, values = a.at.values(), count = b.queries.count;
@@ -210,7 +214,7 @@ void add_products(const AttentionBackward& a, const Block& b, int64_t skipped, i
   });
 }
 
-// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries give.
+// Adds the gradients of a block of queries and the keys [key, key + keys), of the tile that Work holds from `tile` on.
 void tile_gradient(const AttentionBackward& a, const Block& b, int64_t tile, int64_t key, int64_t keys, float* dk, float* dv,
                    Work& w) {
   const QueryBlock& q = b.queries;
@@ -229,7 +233,7 @@ void tile_gradient(const AttentionBackward& a, const Block& b, int64_t tile, int
   add_products(a, b, key - tile, key, keys, dk, dv, w);
 }
 
-// Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
+// Handles every `parts`-th block of queries of a segment, from `part` on, for all heads that share the keys of head kv.
 void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
                       Work& w) {
   const AttentionShape& at = a.at;
@@ -276,7 +280,7 @@ void check(const AttentionBackward& a) {
   alike(a.dk, a.k, "dk and k"), alike(a.dv, a.v, "dv and v");
 }
 
-// Segments that share keys must not run side by side.
+// True if segments share keys; such segments must not run in parallel.
 bool keys_overlap(const AttentionShape& at) {
   std::vector<std::pair<int64_t, int64_t>> runs;
   for (const Segment& s : at.segments)
@@ -295,7 +299,7 @@ void store_sums(const AttentionBackward& a, const Memory& m, const Sums& sums, i
   unpack(sums.dv + from * m.value_pitch, m.value_pitch, rows, values, nullptr, false, Corner(a.dv, from, kv * values));
 }
 
-// Each task has the sums of its head to itself.
+// Each task has its own sums of its head.
 void run_whole(const AttentionBackward& a, const Memory& mem) {
   const AttentionShape& at = a.at;
   const int64_t segments = static_cast<int64_t>(at.segments.size());
@@ -321,7 +325,7 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
   });
 }
 
-// A head is shared by several tasks, each with its own sums, which are then added in order.
+// Several tasks share a head. Each has its own sums, which are then added in order.
 void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
   const AttentionShape& at = a.at;
   const int64_t segments = static_cast<int64_t>(at.segments.size()), rows = a.k.rows();

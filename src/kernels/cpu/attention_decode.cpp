@@ -12,22 +12,23 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// A head's part of a row is short and rows are far apart, which the processor does not foresee: asks for the part `rows` rows
-// on.
+// Prefetches the head's part of the row that is `rows` rows ahead. The part is short and rows are far apart, so the
+// hardware does not predict it.
 template <class T>
 HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t rows = 12) {
   const char* at = reinterpret_cast<const char*>(row + rows * stride);
   for (int64_t i = 0; i < size * static_cast<int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
 }
 
-// One query against keys [0, n) in rows of k and v: out[values] = sum e^(score - top) v, with top and the sum of the powers.
-// q is scaled; scores has room for n; with a cap (0: none) they become cap * tanh(score). ALiBi adds slope * (distance + j) to
-// the score of key j.
+// Attention of one query to keys [0, n) in rows of k and v: out[values] = sum e^(score - top) v, also top and the sum
+// of the exponentials. q is scaled; scores has room for n. With a cap (0: none) scores become cap * tanh(score). ALiBi
+// adds slope * (distance + j) to the score of key j.
 template <class T>
 void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, int64_t values,
                float cap, float slope, int64_t distance, float* scores, float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
-  // Several keys at once, so that their sums over lanes overlap; a score is summed in the same order in any company.
+  // Several keys at once, so that their sums over lanes overlap. The order of each sum does not depend on the other
+  // keys.
   auto keys = [&](int64_t j, auto count) RAVINE_LANES {
     constexpr int kCount = decltype(count)::value;
     Lanes sum[kCount];
@@ -58,8 +59,9 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
     const Lanes tops = fold(
         n, all(-std::numeric_limits<float>::infinity()),
         [&](Lanes m, int64_t i, auto part) RAVINE_LANES {
-          const Lanes s =
-              hn::Mul(all(cap), tanh_of(p.load(i, part, -std::numeric_limits<float>::infinity())));  // -cap beyond the row
+          const Lanes s = hn::Mul(
+              // -cap after the end of the row
+              all(cap), tanh_of(p.load(i, part, -std::numeric_limits<float>::infinity())));
           p.store(s, i, part);
           return hn::Max(m, s);
         },
@@ -130,9 +132,9 @@ HWY_EXPORT(decode);
 
 namespace {
 
-constexpr int64_t kChunk = 512;     // keys per task, more when a segment would need more than kSlots of them
-constexpr int64_t kSlots = 64;      // chunks of any segments in one round
-constexpr int64_t kTaskHeads = 16;  // of those that share keys, at most, per task
+constexpr int64_t kChunk = 512;     // keys per task; more if a segment would need more than kSlots tasks
+constexpr int64_t kSlots = 64;      // chunks in one round, over all segments
+constexpr int64_t kTaskHeads = 16;  // heads per task at most, of heads that share keys
 
 struct Slot {
   const Segment* segment;

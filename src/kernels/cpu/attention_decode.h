@@ -1,4 +1,4 @@
-// Attention of segments with very few queries (decoding): bound by reading keys and values once.
+// Attention of segments with very few queries (decoding). Reading keys and values once takes most of the time.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,8 @@ namespace ravine {
 
 inline constexpr int64_t kDecodeQueries = 4;
 
-// Keys are cut into chunks, by shapes only, which threads take one by one; their softmaxes are joined in order.
+// Keys are cut into chunks that depend on shapes only. Threads take chunks one by one; partial softmaxes are joined in
+// order.
 void attend_few(const AttentionForward& a, const std::vector<const Segment*>& segments, void* workspace);
 int64_t attend_few_workspace(const AttentionForward& a, int threads);
 

@@ -1,6 +1,7 @@
-// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes up to eight blocks of queries,
-// of up to four heads that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go
-// to attention_decode.cpp. What a query gets does not depend on which blocks share a task.
+// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A task has up to eight blocks of
+// queries, from up to four heads that share keys. A task runs over the tiles of keys that the mask lets through.
+// Segments with few queries go to attention_decode.cpp. The result of a query does not depend on the other blocks of
+// its task.
 #include <cmath>
 #include <limits>
 
@@ -12,12 +13,14 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kBlocks = 8;        // of queries per task, all its heads together: each tile of keys is copied once for all
-constexpr int64_t kHeads = 4;         // heads per task at most, of one group that shares keys
-constexpr int64_t kTasksWanted = 24;  // tasks become smaller rather than fewer
+// Blocks of queries per task, over all its heads: each tile of keys is copied once for all of them.
+constexpr int64_t kBlocks = 8;
+constexpr int64_t kHeads = 4;         // heads per task at most, from one group that shares keys
+constexpr int64_t kTasksWanted = 24;  // with fewer tasks, tasks become smaller
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// What a thread needs for a task. In pairs: keys and queries along their channels, values and probs (probabilities) along keys.
+// The memory of a thread for a task. With pairs: keys and queries are paired along channels, values and probs
+// (probabilities) along keys.
 struct Work {
   bool pairs;
   float *scores, *keys, *values, *probs;
@@ -43,7 +46,7 @@ Work lay_out(Scratch& s, const AttentionShape& at, bool pairs) {
   return w;
 }
 
-// scores [keys][kQueries] of queries [i, i + n) of a block, and keys [0, seen) from `skipped` of the tile on.
+// Computes scores [keys][kQueries] of queries [i, i + n) of a block, for keys [0, seen) from `skipped` of the tile on.
 void score_tile(int64_t size, int64_t skipped, int64_t i, int64_t n, int64_t seen, Work& w, const Work::Rows& r) {
   if (!w.pairs)
     return w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, w.keys + skipped * size, r.q + i,
@@ -54,7 +57,7 @@ void score_tile(int64_t size, int64_t skipped, int64_t i, int64_t n, int64_t see
   PairPanels(r.q, size).product(s, 0, i, n);
 }
 
-// Adds to out what these scores, now probabilities, make of the values.
+// Adds to out the products of these probabilities and the values.
 void out_tile(int64_t size, int64_t skipped, int64_t i, int64_t n, int64_t seen, Work& w, const Work::Rows& r) {
   if (!w.pairs)
     return w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, w.values + skipped * size,
@@ -77,7 +80,7 @@ struct Task {
   int64_t first_block, blocks, head, heads;
 };
 
-// `row`: where the block begins in q.
+// `row`: the first row of the block in q.
 void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w,
                  const Work::Rows& r, int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, values = a.at.values(), lanes = round_up(b.count, 16);
@@ -103,7 +106,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
   const int64_t size = a.at.values(), pitch = result_pitch(size, pairs), row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!a.lse.absent()) store_log_sum(a.lse, head, row + i, r.top[i] + std::log(static_cast<double>(r.sum[i])));
-    if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
+    if (r.sum[i] == 0) r.sum[i] = 1;  // no key was unmasked: out is zero
     if (a.at.dropout.p != 0) r.sum[i] = static_cast<float>(r.sum[i] * (1 - a.at.dropout.p));
   }
   scale_rows(r.out, b.count, pitch, r.sum, true);
@@ -134,7 +137,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
   begin = begin / kKeys * kKeys;
   for (int64_t key = begin; key < end; key += kKeys) {
     const int64_t keys = std::min(kKeys, end - key);
-    // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
+    // Rows of the inputs may be a page apart, so tiles are copied before products read them several times.
     const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * values);
     if (w.pairs) {
       pairs_along_rows(k, keys, size, w.keys, pairs_of(size));
@@ -195,7 +198,7 @@ void run(const AttentionForward& a, void* workspace) {
     const int64_t blocks = ceil_div(s.q_count, kQueries), heads = std::min(kHeads, group), runs = ceil_div(group, heads);
     const int64_t each_task =
         std::clamp<int64_t>(blocks * a.at.kv_heads * runs / kTasksWanted, 1, std::min(blocks, kBlocks / heads));
-    // The last queries have the most keys: they go first, so that threads end together.
+    // The last queries have the most keys. They start first, so that threads end at the same time.
     for (int64_t i = ceil_div(blocks, each_task) - 1; i >= 0; --i)
       for (int64_t g = 0; g < a.at.kv_heads; ++g)
         for (int64_t h = 0; h < group; h += heads)

@@ -12,7 +12,7 @@ namespace ravine {
 namespace HWY_NAMESPACE {
 
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Lanes come in groups of 16: so many vectors.
+// Number of vectors in a group of 16 lanes.
 inline constexpr int64_t kGroupOf16 = kLanes >= 16 ? 1 : 16 / kLanes;
 
 // row[c] = -inf for c < from and to <= c < n; n is rounded up to whole vectors.
@@ -28,7 +28,7 @@ HWY_INLINE void hide(float* row, int64_t from, int64_t to, int64_t n) {
 
 void do_mask(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
   for (int64_t j = 0; j < keys; ++j) {
-    const int64_t ahead = key + j - q.position;  // the query that sits at this key's position
+    const int64_t ahead = key + j - q.position;  // the query at this key's position
     const int64_t from = at.causal ? std::clamp<int64_t>(ahead, 0, lanes) : 0;
     const int64_t to = at.window > 0 ? std::clamp<int64_t>(ahead + at.window, 0, lanes) : lanes;
     if (from > 0 || to < lanes) hide(scores + j * kQueries, from, to, lanes);
@@ -37,14 +37,14 @@ void do_mask(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t
 
 void do_mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
   for (int64_t i = 0; i < q.count; ++i) {
-    const int64_t self = q.position + i - key;  // the key that sits at this query's position
+    const int64_t self = q.position + i - key;  // the key at this query's position
     const int64_t from = at.window > 0 ? std::clamp<int64_t>(self - at.window + 1, 0, keys) : 0;
     const int64_t to = at.causal ? std::clamp<int64_t>(self + 1, 0, keys) : keys;
     if (from > 0 || to < keys) hide(scores + i * kKeys, from, to, keys);
   }
 }
 
-// Distances are whole numbers and exact in f32; one rounding comes from each product and sum.
+// Distances are integers and exact in f32; each product and each sum has one rounding.
 void do_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
   const hn::RebindToSigned<F32> whole;
   const Lanes by = all(slope);
@@ -117,7 +117,8 @@ template <class T>
 bool softmax_lanes(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor) {
   bool changed = false;
   for (int64_t c = 0; c < lanes; c += 2 * kLanes) {
-    // Two vectors of queries at a time (the second may lie beyond `lanes` yet inside the tile), two chains each.
+    // Two vectors of queries at a time, with two chains each. The second vector may be beyond `lanes`, but is inside
+    // the tile.
     const int64_t d = c + kLanes;
     const bool two = d < lanes;
     auto column_max = [&](int64_t at) RAVINE_LANES {
@@ -139,7 +140,7 @@ bool softmax_lanes(int64_t keys, int64_t lanes, float* scores, float* top, float
       changed |= !hn::AllTrue(f32s, hn::Eq(f, all(1.0f)));
       return hn::Mul(f, hn::Load(f32s, sum + at));
     };
-    // Where nothing was let through so far, e^(-inf - 0) = 0.
+    // If all keys so far are masked, e^(-inf - 0) = 0.
     auto base_of = [&](Lanes m) RAVINE_LANES { return hn::IfThenElse(hn::Eq(m, all(kMinusInfinity)), zero(), m); };
     const Lanes now = column_max(c), base = base_of(now);
     const Lanes old = finish(c, now, base);
@@ -192,7 +193,8 @@ struct Extras {  // of softmax_gradient
   int64_t key;
 };
 
-// Keys [key, key + keys) of row i: what dropout multiplies with. `keys` up to kKeys; writes whole runs of words.
+// Writes the dropout factors of keys [key, key + keys) of row i. `keys` is at most kKeys; whole runs of words are
+// written.
 void drop_factors(const DroppedRows& rows, const Randoms& random, int64_t i, int64_t key, int64_t keys, float* factors) {
   const Keeping keeping(rows.p);
   const Lanes scale = all(static_cast<float>(1 / (1 - rows.p)));
@@ -221,7 +223,7 @@ void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, cons
       hn::StoreU(rounded<T>(kept), f32s, s + c);
       Lanes ds = hn::Mul(p, hn::Sub(d, shift));
       if constexpr (kCapped) {
-        const Lanes t = hn::Max(all(-1.0f), hn::Mul(into, y));  // -inf, where the mask is: slope 0
+        const Lanes t = hn::Max(all(-1.0f), hn::Mul(into, y));  // -inf where masked: derivative 0
         ds = hn::Mul(ds, hn::NegMulAdd(t, t, all(1.0f)));
       }
       hn::StoreU(rounded<T>(ds), f32s, g + c);

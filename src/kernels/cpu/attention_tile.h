@@ -1,6 +1,6 @@
-// How attention is cut into tiles, shared by its directions. Forward keeps the scores of a tile transposed, keys by queries, so
-// that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by
-// keys.
+// The tiles of attention, for the forward and the backward pass. The forward pass stores the scores of a tile
+// transposed, [keys][queries], so the softmax of a query runs along one vector lane. The backward pass has no sums over
+// keys and stores [queries][keys].
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -13,22 +13,22 @@
 
 namespace ravine {
 
-inline constexpr int64_t kQueries = 64;    // queries per tile, and the distance between rows of its scores
+inline constexpr int64_t kQueries = 64;    // queries per tile; also the distance between rows of its scores
 inline constexpr int64_t kKeys = 128;      // keys per tile
-inline constexpr int64_t kLaneGroup = 32;  // queries that share a border of keys where the mask cuts through a tile
+inline constexpr int64_t kLaneGroup = 32;  // queries that share one limit of keys if the mask cuts through a tile
 
-// Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
+// A block of queries of a segment. position: the first query's position among the keys; count <= kQueries.
 struct QueryBlock {
   int64_t position, count;
 
-  // Keys that the mask lets through to at least one query.
+  // Range of keys that the mask lets through to at least one query.
   int64_t keys_begin(const AttentionShape& at) const {
     return at.window > 0 ? std::max<int64_t>(0, position - at.window + 1) : 0;
   }
   int64_t keys_end(const AttentionShape& at, const Segment& s) const {
     return at.causal ? std::clamp<int64_t>(position + count, 0, s.k_count) : s.k_count;
   }
-  // Whether every query sees every key of [key, key + keys).
+  // True if every query sees every key of [key, key + keys).
   bool sees_all(const AttentionShape& at, int64_t key, int64_t keys) const {
     return (!at.causal || key + keys - 1 <= position) && (at.window <= 0 || position + count - 1 - key < at.window);
   }
@@ -39,9 +39,9 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
   return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
 }
 
-// f(query, queries, keys) over groups of the queries of a block that see the first `keys` keys of a tile of keys [key, key +
-// tile) and none behind them: one group away from the causal border, groups of kLaneGroup on it, so that little is computed in
-// vain.
+// Calls f(query, queries, keys) for groups of queries that see the first `keys` keys of the tile [key, key + tile) and
+// no later keys. Away from the causal border the block is one group. On the border groups have kLaneGroup queries, so
+// that few masked scores are computed.
 template <class F>
 void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key, int64_t tile, F&& f) {
   if (!at.causal || key + tile - 1 <= b.position) return f(int64_t{0}, b.count, tile);
@@ -52,7 +52,7 @@ void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key,
   }
 }
 
-// What the products of q and k are multiplied with: a cap is taken off before tanh and comes back after it.
+// Returns the factor of q k^T. A cap divides the scores before tanh and multiplies them after it.
 inline float score_factor(const AttentionShape& at) { return static_cast<float>(at.cap != 0 ? at.scale / at.cap : at.scale); }
 
 // Dropout of the probabilities of up to kQueries rows of q of one head, from `row` on.
@@ -64,27 +64,27 @@ struct DroppedRows {
   uint32_t places[kQueries] = {}, sequences[kQueries] = {};
 };
 
-// Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
-// queries, rounded up to a multiple of 16 that the tile has room for.
+// Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` is the
+// number of queries, rounded up to a multiple of 16; the tile has room for it.
 
-// Puts -inf where the mask lets nothing through: score [keys][kQueries] of keys from `key` on.
+// Sets masked entries of scores [keys][kQueries] to -inf; keys from `key` on.
 void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 
-// ALiBi: adds slope * (key position - query position) to score [keys][kQueries] of keys from `key` on.
+// ALiBi: adds slope * (key position - query position) to scores [keys][kQueries]; keys from `key` on.
 void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 // The same for scores [q.count][kKeys]; `keys` is rounded up to a multiple of 16.
 void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
-// Scores become cap * tanh(score): [keys][kQueries]; [queries][kKeys], `keys` rounded up to a multiple of 16.
+// Replaces scores by cap * tanh(score). cap_scores: [keys][kQueries]; cap_rows: [queries][kKeys], `keys` rounded up to
+// a multiple of 16.
 void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores);
 void cap_rows(float cap, int64_t queries, int64_t keys, float* scores);
 
-// Zeroes what dropout drops of [keys][kQueries], of keys from `key` of the segment on. What stays is not scaled.
+// Zeroes the dropped entries of [keys][kQueries]; keys from `key` of the segment on. Other entries are not scaled.
 void drop_scores(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs);
 
-// Online softmax (Milakov, Gimelshein 2018): scores become e^(score - top), top and sum are brought up to date, and
-// factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
-// to `type`.
+// A step of the online softmax (Milakov, Gimelshein 2018). Replaces scores by e^(score - top), rounded to `type`, and
+// updates top and sum. `factor` is the factor of earlier results; returns true if it differs from 1 for a query.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
 
 // scores[i][0, n) *= factor, for `rows` rows, `pitch` apart; n is rounded up to a multiple of 16.
@@ -93,32 +93,32 @@ void scale_tile(float factor, int64_t rows, int64_t pitch, int64_t n, float* sco
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
-// Puts -inf into scores [q.count][kKeys] of keys from `key` on where the mask lets nothing through; keys <= kKeys.
+// Sets masked entries of scores [q.count][kKeys] to -inf; keys from `key` on; keys <= kKeys.
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
-// Log of a sum as backward takes it: what f32 holds of it, and the rest.
+// The log of a sum for the backward pass: its f32 value, and the remainder.
 struct LogSums {
   const float *lse, *rest;
 };
-// Row `row` of head `head` of an lse of f32 or f64.
+// Row `row` of head `head` of an lse in f32 or f64.
 void store_log_sum(const TensorView& lse, int64_t head, int64_t row, double value);
 double load_log_sum(const TensorView& lse, int64_t head, int64_t row);
 
-// scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
-// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16. With a cap (0: none) the
-// gradient goes through it. With `dropped` (null: none) p and dp go through dropout; `key`, a multiple of 4, is where keys
-// begin in the segment.
+// Replaces scores by p = e^(score - lse), and dp by the gradient of the scores, p * (dp - delta); both
+// [queries][kKeys], rounded to `type`. `keys` is rounded up to a multiple of 16. With a cap (0: none) the gradient is
+// multiplied by its derivative. With `dropped` (null: none) p and dp pass through dropout. `key`, a multiple of 4, is
+// the index of the first key in the segment.
 void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
                       DType type, float cap, const DroppedRows* dropped, int64_t key);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);
 
-// Shapes and types as the contract says; throws otherwise. `lse` may be absent.
+// Checks shapes and types as in kernels/attention.h. An Error otherwise. `lse` may be absent.
 void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& lse);
 
-// f(from, to) for each run of rows of [0, rows) that no segment's queries cover.
+// Calls f(from, to) for each run of rows of [0, rows) that belong to no segment's queries.
 template <class F>
 void each_gap(const AttentionShape& at, int64_t rows, F&& f) {
   std::vector<std::pair<int64_t, int64_t>> covered;

@@ -1,4 +1,4 @@
-// Compiled with the flags of the instruction; entered only behind has_bf16_dot().
+// Compiled with the flags of the instruction; called only if has_bf16_dot().
 #include "kernels/cpu/bf16_dot.h"
 
 #include <immintrin.h>
@@ -17,7 +17,7 @@ struct DotBf16 {
   static constexpr int64_t kLanes = 16;
   static V zero() { return _mm512_setzero_ps(); }
   static V load(const float* p) { return _mm512_loadu_ps(p); }
-  static V all(const void* p) {  // of any address
+  static V all(const void* p) {  // of any alignment
     int pair;
     std::memcpy(&pair, p, 4);
     return _mm512_castsi512_ps(_mm512_set1_epi32(pair));
@@ -26,7 +26,7 @@ struct DotBf16 {
   static void store(V v, float* p) { _mm512_storeu_ps(p, v); }
 };
 
-// Lane j: element j of `even` below, of `odd` above; lanes outside the mask are zero.
+// Lane j has element j of `even` in the low half and of `odd` in the high half. Lanes outside the mask are zero.
 __m512i pair_up(const uint16_t* even, const uint16_t* odd, __mmask16 lanes) {
   const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, even));
   if (!odd) return low;
@@ -65,7 +65,8 @@ void pairs_of_rows(const Corner& from, int64_t rows, int64_t cols, float* to, in
 
 void pairs_of_rows_in_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
   const Rows x(from, rows);
-  constexpr int64_t kChunk = 16;  // rows that stay in the first-level cache at any stride while their sixes are taken out
+  // Rows that stay in the first-level cache, at any stride, until all their sixes are copied.
+  constexpr int64_t kChunk = 16;
   for (int64_t k0 = 0; k0 < rows; k0 += kChunk)
     for (int64_t j = 0; j < cols; j += 6) {
       const __mmask16 lanes = first(std::min<int64_t>(6, cols - j));
@@ -101,7 +102,7 @@ void pairs_transposed(const Corner& from, int64_t rows, int64_t cols, float* to,
 void pairs_of_wide_rows_in_sixes(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld) {
   const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (int64_t j = 0; j < cols; j += 6) {
-    float* six = to + j / 6 * ld;  // a store is 16 words wide: the next one, or the next six, overwrites what is too much
+    float* six = to + j / 6 * ld;  // a store has 16 words: the next store or the next six overwrites the surplus
     int64_t k = 0;
     for (; k + 2 <= rows; k += 2, six += 6) {
       const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(from + k * stride + j), 16);

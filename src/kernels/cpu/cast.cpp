@@ -28,7 +28,7 @@ void convert(DType from, const void* in, DType to, void* out, int64_t n) {
   fail("cast: no conversion from {} to {}", name(from), name(to));
 }
 
-// By way of 16 bits: the simulated precision.
+// Rounds through a 16-bit type: simulated precision.
 void round_run(const TensorView& x, const TensorView& out, int64_t row, int64_t col, int64_t n, DType round_to) {
   Row<Any> from(x, row, col), to(out, row, col);
   const bool brain = round_to == DType::bf16;
@@ -67,7 +67,7 @@ namespace {
 
 bool narrow_float(DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; }
 
-// f64 to f32 so that a further rounding to 16 bits is right: what is lost shows in the last bit (round to odd).
+// Converts f64 to f32 so that a second rounding to 16 bits is correct: the last bit records lost digits (round to odd).
 float sticky(double x) {
   float f = static_cast<float>(x);
   if (static_cast<double>(f) == x || x != x || f - f != 0) return f;
@@ -84,7 +84,7 @@ double rounded(double x) {
     return static_cast<float>(T(sticky(x)));
 }
 
-// With f64 on one side: element by element.
+// If one side is f64: element by element.
 void cast_wide(const Cast& a, int64_t row, int64_t col, int64_t n) {
   visit_float(a.x.dtype, [&](auto from) {
     visit_float(a.out.dtype, [&](auto to) {

@@ -1,4 +1,4 @@
-// The entries of the cpu backend, each defined in the file of its kernel. Contracts: kernels/kernels.h.
+// The entries of the cpu backend, each defined in the file of its kernel. kernels/kernels.h has their contracts.
 #pragma once
 #include "kernels/kernels.h"
 

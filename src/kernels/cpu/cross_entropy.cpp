@@ -11,7 +11,7 @@ namespace HWY_NAMESPACE {
 
 inline constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// Sum of exp(logits - top) over a row, and top, the largest.
+// Returns the sum of exp(logits - top) over a row; top is the largest logit.
 template <class L>
 double sum_of_row(const Row<L>& logits, int64_t cols, Lanes& top) {
   auto larger = [](Lanes x, Lanes y) RAVINE_LANES { return hn::Max(x, y); };
@@ -32,7 +32,7 @@ double scale_of(const CrossEntropy& a, int64_t row) {
   return a.row_weights.absent() ? a.grad_scale : a.grad_scale * a.row_weights.as<double>()[row];
 }
 
-// log(sum of exp) over what each part of row r has.
+// Returns log(sum of exp) over all parts of row r.
 double join(const TensorView& sums, int64_t r) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (int64_t p = 0; p < sums.rows(); ++p) top = std::max(top, sums.row<double>(p)[r]);
@@ -40,9 +40,8 @@ double join(const TensorView& sums, int64_t r) {
   return top + std::log(sum);
 }
 
-// Rows of a part of the vocabulary, whose logsumexp is known. exp(x - lse) = exp(x - near) exp(near - lse), where near is lse
-// in f32, rounded up: so the difference that goes to exp has one rounding, like that to the largest in whole rows, and is not
-// above zero.
+// Rows of a part of the vocabulary, with a known logsumexp. exp(x - lse) = exp(x - near) exp(near - lse), with near =
+// lse in f32, rounded up. So the argument of exp has one rounding, as in whole rows, and is not above zero.
 template <class L, class G>
 void part_rows(const CrossEntropy& a) {
   const int64_t cols = a.logits.cols();
@@ -72,7 +71,7 @@ void part_rows(const CrossEntropy& a) {
   });
 }
 
-// L: logits, G: dlogits. The three passes over a row run in the caches.
+// L: type of logits, G: type of dlogits. A row stays in cache for the three passes.
 template <class L, class G>
 void entropy_rows(const CrossEntropy& a) {
   const int64_t cols = a.logits.cols();

@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// f(begin, n) over tiles of n numbers, in parallel.
+// Calls f(begin, n) for tiles of n numbers, in parallel.
 template <class F>
 void for_tiles(int64_t count, F&& f) {
   parallel_for(ceil_div(count, kTile), [&](int64_t t) { f(t * kTile, std::min(kTile, count - t * kTile)); });
@@ -77,7 +77,7 @@ void factored_moments(const FactoredMoments& a) {
               col_share = static_cast<float>((1 - a.decay) / static_cast<double>(rows));
   for_rows(matrices * rows, columns, [&](int64_t r) HWY_ATTR {
     const Squares squares(a, r * columns);
-    // A lane behind the end counts nothing.
+    // Lanes after the end are zero in the sum.
     const float sum = sum_of(columns, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
       if constexpr (std::is_same_v<decltype(part), Part>) {
         HWY_ALIGN float last[kLanes] = {};
@@ -91,7 +91,8 @@ void factored_moments(const FactoredMoments& a) {
     row = decay * row + row_share * sum;
   });
   constexpr int64_t kRun = 256;
-  const int64_t wide = 4 * kLanes >= 64 ? 4 * kLanes : 64;  // a multiple of the vector: columns do not see the split
+  const int64_t wide =
+      4 * kLanes >= 64 ? 4 * kLanes : 64;  // a multiple of the vector length, so results do not depend on the split
   const int64_t across = ceil_div(columns, wide);
   parallel_for(matrices * across, [&](int64_t block) HWY_ATTR {
     const int64_t matrix = block / across, from = block % across * wide, n = std::min(wide, columns - from);
@@ -191,7 +192,7 @@ void largest_ratio(const LargestRatio& a) {
     const Lanes top = fold(
         n, zero(),
         [&](Lanes most, int64_t i, auto part) RAVINE_LANES {
-          // Behind the end: sqrt(0) + eps over sqrt(largest) + eps, which is least.
+          // After the end: sqrt(0) + eps over sqrt(largest) + eps, which is the smallest ratio.
           const Lanes ratio = hn::Div(hn::Add(hn::Sqrt(v.load(i, part)), eps),
                                       hn::Add(hn::Sqrt(fresh.load(i, part, std::numeric_limits<float>::max())), eps));
           return hn::Max(most, ratio);
@@ -204,7 +205,7 @@ void largest_ratio(const LargestRatio& a) {
   *a.largest.as<double>() = static_cast<double>(largest);
 }
 
-// Eight numbers a byte: compilers make vectors of these loops.
+// Eight numbers per byte; compilers vectorise these loops.
 void pack_signs(const PackSigns& a) {
   const float scale = static_cast<float>(a.scale);
   const int64_t count = a.x.count();
@@ -254,7 +255,7 @@ HWY_EXPORT(unpack_signs);
 
 namespace {
 
-// `x` may be of any type that lanes know, the others are f32 (or of the type that is said); all are packed.
+// An Error unless all views are packed. `x` may have any type that Lanes loads; others are f32 or of the given type.
 void check_packed(const char* op, const TensorView& x,
                   std::initializer_list<std::tuple<const char*, const TensorView*, DType, int64_t>> others) {
   check_rows(op, x.rows(), x.cols(), {{"x", &x}});
@@ -264,7 +265,7 @@ void check_packed(const char* op, const TensorView& x,
             name(v->dtype), v->shape.text(), count, name(type));
 }
 
-// Rows of all matrices, and columns.
+// Returns the number of rows over all matrices, and the number of columns.
 std::pair<int64_t, int64_t> sides(const char* op, const TensorView& x) {
   require(x.shape.rank() >= 2 && x.count() > 0, "{}: x is {}, no matrix", op, x.shape.text());
   return {x.count() / x.shape[-1], x.count() / x.shape[-2]};

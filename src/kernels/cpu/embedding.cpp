@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Zeros past the caches: most rows of a vocabulary get nothing in a step.
+// Writes zeros with stores that bypass the caches: most rows of a vocabulary get no gradient in a step.
 HWY_INLINE void clear(const Row<float>& row, int64_t n) {
   int64_t i = 0;
   for (; i < n && reinterpret_cast<uintptr_t>(row.p + i) % (kLanes * 4) != 0; ++i) row.p[i] = 0;
@@ -25,7 +25,8 @@ void scale_row(const TensorView& from, int64_t row, const TensorView& to, int64_
   each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { y.store(hn::Mul(all(scale), x.load(i, part)), i, part); });
 }
 
-// Rows [begin, end) of dweight, columns [col, col + n): tokens of row v are order[first[v]] .. order[first[v+1]-1], ascending.
+// Sums rows [begin, end) of dweight, columns [col, col + n). The tokens of row v are order[first[v]] ..
+// order[first[v+1]-1], ascending.
 template <class G>
 void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t* order, int64_t begin, int64_t end,
                  int64_t col, int64_t n) {
@@ -41,7 +42,7 @@ void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t
     auto grads = [&](int64_t t) RAVINE_LANES { return Row<Any>(a.dout, order[t], col); };
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       Lanes s = a.accumulate ? row.load(i, part) : zero();
-      // Rounded before it is added: then a sum that goes on in place is the sum of its parts, whatever the layout.
+      // Rounded before it is added. So a sum that continues in place equals the sum of its parts in any layout.
       for (int64_t t = from; t < to; ++t) s = hn::Add(s, hn::Mul(scale, grads(t).load(i, part)));
       row.store(s, i, part);
     });
@@ -91,8 +92,8 @@ void forward(const EmbeddingForward& a, void*) {
   });
 }
 
-// Tokens sorted by id (a counting sort keeps their order), then each row of dweight sums its own. Cut over rows and columns, so
-// that one frequent id does not hold up the rest.
+// Sorts tokens by id (a counting sort keeps their order), then sums each row of dweight. Tasks are parts of rows and
+// columns, so that one frequent id does not delay the others.
 void backward(const EmbeddingBackward& a, void* workspace) {
   const int64_t rows = a.dout.rows(), cols = a.dout.cols(), vocabulary = a.dweight.rows();
   check_rows("embedding_backward", rows, cols, {{"dout", &a.dout}});
@@ -107,7 +108,7 @@ void backward(const EmbeddingBackward& a, void* workspace) {
   for (int64_t n = 0; n < rows; ++n)
     if (here(n)) ++first[at(n)];
   for (int64_t v = 0, sum = 0; v <= vocabulary; ++v) sum += std::exchange(first[v], static_cast<int32_t>(sum));
-  // After this loop first[v] is where v + 1 begins: shifted back below.
+  // After this loop first[v] is the first index of v + 1; it is shifted back below.
   for (int64_t n = 0; n < rows; ++n)
     if (here(n)) order[first[at(n)]++] = static_cast<int32_t>(n);
   std::copy_backward(first, first + vocabulary, first + vocabulary + 1);

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// 2^(n + r) for |r| <= 1/2 and t = n + magic: 2^r by a minimax polynomial of degree 6 (least worst relative error, 2e-9), n
-// added to the exponent.
+// Returns 2^(n + r) for |r| <= 1/2 and t = n + magic. 2^r is a minimax polynomial of degree 6 (relative error 2e-9); n
+// is added to the exponent.
 HWY_INLINE Lanes exp2_of_parts(Lanes t, Lanes r) {
   Lanes p = all(0.00015345810970757157f);
   p = hn::MulAdd(p, r, all(0.0013399930903688073f));
@@ -24,16 +24,18 @@ HWY_INLINE Lanes exp2_of_parts(Lanes t, Lanes r) {
   p = hn::MulAdd(p, r, all(1.0f));
   return hn::BitCast(f32s, hn::Add(hn::BitCast(bits32, p), hn::ShiftLeft<23>(hn::BitCast(bits32, t))));
 }
-inline constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer and leaves it in the low bits
+// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
+inline constexpr float kMagic = 12582912.0f;
 
-// 2^x for x <= 0, within 0.7 * 2^-23 relative; below 2^-80: zero, which no f32 sum beside a term of 1 can see and which keeps
-// products with it out of the subnormal range, where the machine is a hundred times slower; NaN stays.
+// Returns 2^x for x <= 0, with a relative error of at most 0.7 * 2^-23. Below 2^-80 the result is zero: an f32 sum with
+// a term of 1 does not change by less. So products do not become subnormal numbers, which are a hundred times slower.
+// NaN stays NaN.
 HWY_INLINE Lanes exp2_negative(Lanes x) {
   const Lanes magic = all(kMagic), t = hn::Add(x, magic);
   return hn::IfThenZeroElse(hn::Lt(x, all(-80.0f)), exp2_of_parts(t, hn::Sub(x, hn::Sub(t, magic))));
 }
 
-// e^x for x <= 0, likewise; log2(e) is carried in two parts, so that a large x loses nothing to the change of base.
+// Returns e^x for x <= 0, with the same bounds. log2(e) has two parts, so a large |x| loses no precision.
 HWY_INLINE Lanes exp_or_zero(Lanes x) {
   const Lanes magic = all(kMagic), high = all(0x1.715476p+0f), low = all(0x1.4ae0bep-26f), t = hn::MulAdd(x, high, magic);
   const Lanes r = hn::MulAdd(x, low, hn::MulSub(x, high, hn::Sub(t, magic)));

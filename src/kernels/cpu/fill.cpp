@@ -6,7 +6,7 @@
 namespace ravine {
 namespace {
 
-// In copies of a block that stays in the first cache.
+// Copies a block that stays in the first-level cache.
 template <class T>
 void fill_with(const TensorView& out, T value) {
   constexpr int64_t kBlock = 4096 / sizeof(T);

@@ -1,4 +1,4 @@
-// Pieces of work, each done by the first thread that needs its result, while others that need it wait.
+// Tasks that the first thread that needs the result executes, while other threads that need it wait.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace ravine {
 
 class FirstUse {
  public:
-  // States of n pieces in memory of at least bytes(n), none of them done.
+  // The states of n tasks, in memory of at least bytes(n); no task is done.
   FirstUse(void* memory, int64_t n) : states_(static_cast<std::atomic<int32_t>*>(memory)) {
     for (int64_t i = 0; i < n; ++i) new (states_ + i) std::atomic<int32_t>(kUntouched);
   }
@@ -17,7 +17,7 @@ class FirstUse {
 
   bool done(int64_t i) const { return states_[i].load(std::memory_order_relaxed) == kDone; }
 
-  // Piece i has been done by `work` when this returns. `work` does not throw.
+  // Runs `work` for task i unless it is done; returns when it is done. `work` must not throw.
   template <class F>
   void operator()(int64_t i, F&& work) const {
     std::atomic<int32_t>& state = states_[i];

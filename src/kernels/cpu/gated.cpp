@@ -1,4 +1,4 @@
-// SwiGLU and GEGLU: one loop, two functions of the gate.
+// SwiGLU and GEGLU: one loop with two functions of the gate.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gated.cpp"
 #include "kernels/cpu/targets.h"

@@ -1,4 +1,4 @@
-// GELU and its slope in vectors. Compiled once per instruction set, like lanes-inl.h.
+// GELU and its derivative in vectors. Compiled once per instruction set, like lanes-inl.h.
 #if defined(RAVINE_KERNELS_CPU_GELU_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAVINE_KERNELS_CPU_GELU_INL_H
 #undef RAVINE_KERNELS_CPU_GELU_INL_H
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// erf(z), as a rational function of degrees 13 and 8 on [-4, 4] (Eigen's), beyond which it is 1 in f32.
+// Returns erf(z): a rational function of degrees 13 and 8 on [-4, 4] (Eigen's); outside it is 1 or -1 in f32.
 HWY_INLINE Lanes erf_of(Lanes z) {
   const Lanes x = hn::Clamp(z, all(-4.0f), all(4.0f)), x2 = hn::Mul(x, x);
   Lanes p = all(-2.72614225801306e-10f);
@@ -32,7 +32,8 @@ HWY_INLINE Lanes erf_of(Lanes z) {
 
 HWY_INLINE Lanes phi(Lanes x) { return hn::MulAdd(all(0.5f), erf_of(hn::Mul(x, all(0.70710678f))), all(0.5f)); }
 
-// 2 sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh(u)) is the sigmoid of 2u. Cut where the sigmoid is 0 or 1 in f32.
+// Returns 2u with u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh(u)) is the sigmoid of 2u. Clamped where the sigmoid
+// is 0 or 1 in f32.
 HWY_INLINE Lanes twice_inner(Lanes x) {
   const Lanes u = hn::Mul(hn::Mul(x, all(1.5957691216f)), hn::MulAdd(hn::Mul(x, x), all(0.044715f), all(1.0f)));
   return hn::Clamp(u, all(-120.0f), all(120.0f));

@@ -1,6 +1,6 @@
-// Products of experts: the product of matmul.cpp for each expert that has rows, one after another; of weight gradients one for
-// every 1024 rows. Its tiles follow from the shape, so bits do not depend on threads; and a few rows take its way for few rows,
-// so decoding reads the weight of each active expert once.
+// Products of experts: the product of matmul.cpp for each expert with rows, one after another. Weight gradients take
+// one product per 1024 rows. Tiles depend on the shape only, so bits do not depend on threads. Few rows use the path
+// for few rows of matmul.cpp, so decoding reads the weight of each active expert once.
 #include <algorithm>
 #include <cstring>
 
@@ -11,10 +11,10 @@ namespace {
 
 constexpr int64_t kChunk = 1024;  // rows that one product of a weight gradient sums
 
-// Matrix `index` of a stack of matrices of `rows` rows.
+// Returns matrix `index` of a stack of matrices with `rows` rows.
 TensorView stacked(const TensorView& v, int64_t index, int64_t rows) { return v.row_range(index * rows, rows); }
 
-// The product of an expert over its rows [begin, begin + count).
+// Returns the product of an expert over its rows [begin, begin + count).
 Matmul of_expert(const GroupedMatmul& g, int64_t expert, int64_t begin, int64_t count, bool first = true) {
   if (g.trans_a)
     return {.a = g.a.row_range(begin, count),
@@ -64,9 +64,10 @@ void run_grouped(const GroupedMatmul& g, void* workspace) {
   if (!g.trans_a && !g.accumulate) zero_rows(g.out, used, g.out.rows());
 }
 
-// The most that any count of rows asks for: fewer rows can ask for more, since a product then packs more of the other dim.
-// Between two multiples of 96 rows of a it asks for the same. Of the rows of a weight gradient 16 neighbours pack the same of
-// a, and the first of them most columns of b, of which each other one takes up to 15 more elements.
+// Returns the largest workspace over all counts of rows. Fewer rows can need more, since a product then packs more of
+// the other dim. The size is constant between two multiples of 96 rows of a. In a weight gradient, 16 neighbouring
+// counts pack the same of a; the first of them packs the most columns of b, and the others take up to 15 more elements
+// per column.
 template <Bf16Products kProducts>
 int64_t grouped_workspace(const GroupedMatmul& g, int threads) {
   static const Kernel<Matmul> product = cpu_matmul(kProducts);

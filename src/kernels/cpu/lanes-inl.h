@@ -1,4 +1,4 @@
-// Vectors of f32 over rows stored as f32, bf16 or f16. Compiled once per instruction set (Highway's include guard below).
+// Vectors of f32 over rows stored as f32, bf16 or f16. Compiled once per instruction set (Highway's guard below).
 #if defined(RAVINE_KERNELS_CPU_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAVINE_KERNELS_CPU_LANES_INL_H
 #undef RAVINE_KERNELS_CPU_LANES_INL_H
@@ -16,7 +16,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/rows.h"
 
-// Put after the parameters of every lambda that touches vectors.
+// An attribute for every lambda with vectors, after its parameters.
 #undef RAVINE_LANES
 #define RAVINE_LANES HWY_ATTR __attribute__((always_inline))
 
@@ -32,7 +32,7 @@ inline constexpr F32 f32s;
 inline constexpr Bits32 bits32;
 inline constexpr int64_t kLanes = hn::MaxLanes(F32());
 
-// How much of a vector is meant: all of it, or its first n lanes at the end of a row.
+// The lanes of a vector that are used: all of them, or the first n at the end of a row.
 struct Full {};
 struct Part {
   int64_t n;
@@ -41,7 +41,7 @@ struct Part {
 HWY_INLINE Lanes all(float x) { return hn::Set(f32s, x); }
 HWY_INLINE Lanes zero() { return hn::Zero(f32s); }
 
-// The bits of bf16 in the low halves; rounds to nearest even, keeps NaN (as base/half.h).
+// Returns the bits of bf16 in the low halves. Rounds to nearest even and keeps NaN (as base/half.h).
 HWY_INLINE hn::Vec<Bits32> bf16_bits(Lanes v) {
   const auto u = hn::BitCast(bits32, v);
   const auto high = hn::ShiftRight<16>(u);
@@ -78,7 +78,7 @@ HWY_INLINE void store_lanes(Lanes v, f16* p) {
 }
 #endif
 
-// A row of elements of type T, read and written as f32. Nothing outside it is touched.
+// A row of elements of type T, read and written as f32. No element outside the row is read or written.
 template <class T>
 struct Row {
   T* p;
@@ -99,7 +99,7 @@ struct Row {
   }
 };
 
-// A row of any of the types: the branch is the same for all its vectors.
+// A row of any of the types; the branch is the same for all its vectors.
 struct Any {};
 template <>
 struct Row<Any> {
@@ -125,7 +125,7 @@ struct Row<Any> {
   }
 };
 
-// f(i, part) over [0, n).
+// Calls f(i, part) for each vector of [0, n).
 template <class F>
 HWY_INLINE void each_vector(int64_t n, F f) {
   int64_t i = 0;
@@ -134,7 +134,7 @@ HWY_INLINE void each_vector(int64_t n, F f) {
   if (i < n) f(i, Part{n - i});
 }
 
-// Folds [0, n) with four running vectors: acc = f(acc, i, part), joined by `join`. The order is fixed by n.
+// Folds [0, n) with four running vectors: acc = f(acc, i, part), joined by `join`. The order depends on n only.
 template <class F, class J>
 HWY_INLINE Lanes fold(int64_t n, Lanes start, F f, J join) {
   Lanes a0 = start, a1 = start, a2 = start, a3 = start;
@@ -154,15 +154,15 @@ HWY_INLINE float sum_of(int64_t n, F f) {
   return hn::GetLane(hn::SumOfLanes(f32s, s));
 }
 
-// e^x = power * (1 + rest) for -87 <= x <= 0, power a power of two and |rest| < 0.42.
+// e^x = power * (1 + rest) for -87 <= x <= 0, with power a power of two and |rest| < 0.42.
 struct ExpParts {
   Lanes power, rest;
 };
 HWY_INLINE ExpParts exp_parts(Lanes x) {
-  // x = k ln2 + r with whole k: adding 1.5 2^23 rounds to a whole number and leaves it in the low bits.
+  // x = k ln2 + r with an integer k: adding 1.5 2^23 rounds to an integer, which is then in the low bits.
   const Lanes magic = all(0x1.8p23f), sum = hn::MulAdd(x, all(1.44269504f), magic), k = hn::Sub(sum, magic);
   const Lanes r = hn::MulAdd(k, all(-1.42860677e-6f), hn::MulAdd(k, all(-0.693145752f), x));
-  // The polynomial of SLEEF's expf, in the order of Estrin.
+  // The polynomial of SLEEF's expf, in Estrin's order.
   const Lanes r2 = hn::Mul(r, r);
   const Lanes p0 = hn::MulAdd(r, all(0.166666672f), all(0.5f)), p1 = hn::MulAdd(r, all(0.00833336078f), all(0.0416664854f));
   const Lanes p2 = hn::MulAdd(r, all(0.000198527618f), all(0.00139304355f));
@@ -171,7 +171,7 @@ HWY_INLINE ExpParts exp_parts(Lanes x) {
   return {hn::BitCast(f32s, power), hn::MulAdd(r2, p, r)};
 }
 
-// exp(x) for x <= 0, within 1 ulp, down to the subnormals; NaN stays. Each lane's result depends on that lane only.
+// Returns exp(x) for x <= 0, within 1 ulp, subnormals included. NaN stays NaN. Lanes are independent.
 HWY_INLINE Lanes exp_negative(Lanes x) {
   const ExpParts e = exp_parts(x);
   const Lanes fast = hn::Mul(hn::Add(all(1.0f), e.rest), e.power);
@@ -181,8 +181,8 @@ HWY_INLINE Lanes exp_negative(Lanes x) {
   return hn::IfThenElse(small, hn::Exp(f32s, x), fast);
 }
 
-// tanh(x) within 3 ulp everywhere, infinities included; NaN stays. With m = e^(-2|x|) - 1, which loses nothing where x is
-// small: tanh|x| = -m / (2 + m). From |x| = 30 on it is 1.
+// Returns tanh(x) within 3 ulp, also for infinities; NaN stays NaN. With m = e^(-2|x|) - 1, which is precise for small
+// x: tanh|x| = -m / (2 + m). For |x| >= 30 it is 1.
 HWY_INLINE Lanes tanh_of(Lanes x) {
   const Lanes size = hn::Abs(x), most = all(30.0f);
   const ExpParts e = exp_parts(hn::Mul(all(-2.0f), hn::IfThenElse(hn::Gt(size, most), most, size)));
@@ -190,14 +190,14 @@ HWY_INLINE Lanes tanh_of(Lanes x) {
   return hn::CopySign(hn::Div(hn::Neg(m), hn::Add(all(2.0f), m)), x);
 }
 
-// 1 / (1 + exp(-x)) without overflow.
+// Returns 1 / (1 + exp(-x)) without overflow.
 HWY_INLINE Lanes sigmoid(Lanes x) {
   const Lanes e = exp_negative(hn::Neg(hn::Abs(x)));
   const Lanes top = hn::IfThenElse(hn::Lt(x, zero()), e, all(1.0f));
   return hn::Div(top, hn::Add(all(1.0f), e));
 }
 
-// x / (1 + exp(-x)), with one rounding less than x * sigmoid(x).
+// Returns x / (1 + exp(-x)), with one rounding less than x * sigmoid(x).
 HWY_INLINE Lanes silu(Lanes x) {
   const Lanes e = exp_negative(hn::Neg(hn::Abs(x)));
   const Lanes top = hn::IfThenElse(hn::Lt(x, zero()), hn::Mul(x, e), x);
@@ -206,7 +206,8 @@ HWY_INLINE Lanes silu(Lanes x) {
 
 // out[c] (+)= partial[0][c] + partial[1][c] + ..., in order, in parallel over columns.
 inline void sum_partials(const float* partial, int64_t count, int64_t cols, const TensorView& out, bool accumulate) {
-  const int64_t wide = 4 * kLanes >= 64 ? 4 * kLanes : 64;  // a multiple of the vector: columns do not see the split
+  const int64_t wide =
+      4 * kLanes >= 64 ? 4 * kLanes : 64;  // a multiple of the vector length, so results do not depend on the split
   parallel_for(ceil_div(cols, wide), [&](int64_t b) HWY_ATTR {
     const int64_t col = b * wide, n = std::min(wide, cols - col);
     Row<Any> to(out, 0, col);

@@ -9,7 +9,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// drope: of each row the sum over heads of columns [plain, plain + rotated) of dkeys.
+// drope: for each row the sum over heads of columns [plain, plain + rotated) of dkeys.
 template <class X>
 void sum_of_heads(const LatentKeysBackward& a, int64_t row) {
   const int64_t rotated = a.drope.cols(), size = a.dkeys.cols() / a.heads, plain = size - rotated;
@@ -38,7 +38,7 @@ HWY_EXPORT(sum_heads);
 namespace {
 
 struct LatentSizes {
-  int64_t plain, rotated, values;  // channels of a head: of its own key, shared, of its value
+  int64_t plain, rotated, values;  // channels of a head: unrotated key, shared key, value
 
   LatentSizes(const char* op, const TensorView& kv, const TensorView& rope, const TensorView& keys, const TensorView& of_values,
               int64_t heads) {

@@ -9,7 +9,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// The lanes of a partial vector that count, the others 0.
+// Returns v with the unused lanes of a partial vector set to 0.
 template <class P>
 HWY_INLINE Lanes within(Lanes v, P part) {
   if constexpr (std::is_same_v<P, Full>)
@@ -18,7 +18,8 @@ HWY_INLINE Lanes within(Lanes v, P part) {
     return hn::IfThenElseZero(hn::FirstN(f32s, part.n), v);
 }
 
-// X: the residual stream (x, sum); B: branch and out. A row stays in cache for its three walks: sum, deviations, result.
+// X: type of the residual stream (x, sum); B: type of branch and out. A row stays in cache for three passes: sum,
+// deviations, result.
 template <class X, class B>
 void forward_rows(const LayerNormForward& a, const float* weight, const float* bias) {
   const int64_t cols = a.x.cols();
@@ -48,7 +49,7 @@ void forward_rows(const LayerNormForward& a, const float* weight, const float* b
       });
     };
     if (branched && stored) {
-      // What was stored is what is normalised: backward reads it from there.
+      // The stored sum is normalised, since the backward pass reads it.
       each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES { sum.store(added(i, part), i, part); });
       normalise([&](int64_t i, auto part) RAVINE_LANES { return sum.load(i, part); });
     } else if (branched) {
@@ -59,7 +60,8 @@ void forward_rows(const LayerNormForward& a, const float* weight, const float* b
   });
 }
 
-// X: x, dsum, dx; B: dout and dbranch. Each chunk of rows adds to its own partial sums of dweight and dbias.
+// X: type of x, dsum, dx; B: type of dout and dbranch. Each chunk of rows has its own partial sums of dweight and
+// dbias.
 template <class X, class B>
 void backward_rows(const LayerNormBackward& a, const float* weight, int64_t tokens, float* dweight, float* dbias) {
   const int64_t rows = a.x.rows(), cols = a.x.cols();
@@ -127,7 +129,7 @@ namespace {
 
 constexpr int64_t kTokens = 32;  // rows per partial sum
 
-// The vector as f32: itself, or widened into scratch.
+// Returns the vector as f32: itself, or a converted copy in scratch.
 const float* widened(const TensorView& v, Scratch& scratch) {
   if (v.dtype == DType::f32) return v.as<float>();
   float* to = scratch.floats(v.cols());

@@ -1,10 +1,11 @@
-// Output product and cross-entropy in chunks of tokens. Logits are kept transposed, [V, tokens]: the softmax of a token runs
-// down a vector lane, and all three products read the weight and the logits as they lie. Three passes over the vocabulary, each
-// with one operand that stays in the second-level cache while the others stream by: logits and their sums (x stays); gradients
-// of the logits, and dweight (x stays); dx (each task gathers the share of a run of blocks, which stays; shares are added in
-// order).
-// Two ways to multiply: f32 tiles, into which 16 bits are widened; or strips of bf16 dot products (`pairs`), which read the
-// weight as it lies, and gradients of the logits as bf16 in the place of the logits.
+// Output product and cross-entropy in chunks of tokens. Logits are stored transposed, [V, tokens]. So the softmax of a
+// token runs along one vector lane, and all three products read the weight and the logits in their layout. There are
+// three passes over the vocabulary; in each, one operand stays in the second-level cache. First: logits and their sums
+// (x stays). Second: gradients of the logits, and dweight (x stays). Third: dx (each task computes the share of a run
+// of blocks, which stays; shares are added in order).
+//
+// There are two ways to multiply: f32 tiles, to which 16-bit types are widened; or strips of bf16 dot products
+// (`pairs`). The strips read the weight in its layout, and gradients of the logits as bf16 in the memory of the logits.
 #include <algorithm>
 #include <cmath>
 
@@ -21,20 +22,21 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kVocabulary = 256;      // rows of the weight per block
-constexpr int64_t kMostTokens = 512;      // per chunk
-constexpr int64_t kMostLogits = 1 << 24;  // that a chunk aims at: 64 MiB
-constexpr int64_t kShares = 16;           // of dx
-constexpr int64_t kRows = 64;             // of the weight per product, so that little else is in the cache beside what stays
-constexpr int64_t kSharedRows = 128;      // likewise for dx, whose sums are read and written each time
+constexpr int64_t kMostTokens = 512;      // tokens per chunk at most
+constexpr int64_t kMostLogits = 1 << 24;  // logits per chunk that the chunk size aims at: 64 MiB
+constexpr int64_t kShares = 16;           // number of shares of dx
+// rows of the weight per product, few so that the cache keeps the operand that stays
+constexpr int64_t kRows = 64;
+constexpr int64_t kSharedRows = 128;  // the same for dx, whose sums are read and written in each product
 constexpr int64_t kPanel = 64, kRun = 384;
-constexpr int64_t kPairRows = 512;  // of the weight per product of dx, by dot products
+constexpr int64_t kPairRows = 512;  // rows of the weight per product of dx, with dot products
 static_assert(kPanel == kStripCols);
 constexpr double kLn2 = 0.6931471805599453;
 
 struct Plan {
   int64_t tokens, vocabulary, channels, chunk, blocks, pitch, shares;
   bool pairs;
-  // Floats that a vector of n elements takes, in an operand of products.
+  // Returns the floats that a vector of n elements takes in an operand of products.
   int64_t steps(int64_t n) const { return pairs ? ceil_div(n, 2) : n; }
 };
 
@@ -42,13 +44,13 @@ Plan plan_of(const LossHead& x, Bf16Products products) {
   Plan p{x.x.rows(), x.weight.rows(), x.x.cols(), 0, 0, 0, 0, products == Bf16Products::dot && x.x.dtype == DType::bf16};
   const int64_t fit = kMostLogits / std::max<int64_t>(p.vocabulary, 1) / kPanel * kPanel;
   p.chunk = std::min(round_up(p.tokens, 16), std::clamp(fit, kPanel, kMostTokens));
-  p.pitch = p.chunk + 16;  // rows that do not alias in cache
+  p.pitch = p.chunk + 16;  // not a power of two, so rows do not alias in cache
   p.blocks = ceil_div(p.vocabulary, kVocabulary);
   p.shares = std::min(p.blocks, kShares);
   return p;
 }
 
-// Of a row of the weight as pairs.
+// Floats of a row of the weight in pairs.
 int64_t pair_pitch(const Plan& p) { return round_up(ceil_div(p.channels, 2), 16) + 16; }
 
 struct Memory {
@@ -68,7 +70,7 @@ Memory lay_out(const LossHead& a, const Plan& p, void* workspace, int threads) {
   if (!a.dweight.absent()) m.x = s.floats(p.steps(p.chunk) * columns);
   if (!a.dx.absent()) m.shares = s.floats(p.shares * p.chunk * p.channels);
   m.per_thread = std::max(kRows * (columns + 16), kSharedRows * kPanel);
-  if (p.pairs)  // a packed run of rows, or: gradients in sixes, a panel of the weight, a tile
+  if (p.pairs)  // a packed run of rows; or: gradients in sixes, a panel of the weight, a tile
     m.per_thread = std::max(kStripRows * pair_pitch(p),
                             round_up(p.chunk, kStripStep) * (kPairRows / 2 + 8) + kPairRows / 2 * kPanel + kStripRows * kPanel);
   m.threads = s.floats(threads * m.per_thread);
@@ -80,8 +82,8 @@ struct Chunk {
   int64_t first, count, lanes;
 };
 
-// x of the chunk in two forms, as pairs along what is summed over: panels of 64 tokens [C/2][64], and of 64 channels
-// [tokens/2][64].
+// Packs x of the chunk in two forms, paired along the dim that is summed over: panels of 64 tokens [C/2][64], and of 64
+// channels [tokens/2][64].
 void pair_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   const int64_t steps = p.steps(p.channels);
   parallel_for(ceil_div(c.count, kPanel), [&](int64_t i) {
@@ -99,7 +101,7 @@ void pair_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk&
   });
 }
 
-// x of the chunk in two forms: transposed panels of 64 tokens [C][64], and panels of 64 channels [tokens][64].
+// Packs x of the chunk in two forms: transposed panels of 64 tokens [C][64], and panels of 64 channels [tokens][64].
 void pack_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   parallel_for(ceil_div(c.count, kPanel), [&](int64_t i) {
     const int64_t t = i * kPanel, count = std::min(kPanel, c.count - t);
@@ -114,7 +116,7 @@ void pack_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk&
   });
 }
 
-// f(first row, rows) over the rows of a block.
+// Calls f(first row, rows) over the rows of a block.
 template <class F>
 void each_rows(const Plan& p, int64_t block, int64_t rows, F&& f) {
   const int64_t begin = block * kVocabulary, end = std::min(p.vocabulary, begin + kVocabulary);
@@ -169,8 +171,8 @@ double scale_of(const LossHead& a, int64_t token) {
   return a.row_weights.absent() ? a.grad_scale : a.grad_scale * a.row_weights.as<double>()[token];
 }
 
-// Losses, and per token what turns logits into gradients (hit: what the label's loses, under a cap). The sum is over blocks in
-// order, in double.
+// Computes the losses, and per token the factors that turn logits into gradients (hit: the part of the label, under a
+// cap). The sum runs over blocks in order, in double.
 void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   for (int64_t t = 0; t < c.lanes; ++t) {
     float top = m.tops[t];
@@ -191,7 +193,7 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
   }
 }
 
-// Logits become their gradients; for dot products as bf16 at the beginning of each row.
+// Replaces logits by their gradients; with dot products they are stored as bf16 at the beginning of each row.
 void gradients_of_rows(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t v, int64_t rows) {
   float* d = m.logits + v * p.pitch;
   logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor, static_cast<float>(a.cap));
@@ -239,7 +241,7 @@ void widened_dweight(const LossHead& a, const Plan& p, const Memory& m, const Ch
   });
 }
 
-// The same by dot products: gradients of a run of rows, transposed, in sixes of tokens, by panels of the weight.
+// The same with dot products: gradients of a run of rows, transposed, in sixes of tokens, by panels of the weight.
 void paired_share(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
                   float* scratch) {
   const int64_t first = from * kVocabulary, last = std::min(p.vocabulary, to * kVocabulary);
@@ -268,7 +270,7 @@ void paired_share(const LossHead& a, const Plan& p, const Memory& m, const Chunk
   }
 }
 
-// The share of dx of blocks [from, to): panels of 64 channels, [tokens][64] each.
+// Computes the share of dx of blocks [from, to): panels of 64 channels, [tokens][64] each.
 void widened_share(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
                    float* scratch) {
   TileRun product;

@@ -1,8 +1,9 @@
-// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008). Tiles of the output
-// are computed in parallel, each by one thread from start to end. Operands that do not lie as a strip needs them are packed
-// (and widened or paired if 16-bit), piece by piece, by the thread that first needs the piece, so that it is in a cache when it
-// is used; while a strip is computed, what the next ones need is fetched. Blocks, tiles and the order of sums follow from the
-// shape. A right operand in blocks of 4 bits differs in how its panels are packed, and in nothing else.
+// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008). Tiles of the
+// output are computed in parallel, each by one thread. An operand in another layout than a strip needs is packed
+// (16-bit types are also widened or paired). The first thread that needs a piece packs it, so the piece is in a cache
+// when it is used. While a strip is computed, the operands of the next strips are prefetched. Blocks, tiles and the
+// order of sums depend on the shape only. A right operand in blocks of 4 bits differs only in how its panels are
+// packed.
 #include <algorithm>
 
 #include "base/parallel.h"
@@ -17,22 +18,22 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kGroup = 1024;                 // of K: summed in one chain, then added to the output; tokens per chunk
-constexpr int64_t kDeep = 8 * kGroup;            // of K per round, where the output can take part of the sum
-constexpr int64_t kWideTile = 256, kTile = 128;  // columns of a tile; it has kStripRows rows
-constexpr int64_t kManyTiles = 64;               // from here on, tiles are wide
-constexpr int64_t kPacked = int64_t{4} << 20;    // elements of an operand that a round aims at
+constexpr int64_t kGroup = 1024;       // of K: summed in one chain, then added to the output; also the tokens per chunk
+constexpr int64_t kDeep = 8 * kGroup;  // of K per round, if the output can hold partial sums
+constexpr int64_t kWideTile = 256, kTile = 128;  // columns of a tile; a tile has kStripRows rows
+constexpr int64_t kManyTiles = 64;               // from this many tiles on, tiles are wide
+constexpr int64_t kPacked = int64_t{4} << 20;    // elements of an operand per round that the plan aims at
 
 struct Plan {
   int64_t m = 0, n = 0, k = 0;
   bool skinny = false, pairs = false, pack_a = false;
-  int64_t depth = 0, rows = 0, cols = 0, tile_cols = 0;  // of a round and of its tiles
+  int64_t depth = 0, rows = 0, cols = 0, tile_cols = 0;  // of a round and its tiles
   int64_t groups() const { return ceil_div(depth, kGroup); }
   int64_t steps(int64_t elements) const { return pairs ? ceil_div(elements, 2) : elements; }
 };
 
-// A product, and its right operand where that is in blocks: then x.b has its shape and the type that its values are rounded to,
-// and no data.
+// A product, and its right operand if that is in blocks. Then x.b has its shape and the type to which its values are
+// rounded, but no data.
 struct Product {
   Matmul x;
   const Nf4View* blocks = nullptr;
@@ -54,7 +55,7 @@ Plan plan_of(const Product& product, Bf16Products products) {
   return p;
 }
 
-// Of a packed block of a: never a multiple of the distance that aliases in cache.
+// Floats between rows of a packed block of a: never a multiple of the distance that aliases in cache.
 int64_t a_pitch(const Plan& p) { return round_up(p.steps(std::min(p.k, kGroup)), 16) + 16; }
 int64_t a_piece(const Plan& p) { return kStripRows * a_pitch(p); }
 int64_t b_piece(const Plan& p) { return kStripCols * p.steps(std::min(p.k, kGroup)); }
@@ -66,14 +67,15 @@ struct Memory {
 };
 
 constexpr int64_t kStrip = kStripRows * kStripCols, kPerThread = kStrip + kStripRows * kWideTile;  // floats
-constexpr int64_t kDecoded = 128;  // of K: what is decoded at a time, beside the columns of a panel; even, for pairs
+// Part of K that is decoded at a time, for the columns of a panel; even, for pairs.
+constexpr int64_t kDecoded = 128;
 
 Memory lay_out(const Product& product, const Plan& p, void* workspace, int threads) {
   const Matmul& x = product.x;
   Memory m;
   Scratch s(workspace);
   if (!x.bias.absent()) m.bias = s.floats(p.n);
-  // Taken for any shape, so that more tokens never need less.
+  // Taken for any shape, so that more tokens never need less memory.
   m.wide_a = s.floats(std::min(p.m, kSkinnyRows) * skinny_pitch(p.k));
   m.pieces_a = p.pack_a ? p.rows / kStripRows * p.groups() : 0;
   m.pieces_b = p.cols / kStripCols * p.groups();
@@ -93,24 +95,25 @@ struct Round {
   int64_t cols() const { return n1 - n0; }
 };
 
-// A round at work: tiles of the output, and the pieces of operands that they share.
+// The state of a round: tiles of the output, and the packed pieces of operands that they share.
 class Tiles {
  public:
   Tiles(const Product& product, const Plan& p, const Round& r, const Memory& mem, const FirstUse& a, const FirstUse& b)
       : x_(product.x), blocks_(product.blocks), p_(p), r_(r), mem_(mem), a_(a), b_(b), groups_(ceil_div(r.k1 - r.k0, kGroup)) {}
 
-  // Rows [m, m + height), columns [n, n + width) of the round. The sum of a group is complete before anything is added to it.
+  // Computes rows [m, m + height), columns [n, n + width) of the round. The sum of a group is complete before it is
+  // added to the output.
   void compute(int64_t m, int64_t height, int64_t n, int64_t width, float* memory) const {
     const Corner out(x_.out, r_.m0 + m, r_.n0 + n);
     const bool f32 = out.dtype == DType::f32, first = r_.k0 == 0;
     const float* bias = first && mem_.bias ? mem_.bias + r_.n0 + n : nullptr;
-    Corner sums = out;  // where groups are added up
+    Corner sums = out;  // where the groups are summed
     if (!f32) sums.data = memory + kStrip, sums.stride = kWideTile, sums.dtype = DType::f32;
     const int64_t panels = ceil_div(width, kStripCols);
     for (int64_t g = 0; g < groups_; ++g) {
       const bool add = g > 0 || (f32 && (x_.accumulate || !first));
       for (int64_t q = 0; q < panels; ++q) {
-        // Neighbours begin at different panels: what one thread packs, the others find packed.
+        // Neighbouring tiles begin at different panels, so most panels are packed when a thread needs them.
         const int64_t turn = m / kStripRows + q, j = turn % panels * kStripCols, next = (turn + 1) % panels * kStripCols;
         const int64_t cols = std::min(kStripCols, width - j);
         const bool direct = !add && cols % 16 == 0;
@@ -135,7 +138,7 @@ class Tiles {
   int64_t b_number(int64_t n, int64_t g) const { return n / kStripCols * groups_ + g; }
   float* a_at(int64_t m, int64_t g) const { return mem_.a + a_number(m, g) * a_piece(p_); }
   float* b_at(int64_t n, int64_t g) const { return mem_.b + b_number(n, g) * b_piece(p_); }
-  // The operands as they lie: what becomes the block from row m on, the panel from column n on.
+  // The unpacked operands: the block from row m on, the panel from column n on.
   Corner a_from(int64_t m, int64_t g) const {
     const int64_t k = r_.k0 + g * kGroup;
     return x_.trans_a ? Corner(x_.a, k, r_.m0 + m) : Corner(x_.a, r_.m0 + m, k);
@@ -152,7 +155,7 @@ class Tiles {
       return (p_.pairs ? pairs_of_rows_in_sixes : pack_sixes)(from, depth(g), height, a_at(m, g), kStripStep * pitch);
     (p_.pairs ? pairs_along_rows : pack_copy)(from, height, depth(g), a_at(m, g), pitch);
   }
-  // Columns of a panel, some of K at a time, as they would lie if the operand were plain.
+  // Decodes and packs the columns of a panel, part of K at a time, in the layout of a plain operand.
   void pack_blocks(int64_t n, int64_t cols, int64_t g, float* decoded) const {
     for (int64_t k = 0; k < depth(g); k += kDecoded) {
       const int64_t count = std::min(kDecoded, depth(g) - k), at = r_.k0 + g * kGroup + k;
@@ -182,7 +185,7 @@ class Tiles {
     pack_panel(b_from(n, g), cols, depth(g), b_at(n, g));
   }
 
-  // The strip of rows from m on, panel from n on, group g, with its operands packed.
+  // Returns the strip of rows from m on, panel from n on, group g, with packed operands.
   Strip strip(int64_t m, int64_t height, int64_t n, int64_t cols, int64_t g, float* decoded) const {
     Strip s;
     s.rows = height, s.cols = cols, s.depth = p_.steps(depth(g));
@@ -201,12 +204,12 @@ class Tiles {
     const int64_t size = size_of(from.dtype);
     return {from.data, rows, cols * size, from.stride * size};
   }
-  // Part q of `parts` of a run of floats, in whole lines.
+  // Returns part q of `parts` of a run of floats, in whole lines.
   static Fetch part_of(const float* from, int64_t count, int64_t q, int64_t parts) {
     const int64_t begin = count * q / parts / 16 * 16;
     return {from + begin, 1, (count * (q + 1) / parts - begin) * 4, 0};
   }
-  // Part q of `parts` of what a later tile, from row m on, will read of a; and where it will be packed.
+  // Adds part q of `parts` of the rows of a that a later tile (from row m on) reads, and the memory they are packed to.
   Fetch* fetch_a(int64_t m, int64_t q, int64_t parts, int64_t g, Fetch* to) const {
     if (m >= r_.rows()) return to;
     if (p_.pack_a) *to++ = part_of(a_at(m, g), a_piece(p_), q, parts);
@@ -216,7 +219,7 @@ class Tiles {
     *to++ = rows_of(a_from(m, g).at(begin, 0), count, x_.trans_a ? height : depth(g));
     return to;
   }
-  // What the next strip will read of b, packed or not.
+  // Adds the memory of b that the next strip reads, packed or not.
   void fetch_b(int64_t n, int64_t cols, int64_t g, Fetch* to) const {
     const bool packed = b_.done(b_number(n, g));
     if (!packed && !blocks_) *to++ = x_.trans_b ? rows_of(b_from(n, g), cols, depth(g)) : rows_of(b_from(n, g), depth(g), cols);

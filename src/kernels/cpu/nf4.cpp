@@ -13,13 +13,13 @@ namespace ravine {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kWord = 8;  // codes of four bytes
+constexpr int64_t kWord = 8;  // codes in four bytes
 
 #if HWY_TARGET != HWY_SCALAR
 using EightFloats = hn::CappedTag<float, kWord>;
 using EightCodes = hn::RebindToSigned<EightFloats>;
 
-// Values of eight codes: of the lower and of the upper half of the table, each looked up by three bits.
+// Looks up the values of eight codes: in the lower and in the upper half of the table, each by three bits.
 class Decoder {
  public:
   explicit Decoder(const float* values)

@@ -20,8 +20,8 @@ void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float*
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Columns j..j+3 of kLanes rows, as four vectors. Four elements of one row make one 128-bit block; rows r, r+4, r+8, ... share
-// a register, so that a 4 x 4 transpose inside the blocks leaves the rows in order.
+// Returns columns j..j+3 of kLanes rows, as four vectors. Four elements of one row make one 128-bit block. Rows r, r+4,
+// r+8, ... share a register, so a 4 x 4 transpose inside the blocks keeps the order of rows.
 template <class D>
 HWY_INLINE hn::Vec<D> gather_blocks(D d, const float* p, int64_t stride) {
   constexpr int64_t lanes = hn::MaxLanes(D());
@@ -51,14 +51,14 @@ HWY_INLINE void transpose_block(const float* from, int64_t stride, float* to, in
 }
 #endif
 
-// Unless scaled, bits are moved as they are.
+// Without scaling, bits are copied unchanged.
 template <bool kScaled>
 void transpose_words(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
   int64_t whole_rows = 0, whole_cols = 0;
 #if HWY_TARGET != HWY_SCALAR
   whole_rows = rows / kLanes * kLanes, whole_cols = cols / 4 * 4;
   const Lanes f = all(factor);
-  // A cache line of every row at a time.
+  // One cache line of every row at a time.
   for (int64_t j0 = 0; j0 < whole_cols; j0 += 16)
     for (int64_t i = 0; i < whole_rows; i += kLanes)
       for (int64_t j = j0; j < std::min(j0 + 16, whole_cols); j += 4)
@@ -95,7 +95,7 @@ void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, f
 }
 
 #if HWY_TARGET != HWY_SCALAR
-using Eight = hn::CappedTag<float, 8>;  // the shortest vector that holds six
+using Eight = hn::CappedTag<float, 8>;  // the shortest vector with at least six elements
 HWY_INLINE hn::Vec<Eight> load_eight(const float* p) { return hn::LoadU(Eight(), p); }
 HWY_INLINE hn::Vec<Eight> load_eight(const bf16* p) {
   const hn::RebindToUnsigned<Eight> bits;
@@ -108,10 +108,11 @@ HWY_INLINE hn::Vec<Eight> load_eight(const f16* p) {
 }
 #endif
 
-// Eight elements are moved where there are as many: the surplus of a row is written over by the next.
+// Copies eight elements if there are eight: the next row overwrites the surplus.
 template <class T>
 void copy_sixes(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld) {
-  constexpr int64_t kChunk = 8;  // rows that stay in the first-level cache at any stride while their sixes are taken out
+  // Rows that stay in the first-level cache, at any stride, until all their sixes are copied.
+  constexpr int64_t kChunk = 8;
   for (int64_t i0 = 0; i0 < rows; i0 += kChunk) {
     const int64_t end = std::min(rows, i0 + kChunk);
     for (int64_t j = 0; j < cols; j += 6) {
@@ -207,7 +208,7 @@ void do_round(float* x, int64_t n, DType type) {
   if (type == DType::f16) round_all<f16>(x, n);
 }
 
-// What is written lies before what is still to be read.
+// Writes stay before the elements that are still to be read.
 void do_narrow(float* x, int64_t n) {
   const Row<float> from(x);
   const Row<bf16> to(reinterpret_cast<bf16*>(x));

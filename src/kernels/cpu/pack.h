@@ -1,4 +1,5 @@
-// Moves operands into tiles and results out of them, widening 16-bit types on the way. On the calling thread, at vector speed.
+// Packs operands into tiles and unpacks results, with conversion of 16-bit types. On the calling thread, with vector
+// instructions.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,7 @@
 
 namespace ravine {
 
-// A place inside a matrix: element (i, j) lies at data + i * stride + j, in elements of `dtype`.
+// A position in a matrix: element (i, j) is at data + i * stride + j, in elements of `dtype`.
 struct Corner {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -28,20 +29,20 @@ void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_
 // to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
 void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor = 1);
 
-// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in sixes. ld >= 6 * rows + 16, which is room
-// that may be written.
+// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in groups of six. ld >= 6 * rows + 16;
+// the padding may be written.
 void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 
-// to(i, j) = from[i * ld + j] (+ bias[j] if given) (+ to(i, j) if accumulate), rounded once to the type of `to`.
+// to(i, j) = from[i * ld + j] (+ bias[j] if set) (+ to(i, j) if accumulate), rounded once to the type of `to`.
 void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to);
 
-// x[i] = the nearest value of `type`, for i < n: a value that becomes an operand in that type.
+// x[i] = the nearest value of `type`, for i < n.
 void round_run(float* x, int64_t n, DType type);
 
-// The same, kept as bf16 at the beginning of the memory of x.
+// The same for bf16, stored as bf16 at the beginning of the memory of x.
 void narrow_run(float* x, int64_t n);
 
-// 64-byte aligned pieces of a workspace, and their size in bytes.
+// Hands out 64-byte aligned parts of a workspace, and counts their bytes.
 class Scratch {
  public:
   explicit Scratch(void* memory)
@@ -52,7 +53,7 @@ class Scratch {
     return p;
   }
   double* doubles(int64_t n) { return reinterpret_cast<double*>(floats(2 * n)); }
-  // Bytes taken so far, and those that aligning may cost. Of a null memory: what to ask for.
+  // Bytes taken so far, with the bytes for alignment. With a null memory: the size to ask for.
   int64_t bytes() const { return static_cast<int64_t>(at_) + 64; }
 
  private:

@@ -10,7 +10,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// 12 chains hide the latency of two fused multiply-adds per cycle and fit into 16 registers. Returns the FLOPs of a round.
+// 12 chains hide the latency of two fused multiply-adds per cycle and fit into 16 registers. Returns the FLOPs of a
+// round.
 int64_t fma_loop(int64_t rounds, float* result) {
   Lanes a = all(0.999f), b = all(0.001f);
   Lanes s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a, s10 = a, s11 = a;
@@ -36,7 +37,7 @@ float read_run(const float* x, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(f32s, hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-// Past the caches; both sides aligned to 64 bytes.
+// Copies with stores that bypass the caches. Both sides are aligned to 64 bytes.
 void copy_run(const float* from, float* to, int64_t n) {
   for (int64_t i = 0; i + kLanes <= n; i += kLanes) hn::Stream(hn::Load(f32s, from + i), f32s, to + i);
   hwy::FlushStream();
@@ -75,11 +76,11 @@ HWY_EXPORT(instruction_set);
 
 namespace {
 
-// How far the figures of one measurement may be trusted.
+// Measures times and judges how reliable they are.
 class Trust {
  public:
-  // Least time of f over `total` seconds, at least three runs after one to warm up, and further ones until the best two agree,
-  // for three times as long at most.
+  // Returns the least time of f over `total` seconds. After one warm-up run it makes at least three runs, and more
+  // until the best two agree, for at most three times `total`.
   template <class F>
   double best_time(double total, F&& f) {
     ran_ = std::min(ran_, core_share());
@@ -189,13 +190,14 @@ double core_share() {
   cpu_set_t set;
   const int threads = thread_count(), cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
   std::vector<float> sink(threads * 16);
-  std::atomic<int64_t> nanoseconds = 0;  // of all threads, on a core
+  std::atomic<int64_t> nanoseconds = 0;  // time on a core, summed over threads
   const auto used = [] {
     timespec t{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return int64_t{1'000'000'000} * t.tv_sec + t.tv_nsec;
   };
-  parallel_for(threads, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(fma_loop)(kRounds, &sink[i * 16]); });  // wakes them
+  // wakes the threads
+  parallel_for(threads, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(fma_loop)(kRounds, &sink[i * 16]); });
   const double begin = seconds_now();
   parallel_for(threads, [&](int64_t i) {
     const int64_t before = used();

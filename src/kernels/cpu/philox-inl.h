@@ -13,8 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// words: 4 * kLanes words, philox of counters {counter[0] + lane, counter[1], counter[2], counter[3]}, the four of one after
-// another. across: word w of the counter {first, second[lane], third[lane], fourth} in lane `lane` of out[w].
+// words: 4 * kLanes words, philox of counters {counter[0] + lane, counter[1], counter[2], counter[3]}; the four words
+// of a counter are adjacent. across: word w of the counter {first, second[lane], third[lane], fourth} is in lane `lane`
+// of out[w].
 #if HWY_TARGET == HWY_SCALAR
 struct Randoms {
   uint64_t key;
@@ -29,7 +30,7 @@ struct Randoms {
   }
 };
 #else
-// Each 64-bit lane carries one counter in the low halves of four vectors; what collects in the high halves is never read.
+// Each 64-bit lane holds one counter in the low halves of four vectors. The high halves are never read.
 class Randoms {
   using Wide = hn::ScalableTag<uint64_t>;
   using Words = hn::Vec<Wide>;
@@ -77,7 +78,7 @@ class Randoms {
     }
   }
 
-  // Even lanes go through the first of the two vectors, odd ones through the second.
+  // Even lanes are computed in the first of the two vectors, odd lanes in the second.
   HWY_INLINE void across(uint32_t first, const uint32_t* second, const uint32_t* third, uint32_t fourth,
                          hn::Vec<Bits32>* out) const {
     const Wide wide;
@@ -93,7 +94,8 @@ class Randoms {
 };
 #endif
 
-// Which words drop with probability p: uniform24 = w / 2^24 with whole w, so uniform24 >= p is w > ceil(p 2^24) - 1, exactly.
+// The words that are dropped with probability p. uniform24 = w / 2^24 with an integer w, so uniform24 >= p is exactly w
+// > ceil(p 2^24) - 1.
 struct Keeping {
   using Whole = hn::RebindToSigned<F32>;
   hn::Vec<Whole> last_dropped;

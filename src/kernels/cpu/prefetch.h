@@ -1,11 +1,11 @@
-// Hints for memory that the machine's own prefetchers do not foresee.
+// Prefetch hints for memory that the hardware prefetchers do not predict.
 #pragma once
 #include "kernels/cpu/pack.h"
 
 namespace ravine {
 
-// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a
-// page apart are beyond the machine's own prefetchers.
+// Prefetches rows x cols elements into the second-level cache during other computation. Rows that are a page apart are
+// not predicted by the hardware prefetchers.
 inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
   const char* p = static_cast<const char*>(from.data);
   const int64_t size = size_of(from.dtype), bytes = cols * size;

@@ -9,7 +9,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// X: the residual stream (x, sum); B: branch and out.
+// X: type of the residual stream (x, sum); B: type of branch and out.
 template <class X, class B>
 void forward_rows(const RmsNormForward& a, const float* weight) {
   const int64_t cols = a.x.cols();
@@ -19,7 +19,7 @@ void forward_rows(const RmsNormForward& a, const float* weight) {
     const Row<X> x(a.x, r), sum(a.sum, r);
     const Row<B> branch(a.branch, r), out(a.out, r);
     auto square = [](Lanes acc, Lanes v) RAVINE_LANES { return hn::MulAdd(v, v, acc); };
-    // What was stored is what is normalised: backward reads it from there.
+    // The stored sum is normalised, since the backward pass reads it.
     auto added = [&](int64_t i, auto part) RAVINE_LANES { return hn::Add(x.load(i, part), branch.load(i, part)); };
     float squares;
     if (branched && stored) {
@@ -46,7 +46,7 @@ void forward_rows(const RmsNormForward& a, const float* weight) {
   });
 }
 
-// X: x, dsum, dx; B: dout and dbranch.
+// X: type of x, dsum, dx; B: type of dout and dbranch.
 template <class X, class B>
 void backward_rows(const RmsNormBackward& a, const float* weight, int64_t tokens, float* partial) {
   const int64_t rows = a.x.rows(), cols = a.x.cols();
@@ -105,7 +105,7 @@ namespace {
 
 constexpr int64_t kTokens = 32;  // rows per partial sum of dweight
 
-// What multiplies, offset + weight, is made first, at the beginning of the workspace, where it is not the weight itself.
+// Bytes for offset + weight at the beginning of the workspace; 0 if the factor is the weight itself.
 int64_t factor_bytes(const TensorView& weight, double offset) {
   return weight.dtype == DType::f32 && offset == 0 ? 0 : round_up(4 * weight.cols(), 64);
 }

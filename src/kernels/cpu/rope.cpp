@@ -9,7 +9,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Neighbours are a pair: each vector is multiplied by its cosines, and, with its pairs turned round, by its sines.
+// Interleaved pairs: each vector is multiplied by its cosines and, with the two dims of each pair swapped, by its
+// sines.
 template <class X>
 HWY_ATTR void rotate_pairs(const Rope& a, int64_t r, const Row<float>& cosine, const Row<float>& sine) {
   const int64_t size = a.x.cols() / a.heads, half = a.table.cols() / 2;

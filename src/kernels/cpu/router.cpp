@@ -1,5 +1,5 @@
-// Choices of routers. Tokens are looked at in parallel; rows are given out by one thread, in order, which is little work
-// beside. Arithmetic is double: a few numbers per token decide where all of it goes.
+// Choices of routers. Tokens are scored in parallel. One thread assigns rows, in order, which is little work.
+// Arithmetic is double, since a few numbers per token decide where the token is computed.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,11 +10,11 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kRunTokens = 64;    // looked at by one thread at a time
-constexpr int64_t kSumTokens = 1024;  // whose sums are one partial sum
-constexpr int64_t kMostChoices = 64;  // of a token; of experts: any number
+constexpr int64_t kRunTokens = 64;    // tokens per task
+constexpr int64_t kSumTokens = 1024;  // tokens per partial sum
+constexpr int64_t kMostChoices = 64;  // choices per token at most; the number of experts has no limit
 
-// The scores of one token and what is made of them; one of these serves many tokens.
+// The scores of one token, and values derived from them. One object is used for many tokens.
 class TokenScores {
  public:
   explicit TokenScores(const Routing& r) : r_(r), z_(size(r.experts)), s_(z_.size()), p_(z_.size()) {}
@@ -36,7 +36,7 @@ class TokenScores {
   double lse() const { return lse_; }
   double sum() const { return std::accumulate(s_.begin(), s_.end(), 0.0); }
 
-  // w of the chosen before scaling and normalising.
+  // Returns the weights w of the chosen experts before scaling and normalising.
   void raw_weights(const int32_t* chosen, double* w) const {
     double top = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = 0; j < r_.top_k; ++j) {
@@ -58,12 +58,12 @@ class TokenScores {
   double lse_ = 0;
 };
 
-// Picks indices of largest values, the first of equal ones first.
+// Picks the indices of the largest values; of equal values the first.
 class Picker {
  public:
   explicit Picker(const Routing& r) : r_(r), out_(static_cast<size_t>(std::max(r.experts, r.groups))) {}
 
-  // The top_k experts of largest q; limited: of the best groups only.
+  // Picks the top_k experts of largest q. limited: only from the best groups.
   void pick(const std::vector<double>& q, bool limited, int32_t* chosen) {
     limited = limited && r_.groups > 1;
     std::fill(out_.begin(), out_.end(), 0);
@@ -103,7 +103,7 @@ class Picker {
   }
 
   const Routing& r_;
-  std::vector<char> out_;  // those that are not to be taken (again)
+  std::vector<char> out_;  // indices that must not be picked (again)
   std::vector<double> groups_;
 };
 
@@ -119,7 +119,7 @@ void check_router(const char* op, const Routing& r, const TensorView& logits, co
   require(r.top_k >= 1 && r.top_k <= std::min(kMostChoices, r.experts), "{}: {} choices of {} experts", op, r.top_k, r.experts);
 }
 
-// Gives out rows: which claims on an expert are taken, and where.
+// Assigns rows: decides which claims on an expert are kept, and their rows.
 class Rows {
  public:
   Rows(const RouterChoice& a, const float* weights)
@@ -152,7 +152,7 @@ class Rows {
   }
 
  private:
-  // Leaves as many as the expert takes, in the order of tokens.
+  // Keeps at most `capacity` claims, sorted by token.
   void drop(std::vector<int32_t>& claims, int64_t capacity) const {
     if (static_cast<int64_t>(claims.size()) <= capacity) return;
     auto goes_first = [&](int32_t x, int32_t y) {
@@ -237,7 +237,7 @@ void add_up(const RouterSums& a, void* workspace) {
   *a.z.as<double>() = total(2 * cells);
 }
 
-// The gradient of one token's logits.
+// Computes the gradient of one token's logits.
 class TokenBackward {
  public:
   explicit TokenBackward(const RouterBackward& a)
@@ -267,7 +267,7 @@ class TokenBackward {
   }
 
  private:
-  // What the weights of rows hand back, to scores, or under softmax_after to logits.
+  // Computes the gradients of the scores (with softmax_after: of the logits) from the gradients of the weights.
   void weights(int64_t n) {
     const int64_t k = r_.top_k;
     const int32_t *chosen = a_.chosen.as<int32_t>() + n * k, *slots = a_.slots.as<int32_t>() + n * k;

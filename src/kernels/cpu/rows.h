@@ -1,9 +1,9 @@
-// What the kernels of the cpu backend that go row by row share. They are bound by memory: one pass, in vectors
-// of the widest instruction set the machine has (Highway's run-time dispatch), in parallel over tiles that depend on shapes
-// only.
+// Shared code of the row-wise kernels of the cpu backend. Memory limits the speed of these kernels. So each makes one
+// pass, in vectors of the widest instruction set (Highway's run-time dispatch), in parallel over tiles that depend on
+// shapes only.
 //
-// Mixes of types that a training step has are compiled for themselves; every other mix of f32, bf16 and f16 goes through the
-// same code with a branch per vector (Any in lanes-inl.h). Contracts: kernels/kernels.h.
+// Type combinations of a training step have their own compiled code. Every other combination of f32, bf16 and f16 uses
+// the same code with a branch per vector (Any in lanes-inl.h). kernels/kernels.h has the contracts.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -13,10 +13,11 @@
 
 namespace ravine {
 
-// n elements from one of f32, bf16, f16 to another (or the same), rounded to nearest even; on the calling thread (cast.cpp).
+// Converts n elements from f32, bf16 or f16 to any of these types, rounded to nearest even; on the calling thread
+// (cast.cpp).
 void convert_run(DType from, const void* in, DType to, void* out, int64_t n);
 
-// Elements of a tile: small enough for the first two caches, large enough to hide the cost of handing it out.
+// Elements of a tile: small enough for the first two caches, large enough to hide the cost of a task.
 inline constexpr int64_t kTile = 16384;
 
 template <class Args>
@@ -24,23 +25,23 @@ int64_t no_workspace(const Args&, int) {
   return 0;
 }
 
-// All views have this type (absent ones do not count).
+// True if all views have this type; absent views are ignored.
 inline bool all_are(DType t, std::initializer_list<const TensorView*> views) {
   return std::all_of(views.begin(), views.end(), [&](const TensorView* v) { return v->absent() || v->dtype == t; });
 }
 
-// Each view that is there has rows x cols elements of a type that lanes know.
+// An Error if a view is present and does not have rows x cols elements of a type that Lanes loads.
 void check_rows(const char* op, int64_t rows, int64_t cols,
                 std::initializer_list<std::pair<const char*, const TensorView*>> views);
-// A vector of n elements.
+// An Error if v is not a vector of n elements of type t.
 void check_vector(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
-// A weight [cols] in f32: itself, or widened into the beginning of the workspace, which needs so many bytes for it. Absent:
-// null.
+// Returns a weight [cols] in f32: the weight itself, or a converted copy at the beginning of the workspace, which takes
+// widened_bytes. Null if absent.
 int64_t widened_bytes(const TensorView& weight);
 const float* widened(const TensorView& weight, void* workspace);
 
-// f(row) for each row, in blocks of rows.
+// Calls f(row) for each row, in parallel over blocks of rows.
 template <class F>
 void for_rows(int64_t rows, int64_t cols, F&& f) {
   int64_t block = std::max<int64_t>(1, kTile / std::max<int64_t>(1, cols));
@@ -49,7 +50,8 @@ void for_rows(int64_t rows, int64_t cols, F&& f) {
   });
 }
 
-// f(row, col, n) over pieces of rows that together cover the views once. Views without gaps are taken as one long row.
+// Calls f(row, col, n) for parts of rows that together cover the views once, in parallel. Views without gaps are one
+// long row.
 template <class F>
 void for_pieces(const TensorView& shape, std::initializer_list<const TensorView*> views, F&& f) {
   int64_t rows = shape.rows(), cols = shape.cols();

@@ -11,18 +11,19 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kTaskBytes = 1 << 17;  // of the weight, about what a task reads
-constexpr int64_t kDepth =
-    1024;  // elements of rows of x that all columns of a task meet in turn: they stay in the first-level cache
+constexpr int64_t kTaskBytes = 1 << 17;  // bytes of the weight that a task reads, approximately
+// Elements of rows of x that all columns of a task read in turn: they stay in the first-level cache.
+constexpr int64_t kDepth = 1024;
 
-// Columns that go together with so many rows: their sums fit into the registers, and there are enough of them to hide latency.
+// Returns the number of columns computed together for this number of rows. Their sums fit into the registers, and are
+// enough to hide latency.
 constexpr int columns_beside(int rows) {
   if (kLanes >= 16) return rows <= 4 ? 4 : 3;
   return rows <= 2 ? 4 : rows <= 4 ? 3 : 1;
 }
 
-// out[i * ld + j] (+)= x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked
-// for: with many rows of x the processor is busy for too long to look that far ahead by itself.
+// out[i * ld + j] (+)= x[i] . w[j] for kA rows of x and kB rows of w, which are read once. The next kB rows are
+// prefetched: with many rows of x the hardware does not look that far ahead.
 template <int kA, int kB, class T>
 HWY_INLINE void dots(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t k, bool add, float* out, int64_t ld) {
   Lanes sum[kA][kB];
@@ -73,7 +74,8 @@ void product(const Matmul& a, const float* bias, const float* x) {
                                                   rows_of<5, T>, rows_of<6, T>, rows_of<7, T>, rows_of<8, T>};
   static_assert(std::size(kByRows) == kSkinnyRows);
   const int64_t m = a.m(), n = a.n(), k = a.k();
-  constexpr int64_t kCols = 48;  // of a task, at most: a multiple of any number of columns beside each other
+  // Columns of a task at most: a multiple of every number of columns computed together.
+  constexpr int64_t kCols = 48;
   const int64_t cols = std::clamp<int64_t>(kTaskBytes / sizeof(T) / std::max<int64_t>(k, 1) / 12 * 12, 12, kCols);
   const int64_t pitch = skinny_pitch(k);
   parallel_for(ceil_div(n, cols), [&](int64_t task) HWY_ATTR {

@@ -1,4 +1,4 @@
-// Products with at most eight rows: decoding. Bound by reading the weight once.
+// Products with at most eight rows, for decoding. Reading the weight once takes most of the time.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -6,12 +6,12 @@ namespace ravine {
 
 inline constexpr int64_t kSkinnyRows = 8;
 
-// Floats between rows of the packed a: rows a power of two apart would share few lines of the first-level cache.
+// Floats between rows of the packed a. A power of two would map rows to few lines of the first-level cache.
 inline int64_t skinny_pitch(int64_t k) { return round_up(k, 16) + 16; }
 
-// out (+)= a b^T + bias for a of at most kSkinnyRows rows, b [N,K]; types as Matmul allows.
-// Each element is a sum in the order of K that depends on K only, so a row's result does not depend on the rows beside it.
-// wide_a: room for rows of skinny_pitch(K) floats.
+// out (+)= a b^T + bias for a with at most kSkinnyRows rows, b [N,K]; types as in Matmul. Each element is a sum in an
+// order that depends on K only, so the result of a row does not depend on other rows. wide_a: memory for the rows,
+// skinny_pitch(K) floats each.
 void skinny_product(const Matmul& args, const float* bias, float* wide_a);
 
 }  // namespace ravine

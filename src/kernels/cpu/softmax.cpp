@@ -26,7 +26,7 @@ void forward_rows(const SoftmaxForward& a) {
       const Row<S> scores(a.scores, r, begin);
       const Row<P> probs(a.probs, r, begin);
       const Lanes scale = all(static_cast<float>(a.scale));
-      // The tail is filled with zeros before scaling, so it is masked after: exp(-inf) = 0.
+      // The tail is filled with zeros before scaling, so it is masked afterwards: exp(-inf) = 0.
       const Lanes slope = all(static_cast<float>(a.slope));
       const hn::RebindToSigned<F32> whole;
       auto scaled = [&](int64_t i, auto part) RAVINE_LANES {

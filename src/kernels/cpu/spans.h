@@ -1,4 +1,4 @@
-// What the optimizers share: checks of their flat buffers and the walk over spans.
+// Shared code of the optimizers: checks of their flat buffers, and the loop over spans.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-// param and states (optional) are f32 and of one length; grad and copy may be of any type that lanes know.
+// An Error unless param and states (optional) are f32 and of one length. grad and copy may have any type that Lanes
+// loads.
 inline void check_update(const char* op, const TensorView& param, const TensorView& grad, const TensorView& copy,
                          const TensorView& scalars, std::span<const UpdateSpan> spans,
                          std::initializer_list<std::pair<const char*, const TensorView*>> states) {
@@ -25,7 +26,7 @@ inline void check_update(const char* op, const TensorView& param, const TensorVi
             n);
 }
 
-// f(span, begin, n) over tiles of all spans, in parallel.
+// Calls f(span, begin, n) for tiles of all spans, in parallel.
 template <class F>
 void for_spans(std::span<const UpdateSpan> spans, F&& f) {
   std::vector<int64_t> first(spans.size() + 1, 0);  // number of the first tile of each span

@@ -1,10 +1,10 @@
-// The inner loops of a strip: kRows rows by kVectors vectors of the output in registers, one step of the sum at a time. To be
-// included inside a namespace, once for each instruction set, after strip.h. Op is the arithmetic: a vector type V of kLanes
-// sums in f32, and what a step of 32 bits of a and of b adds to them.
+// The inner loops of a strip: kRows rows by kVectors vectors of the output in registers, one step of the sum at a time.
+// Included inside a namespace, once per instruction set, after strip.h. Op is the arithmetic: a vector type V of kLanes
+// sums in f32, and one step. A step adds the product of 32 bits of a and 32 bits of b.
 
 #define RAVINE_STRIP_INLINE inline __attribute__((always_inline))
 
-// Brings in what a strip asks to be fetched, a line per call.
+// Prefetches the memory in Strip::fetch, one line per call.
 class Fetcher {
  public:
   explicit RAVINE_STRIP_INLINE Fetcher(const Strip& s) : fetch_(s.fetch), end_(s.fetch + Strip::kFetches) {}
@@ -24,7 +24,7 @@ class Fetcher {
   const char *at_ = nullptr, *row_end_ = nullptr;
 };
 
-// kStep: distance of steps in a; 1 where rows lie `row` apart, else the number of rows side by side.
+// kStep: distance of steps in a. 1 if rows are `row` apart, else the number of rows side by side.
 template <class Op, int kRows, int kVectors, int64_t kStep>
 RAVINE_STRIP_INLINE void strip_step(typename Op::V (&sum)[kRows][kVectors], const float* a, int64_t row, const float* b) {
   typename Op::V w[kVectors];
@@ -38,7 +38,7 @@ RAVINE_STRIP_INLINE void strip_step(typename Op::V (&sum)[kRows][kVectors], cons
   }
 }
 
-// Rows [i, i + kRows), columns of b from `col` on.
+// Computes rows [i, i + kRows), columns of b from `col` on.
 template <class Op, int kRows, int kVectors, int64_t kStep>
 RAVINE_STRIP_INLINE void strip_block(const Strip& s, int64_t i, int64_t col, Fetcher& fetcher) {
   typename Op::V sum[kRows][kVectors];

@@ -22,7 +22,7 @@ struct FusedF32 {
 };
 
 void do_strip(const Strip& s) {
-  strip_any<FusedF32, kLanes == 16 ? 4 : 2>(s);  // of 32 registers, or of 16
+  strip_any<FusedF32, kLanes == 16 ? 4 : 2>(s);  // with 32 registers, or with 16
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,7 +9,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// X: type of x. Each chunk of rows adds into its own partial sum, four rows at a time.
+// X: type of x. Each chunk of rows has its own partial sum; four rows are added at a time.
 template <class X>
 void partial_rows(const SumRows& a, int64_t tokens, float* partial) {
   const int64_t rows = a.x.rows(), cols = a.x.cols();

@@ -11,8 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Sum of squares of at most 1024 elements: squares of f32 are exact in double. Zeros behind them change no bit: how much
-// padding a buffer ends with depends on how many data ranks divide it.
+// Returns the sum of squares of at most 1024 elements; squares of f32 are exact in double. Zeros at the end do not
+// change the sum: the padding of a buffer depends on the number of data ranks.
 double square_sum(const float* x, int64_t n) {
   using F64 = hn::ScalableTag<double>;
   const F64 f64s;
@@ -23,7 +23,7 @@ double square_sum(const float* x, int64_t n) {
     const auto v = hn::PromoteTo(f64s, hn::LoadU(half, p));
     s = hn::MulAdd(v, v, s);
   };
-  constexpr int64_t kAhead = 512;  // elements; the machine's own prefetch stops at the end of a page
+  constexpr int64_t kAhead = 512;  // elements; the hardware prefetcher stops at the end of a page
   int64_t i = 0;
   for (; i + 4 * kStep <= n; i += 4 * kStep) {
     __builtin_prefetch(x + i + kAhead), __builtin_prefetch(x + i + kAhead + 2 * kStep);
@@ -67,7 +67,7 @@ void run(const SumSquares& a, void*) {
   check_rows("sum_squares", a.x.rows(), a.x.cols(), {{"x", &a.x}});
   require(a.x.contiguous() && a.result, "sum_squares: x must be without gaps and have a result");
   const int64_t count = a.x.count(), block = 8 * kTile;
-  std::mutex mutex;  // the sum is exact: the order of blocks does not show
+  std::mutex mutex;  // the sum is exact, so the order of blocks does not matter
   parallel_for(ceil_div(count, block), [&](int64_t b) {
     ExactSum mine;
     HWY_DYNAMIC_DISPATCH(sum_squares)(a.x, b * block, std::min(count, (b + 1) * block), mine);

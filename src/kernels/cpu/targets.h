@@ -1,4 +1,4 @@
-// Instruction sets the row kernels are compiled for: AVX-512, AVX2 and, for older machines, plain scalar code. To be included
-// before anything of Highway.
+// The instruction sets of the row kernels: AVX-512, AVX2 and, for older machines, scalar code. Included before any
+// header of Highway.
 #pragma once
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)

@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// libxsmm counts by columns: its first operand is our b, its m our n.
+// libxsmm is column-major: its first operand is b here, its m is n here.
 TileKernel::TileKernel(const Tile& s) : shape_(s) {
   require(s.m > 0 && s.n > 0 && s.k > 0, "tile: sizes must be positive, got {} x {} x {}", s.m, s.n, s.k);
   const int lda = narrow<int>(s.ldb), ldb = narrow<int>(s.lda), ldc = narrow<int>(s.ldc);

@@ -1,4 +1,4 @@
-// Small products that come in runs of one shape.
+// Small products in sequences of one shape.
 #pragma once
 #include <optional>
 

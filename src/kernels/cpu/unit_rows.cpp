@@ -42,7 +42,8 @@ void backward_rows(const UnitRowsBackward& a) {
     each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes rest = hn::NegMulAdd(hn::Mul(x.load(i, part), by), dot, dout.load(i, part));
       const Lanes mine = hn::Mul(
-          by, rest);  // rounded before it is added: a gradient is the same whether its parts are added here or elsewhere
+          // Rounded before it is added, so a gradient does not depend on where its parts are added.
+          by, rest);
       dx.store(a.accumulate ? hn::Add(dx.load(i, part), mine) : mine, i, part);
     });
   });

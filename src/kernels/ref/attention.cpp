@@ -42,7 +42,7 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
             s.q_count, s.k_begin, s.k_count);
 }
 
-// The segment of each row of q; null outside.
+// Returns the segment of each row of q; null outside of segments.
 std::vector<const Segment*> segments_of_rows(const char* op, const AttentionShape& at, int64_t n) {
   std::vector<const Segment*> rows(n, nullptr);
   for (const Segment& s : at.segments)
@@ -53,12 +53,12 @@ std::vector<const Segment*> segments_of_rows(const char* op, const AttentionShap
   return rows;
 }
 
-// What ALiBi adds to the score of query i and key j of a segment.
+// Returns the ALiBi term of the score of query i and key j of a segment.
 double alibi(const AttentionShape& at, int64_t head, const Segment& s, int64_t i, int64_t j) {
   return at.slopes.empty() ? 0 : at.slopes[static_cast<size_t>(head)] * static_cast<double>(j - (s.k_count - s.q_count + i));
 }
 
-// What dropout multiplies the probability of a row of q and key j of its segment with.
+// The dropout factors of the probabilities of a row of q and the keys of its segment.
 class Drop {
  public:
   Drop(const AttentionShape& at, int64_t row, int64_t head) : drop_(at.dropout) {
@@ -79,8 +79,8 @@ class Drop {
   uint32_t place_ = 0, sequence_ = 0;
 };
 
-// Per query row and head: s = scale q k^T (capped, or + alibi) over the keys the mask lets through, lse = logsumexp(s), p =
-// exp(s - lse), out = dropout(p) v.
+// Per query row and head: s = scale q k^T (capped, or + alibi) over unmasked keys, lse = logsumexp(s), p = exp(s -
+// lse), out = dropout(p) v.
 void forward(const AttentionForward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), d = at.head_size, e = at.values(), group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -120,8 +120,9 @@ bool overlap_in_keys(std::span<const Segment> segments) {
   return false;
 }
 
-// With p = exp(s - lse), m what dropout multiplies with, dp = m dout v^T, delta = dout . out:  ds = p (dp - delta), times the
-// slope of the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
+// With p = exp(s - lse), the dropout factor m, dp = m dout v^T, delta = dout . out:  ds = p (dp - delta), times the
+// derivative of the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention,
+// algorithm 4.)
 void backward(const AttentionBackward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, e = at.values();
@@ -156,7 +157,7 @@ void backward(const AttentionBackward& a, void*) {
         }
       }
   };
-  if (overlap_in_keys(at.segments))  // keys shared between segments: their sums go in order
+  if (overlap_in_keys(at.segments))  // segments share keys: their sums run in order
     parallel_for(at.kv_heads, [&](int64_t g) {
       for (const Segment& s : at.segments) segment(s, g);
     });

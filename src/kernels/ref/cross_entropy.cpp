@@ -16,8 +16,8 @@ void sum(const LogSumExp& a, void*) {
   });
 }
 
-// losses[n] = lse[n] - logits[n, label];  dlogits = grad_scale (exp(logits - lse) - onehot); both 0 where the label is
-// negative. grad_scale counts row_weights[n] times.
+// losses[n] = lse[n] - logits[n, label];  dlogits = grad_scale row_weights[n] (exp(logits - lse) - onehot); both 0 if
+// the label is negative.
 void run(const CrossEntropy& a, void*) {
   int64_t n = a.logits.rows(), v = a.logits.cols(), whole = a.whole > 0 ? a.whole : v, parts = a.sums.rows();
   check(a.name, "logits", a.logits, n, v);

@@ -40,7 +40,7 @@ void run(const AdamDirection& a, void*) {
   });
 }
 
-// The matrices of a view, whose rows and columns are as long as `row` and `col` say.
+// The matrices of a view; their sizes are the lengths of `row` and `col`.
 struct Matrices {
   Matrices(const char* op, const TensorView& x, const TensorView& row, const TensorView& col)
       : columns(x.shape[-1]), rows(x.shape[-2]), count(x.count() / (rows * columns)) {
@@ -116,7 +116,7 @@ void run(const Cadam& a, void*) {
     std::vector<double> p = load_piece(flat(a.param), from, columns), m = load_piece(flat(a.q), from, columns),
                         s = load_piece(flat(a.s), r, 1);
     const std::vector<double> g = load_piece(flat(a.grad), from, columns);
-    double largest = 0;
+    double largest = 0;  // as it is stored
     for (int64_t i = 0; i < columns; ++i) {
       m[i] = a.beta * (m[i] * s[0]) + (1 - a.beta) * (g[i] * a.grad_scale);
       largest = std::max(largest, std::abs(m[i]));

@@ -41,7 +41,7 @@ void cast(const Cast& a, void*) {
   });
 }
 
-// Integers can only be cleared.
+// Integers can only be set to zero.
 void fill(const Fill& a, void*) {
   int64_t n = a.out.rows(), c = a.out.cols();
   require(a.value == 0 || is_float(a.out.dtype), "fill: {} elements can only be set to 0, got {}", name(a.out.dtype), a.value);

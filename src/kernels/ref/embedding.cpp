@@ -13,7 +13,7 @@ void check_ids(const char* op, const TensorView& ids, int64_t vocabulary) {
   }
 }
 
-// out[n] = scale weight[ids[n] - first], 0 where that is no row of weight
+// out[n] = scale weight[ids[n] - first], 0 if weight has no such row
 void forward(const EmbeddingForward& a, void*) {
   int64_t n = a.out.rows(), c = a.out.cols();
   check_integers(a.name, "ids", a.ids, DType::i32, n);
@@ -37,7 +37,7 @@ void backward(const EmbeddingBackward& a, void*) {
   check(a.name, "dweight", a.dweight, vocabulary, c);
   check_ids(a.name, a.ids, a.whole > 0 ? a.whole : vocabulary);
   const int32_t* ids = a.ids.as<int32_t>();
-  std::vector<int64_t> order(n);  // tokens of one id after another, in their order
+  std::vector<int64_t> order(n);  // tokens sorted by id, in their order
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return ids[x] < ids[y]; });
   each_row(vocabulary, c, [&](int64_t at) {

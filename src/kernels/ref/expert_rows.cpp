@@ -60,7 +60,7 @@ Operand rows_from(const Doubles& x, int64_t row, bool transposed) {
   return transposed ? o.transposed() : o;
 }
 
-// A product of m x n elements over k, added to what is there or not, rounded once.
+// A product of m x n elements over k, added to out or stored, rounded once.
 void product(int64_t m, int64_t n, int64_t k, Operand a, Operand b, const TensorView& out, int64_t row, bool accumulate) {
   std::vector<double> sums(static_cast<size_t>(m * n));
   multiply(m, n, k, a, b, sums.data(), n);
@@ -96,7 +96,7 @@ void grouped(const GroupedMatmul& a, void*) {
     store_row(std::vector<double>(static_cast<size_t>(n)), a.out, r);
 }
 
-// Elements one by one: f(in) of the same shape.
+// Applies f(in) to each element; all views have the same shape.
 template <class F>
 void each_element(const TensorView& out, F&& f) {
   each_row(out.rows(), out.cols(), [&](int64_t r) { store_row(f(r), out, r); });

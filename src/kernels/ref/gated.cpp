@@ -5,7 +5,7 @@
 namespace ravine::ref {
 namespace {
 
-// silu(g) = g / (1 + exp(-g)); its slope s (1 + g (1 - s)), s = sigmoid(g).
+// silu(g) = g / (1 + exp(-g)); its derivative is s (1 + g (1 - s)), s = sigmoid(g).
 struct Silu {
   static double value(double g) { return g / (1 + std::exp(-g)); }
   static double times_value(double d, double g) { return d * g * (1 / (1 + std::exp(-g))); }

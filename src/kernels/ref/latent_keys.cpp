@@ -4,7 +4,7 @@ namespace ravine::ref {
 namespace {
 
 struct LatentSizes {
-  int64_t rows, heads, rotated, values, plain;  // plain: channels of a key that are its head's own
+  int64_t rows, heads, rotated, values, plain;  // plain: unrotated channels of a key
 
   LatentSizes(const char* op, const TensorView& kv, const TensorView& rope, const TensorView& keys, const TensorView& of_values,
               int64_t count)

@@ -5,7 +5,7 @@
 namespace ravine::ref {
 namespace {
 
-// sum = x + branch;  out = (sum - mean) rstd weight + bias. What is normalised is `sum` as it is stored.
+// sum = x + branch;  out = (sum - mean) rstd weight + bias. The stored `sum` is normalised.
 void forward(const LayerNormForward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "x", a.x, n, c);
@@ -36,7 +36,8 @@ void forward(const LayerNormForward& a, void*) {
   });
 }
 
-// h = dout weight;  dx = dsum + rstd (h - mean(h) - xhat mean(h xhat));  dweight (+)= sum_n dout xhat;  dbias (+)= sum_n dout.
+// h = dout weight;  dx = dsum + rstd (h - mean(h) - xhat mean(h xhat));
+//   dweight (+)= sum_n dout xhat;  dbias (+)= sum_n dout.
 void backward(const LayerNormBackward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "dout", a.dout, n, c);

@@ -5,13 +5,13 @@
 namespace ravine::ref {
 namespace {
 
-constexpr int64_t kTokens = 64;  // of a chunk
+constexpr int64_t kTokens = 64;  // tokens per chunk
 
 Operand operand(const Doubles& x, int64_t row = 0) { return {x.row(row), x.stride(), 1}; }
 
-// logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times the
-// weight of the row and the slope of the cap; dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no
-// part.
+// logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times
+// the weight of the row and the derivative of the cap;  dx = dlogits W;  dweight (+)= dlogits^T x. Tokens with a
+// negative label are skipped.
 void run(const LossHead& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols(), v = a.weight.rows();
   check(a.name, "x", a.x, n, c);

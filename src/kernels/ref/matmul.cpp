@@ -33,7 +33,7 @@ void run(const Matmul& a, void*) {
   product(a, operand(left, a.trans_a), operand(right, a.trans_b));
 }
 
-// The values are f32, rounded to the type of a where that is narrower.
+// Values are f32, rounded to the type of a if that is narrower.
 void run_nf4(const Nf4Matmul& a, void*) {
   const int64_t rows = a.w.rows, cols = a.w.cols;
   check(a.name, "a", a.a, a.m(), a.trans_w ? cols : rows);

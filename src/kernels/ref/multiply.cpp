@@ -3,10 +3,11 @@
 namespace ravine::ref {
 namespace {
 
-constexpr int64_t kStrip = 4;  // rows or columns that one inner loop holds in registers
-constexpr int64_t kTile = 64;  // rows and columns of a piece of work
+constexpr int64_t kStrip = 4;  // rows or columns that one inner loop keeps in registers
+constexpr int64_t kTile = 64;  // rows and columns of a task
 
-// Strips of kStrip lines of length k, interleaved, so that the inner loop reads memory in order; lines past the end are 0.
+// Packs strips of kStrip lines of length k, interleaved, so that the inner loop reads memory in order. Lines past the
+// end are 0.
 std::vector<double> pack(const double* data, int64_t line_stride, int64_t stride, int64_t lines, int64_t k) {
   std::vector<double> out(round_up(lines, kStrip) * k);
   for (int64_t i = 0; i < lines; ++i) {

@@ -1,17 +1,17 @@
-// What the optimizers share: flat buffers, walked span by span in runs.
+// Shared code of the reference optimizers: flat buffers, span by span in runs.
 #pragma once
 #include "kernels/ref/ref.h"
 
 namespace ravine::ref {
 
-// Scalars of the step (updates.h: StepScalar).
+// Returns the scalars of the step (updates.h: StepScalar).
 inline std::vector<double> step_scalars(const char* op, const TensorView& scalars) {
   require(scalars.dtype == DType::f64, "{}: scalars must be f64, got {}", op, name(scalars.dtype));
   check_vector(op, "scalars", scalars, kStepScalars);
   return load_row(scalars);
 }
 
-// f(span, from, n): pieces of at most 4096 elements, in parallel. Spans may not overlap.
+// Calls f(span, from, n) for parts of at most 4096 elements, in parallel. Spans must not overlap.
 template <class F>
 void each_piece(const char* op, std::span<const UpdateSpan> spans, int64_t count, F&& f) {
   constexpr int64_t kPiece = 4096;
@@ -23,7 +23,7 @@ void each_piece(const char* op, std::span<const UpdateSpan> spans, int64_t count
   }
 }
 
-// A packed buffer as one row.
+// Returns a packed buffer as one row.
 inline TensorView flat(const TensorView& v) { return view_of(v.data, v.dtype, {v.count()}); }
 
 inline std::vector<double> load_piece(const TensorView& flat, int64_t from, int64_t n) {
@@ -32,7 +32,7 @@ inline std::vector<double> load_piece(const TensorView& flat, int64_t from, int6
   return out;
 }
 
-// Stores p, and what was stored into the 16-bit copy.
+// Stores p, and the stored values in the 16-bit copy.
 inline void store_param(const std::vector<double>& p, const TensorView& param, const TensorView& copy, int64_t from) {
   int64_t n = static_cast<int64_t>(p.size());
   store(p.data(), param, 0, from, n);

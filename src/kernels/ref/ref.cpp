@@ -7,7 +7,8 @@
 namespace ravine::ref {
 namespace {
 
-// The float next to x with a 1 in its last place where x is no float: rounding it to 16 bits then equals rounding x.
+// Returns x if it is a float, else the neighbouring float whose last bit is 1: rounding that to 16 bits equals rounding
+// x.
 float to_odd(double x) {
   float f = static_cast<float>(x);
   if (f == x || !std::isfinite(f)) return f;

@@ -1,6 +1,6 @@
-// The judge: every entry as plain loops in double, for any mix of f64, f32, bf16, f16. What a row holds is read into doubles,
-// what is computed is rounded once on storing. Sums run in the order of their index, so threads change nothing. Scratch is
-// local.
+// The reference backend: every kernel as plain loops in double, for any mix of f64, f32, bf16, f16. Inputs are
+// converted to double; results are rounded once when stored. Sums run in index order, so threads do not change results.
+// Scratch memory is local.
 #pragma once
 #include <vector>
 
@@ -18,19 +18,20 @@ Kernel<Args> entry(void (*run)(const Args&, void*)) {
   return {run, [](const Args&, int) -> int64_t { return 0; }};
 }
 
-// x rounded once, to nearest even, to type t (a floating type).
+// Returns x rounded once, to nearest even, to type t (a floating type).
 double round_to(DType t, double x);
 inline bool is_16_bit(DType t) { return t == DType::bf16 || t == DType::f16; }
-// Rounding of factors of a product: 16-bit arithmetic rounds them to its type; f32 and f64 keep the double.
+// Returns a factor of a product as the arithmetic reads it: 16-bit arithmetic rounds it to its type; f32 and f64 keep
+// the double.
 inline double round_factor(DType t, double x) { return is_16_bit(t) ? round_to(t, x) : x; }
 
-// out[0 .. n) = elements (row, col ..) of a floating view.
+// out[0 .. n) = elements (row, col ..) of a floating view; store() is the reverse.
 void load(const TensorView& v, int64_t row, int64_t col, int64_t n, double* out);
 void store(const double* in, const TensorView& v, int64_t row, int64_t col, int64_t n);
 std::vector<double> load_row(const TensorView& v, int64_t row = 0);
 void store_row(const std::vector<double>& in, const TensorView& v, int64_t row = 0);
 
-// A view as doubles: in place if it is f64, else converted. Lives no longer than the view.
+// A view as doubles: in place if it is f64, else converted. Must not outlive the view.
 class Doubles {
  public:
   explicit Doubles(const TensorView& v);
@@ -43,7 +44,7 @@ class Doubles {
   int64_t stride_;
 };
 
-// f(i) for i in [0, n), in blocks of about 16384 elements when one i takes `cost` of them.
+// Calls f(i) for i in [0, n), in parallel blocks of about 16384 elements, if one i takes `cost` elements.
 template <class F>
 void each_row(int64_t n, int64_t cost, F&& f) {
   int64_t block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cost));
@@ -52,7 +53,7 @@ void each_row(int64_t n, int64_t cost, F&& f) {
   });
 }
 
-// A matrix of doubles at any pair of strides.
+// A matrix of doubles with any two strides.
 struct Operand {
   const double* data;
   int64_t row_stride, col_stride;
@@ -61,25 +62,27 @@ struct Operand {
 // out [m,n] (rows `stride` apart) += a [m,k] b [k,n]; k in order, starting from out (multiply.cpp).
 void multiply(int64_t m, int64_t n, int64_t k, Operand a, Operand b, double* out, int64_t stride);
 
-// log(sum(exp(row))), with the largest taken out first; -inf of an empty row.
+// Returns log(sum(exp(row))), computed relative to the largest; -inf for an empty row.
 double log_sum_exp(const double* row, int64_t n);
 
-// A soft cap: y = cap tanh(x / cap), and dy / dx from y. Without one (0), y = x.
+// A soft cap: y = cap tanh(x / cap), and dy / dx from y. With cap 0, y = x.
 double soft_cap(double x, double cap);
 double soft_cap_slope(double y, double cap);
 
-// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its slope.
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its derivative.
 double gelu_tanh(double x);
 double gelu_tanh_slope(double x);
 
-// Contracts.
-void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);           // floating, that shape
+// Checks of arguments; an Error if they fail.
+// floating, of this shape
+void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);
 void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent
-void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);                     // floating, packed
-double row_weight(const TensorView& weights, int64_t row);  // 1 where there are none
+// floating, packed
+void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);
+double row_weight(const TensorView& weights, int64_t row);  // 1 if absent
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
-// What a mask lets through: keys [first(i), last(i)) of query row i.
+// The mask: keys [first(i), last(i)) are visible to query row i.
 struct Mask {
   int64_t q_count, k_count;
   bool causal;

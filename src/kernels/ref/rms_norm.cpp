@@ -5,8 +5,8 @@
 namespace ravine::ref {
 namespace {
 
-// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd (offset + weight). What is normalised is `sum` as it is
-// stored.
+// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd (offset + weight). The stored `sum` is
+// normalised.
 void forward(const RmsNormForward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "x", a.x, n, c);

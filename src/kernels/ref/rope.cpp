@@ -3,7 +3,7 @@
 namespace ravine::ref {
 namespace {
 
-// (a, b) <- (a cos - b sin, b cos + a sin) of each pair of rotated dims; the inverse has -sin.
+// (a, b) <- (a cos - b sin, b cos + a sin) for each pair of rotated dims; the inverse has -sin.
 void run(const Rope& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols(), r = a.table.cols(), half = r / 2;
   check(a.name, "x", a.x, n, c);
@@ -28,7 +28,8 @@ void run(const Rope& a, void*) {
         hi = hi * cos + lo * sin;
         lo = rotated;
       }
-    for (int64_t h = 0; h < a.heads; ++h) store(&x[h * d + a.begin], a.x, i, h * d + a.begin, r);  // the rest is not touched
+    // other dims do not change
+    for (int64_t h = 0; h < a.heads; ++h) store(&x[h * d + a.begin], a.x, i, h * d + a.begin, r);
   });
 }
 

@@ -25,7 +25,7 @@ Row scores_of(const Routing& r, const Row& z) {
   return s;
 }
 
-// Of `from`, the `count` indices of largest q, the first of equal ones first.
+// Returns the `count` indices in `from` with the largest q, best first; of equal ones the first.
 std::vector<int64_t> best_of(const Row& q, std::vector<int64_t> from, int64_t count) {
   std::vector<int64_t> out;
   while (static_cast<int64_t>(out.size()) < count) {
@@ -44,7 +44,7 @@ std::vector<int64_t> first_numbers(int64_t n) {
   return out;
 }
 
-// The experts that group limiting leaves, in order.
+// Returns the experts in the kept groups, in order.
 std::vector<int64_t> left_of(const Routing& r, const Row& q) {
   if (r.groups <= 1) return first_numbers(r.experts);
   const int64_t size = r.experts / r.groups;
@@ -61,7 +61,7 @@ std::vector<int64_t> left_of(const Routing& r, const Row& q) {
   return out;
 }
 
-// w of the chosen, before any is dropped.
+// Returns the weights w of the chosen experts, before any choice is dropped.
 Row weights_of(const Routing& r, const Row& z, const Row& s, const std::vector<int64_t>& chosen) {
   Row w;
   for (int64_t e : chosen) w.push_back(r.softmax_after ? z[static_cast<size_t>(e)] : s[static_cast<size_t>(e)]);
@@ -76,7 +76,7 @@ struct Claim {
   double weight;
 };
 
-// The claims of an expert that it takes, in the order of their tokens.
+// Returns the claims of an expert that are kept, in the order of their tokens.
 std::vector<Claim> taken(const Routing& r, std::vector<Claim> claims, int64_t capacity) {
   auto before = [&](const Claim& a, const Claim& b) {
     if (r.drop == Drop::rank && a.choice != b.choice) return a.choice < b.choice;
@@ -140,7 +140,7 @@ void choose(const RouterChoice& a, void*) {
   store(weights.data(), view_of(a.weights.data, a.weights.dtype, {rows}), 0, 0, rows);
 }
 
-// Scores as losses take them.
+// Returns the scores for the losses (sigmoid scores are divided by their sum).
 Row even_scores(const Routing& r, const Row& z) {
   Row s = scores_of(r, z);
   if (r.scores == Routing::Scores::softmax) return s;
@@ -176,7 +176,7 @@ void add_up(const RouterSums& a, void*) {
   store(&squares, view_of(a.z.data, a.z.dtype, {1}), 0, 0, 1);
 }
 
-// ds -> dz through scores.
+// Returns dz from ds, through the scores.
 Row through_scores(const Routing& r, const Row& s, const Row& ds) {
   Row dz(s.size());
   double dot = 0;
@@ -207,7 +207,7 @@ void back(const RouterBackward& a, void*) {
       const int64_t slot = a.slots.as<int32_t>()[n * k + j];
       dw.push_back(slot < 0 ? 0 : r.scaling * row_weight(dweights, slot));
     }
-    Row w;  // before the scaling, and before it was normalised
+    Row w;  // before normalising and scaling
     for (int64_t e : chosen) w.push_back(r.softmax_after ? z[static_cast<size_t>(e)] : s[static_cast<size_t>(e)]);
     if (r.softmax_after) w = softmax_of(w);
     if (r.normalise) {

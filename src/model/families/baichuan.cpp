@@ -1,5 +1,5 @@
-// Baichuan 7B, 13B and Baichuan2 7B, 13B (Baichuan 2023): Llama with q, k, v in one matrix; the 13B ones have ALiBi instead of
-// rotary positions; in version 2 the rows of the head have length 1 (NormHead).
+// Baichuan 7B, 13B and Baichuan2 7B, 13B (Baichuan 2023): Llama with q, k, v in one matrix. The 13B models have ALiBi
+// instead of rotary positions. In version 2 the rows of the head have length 1 (NormHead).
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -9,8 +9,9 @@ std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& wher
   ConfigReader r(config, where);
   ModelFacts f;
   DecoderSpec s;
-  // All four have one model_type: rotary positions have a table of max_position_embeddings, ALiBi only names model_max_length;
-  // version 2 is known by the weight of its z-loss, or by its vocabulary: a file whose vocabulary changes must say the former.
+  // All four models have one model_type. A file with max_position_embeddings has rotary positions; with ALiBi it has
+  // only model_max_length. Version 2 has z_loss_weight, or its own vocabulary size. If the vocabulary changes,
+  // z_loss_weight must be set.
   s.attention.alibi = !r.has("max_position_embeddings");
   s.head.unit_rows = r.has("z_loss_weight") || r.integer("vocab_size", 1, 1 << 30) == 125696;
   if (s.head.unit_rows) s.implied = {{"z_loss_weight", 0}};

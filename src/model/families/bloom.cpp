@@ -20,7 +20,8 @@ std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where) 
   s.embedding_norm = s.padding_learns = true;
   s.head.tied = r.boolean("tie_word_embeddings", true);
   r.only("apply_residual_connection_post_layernorm", false, "the residual stream goes past the norms");
-  // How other programs compute the same; seq_length is what it was trained with: ALiBi has no table.
+  // seq_length is the length of the training sequences: ALiBi has no table. The other fields select implementations of
+  // the same formula.
   s.trained_length = r.integer("seq_length", 1, 1 << 30, 0);
   r.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
             "skip_bias_add_qkv", "slow_but_exact"});

@@ -1,21 +1,23 @@
-// What DeepSeek-V2 and DeepSeek-V3 share: fields of config.json and names of files.
+// Fields of config.json and names of files that DeepSeek-V2 and DeepSeek-V3 share.
 #pragma once
 #include "model/decoder.h"
 
 namespace ravine {
 
-// What Transformers takes where a file says nothing.
+// Transformers' defaults for absent fields.
 struct DeepseekDefaults {
   int64_t positions = 2048, first_dense = 0;
-  int64_t experts = 64, top_k = 0, groups = 1, kept_groups = 1, width = 1407, shared = 2;  // top_k 0: the file must say it
+  // top_k 0: the field is required
+  int64_t experts = 64, top_k = 0, groups = 1, kept_groups = 1, width = 1407, shared = 2;
   double scaling = 1;
 };
 
-// Sizes, latent attention and its rotation, the dense MLP; names of files. Heads of keys are qk_nope_head_dim channels of their
-// own and qk_rope_head_dim rotated ones. Norms of latents have eps 1e-6 whatever rms_norm_eps says.
+// Reads sizes, latent attention with its rotation, the dense MLP, and names of files. A head of keys has
+// qk_nope_head_dim unrotated channels and qk_rope_head_dim rotated channels. Norms of latents have eps 1e-6 for any
+// rms_norm_eps.
 void read_deepseek(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const DeepseekDefaults& absent);
-// Experts of the layers from first_k_dense_replace on, beside shared ones; how they are scored and grouped is the family's to add.
-// Without such layers s.moe stays empty. Auxiliary losses are the run's to ask for, as in Transformers.
+// Reads the experts of the layers from first_k_dense_replace on, with shared experts. The family sets scores and
+// groups. Without such layers s.moe stays empty. Auxiliary losses are an option of the run, as in Transformers.
 void read_deepseek_experts(ConfigReader& r, const ModelFacts& f, DecoderSpec& s, const DeepseekDefaults& absent);
 
 }  // namespace ravine

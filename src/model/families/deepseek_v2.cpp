@@ -1,5 +1,5 @@
-// DeepSeek-V2 (DeepSeek-AI 2024): Llama with latent attention and, behind the first dense layers, experts chosen by softmax,
-// freely or within the best groups, beside shared ones.
+// DeepSeek-V2 (DeepSeek-AI 2024): Llama with latent attention. After the first dense layers it has experts, chosen by
+// softmax, from all groups or from the best groups, and shared experts.
 #include "model/families/deepseek.h"
 #include "model/families/families.h"
 

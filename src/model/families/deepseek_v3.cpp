@@ -1,6 +1,6 @@
 // DeepSeek-V3 and R1 (DeepSeek-AI 2024): as V2, with experts chosen by sigmoid and a correction within the best groups.
-// MindFormers' class of that name chooses as V2 too (scoring_func softmax, other methods); that of Transformers never does.
-// Heads that predict further tokens (layers behind the last one in files) are not read.
+// MindFormers' class of this name also chooses as V2 (scoring_func softmax, other methods); Transformers' class does
+// not. Heads that predict further tokens (layers after the last one in files) are not read.
 #include "model/families/deepseek.h"
 #include "model/families/families.h"
 

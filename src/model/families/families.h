@@ -1,4 +1,4 @@
-// The table of families. A new family is a file here, a declaration below and a line in families.cpp.
+// The table of families. A new family is a file in this folder, a declaration below and a line in families.cpp.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,6 +1,6 @@
-// Gemma 2 (Google 2024): norms in front of attention and MLP and behind them, scaling by 1 + weight; an embedding scaled by the
-// root of the hidden size; capped scores and logits; a window in every other layer; an MLP gated by tanh GELU; scores divided
-// by the root of query_pre_attn_scalar; a tied head.
+// Gemma 2 (Google 2024): norms before and after attention and MLP, which scale by 1 + weight; an embedding scaled by
+// the root of the hidden size; capped scores and logits; a window in every other layer; an MLP gated by tanh GELU;
+// scores divided by the root of query_pre_attn_scalar; a tied head.
 #include <cmath>
 
 #include "model/decoder.h"
@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-// A cap that a file may switch off by null.
+// Reads a cap; null in the file switches the cap off.
 double read_cap(ConfigReader& r, const std::string& key, double absent) {
   return r.number(key, 1e-3, 1e6, r.is_null(key) ? 0 : absent);
 }
@@ -27,7 +27,7 @@ std::unique_ptr<Model> make_gemma2(const Json& config, const std::string& where)
   s.embedding_scale = std::sqrt(static_cast<double>(s.attention.hidden));
   s.mlp.act = Act::geglu_tanh;
   r.only("hidden_activation", "gelu_pytorch_tanh", "the MLP of this family is gated by it");
-  r.ignore({"hidden_act"});  // of Gemma 1; Transformers reads hidden_activation
+  r.ignore({"hidden_act"});  // a field of Gemma 1; Transformers reads hidden_activation
   s.attention.scale = 1 / std::sqrt(r.number("query_pre_attn_scalar", 1e-6, 1e9, 256));
   s.attention.cap = read_cap(r, "attn_logit_softcapping", 50);
   s.head.cap = read_cap(r, "final_logit_softcapping", 30);

@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019): learned positions, LayerNorm and biases everywhere, tanh GELU, matrices stored [in, out].
+// GPT-2 (Radford et al. 2019): learned positions, LayerNorm and biases everywhere, tanh GELU,
+// matrices stored as [in, out].
 #include <cmath>
 
 #include "model/decoder.h"
@@ -19,13 +20,13 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where) {
   s.attention.qkv_bias = s.attention.out_bias = s.mlp.bias = true;
   s.mlp.width = r.integer("n_inner", 1, 1 << 24, 4 * s.attention.hidden);
   s.mlp.act = read_gelu(r, "activation_function", "gelu_new");
-  // Products that end in the residual stream begin smaller: 2 L of them add up.
+  // The products that write to the residual stream begin smaller, since 2 L of them are added.
   s.attention.out_init_std = s.mlp.out_init_std = s.attention.init_std / std::sqrt(2.0 * static_cast<double>(f.layers));
   s.norm = {NormSpec::layer, r.number("layer_norm_epsilon", 0, 1, 1e-5)};
   s.head.tied = r.boolean("tie_word_embeddings", true);
   if (!r.boolean("scale_attn_weights", true)) s.attention.scale = 1;
   s.scale_by_layer = r.boolean("scale_attn_by_inverse_layer_idx", false);
-  // Of other heads and programs.
+  // Fields of other heads and programs.
   r.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
             "summary_type", "summary_use_proj"});
   read_common(r, f);

@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia (Black et al. 2022; Biderman et al. 2023): attention and MLP side by side, rotation of a part of each
-// head.
+// GPT-NeoX and Pythia (Black et al. 2022; Biderman et al. 2023): parallel attention and MLP; a part of each head is
+// rotated.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

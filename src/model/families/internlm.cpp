@@ -5,7 +5,8 @@
 namespace ravine {
 namespace {
 
-// Later revisions write {"base": 10000, "type": "dynamic"}: dynamic NTK, of scaling_factor 1 where none is given.
+// Reads `rotary`, which later revisions write: {"base": 10000, "type": "dynamic"}, dynamic NTK. The default of
+// scaling_factor is 1.
 RopeSettings read_rotary(ConfigReader& r, const ModelFacts& f, int64_t head_size) {
   RopeSettings rope = read_rope(r, head_size, f.max_positions);
   if (const Json* o = r.object("rotary")) {

@@ -1,4 +1,5 @@
-// Llama 1, 2, 3.x (Touvron et al. 2023; Meta 2024): pre-norm blocks, rotary positions, grouped-query attention, gated MLP.
+// Llama 1, 2, 3.x (Touvron et al. 2023; Meta 2024): pre-norm blocks, rotary positions,
+// grouped-query attention, gated MLP.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

@@ -9,7 +9,7 @@ std::unique_ptr<Model> make_mistral(const Json& config, const std::string& where
   ModelFacts f;
   DecoderSpec s;
   read_llama_shape(r, f, s);
-  // A file that does not mention the window has Transformers' default; null switches it off.
+  // If the field is absent, the window is Transformers' default; null switches it off.
   int64_t absent = r.is_null("sliding_window") ? 0 : 4096;
   s.attention.window = r.integer("sliding_window", 1, 1 << 30, absent);
   s.rope = read_rope(r, s.attention.head_size, f.max_positions);

@@ -1,5 +1,4 @@
-// Mixtral (Jiang et al. 2024): Mistral with experts in place of MLPs; the weights of those that a token is sent to are
-// normalised.
+// Mixtral (Jiang et al. 2024): Mistral with experts instead of MLPs. The weights of the chosen experts are normalised.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

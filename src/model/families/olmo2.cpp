@@ -1,5 +1,5 @@
-// OLMo 2 (Ai2 2024): Llama with norms behind attention and MLP instead of in front, and RMSNorm over whole rows of q and of k
-// before the rotation.
+// OLMo 2 (Ai2 2024): Llama with norms after attention and MLP instead of before. Attention has an RMSNorm over whole
+// rows of q and of k before the rotation.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

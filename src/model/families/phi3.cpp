@@ -1,6 +1,6 @@
-// Phi-3, 3.5 and Phi-4-mini (Microsoft 2024, 2025): Llama with q, k, v in one matrix of the files and gate, up in another;
-// LongRoPE, rotation of a part of each head, a window. A sequence takes the long factors by its own length: Transformers goes
-// by the longest of the batch.
+// Phi-3, 3.5 and Phi-4-mini (Microsoft 2024, 2025): Llama with q, k, v in one matrix of the files and gate, up in
+// another. Further: LongRoPE, rotation of a part of each head, and a window. Each sequence uses the long factors by its
+// own length; Transformers uses the longest sequence of the batch.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

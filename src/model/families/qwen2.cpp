@@ -1,5 +1,5 @@
-// Qwen2 and 2.5 (Yang et al. 2024): Llama with biases on q, k, v; a window in the layers from max_window_layers on, if switched
-// on.
+// Qwen2 and 2.5 (Yang et al. 2024): Llama with biases on q, k, v, and an optional window in the layers from
+// max_window_layers on.
 #include "model/decoder.h"
 #include "model/families/families.h"
 

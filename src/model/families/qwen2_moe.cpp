@@ -1,5 +1,6 @@
-// Qwen1.5-MoE and Qwen2 with experts (Qwen team 2024): Qwen2 with experts in some layers, and a shared expert with a gate
-// beside them. The field shared_expert_gate is of this program: Transformers' class always has the gate (MindFormers' has not).
+// Qwen1.5-MoE and Qwen2 with experts (Qwen team 2024): Qwen2 with experts in some layers, and a shared expert with a
+// gate. The field shared_expert_gate is Ravine's own: Transformers' class always has the gate, MindFormers' class
+// never.
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -11,7 +12,7 @@ std::unique_ptr<Model> make_qwen2_moe(const Json& config, const std::string& whe
   DecoderSpec s;
   read_llama_shape(r, f, s, {.positions = 32768});
   s.attention.qkv_bias = r.boolean("qkv_bias", true);
-  // Every other layer below max_window_layers, as Transformers 5 has it.
+  // A window in every other layer below max_window_layers, as in Transformers 5.
   const bool windows = r.boolean("use_sliding_window", false) && !r.is_null("sliding_window");
   const int64_t window = r.integer("sliding_window", 0, 1 << 30, 4096), below = r.integer("max_window_layers", 0, 1 << 20, 28);
   for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(windows && i % 2 == 0 && i < below ? window : 0);

@@ -1,4 +1,4 @@
-// Qwen3 with experts (Qwen team 2025): Qwen3 with experts in some layers, none of them shared.
+// Qwen3 with experts (Qwen team 2025): Qwen3 with experts in some layers, without shared experts.
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -11,7 +11,7 @@ std::unique_ptr<Model> make_qwen3_moe(const Json& config, const std::string& whe
   read_llama_shape(r, f, s, {.positions = 32768});
   s.attention.qkv_bias = s.attention.out_bias = r.boolean("attention_bias", false);
   s.attention.norms = AttentionSpec::Norms::head;
-  // A window is of all layers.
+  // The window applies to all layers.
   const bool window = r.boolean("use_sliding_window", false) && !r.is_null("sliding_window");
   s.attention.window = r.integer("sliding_window", 0, 1 << 30, 4096) * (window ? 1 : 0);
   r.ignore({"max_window_layers"});

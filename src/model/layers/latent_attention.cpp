@@ -45,7 +45,7 @@ Tensor LatentAttention::operator()(Ctx& c, const Tensor& x) const {
   at.heads = at.kv_heads = heads, at.head_size = spec_.head_size, at.value_size = spec_.value_size, at.window = spec_.window;
   at.scale = spec_.scale != 0 ? spec_.scale : 1 / std::sqrt(static_cast<double>(spec_.head_size));
 
-  // Norms come behind the gathering of tokens, so that one message takes both latents and the rotated part.
+  // Norms are computed after tokens are gathered, so one message carries both latents and the rotated part.
   Tensor down = tp_enter(c, down_(c, x));
   Tensor q = q_norm_ ? q_(c, head_norm(c, down.columns(0, latent_.q_rank), *q_norm_, spec_.norm_eps)) : q_(c, tp_enter(c, x));
   rope(c, q, table_->tables(), heads, own());
@@ -69,7 +69,8 @@ Tensor LatentAttention::over_cache(Ctx& c, const Tensor& q, const Tensor& latent
   return plain && absorbs(at) ? absorbed(c, q, rows, at) : expanded(c, q, rows, at);
 }
 
-// Products of a head: per pair of query and key, and per new token or per key. An adapter on kv_b_proj is not in its weight.
+// Compares the products of a head: per pair of query and key, and per new token or per key. An adapter on kv_b_proj is
+// not part of the weight, so absorbing is then not possible.
 bool LatentAttention::absorbs(const AttentionShape& at) const {
   if (kv_.params().adapters) return false;
   double queries = 0, keys = 0;

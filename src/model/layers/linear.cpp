@@ -31,7 +31,8 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight)
   if (set.adapter_of) add_adapters(set, unit, {{name, out}}, in);
 }
 
-// A: uniform with bound 1/sqrt(in), as torch's kaiming_uniform with a = sqrt(5) and so PEFT; B: zero. Both decay.
+// A: uniform with bound 1/sqrt(in), as torch's kaiming_uniform with a = sqrt(5), which PEFT uses; B: zero. Both have
+// weight decay.
 void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in) {
   std::vector<Param> downs;
   LoraAdapters adapters;

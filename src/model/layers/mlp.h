@@ -1,5 +1,6 @@
-// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama, or by tanh GELU; or down(gelu(up x)). With F its
-// width (of P tensor ranks F/P each): x [N,C] -> gate, up [N,2F] -> [N,F] -> [N,C]; without a gate [N,C] -> [N,F] -> [N,C].
+// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama; gated by tanh GELU; or down(gelu(up x)).
+// With width F (F/P on each of P tensor ranks): x [N,C] -> gate, up [N,2F] -> [N,F] -> [N,C]; without a gate [N,C] ->
+// [N,F] -> [N,C].
 #pragma once
 #include "engine/ops/gelu.h"
 #include "model/config_reader.h"
@@ -17,7 +18,8 @@ struct MlpSpec {
   double init_std = 0.02, out_init_std = 0.02;
 };
 
-// A field that names an activation without gate: "gelu" is exact; "gelu_new", "gelu_fast", "gelu_pytorch_tanh" are one formula.
+// Reads a field with an activation without gate: "gelu" is exact; "gelu_new", "gelu_fast", "gelu_pytorch_tanh" are one
+// formula.
 Act read_gelu(ConfigReader& r, const std::string& key, const std::string& fallback);
 
 class Mlp {
@@ -25,7 +27,7 @@ class Mlp {
   // Declares <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
   Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
-  // x [N,C] -> [N,C], between tp_enter and tp_exit, of which the caller takes care: the part of this tensor rank in a sum.
+  // x [N,C] -> [N,C]: this tensor rank's part of a sum. The caller calls tp_enter before and tp_exit after.
   Tensor part(Ctx& c, Tensor x) const;
 
  private:

@@ -56,8 +56,8 @@ Moe::Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int6
                                   .use = Use::wide_matrix});
 }
 
-// What the router and the gate give is the same on all tensor ranks, each of which has a part of every expert: so these stand
-// before tp_enter, behind which gradients of x are parts of a sum.
+// The outputs of the router and of the gate are equal on all tensor ranks, so both products come before tp_enter(x).
+// After tp_enter each rank has a part of every expert, and gradients of x are parts of a sum.
 Tensor Moe::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "mlp");
   const Tensor logits = tp_enter(c, wide_linear(c, x, *router_));
@@ -70,7 +70,7 @@ Tensor Moe::operator()(Ctx& c, const Tensor& x) const {
   Tensor inner = experts_linear(c, rows, up_, ranks.here());
   rows = Tensor();
   inner = swiglu(c, inner);
-  inner = weighted_rows(c, inner, ranks.here());  // the product behind it is linear: weights may come first
+  inner = weighted_rows(c, inner, ranks.here());  // the next product is linear, so weights may be applied first
   rows = experts_linear(c, inner, down_, ranks.here());
   inner = Tensor();
   Tensor out = from_experts(c, ranks.from_owners(c, std::move(rows)), routes);

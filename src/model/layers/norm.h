@@ -1,4 +1,4 @@
-// RMSNorm or LayerNorm over the residual stream, adding the pending branch on the way.
+// RMSNorm or LayerNorm over the residual stream; it also adds the pending branch.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 namespace ravine {
 
 struct NormSpec {
-  enum Kind : uint8_t { rms, layer } kind = rms;  // layer has a bias too
+  enum Kind : uint8_t { rms, layer } kind = rms;  // layer: with a bias
   double eps = 1e-6;
   double offset = 0;  // rms: scales by offset + weight (1 in Gemma)
 };
@@ -16,8 +16,8 @@ class Norm {
  public:
   // Declares <name>.weight (and .bias), [hidden].
   Norm(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const NormSpec& spec);
-  // in.x [N,C], in.branch [N,C] or absent -> sum [N,C], the stream with the branch, and out [N,C], its norm. As rms_norm and
-  // layer_norm; `out` is offered by LayerNorm only.
+  // in.x [N,C], in.branch [N,C] or absent -> sum [N,C], the stream with the branch, and out [N,C], its norm. As
+  // rms_norm and layer_norm. `out` is only allowed for LayerNorm.
   Normed operator()(Ctx& c, Flow in, std::optional<DType> out = {}) const;
 
  private:

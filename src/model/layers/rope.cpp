@@ -11,13 +11,13 @@ namespace ravine {
 
 namespace {
 
-// One of the two spellings, `o` under `key`; null: plain.
+// Reads one of the two spellings: `o` under `key`; null: plain.
 RopeSettings read_spelling(ConfigReader& r, const Json* o, const std::string& key, int64_t head_size, int64_t max_positions,
                            double partial, const std::string& theta) {
   RopeSettings s;
   s.max_positions = static_cast<double>(max_positions);
   s.theta = r.number(theta, 1e-3, 1e12, 10000);
-  // As Transformers has it, of a file that says it beside the field too, this one counts (Phi-3).
+  // As in Transformers, the value outside the object is used if both are set (Phi-3).
   const double original = r.number("original_max_position_embeddings", 1, 1e9, 0);
   auto rotate = [&](double share) { s.share = share, s.dims = static_cast<int64_t>(static_cast<double>(head_size) * share); };
   rotate(partial > 0 ? partial : 1);
@@ -41,7 +41,8 @@ RopeSettings read_spelling(ConfigReader& r, const Json* o, const std::string& ke
     in.finish();
     return s;
   }
-  if ((type == "su" || type == "yarn") && in.has("short_factor")) type = "longrope";  // as early files of Phi-3 call it
+  // the name in early files of Phi-3
+  if ((type == "su" || type == "yarn") && in.has("short_factor")) type = "longrope";
   if (type != "linear" && type != "dynamic" && type != "yarn" && type != "llama3" && type != "longrope")
     in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn, llama3 or longrope",
               "use a model with one of these");
@@ -166,7 +167,7 @@ RopeTable::RopeTable(RopeSettings s) : settings_(std::move(s)) {
 }
 
 TensorView RopeTable::of_length(int64_t length) {
-  constexpr size_t kKept = 64;  // as many sequences of their own length may be in a batch before tables are made again
+  constexpr size_t kKept = 64;  // a batch with more lengths than this makes tables again
   const TensorView& near = tables_.near;
   if (const auto it = of_lengths_.find(length); it != of_lengths_.end())
     return view_of(it->second.data(), near.dtype, near.shape, near.device);
@@ -186,7 +187,7 @@ void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
   tables_.far = made(far_memory_, rows, tables_.limit + 1, dtype, device);
 }
 
-// Host work, once: the tables are made.
+// Host work, done once: makes a table.
 TensorView RopeTable::made(Storage& memory, int64_t rows, int64_t length, DType dtype, DeviceKind device) const {
   memory = Storage(device, rows * settings_.dims * size_of(dtype));
   TensorView view = view_of(memory.data(), dtype, {rows, settings_.dims}, device);

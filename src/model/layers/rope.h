@@ -1,4 +1,4 @@
-// Tables for rotary embeddings, in every scaling that published checkpoints of Llama and its relatives use.
+// Tables for rotary embeddings, with all scalings in published checkpoints of Llama and its relatives.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -9,44 +9,48 @@
 
 namespace ravine {
 
-// rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x); of both, rope_scaling, as there, and a warning where they
-// differ. Formulas: transformers' modeling_rope_utils; linear
-// (kaiokendev), dynamic NTK (bloc97, emozilla), YaRN (Peng et al. 2023), llama3 (Meta 2024), longrope (Ding et al. 2024).
+// The settings of rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x). If both are set, rope_scaling
+// is used, as in Transformers, with a warning if they differ. Formulas: transformers' modeling_rope_utils; linear
+// (kaiokendev), dynamic NTK (bloc97, emozilla), YaRN (Peng et al. 2023), llama3 (Meta 2024), longrope (Ding et al.
+// 2024).
 struct RopeSettings {
   enum Type { plain, linear, dynamic, yarn, llama3, longrope } type = plain;
   double theta = 10000, factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
-  double attention_factor = 1;                       // yarn, longrope: of cosines and sines
-  double score_factor = 1;                           // yarn: m(mscale_all_dim), whose square DeepSeek multiplies scores by
-  std::vector<double> short_factor, long_factor;     // longrope: of wavelengths, up to original_positions and beyond
-  bool truncate = true;                              // yarn
+  double attention_factor = 1;                       // yarn, longrope: factor of cosines and sines
+  // yarn: m(mscale_all_dim); DeepSeek multiplies scores by its square
+  double score_factor = 1;
+  // longrope: factors of wavelengths, up to original_positions and beyond
+  std::vector<double> short_factor, long_factor;
+  bool truncate = true;  // yarn
   double original_positions = 0, max_positions = 0;
-  double share = 1;          // of a head that is rotated, as the file says
+  double share = 1;          // rotated share of a head, as in the file
   int64_t dims = 0;          // rotated dims of a head
-  bool interleaved = false;  // neighbours are a pair
-  // Whether a sequence that grows from `before` to `now` tokens has other angles from its first token on, so that cached keys
-  // are void.
+  bool interleaved = false;  // a pair is two neighbouring dims
+  // True if a sequence that grows from `before` to `now` tokens has other angles from its first token on. Cached keys
+  // are then invalid.
   bool turns_between(int64_t before, int64_t now) const {
     const auto far = [&](int64_t n) { return static_cast<double>(n) > original_positions; };
     return type == longrope && far(before) != far(now);
   }
-  // Whether it has other angles in a longer sequence, though cached keys stay as they are, as in Transformers (dynamic).
+  // True if a longer sequence has other angles, while cached keys stay valid, as in Transformers (dynamic).
   bool grows_between(int64_t before, int64_t now) const {
     return type == dynamic && std::max<double>(static_cast<double>(before), max_positions) !=
                                   std::max<double>(static_cast<double>(now), max_positions);
   }
 };
-// partial: the share of a head's dims that is rotated where the config does not say (under partial_rotary_factor); 0: whole
-// heads only.
+// Reads the settings. partial: the rotated share of a head if the config does not set partial_rotary_factor; 0: only
+// whole heads are allowed.
 RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial = 0,
                        const std::string& theta = "rope_theta");
 
-// Inverse frequencies (dims/2 of them) for sequences of `length` (matters for dynamic and longrope), in double.
+// Returns dims/2 inverse frequencies for sequences of `length` (used by dynamic and longrope).
 std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length);
 
-// The [P, dims] table that the rope kernel reads; of longrope two; of dynamic one for each length beyond max_positions, made when
-// a sequence of it comes: each sequence has its own, whatever others are in the batch. Grows as longer positions come.
+// The [P, dims] table that the rope kernel reads. longrope has two tables. dynamic has one table for each length beyond
+// max_positions, made when a sequence of this length occurs. Each sequence uses its own table, independent of the
+// batch. Tables grow if longer positions occur.
 class RopeTable {
  public:
   explicit RopeTable(RopeSettings s);
@@ -61,7 +65,8 @@ class RopeTable {
 
   RopeSettings settings_;
   Storage memory_, far_memory_;
-  std::map<int64_t, Storage> of_lengths_;  // dynamic: the last ones, of as many rows as near
+  // dynamic: the latest tables, with as many rows as `near`
+  std::map<int64_t, Storage> of_lengths_;
   RopeTables tables_;
 };
 

@@ -1,4 +1,4 @@
-// The plan of a step's memory: whoever is alive at the same time never shares bytes, also when a section comes many times.
+// The memory plan of a step: blocks that live at the same time never share bytes, also if a section runs many times.
 #include "device/arena.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace ravine {
 namespace test_arena {
 
-// Two micro batches under way in turn, as in a pipeline: forward k takes a place that backward k gives back, one step later
-// than k + 1 began.
+// Two micro batches in turn, as in a pipeline: forward k allocates a block that backward k releases, one step after k +
+// 1 has begun.
 template <class Check>
 void run(Arena& arena, int micros, Check&& check) {
   std::vector<std::vector<ArenaBlock>> kept(static_cast<size_t>(micros));
@@ -79,8 +79,8 @@ TEST(Arena, SectionsThatComeAgainKeepTheirPlaces) {
   EXPECT_EQ(arena.live(), 0);
 }
 
-// First fit by its definition: the largest first, each at the lowest offset that none of those placed before takes while it is
-// alive.
+// First fit by its definition: the largest block first, each at the lowest offset that no placed block uses during its
+// life.
 std::vector<int64_t> first_fit(const std::vector<std::array<int64_t, 3>>& blocks) {  // begin, end, bytes
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
@@ -125,8 +125,8 @@ TEST(Arena, PackingIsFirstFitByDecreasingSize) {
   }
 }
 
-// Saved activations of many layers are all alive between forward and backward: a plan that compares each with each takes 16
-// times as long for 4 times the layers.
+// The saved activations of many layers all live between forward and backward. A plan that compares each with each takes
+// 16 times as long for 4 times the layers.
 TEST(Arena, TimeGrowsWithTheLayersNotWithTheirSquare) {
   auto seconds = [](int layers) {
     RecordingArena arena;
@@ -163,7 +163,7 @@ TEST(Arena, ASectionMayNotComeAgainWhileItsMemoryIsInUse) {
   record.release(b);
 }
 
-// A run that asks for what the plan did not foresee is told so, before it writes over anything.
+// A run that allocates more than planned gets an Error before it writes over other memory.
 TEST(Arena, APlanIsNotLeft) {
   RecordingArena record;
   record.section("a");
@@ -183,7 +183,7 @@ TEST(Arena, APlanIsNotLeft) {
   EXPECT_THROW((arena.section("b"), arena.allocate(1, MemoryKind::activations)), Error);
 }
 
-// What was alive at the peak, by kind, and no plan below what is alive at once.
+// Live bytes at the peak, by kind. No plan is smaller than the live bytes.
 TEST(Arena, ThePeakByKind) {
   RecordingArena record;
   record.section("a");
@@ -221,7 +221,7 @@ TEST(Arena, FreedMemoryOfTheHeapIsTakenAgainWhereItFits) {
   EXPECT_THROW(arena.release(c), Error) << "twice";
 }
 
-// Tensors are released by destructors, often just when memory is short.
+// Destructors release tensors, often when memory is short.
 TEST(Arena, AReleaseAllocatesNothing) {
   HeapArena arena;
   std::vector<ArenaBlock> blocks;

@@ -1,4 +1,4 @@
-// What a process may take, by cgroups of both versions.
+// The memory limits of a process, from cgroups of both versions.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -42,7 +42,7 @@ TEST(CgroupRoom, FirstVersionAndContainers) {
   TemporaryFolder folder;
   std::string root = folder / "cgroup", self = folder / "self";
   put(self, "12:cpu,cpuacct:/a\n5:memory:/docker/1234\n");
-  put(root + "/memory/memory.limit_in_bytes", "4096\n");  // the group's own folder is not to be seen from inside
+  put(root + "/memory/memory.limit_in_bytes", "4096\n");  // the group's own folder is not visible from inside
   put(root + "/memory/memory.usage_in_bytes", "96\n");
   EXPECT_EQ(cgroup_room(root, self), 4000);
   put(root + "/memory/memory.limit_in_bytes", "9223372036854771712\n");

@@ -1,5 +1,5 @@
-// Gradients of activations: the first writer of a column range overwrites, later ones add; what was never written cannot be
-// read.
+// Gradients of activations: the first writer of a column range overwrites, later writers add. Reading a gradient that
+// was never written is an Error.
 #include "engine/grads.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Grads, RenamingMovesAGradient) {
   h.grads.rename(a.ref(), b.ref());
   EXPECT_FALSE(h.grads.has(a.ref()));
   EXPECT_EQ(h.grads.get(b.ref()).view().data, memory);
-  h.grads.rename(c.ref(), a.ref());  // has none: nothing happens
+  h.grads.rename(c.ref(), a.ref());  // b has no gradient: nothing happens
   EXPECT_FALSE(h.grads.has(a.ref()));
   h.grads.rename(b.ref(), b.ref());
   EXPECT_TRUE(h.grads.has(b.ref()));

@@ -1,5 +1,5 @@
-// Routing as MindSpore Transformers made it (tests/golden/moe_routing.json, copied by tools/golden/copy_moe_routing.py):
-// capacities, who is chosen and who is dropped, weights, losses. Choices must agree exactly.
+// Routing of MindSpore Transformers (tests/golden/moe_routing.json, copied by tools/golden/copy_moe_routing.py):
+// capacities, chosen and dropped experts, weights, losses. Choices must be equal.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -24,7 +24,7 @@ Routing routing_of(const Json& config) {
   if (method != "greedy") r.groups = config.at("n_group"), r.kept_groups = config.at("topk_group");
   if (method == "noaux_tc") r.group_score = Routing::GroupScore::two_best;
   r.correction = config.value("balance_via_topk_bias", false);
-  // The older router normalises what is left once claims were dropped.
+  // The older router normalises the weights after claims were dropped.
   r.normalise = config.contains("norm_topk_prob") && config.at("norm_topk_prob") && r.top_k > 1;
   r.normalise_eps = 1e-9;
   r.scaling = config.value("routed_scaling_factor", 1.0);
@@ -119,11 +119,11 @@ TEST(MoeRouting, ThirteenRecordedCases) {
       for (int64_t t = 0; t < n; ++t)
         for (int64_t j = 0; j < r.top_k; ++j) {
           const auto i = static_cast<size_t>(t * r.top_k + j);
-          // The older router serves no later choice of a token whose first it has dropped.
+          // If the older router drops a token's first choice, it serves no later choice of this token.
           if (got.slots[i] >= 0 && !(older && got.slots[static_cast<size_t>(t * r.top_k)] < 0)) taken.emplace(t, got.chosen[i]);
         }
       EXPECT_EQ(taken, (c.at("taken").get<std::set<std::pair<int64_t, int64_t>>>())) << label;
-      // Recorded in f32: a score is off by a few roundings of it, of exp and of sums of 8.
+      // Recorded in f32: a score has a few roundings of its own, of exp and of sums of 8.
       const double bound = 32 * 0x1p-24;
       for (int64_t t = 0; t < n; ++t) {
         double kept = 0;
@@ -143,7 +143,7 @@ TEST(MoeRouting, ThirteenRecordedCases) {
     }
 }
 
-// Its losses from our counts and sums: of experts, of groups of them (device, comm), and of the logits.
+// Its losses from Ravine's counts and sums: of experts, of groups of experts (device, comm), and of the logits.
 TEST(MoeRouting, Losses) {
   for (const auto& [label, c] : golden().at("cases").items()) {
     const Json& config = c.at("config");
@@ -175,7 +175,7 @@ TEST(MoeRouting, Losses) {
   }
 }
 
-// Both losses are 1 (times k, times the layers) where all experts have the same; derivatives are those of differences.
+// Both losses are 1 (times k, times the number of layers) at even load. Their derivatives equal finite differences.
 TEST(MoeRouting, BalanceLosses) {
   RouterLoad even{.experts = 4,
                   .top_k = 2,
@@ -202,7 +202,8 @@ TEST(MoeRouting, BalanceLosses) {
     }
 }
 
-// With the shares of the micro batch itself it is the loss of one group; with others its derivatives are those of differences.
+// With the shares of its own micro batch the loss equals the loss of one group. With other shares its derivatives equal
+// finite differences.
 TEST(MoeRouting, BalanceOverMoreThanAMicroBatch) {
   RouterLoad one{.experts = 4, .top_k = 2, .claims = {}, .scores = {5, 4, 2, 1}, .counts = {12, 0, 11, 1}, .shares = {}};
   RouterLoads layers{{0, one}, {2, one}};

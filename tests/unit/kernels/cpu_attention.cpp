@@ -1,4 +1,4 @@
-// Attention of cpu against ref, forward and backward, with the errors of every step carried through (derivations at the
+// Attention of cpu against ref, forward and backward. The errors of every step are carried through (derivations at the
 // functions).
 #include "tests/unit/attention_errors.h"
 #include "tests/unit/tiers.h"
@@ -78,7 +78,7 @@ void at_dropout(AttentionShape& at, double p, const TensorView& places, const Te
   at.dropout = {p, 0x123456789abcdefull, 42, 5, places, sequences};
 }
 
-// q, k, v as column slices of one product's output where they have the same rows.
+// q, k, v are column slices of one product's output if they have the same number of rows.
 AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask, double spread = 2) {
   AttentionForward a;
   int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size, of_values = h.kv_heads * h.values();
@@ -88,7 +88,8 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
   } else {
     a.q = c.input(1, t, {b.q_rows, wide}, 3, spread), a.k = c.input(2, t, {b.k_rows, narrow}, 1, spread);
     a.v = c.input(3, t, {b.k_rows, of_values}, 5, spread);
-    if (h.value_size > 0 && h.value_size < h.size) a.v = a.k.columns(0, of_values);  // values may be columns of the keys
+    // values may be columns of the keys
+    if (h.value_size > 0 && h.value_size < h.size) a.v = a.k.columns(0, of_values);
   }
   a.at = {b.segments,  h.heads,     h.kv_heads, h.size,  1 / std::sqrt(static_cast<double>(h.size)),
           mask.causal, mask.window, {},         mask.cap};
@@ -108,10 +109,12 @@ void each_case(DType t, F&& f) {
   for (const Batch& b : kBatches)
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
-        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;  // only as many heads fill a task
+        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17))
+          continue;  // only with as many heads does a task have its full size
         if (m.alibi && h.heads > static_cast<int64_t>(kSlopes.size())) continue;
-        if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
-        if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest with both
+        // long batches with some sizes only
+        if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;
+        if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest batch with both
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
         const std::string what =
@@ -172,7 +175,7 @@ TEST_P(CpuAttention, Backward) {
   });
 }
 
-// What a document gets does not depend on where in the batch it lies or on its neighbours.
+// The result of a document does not depend on its place in the batch or on its neighbours.
 TEST_P(CpuAttention, SameBitsAnywhere) {
   SKIP_WITHOUT(AttentionForward);
   Case c;
@@ -190,7 +193,7 @@ TEST_P(CpuAttention, SameBitsAnywhere) {
   EXPECT_EQ(values(a.out.row_range(from, 61)), values(b.out));
 }
 
-// ALiBi far from the beginning of a row, where slope * key position would have lost its last digits.
+// ALiBi far from the beginning of a row, where slope * key position would lose its last digits.
 TEST_P(CpuAttention, AlibiFarOut) {
   SKIP_WITHOUT(AttentionForward);
   Case c;
@@ -222,7 +225,7 @@ TEST_P(CpuAttention, DecodeOfVeryManyKeys) {
   }
 }
 
-// Scores hundreds apart: e to the power of any but the largest, subtracted first, would be infinite.
+// Scores that are hundreds apart: e to the power of all but the largest would be infinite without the subtraction.
 TEST_P(CpuAttention, ScoresFarApart) {
   SKIP_WITHOUT(AttentionForward);
   for (const Batch& b : kBatches) {
@@ -239,11 +242,11 @@ TEST_P(CpuAttention, ScoresFarApart) {
   }
 }
 
-// Scores that f32 holds exactly, around 1024, where f32 holds their logsumexp to 2^-14 only. With an lse of f64 probabilities
-// keep the roundings of e^x: a few units in the last place of each, and one per key that is summed over.
+// Scores that are exact in f32, around 1024, where the logsumexp in f32 has an error of 2^-14. With an lse of f64
+// probabilities have only the roundings of e^x: a few units in the last place each, and one rounding per summed key.
 TEST(CpuAttentionF32, WideLogSumsLoseNothing) {
   SKIP_WITHOUT(AttentionBackward);
-  for (int64_t n : {3, 7, 8, 100}) {  // few queries go another way
+  for (int64_t n : {3, 7, 8, 100}) {  // few queries use another path
     Case c;
     AttentionForward f;
     const std::vector<Segment> all{{0, n, 0, n}};

@@ -19,9 +19,9 @@ std::vector<int64_t> some_labels(int64_t n, int64_t v) {
   return labels;
 }
 
-// One token: logits (and by how much each is off) in, errors of the loss and of dlogits out. The log of the sum is off by as
-// much as the worst logit, and by gamma(V) for the sum; a probability's exponent by its logit, the log of the sum and their
-// rounding.
+// The errors of the loss and of dlogits of one token, from its logits and their errors. The log of the sum has the
+// error of the worst logit, and gamma(V) for the sum. The exponent of a probability has the errors of its logit, of the
+// log of the sum, and a rounding.
 struct TokenErrors {
   double loss = 0;
   std::vector<double> dlogits, dlogits_error;
@@ -46,7 +46,7 @@ TokenErrors token_errors(const std::vector<double>& logits, const std::vector<do
   return t;
 }
 
-// Of rows: negative, zero, large.
+// Weights of rows: negative, zero, large.
 std::vector<double> some_weights(int64_t n) {
   std::vector<double> weights;
   for (int64_t i = 0; i < n; ++i)
@@ -87,13 +87,13 @@ TEST_P(CpuLoss, CrossEntropy) {
     }
 }
 
-// The logits are off by gamma(C + 1) of their magnitude. 16-bit: dlogits are rounded to the type of x in ref and in cpu. The
-// two products then carry the errors of dlogits, and gamma of their length.
+// The logits have an error of gamma(C + 1) times their magnitude. 16-bit types: dlogits are rounded to the type of x in
+// ref and in cpu. The two products carry the errors of dlogits, and gamma of their length.
 void check_loss_head(DType type, const Kernels& kernels) {
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
-    // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx; 6 and 7: as 2 and 4 with
-    // weighted rows.
+    // 0: losses only; 1: dx; 2: dx and dweight; 3: dweight accumulated; 4 and 5: with a cap, dx and dweight, dx; 6 and
+    // 7: as 2 and 4 with weighted rows.
     for (int variant = 0; variant < 8; ++variant) {
       Case c;
       LossHead a;
@@ -122,7 +122,8 @@ void check_loss_head(DType type, const Kernels& kernels) {
         const double scale = a.grad_scale * weights[i];
         auto t = token_errors(logits, off, labels[i], scale);
         loss_error.push_back(t.loss);
-        if (a.cap != 0)  // the slope 1 - (y / cap)^2 is at most 1, and off by twice what y / cap is off by
+        // the derivative 1 - (y / cap)^2 is at most 1, and its error at most twice the error of y / cap
+        if (a.cap != 0)
           for (int64_t v = 0; v < s.vocabulary; ++v) {
             const double p = t.dlogits[v] + (v == labels[i] ? 2 * std::fabs(scale) : 0);
             t.dlogits_error[v] += p * (2 * off[v] / a.cap + gamma32(6));
@@ -160,7 +161,7 @@ TEST_P(CpuLoss, LossHead) {
   check_loss_head(GetParam(), cpu_kernels());
 }
 
-// bf16 by the dot product instruction: the same bounds, since products of bf16 are exact in f32 and each enters with one
+// bf16 by the dot product instruction, with the same bounds: products of bf16 are exact in f32 and each has one
 // rounding.
 TEST(CpuLossDot, LossHead) {
   if (!cpu_has_bf16_dot()) GTEST_SKIP() << "this machine has no bf16 dot product";

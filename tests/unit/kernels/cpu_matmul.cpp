@@ -1,5 +1,5 @@
-// The matrix product of cpu against ref. An element is a sum of K products, perhaps a bias and the old value: off by at most
-// gamma(K + 3) times the sum of their magnitudes, in any order, with or without fused multiply-adds.
+// The matrix product of cpu against ref. An element is a sum of K products, perhaps with a bias and the old value. Its
+// error is at most gamma(K + 3) times the sum of their magnitudes: in any order, with or without fused multiply-adds.
 #include "tests/unit/harness.h"
 
 namespace ravine {
@@ -8,11 +8,11 @@ namespace test_cpu_matmul {
 struct Product {
   int64_t m, n, k;
 };
-// Tiles, panels, groups of K and a group of one.
+// Sizes around tiles, panels and groups of K.
 const Product kProducts[] = {{1, 1, 1},     {1, 40, 257},   {7, 10, 40},   {33, 257, 10},   {5, 768, 40},    {64, 96, 768},
                              {3, 17, 1030}, {40, 24, 2100}, {1030, 10, 7}, {130, 130, 130}, {200, 300, 1025}};
 
-// `out_type`: that of the operands, or f32. `gap`: between rows of an a that is not transposed.
+// `out_type`: the type of the operands, or f32. `gap`: between rows of an a that is not transposed.
 void check_product(DType t, DType out_type, Product p, bool trans_a, bool trans_b, bool accumulate, bool bias, bool tokens,
                    const Kernels& kernels = cpu_kernels(), int64_t gap = 5) {
   Case c;
@@ -64,7 +64,8 @@ TEST_P(CpuMatmul, WideTiles) {  // of 256 columns, from 64 tiles on; the last on
   check_product(GetParam(), DType::f32, {1100, 1350, 9}, true, false, true, false, true);
 }
 
-TEST_P(CpuMatmul, MoreThanARound) {  // of packed operands: of K with f32 results, of columns, of rows
+// more packed operands than one round holds: of K with f32 results, of columns, of rows
+TEST_P(CpuMatmul, MoreThanARound) {
   SKIP_WITHOUT(Matmul);
   check_product(GetParam(), GetParam(), {10, 600, 8200}, false, true, false, true, false);
   check_product(GetParam(), DType::f32, {500, 10, 8200}, true, false, true, false, true);
@@ -72,8 +73,8 @@ TEST_P(CpuMatmul, MoreThanARound) {  // of packed operands: of K with f32 result
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuMatmul, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });
 
-// bf16 by the dot product instruction: same bound, since products of bf16 are exact in f32 and each enters with one rounding.
-// (It takes numbers below 2^-126 for zero; there are none here.)
+// bf16 by the dot product instruction, with the same bound: products of bf16 are exact in f32 and each has one
+// rounding. (The instruction reads numbers below 2^-126 as zero; there are none here.)
 class CpuMatmulDot : public testing::Test {
  protected:
   void SetUp() override {
@@ -86,7 +87,7 @@ class CpuMatmulDot : public testing::Test {
 TEST_F(CpuMatmulDot, Forward) {
   for (Product p : kProducts)
     for (DType out : {DType::bf16, DType::f32})
-      for (int64_t gap : {5, 4})  // an even distance of rows: pairs are read as they lie
+      for (int64_t gap : {5, 4})  // an even distance of rows: pairs are read without packing
         for (bool more : {false, true}) check_product(DType::bf16, out, p, false, true, more, more, false, kernels, gap);
 }
 
@@ -110,7 +111,8 @@ TEST_F(CpuMatmulDot, MoreThanARound) {
   check_product(DType::bf16, DType::f32, {500, 10, 8201}, true, false, true, false, true, kernels);
 }
 
-TEST_F(CpuMatmulDot, KeepsInfinities) {  // the pair (infinity, 1) reads as a NaN in f32: moving it must not touch it
+// the pair (infinity, 1) is a NaN if it is read as f32: a copy must not change it
+TEST_F(CpuMatmulDot, KeepsInfinities) {
   Case c;
   Matmul a;
   Buffer &x = c.input(1, DType::bf16, {20, 6}), &w = c.input(2, DType::bf16, {24, 6});
@@ -121,7 +123,7 @@ TEST_F(CpuMatmulDot, KeepsInfinities) {  // the pair (infinity, 1) reads as a Na
   for (double y : values(a.out)) EXPECT_EQ(y, std::numeric_limits<double>::infinity());
 }
 
-TEST_F(CpuMatmulDot, IsAnotherArithmetic) {  // the instruction is used: it adds the second of a pair first
+TEST_F(CpuMatmulDot, IsAnotherArithmetic) {  // the instruction is used: it adds the second product of a pair first
   Case c;
   Matmul a;
   a.a = c.input(1, DType::bf16, {64, 768}), a.b = c.input(2, DType::bf16, {96, 768}), a.out = c.output(DType::f32, {64, 96});
@@ -132,7 +134,7 @@ TEST_F(CpuMatmulDot, IsAnotherArithmetic) {  // the instruction is used: it adds
   EXPECT_NE(dot, values(a.out));
 }
 
-// Decoding: what a row gives does not depend on how many rows are beside it.
+// Decoding: the result of a row does not depend on the number of other rows.
 TEST(CpuMatmulFewRows, EachByItself) {
   SKIP_WITHOUT(Matmul);
   for (DType t : {DType::f32, DType::bf16})
@@ -155,7 +157,8 @@ TEST(CpuMatmulFewRows, EachByItself) {
     }
 }
 
-// The sum over tokens in chunks of at most 1024: the product of 2100 tokens equals the products of its chunks, added in order.
+// The sum over tokens runs in chunks of at most 1024: the product of 2100 tokens equals the sum of the products of its
+// chunks, in order.
 TEST(CpuMatmulChunks, TokensInOrder) {
   SKIP_WITHOUT(Matmul);
   Case c;

@@ -1,4 +1,5 @@
-// Kernels of experts: cpu against ref, gradients of ref against differences, with experts that have no rows, one or all.
+// Kernels of experts: cpu against ref, gradients of ref against finite differences. Some experts have no rows, one row
+// or all rows.
 #include <algorithm>
 #include <numeric>
 
@@ -7,7 +8,8 @@
 namespace ravine {
 namespace test_cpu_moe {
 
-// Rows of 5 experts: some without, a few (the way of few rows), more than a chunk of 1024; `tail` rows that belong to none.
+// The rows of 5 experts: none, a few (the path for few rows), or more than a chunk of 1024. `tail`: rows that belong to
+// no expert.
 struct Load {
   std::vector<int64_t> counts;
   int64_t tail;
@@ -37,7 +39,7 @@ void check_grouped(DType t, DType out_type, const Load& load, bool trans_a, bool
   g.trans_a = trans_a, g.trans_b = trans_b, g.accumulate = accumulate;
   const auto magnitude = run_ref(g, true)["out"];
   const int64_t terms = trans_a ? *std::max_element(load.counts.begin(), load.counts.end()) : in;
-  // Every 1024 rows of a weight gradient are added to what is there, in its type.
+  // Every 1024 rows of a weight gradient are added to out, in its type.
   const double chunks = trans_a && out_type != DType::f32 ? static_cast<double>(ceil_div(terms, 1024)) : 0;
   expect_close(
       run_both(g, kernels)["out"],
@@ -66,7 +68,8 @@ TEST(CpuMoe, GroupedProductsByDot) {
   check_all_grouped(cpu_kernels(Bf16Products::dot), {DType::bf16});
 }
 
-// What is planned for all rows of one expert holds for every other load: fewer rows can ask a product for more memory.
+// The workspace planned for all rows at one expert is enough for every other load. Fewer rows can ask a product for
+// more memory.
 TEST(CpuMoe, WorkspaceOfAllRowsIsEnoughForAnyLoad) {
   const Kernels kernels = cpu_kernels();
   const Kernel<GroupedMatmul>& grouped = kernels.of<GroupedMatmul>();
@@ -134,7 +137,7 @@ TEST(CpuMoe, RowsGoAndComeBack) {
     }
 }
 
-// Every way of routing.
+// Every kind of routing.
 std::vector<Routing> routings() {
   std::vector<Routing> out;
   Routing r{.experts = 12, .top_k = 3};
@@ -153,7 +156,7 @@ std::vector<Routing> routings() {
   return out;
 }
 
-// A choice and all that follows from it, of one backend; `wide`: the type of statistics.
+// A choice and its consequences, of one backend; `wide`: the type of statistics.
 struct Choice {
   Choice(const Routing& r, int64_t tokens, DType wide, const Kernels& kernels, bool ties = false) : routing(r), tokens(tokens) {
     const int64_t rows = routed_rows(r, tokens);
@@ -205,14 +208,15 @@ TEST(CpuMoe, ChoicesAreThoseOfRef) {
             EXPECT_EQ(values(*x), values(*y))
                 << what << ", " << tokens << " tokens, experts " << r.experts << " drop " << name(r.drop);
           const auto w = values(got.a.weights), v = values(want.a.weights);
-          for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(w[i], v[i], gamma32(1) * std::fabs(v[i]));  // double, rounded once
+          // double, rounded once
+          for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(w[i], v[i], gamma32(1) * std::fabs(v[i]));
           got.c.expect_intact();
         }
       }
 }
 
-// Rows: every one that is served has a token that chose its expert; experts have them in the order of tokens; none is served
-// twice, nobody's padding, and with a capacity nobody takes more.
+// Each used row has a token that chose its expert; rows of an expert are in the order of tokens. No choice has two
+// rows, padding has none, and with a capacity no expert has more.
 TEST(CpuMoe, RowsAreAPermutation) {
   for (const Routing& r : routings()) {
     const int64_t tokens = 90, capacity = expert_capacity(r, tokens);
@@ -262,7 +266,7 @@ RouterBackward backward_of(Choice& x, DType wide) {
           .routing = x.routing};
 }
 
-// cpu sums in double as ref does, in another order; what it stores as f32 is rounded once.
+// cpu sums in double as ref does, in another order. Results stored as f32 are rounded once.
 TEST(CpuMoe, SumsAndGradientsOfRouters) {
   for (const Routing& r : routings()) {
     Choice x(r, 2100, DType::f32, cpu_kernels());
@@ -274,7 +278,7 @@ TEST(CpuMoe, SumsAndGradientsOfRouters) {
     auto o = run_both(b)["dlogits"];
     double largest = 0;
     for (double v : o.want) largest = std::max(largest, std::fabs(v));
-    // Differences of sums over experts cancel; each carries a few hundred roundings of double.
+    // Differences of sums over experts cancel; each has a few hundred roundings of double.
     expect_close(
         o, [&](int64_t) { return gamma_of(1000, 0x1p-53) * std::max(1.0, largest); }, "dlogits");
     x.c.expect_intact();
@@ -309,7 +313,8 @@ TEST(MoeGradients, RouterAgainstDifferences) {
         };
         const double d = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
         put(x.logits, n, e, keep), loss();
-        // Five points: error h^4 f'''''/30, rounding a few hundred eps |loss| / h; a choice that changes has no derivative.
+        // Five points: error h^4 f'''''/30, rounding a few hundred eps |loss| / h. A choice that changes has no
+        // derivative.
         if (same) EXPECT_NEAR(get(b.dlogits, n, e), d, 1e-9) << "token " << n << " expert " << e << " of " << r.experts;
       }
   }

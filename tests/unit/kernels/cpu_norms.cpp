@@ -13,7 +13,7 @@ const Size kSizes[] = {{1, 10}, {7, 40}, {3, 257}, {5, 768}, {1030, 33}, {2100, 
 
 std::string at(DType t, Size s) { return fmt::format("{} [{}, {}]", name(t), s.rows, s.cols); }
 
-// A row's own figures, in double, from what was normalised.
+// Statistics of a row, in double, from the values that were normalised.
 struct RowFigures {
   double mean = 0, spread = 0 /* mean |x - mean| */, magnitude = 0 /* mean |x| */, rstd = 0;
 };
@@ -30,10 +30,10 @@ RowFigures figures(const std::vector<double>& x, int64_t row, int64_t cols, doub
   return f;
 }
 
-// The mean is off by m = gamma(C + 1) mean|x|. That shifts every deviation, which also has a rounding of |x| + |mean|; the sum
-// of squares changes by C m^2 at most (a shift of the mean is of second order) and by its own roundings: rstd is relatively off
-// by r = gamma(C + 2) / 2 + (m rstd)^2 + 2 roundings of the deviations against rstd. A stored 16-bit sum is off by one rounding
-// more.
+// The mean has an error of m = gamma(C + 1) mean|x|. It shifts every deviation, which also has a rounding of |x| +
+// |mean|. The sum of squares changes by at most C m^2 (a shift of the mean is of second order), and by its own
+// roundings. So the relative error of rstd is r = gamma(C + 2) / 2 + (m rstd)^2 + 2 roundings of the deviations against
+// rstd. A stored 16-bit sum has one more rounding.
 TEST(CpuNorms, LayerNorm) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -83,12 +83,13 @@ TEST(CpuNorms, LayerNorm) {
         }
 }
 
-// dx = dsum + rstd (h - m1 - xhat m2): the terms and their roundings, with m1 off by gamma(C + 2) mean|h| and m2 by gamma(C +
-// 5) mean|h xhat|.
+// dx = dsum + rstd (h - m1 - xhat m2): the terms and their roundings, with an error of m1 of gamma(C + 2) mean|h| and
+// of m2 of gamma(C + 5) mean|h xhat|.
 TEST(CpuNorms, LayerNormBackward) {
   for (DType t : kFloats)
     for (Size s : kSizes)
-      for (int variant = 0; variant < 4; ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate
+      // 0: bare; 1: dsum; 2: dx in place of dsum, and a branch; 3: accumulate
+      for (int variant = 0; variant < 4; ++variant) {
         Case c;
         LayerNormBackward a;
         a.dout = c.input(1, t, {s.rows, s.cols}, 3);
@@ -135,7 +136,7 @@ TEST(CpuNorms, LayerNormBackward) {
       }
 }
 
-// The residual stream may be wider than what the layers compute in, and the result as wide as the stream.
+// The residual stream may be wider than the compute type, and the result as wide as the stream.
 TEST(CpuNorms, LayerNormMixedTypes) {
   for (DType out : {DType::bf16, DType::f32})
     for (Size s : kSizes) {
@@ -144,7 +145,8 @@ TEST(CpuNorms, LayerNormMixedTypes) {
       a.x = c.input(1, DType::f32, {s.rows, s.cols}), a.branch = c.input(2, DType::bf16, {s.rows, s.cols});
       a.weight = c.input(3, DType::f32, {s.cols}), a.bias = c.input(4, DType::f32, {s.cols}), a.sum = a.x;
       a.out = c.output(out, {s.rows, s.cols}), a.mean = c.output(DType::f32, {s.rows}), a.rstd = c.output(DType::f32, {s.rows});
-      a.eps = 0.1;  // sums are at most 2, so 1/rstd is at least a sixth of them and errors below count for at most six times
+      // Sums are at most 2, so 1/rstd is at least a sixth of them, and errors below are multiplied by at most six.
+      a.eps = 0.1;
       auto o = run_both(a);
       expect_close(
           o["out"], [&](int64_t) { return 2 * 6 * 6 * gamma32(s.cols + 20) * 2; }, "out " + at(out, s));
@@ -208,7 +210,7 @@ TEST(CpuNorms, HeadNormBackward) {
         }
 }
 
-// The parts of a norm over rows that several ranks hold, from squares and dots of whole rows.
+// The parts of a norm over rows that are divided over ranks, from squares and dots of whole rows.
 TEST(CpuNorms, PartNorm) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -271,7 +273,7 @@ TEST(CpuNorms, PartNormBackward) {
       }
 }
 
-// A row of zeros has no direction and stays; in place too.
+// A row of zeros has no direction and stays zero; also in place.
 TEST(CpuNorms, UnitRows) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -290,7 +292,7 @@ TEST(CpuNorms, UnitRows) {
       }
 }
 
-// dx = r (dout - y (y . dout)): y . dout is off by gamma(C + 3 + rounding of y) times the magnitudes.
+// dx = r (dout - y (y . dout)): the error of y . dout is gamma(C + 3 + rounding of y) times the magnitudes.
 TEST(CpuNorms, UnitRowsBackward) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -318,8 +320,8 @@ TEST(CpuNorms, UnitRowsBackward) {
       }
 }
 
-// x Phi(x): Phi is made as 1/2 + erf/2, so it is off by roundings of 1/2 however small it is. The tanh form is x times a
-// sigmoid, whose argument u has roundings that count |u| times.
+// x Phi(x): Phi is computed as 1/2 + erf/2, so it has roundings of 1/2 even if it is small. The tanh form is x times a
+// sigmoid; a rounding of its argument u is multiplied by |u|.
 constexpr double kTiny = 0x1p-148;  // roundings of a sigmoid that is subnormal
 double gelu_error(double x, GeluForm form) {
   if (form == GeluForm::exact) return std::fabs(x) * gamma32(kFunction);
@@ -347,7 +349,7 @@ TEST(CpuNorms, Gelu) {
           }
 }
 
-// slope = Phi + x phi, or s + x s (1 - s) 2u': the terms and their roundings.
+// Derivative = Phi + x phi, or s + x s (1 - s) 2u': the terms and their roundings.
 TEST(CpuNorms, GeluBackward) {
   for (GeluForm form : {GeluForm::exact, GeluForm::tanh})
     for (DType t : kFloats)

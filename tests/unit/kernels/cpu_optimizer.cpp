@@ -10,7 +10,7 @@ std::vector<UpdateSpan> some_spans(int64_t n) {
   if (n < 10) return {{0, n, 1, 0.1}};
   return {{0, n / 3, 1, 0.1},
           {n / 3, n / 3 + 1, 0.5, 0},
-          {2 * (n / 3) + 4, n - 2 * (n / 3) - 4, 2, 0.01}};  // 3 in the middle are nobody's
+          {2 * (n / 3) + 4, n - 2 * (n / 3) - 4, 2, 0.01}};  // 3 elements in the middle are in no span
 }
 
 // Inside the spans `copy` is the stored parameter in 16 bits; outside nothing changes.
@@ -28,9 +28,9 @@ void expect_copy(const TensorView& param, const TensorView& copy, const std::vec
   }
 }
 
-// Each scalar of the step is rounded to f32 once. g' = g scale (+ wd p): 2 roundings of each term; m, v: 3 of each of their
-// terms, and what g' brings; the update: the errors of m and (halved by the root) of v, and those of its quotients; p: of its
-// terms.
+// Each scalar of the step is rounded to f32 once. g' = g scale (+ wd p): 2 roundings of each term. m, v: 3 roundings of
+// each of their terms, and the error of g'. The update: the errors of m, of v (halved by the root), and of its
+// quotients. p: the roundings of its terms.
 TEST(CpuOptimizer, AdamW) {
   SKIP_WITHOUT(AdamW);
   for (int64_t n : kCounts)
@@ -79,7 +79,8 @@ TEST(CpuOptimizer, Sgd) {
   SKIP_WITHOUT(Sgd);
   for (int64_t n : kCounts)
     for (DType grad_type : kFloats)
-      for (int variant = 0; variant < 5; ++variant) {  // 0 plain, 1 momentum, 2 first step, 3 nesterov, 4 dampening and a copy
+      for (int variant = 0; variant < 5;
+           ++variant) {  // 0: plain; 1: momentum; 2: first step; 3: nesterov; 4: dampening and a copy
         Case c;
         Sgd a;
         a.param = c.input(1, DType::f32, {n}), a.grad = c.input(2, grad_type, {n}, 0, 0.1);
@@ -111,7 +112,8 @@ TEST(CpuOptimizer, Sgd) {
       }
 }
 
-// Partial sums of at most 1024 squares in double, exact from there: 1024 roundings of 2^-53 at most. It adds to what is there.
+// Partial sums of at most 1024 squares in double, then exact: at most 1024 roundings of 2^-53. The result is added to
+// the old value.
 TEST(CpuOptimizer, SumSquares) {
   SKIP_WITHOUT(SumSquares);
   for (int64_t n : kCounts)

@@ -11,7 +11,7 @@ struct Size {
 };
 const Size kSizes[] = {{1, 10}, {7, 40}, {3, 257}, {5, 768}, {1030, 33}, {2100, 16}, {1, 1}};
 
-// Results below what exp flushes to zero beside 1, e^-87, times a factor of at most 30 each.
+// exp flushes results to zero below e^-87 relative to 1; times a factor of at most 30 each.
 constexpr double kFlushed = 0x1p-110;
 
 std::string at(DType t, Size s) { return fmt::format("{} [{}, {}]", name(t), s.rows, s.cols); }
@@ -22,7 +22,7 @@ std::vector<int64_t> some_ids(int64_t n, int64_t below) {
   return ids;
 }
 
-// Copies and conversions: nothing is computed, so the bits are those of one rounding.
+// Copies and conversions: there is no arithmetic, so results have the bits of one rounding.
 TEST(CpuRowOps, Embedding) {
   SKIP_WITHOUT(EmbeddingForward);
   for (DType t : kFloats)
@@ -36,7 +36,7 @@ TEST(CpuRowOps, Embedding) {
       }
 }
 
-// One product, of a factor that is rounded itself.
+// One product, with a factor that is rounded.
 TEST(CpuRowOps, ScaledEmbedding) {
   SKIP_WITHOUT(EmbeddingForward);
   for (DType t : kFloats)
@@ -74,9 +74,9 @@ TEST(CpuRowOps, EmbeddingBackward) {
         }
 }
 
-// The mean of C squares is a sum of positive terms: relative gamma(C + 2), halved by the root; then 1/sqrt and two products.
-// A stored 16-bit sum is normalised as stored; one that ends on the other side of a tie is off by epsilon, in rstd and in the
-// row.
+// The mean of C squares is a sum of positive terms: relative error gamma(C + 2), halved by the root; then 1/sqrt and
+// two products. A stored 16-bit sum is normalised as stored. If it is rounded to the other side of a tie, it differs by
+// epsilon, in rstd and in the row.
 TEST(CpuRowOps, RmsNorm) {
   SKIP_WITHOUT(RmsNormForward);
   for (DType t : kFloats)
@@ -106,7 +106,7 @@ TEST(CpuRowOps, RmsNorm) {
         }
 }
 
-// dx = dsum + rstd (h - xhat m): the terms and their roundings, with m off by gamma(C + 4) mean |h xhat|.
+// dx = dsum + rstd (h - xhat m): the terms and their roundings, with an error of m of gamma(C + 4) mean |h xhat|.
 // dweight: a sum over N tokens of products of three: gamma(N + 4) times their magnitudes.
 TEST(CpuRowOps, RmsNormBackward) {
   SKIP_WITHOUT(RmsNormBackward);
@@ -151,7 +151,7 @@ TEST(CpuRowOps, RmsNormBackward) {
       }
 }
 
-// The residual stream may be wider than what the layers compute in.
+// The residual stream may be wider than the compute type.
 TEST(CpuRowOps, RmsNormMixedTypes) {
   SKIP_WITHOUT(RmsNormForward);
   for (Size s : kSizes) {
@@ -184,7 +184,8 @@ TEST(CpuRowOps, SumRows) {
       }
 }
 
-// Two products and a sum of table entries at most 1: 3 roundings of |x lo| + |x hi|, which is at most the pair's magnitude.
+// Two products and a sum, with table entries of at most 1: 3 roundings of |x lo| + |x hi|, which is at most the pair's
+// magnitude.
 TEST(CpuRowOps, Rope) {
   SKIP_WITHOUT(Rope);
   for (DType t : kFloats)
@@ -213,7 +214,7 @@ TEST(CpuRowOps, Rope) {
           }
 }
 
-// A chain of products, a quotient and an exponential, whose own error reaches the sigmoid with a factor of at most 1.
+// A chain of products, a quotient and an exponential. Its error reaches the sigmoid with a factor of at most 1.
 TEST(CpuRowOps, Swiglu) {
   SKIP_WITHOUT(SwigluForward);
   for (DType t : kFloats)
@@ -230,8 +231,8 @@ TEST(CpuRowOps, Swiglu) {
       }
 }
 
-// gelu(g) = g sigmoid(u): u carries 6 roundings, and the logarithm of the sigmoid has a slope of at most 1. Then exp, a
-// quotient, products.
+// gelu(g) = g sigmoid(u): u has 6 roundings, and the logarithm of the sigmoid has a derivative of at most 1. Then exp,
+// a quotient, products.
 double geglu_error(double g) {
   double u = 1.5957691216057308 * std::fabs(g) * (1 + 0.044715 * g * g);
   return std::expm1(gamma32(6) * std::min(u, 120.0)) + gamma32(2 * kFunction + 4);
@@ -254,7 +255,7 @@ TEST(CpuRowOps, Geglu) {
       }
 }
 
-// The slope s + g s' u', with s' = s (1 - s): two terms, which cancel where g < 0.
+// The derivative s + g s' u', with s' = s (1 - s): two terms, which cancel for g < 0.
 TEST(CpuRowOps, GegluBackward) {
   SKIP_WITHOUT(GegluBackward);
   for (DType t : kFloats)
@@ -288,7 +289,8 @@ TEST(CpuRowOps, GegluBackward) {
         }
 }
 
-// tanh: every float that matters at steps of 509, within 3 units in the last place of what double says, and what is no number.
+// tanh: all floats in the relevant range in steps of 509, within 3 units in the last place of double; and infinities
+// and NaN.
 TEST(CpuRowOps, TanhOfTheSoftCap) {
   SKIP_WITHOUT(SoftCapForward);
   std::vector<float> x;
@@ -311,7 +313,7 @@ TEST(CpuRowOps, TanhOfTheSoftCap) {
   RecordProperty("worst_ulp", std::to_string(worst));
 }
 
-// cap tanh(u): u carries 2 roundings, which tanh does not make larger; tanh 3 ulp = 6; one for cap and one product.
+// cap tanh(u): u has 2 roundings, which tanh does not increase; tanh has 3 ulp = 6; one for cap and one product.
 TEST(CpuRowOps, SoftCap) {
   SKIP_WITHOUT(SoftCapForward);
   for (DType t : kFloats)
@@ -328,7 +330,7 @@ TEST(CpuRowOps, SoftCap) {
         }
 }
 
-// 1 - t^2 with t off by 2 roundings: at most 4 of 1, and one of its own; three products.
+// 1 - t^2 with 2 roundings of t: at most 4 of 1, and one of its own; three products.
 TEST(CpuRowOps, SoftCapBackward) {
   SKIP_WITHOUT(SoftCapBackward);
   for (DType t : kFloats)
@@ -374,7 +376,7 @@ TEST(CpuRowOps, SwigluBackward) {
         }
 }
 
-// Which elements are dropped is exact; the others are scaled by 1/(1-p): 3 roundings.
+// The dropped elements are exact; the others are scaled by 1/(1-p): 3 roundings.
 TEST(CpuRowOps, Dropout) {
   SKIP_WITHOUT(Dropout);
   for (DType t : kFloats)
@@ -414,7 +416,7 @@ TEST(CpuRowOps, Add) {
         }
 }
 
-// Two roundings at most; one where the scale is a sign.
+// At most two roundings; one if the scale is 1 or -1.
 TEST(CpuRowOps, Multiply) {
   SKIP_WITHOUT(Multiply);
   for (DType ta : kFloats)
@@ -445,8 +447,8 @@ TEST(CpuRowOps, Cast) {
           }
 }
 
-// Values next to the middle of two 16-bit numbers, nearer than an f32 can tell: rounded through f32 they would go the wrong
-// way.
+// Values next to the middle of two 16-bit numbers, closer than f32 resolves: rounding through f32 would give the wrong
+// number.
 TEST(CpuRowOps, CastOfDoublesRoundsOnce) {
   SKIP_WITHOUT(Cast);
   for (auto [to, unit] : {std::pair{DType::bf16, 0x1p-7}, std::pair{DType::f16, 0x1p-10}})
@@ -459,7 +461,7 @@ TEST(CpuRowOps, CastOfDoublesRoundsOnce) {
           want.push_back(sign * (1 + (off > 0   ? odd + 1
                                       : off < 0 ? odd
                                                 : odd + odd % 2) *
-                                         unit));  // a tie goes to the even one
+                                         unit));  // a tie is rounded to the even number
         }
         Cast a{c.input(1, DType::f64, {1, 2}, 3, 1), c.output(to, {1, 2}, 1)};
         for (size_t i = 0; i < x.size(); ++i) a.x.as<double>()[i] = x[i];
@@ -488,8 +490,8 @@ struct Square {
 const Square kSquares[] = {{1, 1, true, 0}, {7, 7, true, 0},     {40, 40, false, 0}, {5, 257, true, 0},   {257, 257, true, 10},
                            {9, 3, true, 0}, {33, 70, false, 20}, {1, 300, true, 0},  {300, 300, true, 1}, {4, 4, false, 2}};
 
-// exp(scale s - top): its argument is off by u (3 |scale s| + |top|), which becomes relative; then a positive sum and a
-// quotient.
+// exp(scale s - top): its argument has an error of u (3 |scale s| + |top|), which becomes relative. Then a positive sum
+// and a quotient.
 TEST(CpuRowOps, Softmax) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : kFloats)
@@ -508,8 +510,8 @@ TEST(CpuRowOps, Softmax) {
       }
 }
 
-// ALiBi, which only the unfused definition asks of this kernel: slope * (key - query's position) is added to the scaled score.
-// Distances are below 300: as much more argument, rounded twice.
+// ALiBi, which only the unfused definition uses in this kernel: slope * (key - query's position) is added to the scaled
+// score. Distances are below 300: they add to the argument, with two roundings.
 TEST(CpuRowOps, SoftmaxWithAlibi) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : {DType::f32, DType::bf16})

@@ -1,5 +1,5 @@
-// The row kernels of the cpu backend on each instruction set this machine has: every mix of types, gaps between rows, ends of
-// rows that fill no vector, in place where the contract allows it.
+// The row kernels of the cpu backend on each instruction set of this machine. Cases: every mix of types, gaps between
+// rows, row ends that fill no vector, and in place if the contract allows it.
 #include "tests/unit/cpu_rows.h"
 
 namespace ravine {
@@ -43,7 +43,7 @@ TEST(CpuRows, ConversionsAreThoseOfHalfH) {
         }
       }
     }
-    const int n = 1 << 18;  // f32 bit patterns all over the range
+    const int n = 1 << 18;  // f32 bit patterns of the whole range
     std::vector<float> x(n);
     for (int i = 0; i < n; ++i) x[i] = std::bit_cast<float>(philox(5, {static_cast<uint32_t>(i), 0, 0, 0})[0]);
     for (int i = 0; i < 4096; ++i)
@@ -240,7 +240,7 @@ TEST(CpuRows, RopeTurnsAndReturns) {
   });
 }
 
-// Copies are copies; the sum over heads is one rounding from exact.
+// Copies are exact; the sum over heads has one rounding.
 TEST(CpuRows, LatentKeysAndTheirGradient) {
   each_target([] {
     for (DType t : kTypes)
@@ -327,7 +327,7 @@ TEST(CpuRows, SwigluAndItsGradient) {
   });
 }
 
-// exp within 1 ulp, then a sum, a quotient and a product of half an ulp each; down to where exp is subnormal.
+// exp within 1 ulp, then a sum, a quotient and a product with half an ulp each; down to subnormal results of exp.
 TEST(CpuRows, SwigluIsAccurate) {
   each_target([] {
     const int64_t n = 50000;
@@ -343,7 +343,7 @@ TEST(CpuRows, SwigluIsAccurate) {
 
 TEST(CpuRows, DropoutFollowsPhilox) {
   const uint64_t key = 0x123456789abcdefull;
-  const double drawn = uniform24(philox(key, {3, 0, 1, 17})[2]);  // of row 0, channel 14: just not below p
+  const double drawn = uniform24(philox(key, {3, 0, 1, 17})[2]);  // of row 0, channel 14: slightly below p
   each_target([&] {
     for (DType tx : kTypes)
       for (DType to : kTypes)
@@ -397,8 +397,8 @@ TEST(CpuRows, CrossEntropy) {
   });
 }
 
-// Each rank has a run of the vocabulary (one has none) and the logsumexp of all: losses stand where the label is, and the
-// gradients are the columns of the whole one.
+// Each rank has a range of the vocabulary (one rank has none) and the logsumexp of the whole. Losses are on the rank
+// with the label. The gradients are the columns of the whole gradient.
 TEST(CpuRows, CrossEntropyOfPartsOfAVocabulary) {
   each_target([] {
     for (DType tl : kTypes)
@@ -459,7 +459,7 @@ TEST(CpuRows, CrossEntropyOfPartsOfAVocabulary) {
   });
 }
 
-// A part of a table: rows of others are zero, and get nothing; ids and padding count in the whole table.
+// A part of a table: rows of other parts are zero and get no gradient. ids and padding are indices of the whole table.
 TEST(CpuRows, EmbeddingOfPartsOfATable) {
   each_target([] {
     const int64_t n = 11, c = 19, v = 5, first = 3, whole = 10;
@@ -478,7 +478,8 @@ TEST(CpuRows, EmbeddingOfPartsOfATable) {
         for (int64_t j = 0; j < c; ++j)
           ASSERT_EQ(dweight.get(r, j),
                     first + r == 4 ? 0.0 : static_cast<float>(scale) * static_cast<float>(dout.get(first + r, j)));
-      run(EmbeddingForward{flat(ids), weight.view().row_range(0, 0), out.view(), scale, whole, whole});  // a rank without rows
+      // A rank without rows.
+      run(EmbeddingForward{flat(ids), weight.view().row_range(0, 0), out.view(), scale, whole, whole});
       for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.get(i, 0), 0);
       ids.set(0, 3, whole);
       EXPECT_THROW(run(EmbeddingForward{flat(ids), weight.view(), out.view(), scale, first, whole}), Error);

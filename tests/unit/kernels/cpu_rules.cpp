@@ -1,5 +1,5 @@
-// The kernels of update rules beside AdamW and SGD: each against its formula as a plain loop in double, on each instruction
-// set, with the same bits for any number of threads. Bounds count roundings of f32 of the terms that are added.
+// The kernels of update rules other than AdamW and SGD: each against its formula as a plain loop in double. Each runs
+// on each instruction set, with the same bits for any number of threads. Bounds count f32 roundings of the added terms.
 #include <algorithm>
 #include <bit>
 
@@ -10,7 +10,8 @@ namespace test_cpu_rules {
 
 const int64_t kCounts[] = {1, 15, 17, 300, 40001};
 
-// Runs f on fresh copies of what it changes, with 1, 2 and 3 threads on each instruction set, and compares bits; then check().
+// Runs f on copies of the tensors that it changes, with 1, 2 and 3 threads on each instruction set, and compares bits;
+// then check().
 template <class F, class C>
 void every_way(std::vector<RowBuffer*> changed, F f, C check) {
   std::vector<RowBuffer> before;
@@ -56,7 +57,7 @@ TEST(CpuRules, Lion) {
               const double lr = first ? 0.01 : 0.02, x = was[0].get(0, i), old = was[1].get(0, i), d = 0.5 * g.get(0, i),
                            way = 0.9 * old + 0.1 * d, size = std::abs(old) + std::abs(d);
               NEAR_ALL(m, 0, i, 0.99 * old + 0.01 * d, size, 4);
-              if (std::abs(way) > 4 * kF32 * size)  // nearer to 0 the sign is anybody's
+              if (std::abs(way) > 4 * kF32 * size)  // near 0 the sign is not determined
                 NEAR_ALL(p, 0, i, x * (1 - lr * (first ? 0.1 : 0)) - std::copysign(lr, way), std::abs(x) + lr, 3);
               ASSERT_EQ(copy.get(0, i), static_cast<double>(static_cast<float>(bf16(static_cast<float>(p.get(0, i))))));
             }
@@ -160,7 +161,7 @@ TEST(CpuRules, RowsAndColumnsOfSquares) {
               across[static_cast<size_t>(i / columns)] += square / static_cast<double>(columns);
               down[static_cast<size_t>(i / (rows * columns) * columns + i % columns)] += square / static_cast<double>(rows);
             }
-            // Differences of numbers of size 2; sums in runs of at most 64 lanes or 256 rows, and of these runs.
+            // Differences of numbers of size 2; sums in runs of at most 64 lanes or 256 rows, and sums of these runs.
             const double steps =
                 16 + std::max<double>(static_cast<double>(columns) / 16, 256 + static_cast<double>(rows) / 256);
             for (int64_t i = 0; i < row.cols; ++i) {
@@ -237,7 +238,7 @@ TEST(CpuRules, CadamKeepsItsMomentInSixteenBits) {
             NEAR_ALL(s, 0, r, largest / 65503 + 1e-8, size / 65503, 6);
             for (int64_t i = r * columns; i < (r + 1) * columns; ++i) {
               const double x = m[static_cast<size_t>(i - r * columns)];
-              // Half a unit of f16, and what x is off by, in units of the scale.
+              // Half a unit of f16, and the error of x in units of the scale.
               ASSERT_NEAR(q.get(0, i), x / s.get(0, r),
                           0x1p-11 * std::abs(x / s.get(0, r)) + 0x1p-24 + 8 * kF32 * size / s.get(0, r));
               if (std::abs(x) > 4 * kF32 * size)

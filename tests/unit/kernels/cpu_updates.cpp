@@ -1,5 +1,5 @@
-// Flat kernels of the cpu backend (fill, sums of squares, optimizers) on each instruction set; and for all: the same bits for
-// any number of threads, NaN and infinities, errors.
+// Flat kernels of the cpu backend (fill, sums of squares, optimizers) on each instruction set. For all kernels: the
+// same bits for any number of threads, NaN and infinities, errors.
 #include "tests/unit/cpu_rows.h"
 
 namespace ravine {
@@ -59,7 +59,8 @@ TEST(CpuUpdates, AdamW) {
               NEAR_ALL(v, 0, i, square, square + size * size * 0.05, 5);
               double unit = lr / scalars[1] / (std::sqrt(square / scalars[2]) + 1e-8);
               double slack = l2 ? std::abs(step) * size * size * 0.05 / (square + 1e-30) : 0;
-              // The decay factor is rounded, as in torch, and the result: two of the six roundings are of the size of p.
+              // The decay factor is rounded, as in torch, and so is the result: two of the six roundings have the size
+              // of p.
               NEAR_ALL(p, 0, i, x - decay - step, std::abs(x) / 3 + unit * size + std::abs(step) + std::abs(decay) + slack, 6);
               RowBuffer rounded = vector_of(copy.type, 1);
               rounded.set(0, 0, p.get(0, i));
@@ -101,7 +102,7 @@ TEST(CpuUpdates, Sgd) {
   });
 }
 
-// Where data ranks divide a buffer it ends with more zeros than on one rank; the norm is the same.
+// If data ranks divide a buffer, it has more zeros at its end than on one rank. The norm must be equal.
 TEST(CpuUpdates, ZerosBehindChangeNoBitOfASumOfSquares) {
   each_target([] {
     for (DType t : kTypes)
@@ -116,7 +117,7 @@ TEST(CpuUpdates, ZerosBehindChangeNoBitOfASumOfSquares) {
   });
 }
 
-// An eps that counts, and both scalars of bias correction by themselves.
+// An eps that matters, and both bias corrections separately.
 TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
   each_target([] {
     const int64_t n = 300;
@@ -149,7 +150,7 @@ TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
   });
 }
 
-// torch.optim.SGD: the first step takes the gradient for the buffer, undamped; Nesterov looks ahead in the first step too.
+// torch.optim.SGD: in the first step the buffer is the gradient, undamped. Nesterov also applies in the first step.
 TEST(CpuUpdates, SgdsFirstStepWithEverySwitch) {
   each_target([] {
     const int64_t n = 77;
@@ -224,7 +225,7 @@ TEST(CpuUpdates, NanAndInfinityReachTheResult) {
           EXPECT_FALSE(std::isfinite(out.get(0, at)));
           run(SwigluForward{y.view(), x.view(), out.view()});
           EXPECT_FALSE(std::isfinite(out.get(0, at)));
-          if (bad != -inf) {  // a logit of -inf is a forbidden token, not a fault
+          if (bad != -inf) {  // a logit of -inf is a forbidden token, not an error
             run(SoftmaxForward{x.view(), out.view(), 1.0, false, 0});
             for (int64_t j = 0; j < c; ++j) EXPECT_TRUE(std::isnan(out.get(0, j)) || (bad == inf && j != at));
             EXPECT_TRUE(std::isnan(out.get(0, at)));

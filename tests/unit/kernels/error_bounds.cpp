@@ -1,7 +1,8 @@
-// The bound of every kernel (kernels/error_bounds.h) against ref in f64: no error beyond it, on easy numbers and on hard ones
-// (sums that cancel; huge and tiny rows; with both, rows that a mask leaves out), and on easy ones no bound more than 64 times
-// the largest error seen. Of what is inherited the same: one input after another is moved by a random part of 2^-12 at most.
-// The table that it prints is kept in tools/logs/error_bounds.log.
+// The bound of every kernel (kernels/error_bounds.h) against ref in f64, on easy numbers and on hard numbers. Hard
+// numbers: sums that cancel, huge and tiny rows, and with both, rows without unmasked keys. No error may exceed its
+// bound. On easy numbers no bound may exceed 64 times the largest error. The same holds for inherited errors: one input
+// after another is changed by a random part of at most 2^-12. The table that the test prints is kept in
+// tools/logs/error_bounds.log.
 #include "kernels/error_bounds.h"
 
 #include <algorithm>
@@ -14,14 +15,15 @@ namespace test_error_bounds {
 enum class Kind : uint8_t { easy, cancelling, scaled };
 const char* text(Kind k) { return k == Kind::easy ? "easy" : k == Kind::cancelling ? "cancelling" : "scaled"; }
 
-// What a case is made of. Values lie close around +-8 and cancel, or rows are 2^(-2 h) .. 2^(2 h) times as large.
+// Makes the tensors of a case. Values are close to +-8 and cancel, or rows are 2^(-2 h) .. 2^(2 h) times as large.
 struct Maker {
   Case& c;
   DType type;  // of activations
   Kind kind;
   uint64_t key;
   bool hard() const { return kind != Kind::easy; }
-  DType wide() const { return type == DType::f64 ? DType::f64 : DType::f32; }  // of statistics, of what updates keep
+  // type of statistics and optimizer states
+  DType wide() const { return type == DType::f64 ? DType::f64 : DType::f32; }
 
   TensorView values(DType t, Shape shape, double scale = 1) {
     TensorView v = c.output(t, shape);
@@ -38,7 +40,7 @@ struct Maker {
   }
   TensorView x(Shape shape, double scale = 1) { return values(type, shape, scale); }
   TensorView w(Shape shape, double scale = 1) { return values(wide(), shape, scale); }
-  // Easy numbers, whatever the kind: where a product or a power of two hard ones leaves f16.
+  // Easy numbers for any kind: used if a product or a power of two hard numbers exceeds the range of f16.
   TensorView plain(DType t, Shape shape, double scale = 1, double offset = 0) {
     TensorView v = c.output(t, shape);
     const uint64_t of = ++key * 1000;
@@ -71,7 +73,7 @@ constexpr int64_t N = 24, C = 64;
 
 template <class A>
 bool make(Maker&, A&) {
-  return false;  // no case: the test names the kernel
+  return false;  // without a case the test names the kernel
 }
 
 bool make(Maker& m, EmbeddingForward& a) {
@@ -152,7 +154,7 @@ bool make(Maker& m, PartNormBackward& a) {
   a.dx = m.out({N, C}), a.dweight = m.w({C}), a.width = C, a.accumulate = m.hard();
   return true;
 }
-// Rows of unit length have to be of like length (error_bounds.h).
+// Rows must have similar lengths (error_bounds.h).
 bool make(Maker& m, UnitRowsForward& a) {
   const bool rows = m.kind == Kind::scaled;
   a.x = rows ? m.plain(m.type, {N, C}, 64) : m.x({N, C}), a.out = m.out({N, C});
@@ -199,7 +201,7 @@ Routing routing_of(const Maker& m) {
 bool make(Maker& m, RouterChoice& a) {
   a.routing = routing_of(m);
   const int64_t r = routed_rows(a.routing, N);
-  a.logits = m.plain(m.wide(), {N, 8}, m.kind == Kind::scaled ? 20 : 1)  // no ties: a choice that flips is a difference
+  a.logits = m.plain(m.wide(), {N, 8}, m.kind == Kind::scaled ? 20 : 1)  // no ties: a different choice is a difference
       ,
   a.groups = m.ints(DType::i32, N, 2, true);
   a.chosen = m.out(DType::i32, {N, 2}), a.slots = m.out(DType::i32, {N, 2}), a.tokens = m.out(DType::i32, {r}),
@@ -266,14 +268,14 @@ bool make(Maker& m, LatentKeysBackward& a) {
 }
 AttentionShape attention_of(const Maker& m) {
   static const Segment easy[] = {{0, 8, 0, 8}, {8, 8, 8, 8}, {16, 8, 16, 8}};
-  static const Segment hard[] = {{0, 9, 0, 9}, {11, 4, 9, 2}, {15, 9, 11, 11}};  // rows of none, rows without keys
+  // rows outside segments, rows without keys
+  static const Segment hard[] = {{0, 9, 0, 9}, {11, 4, 9, 2}, {15, 9, 11, 11}};
   AttentionShape s{m.hard() ? std::span<const Segment>(hard) : std::span<const Segment>(easy), 4, 2, 16, 0.25};
   if (m.kind == Kind::scaled) s.window = 3;
   return s;
 }
 bool make(Maker& m, AttentionForward& a) {
-  const bool rows =
-      m.kind == Kind::scaled;  // of q, which then are tiny: exp of a score that is off by more than 1 has no bound
+  const bool rows = m.kind == Kind::scaled;  // q is then tiny: exp of a score with an error above 1 has no bound
   a.q = m.x({N, 64}, rows       ? 0x1p-12
                      : m.hard() ? 0.125
                                 : 1),
@@ -412,7 +414,7 @@ bool make(Maker& m, UnpackSigns& a) {
   return true;
 }
 
-// A tensor's elements as numbers; of bytes too.
+// Returns a tensor's elements as numbers; also for bytes.
 std::vector<double> numbers(const TensorView& v) {
   if (v.dtype != DType::u8) return values(v);
   return {v.as<uint8_t>(), v.as<uint8_t>() + v.count()};
@@ -434,7 +436,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(sum);
 }
 
-// What the kernel writes, on copies of its outputs; with `exact` all that is floating is a copy in f64.
+// The results of the kernel, on copies of its outputs. exact: all floating tensors are copies in f64.
 using Written = std::map<std::string, std::vector<double>>;
 template <class A>
 Written run(const Kernels& kernels, A args, bool exact) {
@@ -456,7 +458,7 @@ Written run(const Kernels& kernels, A args, bool exact) {
   return out;
 }
 
-// The tensors of a call; `moved`: one that is read, with elements `x`, off by `off`.
+// The tensors of a call. `moved`: an input that is replaced by elements `x` with the error `off`.
 template <class A>
 std::vector<CallTensor> call_of(const A& args, const Written& written, std::map<std::string, std::vector<double>>& held) {
   std::vector<CallTensor> call;
@@ -472,14 +474,14 @@ std::vector<CallTensor> call_of(const A& args, const Written& written, std::map<
 }
 
 struct Seen {
-  double error = 0, bound = 0;  // the largest error, and the largest bound beside it
+  double error = 0, bound = 0;  // the largest error, and the largest bound
   void add(double e, double b) { error = std::max(error, e), bound = std::max(bound, b); }
 };
-// By kernel, output and type, or input. Easy ones.
+// By kernel, output, and type or input; for easy numbers.
 std::map<std::array<std::string, 3>, Seen> own, inherited;
 
 constexpr double kLoosest = 64;
-// Bounds that are looser, and why. "": all outputs, all inputs.
+// Looser bounds, and the reason. "": all outputs, all inputs.
 const char* const kShare = "whether a query looks at one key or at many is in no statistics";
 const char* const kAnyWay = "an element whose gradient is rounding alone moves by all of lr: the bound lets each do so";
 const char* const kBetas = "betas, decay and scales of gradients are in no dump: each counts as 1";
@@ -511,7 +513,7 @@ const Loose kLoose[] = {
     {"cadam", "s", "*", 256, kBetas},
     {"router_backward", "dlogits", "logits", 128, "scaling of weights is in no dump"},
 };
-// What the kernel may be looser by; marks the row as met.
+// Returns the allowed ratio for the kernel, and marks the row as used.
 double most_of(const std::array<std::string, 3>& key, bool of_inputs, std::map<const Loose*, bool>& met, double ratio) {
   for (const Loose& l : kLoose)
     if (key[0] == l.kernel && key[1] == l.output &&
@@ -562,7 +564,7 @@ void check_inherited() {
       Case c;
       Maker m{c, DType::f64, kind, 100 * key};
       A args;
-      if (!make(m, args)) return;  // check_own says so
+      if (!make(m, args)) return;  // check_own reports it
       const Written want = run(ref(), args, true);
       Written held;
       std::vector<CallTensor> call = call_of(args, want, held);

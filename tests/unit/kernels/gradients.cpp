@@ -1,8 +1,9 @@
-// Every backward of ref against differences of its forward, wholly in f64.
+// Every backward pass of ref against finite differences of its forward pass, all in f64.
 //
-// For L(x) = sum of w * output with random w, the central difference D(h) has an error in even powers of h. Richardson's
-// R(h) = (4 D(h/2) - D(h)) / 3 removes h^2; |R(h) - R(h/2)| is about 15 times the truncation error left in R(h/2), and the
-// rounding of L, at most roundings * 2^-53 * sum |w output|, enters D(h/4) divided by h/4, with 4/3 before it, twice.
+// For L(x) = sum of w * output with random w, the central difference D(h) has an error in even powers of h.
+// Richardson's R(h) = (4 D(h/2) - D(h)) / 3 removes h^2. |R(h) - R(h/2)| is about 15 times the truncation error of
+// R(h/2). The rounding of L is at most roundings * 2^-53 * sum |w output|. This rounding enters D(h/4) divided by h/4,
+// with a factor of 4/3, twice.
 #include "tests/unit/harness.h"
 
 namespace ravine {
@@ -20,8 +21,8 @@ struct Value {
   }
 };
 
-// `roundings`: the longest chain of them from an input to L. The bound must be small beside the gradient, or the test says
-// nothing.
+// `roundings`: the longest chain of roundings from an input to L. The bound must be small relative to the gradient, or
+// the test proves nothing.
 void expect_gradient(const std::function<Value()>& loss, int64_t roundings, const TensorView& x, const TensorView& gradient,
                      const std::string& what) {
   auto g = values(gradient);

@@ -1,5 +1,5 @@
-// Blocks of 4 bits: against what bitsandbytes makes of the same matrices (tests/golden/nf4, made by tools/golden/make_nf4.py), parts
-// of a matrix against the whole, products against those of the plain matrix.
+// Blocks of 4 bits. bitsandbytes has the same blocks for the same matrices (tests/golden/nf4, made by
+// tools/golden/make_nf4.py). Parts of a matrix equal the whole. Products equal the products of the plain matrix.
 #include "kernels/nf4.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(Nf4, BlocksAreThoseOfBitsandbytes) {
     EXPECT_EQ(std::memcmp(at + 4, scales.bytes.data(), scales.bytes.size()), 0) << name << ": codes of scales";
     EXPECT_EQ(std::memcmp(nf4_codes(v), codes.bytes.data(), codes.bytes.size()), 0) << name << ": codes";
     EXPECT_EQ(std::memcmp(held.decoded().data(), value.bytes.data(), value.bytes.size()), 0) << name << ": values";
-    // Their own mean is a sum of positive numbers in f32: off by one rounding per addition at most.
+    // bitsandbytes' mean is a sum of positive numbers in f32: at most one rounding per addition.
     float mean = 0;
     std::memcpy(&mean, held.memory.data() + 4 * v.groups(), 4);
     EXPECT_LE(std::fabs(mean - *golden(name + ".mean_there").as<float>()), static_cast<float>(v.blocks() + 1) * 0x1p-24f * mean)
@@ -130,7 +130,7 @@ TEST(Nf4, NumbersThatAreNotFiniteAreSaid) {
   }
 }
 
-// Of a type, as a matrix of rows x cols.
+// A matrix rows x cols of a type, with its memory.
 struct Plain {
   std::vector<std::byte> memory;
   TensorView view;
@@ -150,7 +150,7 @@ void run(const Kernels& kernels, const Args& args) {
   kernel.run(args, scratch.data());
 }
 
-// From nine rows on: with fewer the plain product takes another way.
+// From nine rows on: with fewer rows the plain product uses another path.
 void expect_plain_product(const Kernels& kernels, DType t, int64_t m, int64_t out, int64_t in, bool transposed,
                           bool accumulate) {
   const std::vector<float> w = random_matrix({out, in}, 5);

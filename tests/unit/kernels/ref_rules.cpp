@@ -1,4 +1,5 @@
-// What differences and goldens do not see of ref: rounding, rules of 16-bit arithmetic, optional tensors, aliasing, refusals.
+// Rules of ref that finite differences and goldens do not test: rounding, 16-bit arithmetic, optional tensors,
+// aliasing, errors.
 #include "tests/unit/harness.h"
 
 namespace ravine {
@@ -20,7 +21,7 @@ double nearest(double x) {
   return value;
 }
 
-// A double just beside a tie of 16 bits becomes that tie as a float: rounding twice would go wrong.
+// A double next to a tie of 16 bits becomes this tie as a float, so rounding twice would be wrong.
 TEST(RefRules, RoundsOnce) {
   std::vector<double> x;
   for (double base : {1.0, 1.5, 1 + 0x1p-7, 1 + 0x1p-10, 3e-6, 7.1e-8, 1234.0})
@@ -37,10 +38,10 @@ TEST(RefRules, RoundsOnce) {
   }
 }
 
-// Rows without keys and rows outside segments: 0, -inf. The gradient there is 0.
+// Rows without keys and rows outside segments: out 0, lse -inf, gradient 0.
 TEST(RefRules, AttentionEmptyRows) {
   Case c;
-  const Segment segments[] = {{1, 3, 0, 1}};  // causal: the first two queries lie before the only key
+  const Segment segments[] = {{1, 3, 0, 1}};  // causal: the first two queries are before the only key
   AttentionForward f;
   f.q = c.input(1, DType::f64, {5, 4}), f.k = c.input(2, DType::f64, {2, 4}), f.v = c.input(3, DType::f64, {2, 4});
   f.out = c.output(DType::f64, {5, 4}), f.lse = c.output(DType::f64, {1, 5}), f.at = {segments, 1, 1, 4, 1, true, 0};
@@ -62,7 +63,8 @@ TEST(RefRules, AttentionEmptyRows) {
   }
 }
 
-// Probabilities are rounded to the type of q before the product with v: three equal ones in bf16 sum to less or more than 1.
+// Probabilities are rounded to the type of q before the product with v: three equal probabilities in bf16 do not sum to
+// 1.
 TEST(RefRules, AttentionRoundsProbabilities) {
   Case c;
   const Segment segments[] = {{0, 1, 0, 3}};
@@ -98,7 +100,7 @@ TEST(RefRules, LossHeadLabels) {
   EXPECT_THROW(kRef.of<LossHead>().run(a, nullptr), Error);
 }
 
-// The same bits for any number of threads, and in the memory of an input where that is allowed.
+// The same bits for any number of threads, and in the memory of an input if the contract allows it.
 TEST(RefRules, ThreadsAndAliasing) {
   Case c;
   int64_t n = 70, w = 300;
@@ -144,7 +146,8 @@ TEST(RefRules, RefusesWrongShapes) {
   Matmul m;
   m.a = x, m.b = x, m.out = y;
   EXPECT_THROW(kRef.of<Matmul>().run(m, nullptr), Error);
-  EXPECT_THROW(kRef.of<Rope>().run({x, ids, c.input(2, DType::f32, {2, 4}), 1, false}, nullptr), Error);  // position 2 of 2
+  // Position 2 of 2.
+  EXPECT_THROW(kRef.of<Rope>().run({x, ids, c.input(2, DType::f32, {2, 4}), 1, false}, nullptr), Error);
   const Segment overlapping[] = {{0, 2, 0, 2}, {1, 2, 1, 2}};
   AttentionForward f;
   f.q = f.k = f.v = x, f.out = c.output(DType::f32, {3, 4}), f.at = {overlapping, 1, 1, 4, 1, true, 0};

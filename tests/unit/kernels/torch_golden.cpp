@@ -1,8 +1,8 @@
 // ref in f64 against what PyTorch computed in f64 (tests/golden/ops.safetensors, made by tools/golden/make_ops.py).
 //
-// Both sides are off by gamma(K) = K 2^-53 times the magnitudes that enter, K the longest chain of roundings. The magnitudes
-// are bounded by norms: `largest` of a tensor, times the length of each sum. So a bound is 2 gamma(K) * scale, given at each
-// test.
+// Both sides have an error of gamma(K) = K 2^-53 times the magnitudes of the terms; K is the longest chain of
+// roundings. The magnitudes are bounded by norms: `largest` of a tensor, times the length of each sum. So a bound is 2
+// gamma(K) * scale; each test sets K and scale.
 #include "files/safetensors.h"
 #include "tests/unit/attention_errors.h"
 
@@ -19,7 +19,7 @@ double largest(const TensorView& v) {
   return m;
 }
 
-// Of the pieces of d columns; a dot product of two is at most the product of these.
+// Returns the largest norm of the parts with d columns. A dot product is at most the product of two such norms.
 double largest_norm(const TensorView& v, int64_t d) {
   auto x = values(v);
   double m = 0;
@@ -43,7 +43,7 @@ class TorchGolden : public testing::Test {
   TensorView fresh(const Shape& s) { return case_.output(DType::f64, s); }
   TensorView like(const TensorView& v) { return fresh(v.shape); }
   TensorView scalars(const std::vector<double>& x) { return case_.doubles(x); }
-  // `errors`: of one side, per element; the other's is the same.
+  // `errors`: of one side, per element; the other side has the same errors.
   void expect(const TensorView& got, const std::string& name, const std::vector<double>& errors) {
     auto g = values(got), w = values(in(name));
     ASSERT_EQ(g.size(), w.size()) << name;
@@ -145,9 +145,9 @@ TEST_F(TorchGolden, Rope) {
   expect(dx, "rope.dx", 3 + kCall, back);
 }
 
-// Five steps; the errors of one go into the next. A step is lr m / sqrt(v), off by that of m, which cancels: its magnitude is
-// that of its terms. 1 - beta^t, of betas that are no binary fractions, is off by the rounding of its terms over the smallest,
-// 1 - beta; that of v is halved by the root.
+// Five steps; the errors of each step enter the next. A step is lr m / sqrt(v). The error of m is relative to the
+// magnitude of its terms, since these cancel. 1 - beta^t, for a beta that is not a binary fraction, has the rounding of
+// its terms over its smallest value, 1 - beta; for v it is halved by the root.
 TEST_F(TorchGolden, Adam) {
   for (bool l2 : {false, true}) {
     std::string at = l2 ? "optim.adam." : "optim.adamw.";
@@ -163,7 +163,7 @@ TEST_F(TorchGolden, Adam) {
       kRef.of<AdamW>().run(a, nullptr);
       kRef.of<Cast>().run({param, trail.row_range(t, 1)}, nullptr);
     }
-    double least = 1e300;  // of sqrt(v / bias2): how far errors of m are carried
+    double least = 1e300;  // of sqrt(v / bias2): the factor of errors of m
     for (double x : values(v)) least = std::min(least, std::sqrt(x));
     double g = largest(grads) + 0.1 * largest(in(at + "param"));
     double scale = largest(trail) + lr * g / least * (1 + 1 / (1 - 0.9) + 0.5 / (1 - beta2));

@@ -1,4 +1,4 @@
-// Every rope_type gives the frequencies and the table that Transformers gives (tools/golden/make_rope.py), in either spelling
+// For every rope_type, the frequencies and the table equal Transformers' (tools/golden/make_rope.py), in both spellings
 // of config.json.
 #include "model/layers/rope.h"
 
@@ -30,7 +30,8 @@ TEST(Rope, FrequenciesAreThoseOfTransformers) {
       const RopeSettings s = settings_of(config, c["head_dim"]);
       const std::vector<double> got = inverse_frequencies(s, c["length"]);
       ASSERT_EQ(got.size(), c["inv_freq"].size());
-      // f32 rounds the base (llama3: its ratios too) and the exponent, which weighs ln(base), then a handful of operations.
+      // f32 rounds the base (llama3: its ratios too) and the exponent, which is multiplied by ln(base). A handful of
+      // operations follow.
       const double eps = std::numeric_limits<float>::epsilon(), bound = eps * (8 + std::log(got.front() / got.back()));
       for (size_t i = 0; i < got.size(); ++i) {
         const double want = c["inv_freq"][i];
@@ -41,8 +42,8 @@ TEST(Rope, FrequenciesAreThoseOfTransformers) {
   }
 }
 
-// What kernels read: cos and sin of position times frequency, each times the type's factor (yarn's attention_factor), halves
-// side by side.
+// The table that kernels read: cos and sin of position times frequency, each times the type's factor (yarn's
+// attention_factor). The two halves are side by side.
 TEST(Rope, TheTableIsThatOfTransformers) {
   const Json golden = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/rope.json");
   int with_factor = 0;
@@ -93,14 +94,15 @@ TEST(Rope, TheTableGrowsWithThePositions) {
   EXPECT_EQ(table.tables().limit, 8);
   for (int64_t length : {4, 8, 20, 50, 20}) {
     table.prepare(length, DType::f64, DeviceKind::cpu);
-    equal(table.view(), length - 1, 8);  // of all sequences that are no longer than the model was trained with
+    equal(table.view(), length - 1, 8);  // for all sequences up to the length of training
     if (length > 8) equal(table.tables().of_length(length), length - 1, length);
   }
-  for (int64_t length : {9, 30, 50, 9}) equal(table.tables().of_length(length), 8, length);  // of one batch, each its own
+  // of one batch, each its own
+  for (int64_t length : {9, 30, 50, 9}) equal(table.tables().of_length(length), 8, length);
   for (int64_t length = 9; length < 200; ++length) equal(table.tables().of_length(length), 7, length);
 }
 
-// transformers 5.24, convert_rope_params_to_dict: rope_scaling, where it says something, stands for rope_parameters.
+// transformers 5.24, convert_rope_params_to_dict: rope_scaling replaces rope_parameters if it is set.
 TEST(Rope, OfTwoSpellingsRopeScalingCounts) {
   const Json yarn = Json::parse(R"({"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32})");
   const Json base{{"max_position_embeddings", 128}, {"rope_theta", 5000.0}};
