@@ -143,7 +143,8 @@ class StepEngine {
 
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
-  std::vector<int> stages() const { return stages_of_units(model_, parts_, ranks_->mesh().pipeline); }  // by Unit::index
+  // by Unit::index
+  std::vector<int> stages() const { return stages_of_units(model_, parts_, ranks_->mesh().pipeline); }
   Optimizer& optimizer() { return *optimizer_; }
   Ctx& ctx() { return *ctx_; }
   Model& model() { return model_; }
