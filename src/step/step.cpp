@@ -213,8 +213,8 @@ StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, 
                   rates, before_unit, decide, loss_scale);
 }
 
-// The name of a section holds the facts that decide the memory of a task: the slot of the micro batch and, in a
-// backward pass, the number of kept leaf sums.
+// The name of a section holds the facts that decide the memory of a task. A task uses the slot of a micro batch; a
+// backward pass also depends on the number of kept leaf sums.
 void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales,
                             int64_t step, double micro_scale) {
   Ctx& c = p.c;
