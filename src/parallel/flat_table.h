@@ -37,7 +37,8 @@ class FlatTable {
     Shape shape;        // local
     bool here = false;  // on this stage
   };
-  // Returns the location of the parameter; for a tied parameter, the location of its owner. It must be on this stage.
+  // Returns the location of the parameter; for a tied parameter, the location of its owner. The parameter must be on
+  // this stage.
   const Location& at(const Param& p) const;
   int stage_of(const Unit& u) const { return stages_.empty() ? ranks->at().pipeline : stages_[u.index]; }
   bool is_local(const Unit& u) const { return stage_of(u) == ranks->at().pipeline; }
@@ -54,7 +55,7 @@ class FlatTable {
   DiskMemory* const disk_values;
   DiskMemory* const disk_masters;
   std::vector<Bucket> buckets;
-  size_t borrowed = 0;                       // index of the first bucket of tied parameters whose owner is on another stage
+  size_t borrowed = 0;                       // first bucket of a tied parameter whose owner is on another stage
   std::vector<std::vector<size_t>> read_by;  // by Unit::index: the buckets whose values the blocks of the unit read
   std::vector<Axis> groups;                  // the axes of all buckets, each once
 
