@@ -8,10 +8,10 @@
 //
 // Gradients are sums over leaves (parallel.sum_leaves). Micro batches of a leaf are added in place, in order. Leaves
 // are added in a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an
-// accumulator for each place of use. This accumulator is summed like the one of the owner, and added to the owner's
-// once at the end. So bits do not depend on the distribution of leaves over ranks, if the number of leaves of a rank is
-// a power of two. Data ranks have alternating micro batches under ZeRO 2 and 3, and neighbouring ones under 0 and 1:
-// both give the same tree. If a table is tied between two stages, both stages hold the table. They exchange the sums of
+// accumulator for each place of use. This accumulator is summed like the accumulator of the owner, and added to it once
+// at the end. So bits do not depend on the distribution of leaves over ranks, if the number of leaves of a rank is a
+// power of two. Data ranks have alternating micro batches under ZeRO 2 and 3, and neighbouring ones under 0 and 1: both
+// give the same tree. If a table is tied between two stages, both stages hold the table. They exchange the sums of
 // their places of use, and make the same update.
 //
 // Experts that data ranks divide (parallel.expert) receive tokens of several ranks at once. The gradients of each

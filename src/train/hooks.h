@@ -34,7 +34,7 @@ struct StepReport {
   bool skipped = false;                                     // the step was not applied
   bool overflow = false;                                    // the scaled gradients are not finite
   std::optional<double> loss_scale;                         // of the next step, if losses are scaled
-  int64_t spikes = 0;                                       // consecutive steps, with this one, that health.skip_norm skipped
+  int64_t spikes = 0;                                       // skipped by health.skip_norm in a row, with this step
   int64_t updates = 0;                                      // number of updates up to here
   bool left_out = false;                                    // skipped by data.skip_steps: nothing was computed
   std::optional<double> embedding_local_norm;               // sum of squares on the first rank; health.embedding_norm
@@ -70,8 +70,8 @@ std::unique_ptr<Hook> metrics_hook(int64_t every);
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step, and the progress bar
-std::unique_ptr<Hook> window_hook(
-    int64_t every);  // starts a new window after each line; on every rank, since each saves its state
+// starts a new window after each line; on every rank, since each saves its state
+std::unique_ptr<Hook> window_hook(int64_t every);
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
 
 }  // namespace ravine

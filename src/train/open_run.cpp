@@ -74,7 +74,7 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
   run.lora = lora_of(c, *run.model);
   if (was) refuse_other_model(*was, *run.model, c);
   if (world) check_same(world->all(), "model", run.model->config().dump(1));
-  if (world && !was) check_same(world->all(), "weights", run.weights);  // a copy of the folder on another machine may be older
+  if (world && !was) check_same(world->all(), "weights", run.weights);  // a copy of the folder elsewhere may be older
   const RunLayout layout = run_layout(c, ranks, *run.model, was ? was->sum_leaves : std::nullopt);
   if (world && ranks > 1) run.ranks = Ranks(*world, layout.mesh);
   if (!run.ranks.first()) run.log.quiet(true);
