@@ -16,7 +16,7 @@ namespace ravine {
 // The rates of one rank, per second.
 struct Rates {
   double flops_f32 = 0, flops_bf16 = 0;  // FLOP/s of products
-  double step_share = 0.75;              // measured share of these rates that the kernels of a step reach (step_share.h)
+  double step_share = 0.75;              // share of these rates that a step's kernels reach (step_share.h)
   double bytes = 0;                      // bytes/s of memory, read and written
   int local = 1;                         // ranks on one machine
   bool measured = false;                 // false: rates of a usual machine
@@ -30,8 +30,8 @@ Rates known_rates(int local);
 // Seconds of each block of a model, for one micro batch on one rank.
 struct BlockCosts {
   std::vector<double> forward;
-  std::vector<double> first,
-      later;  // backward with recomputation: first micro batch of a sum, and later ones, which add to it
+  // backward with recomputation: first micro batch of a sum, and later ones, which add to it
+  std::vector<double> first, later;
 };
 BlockCosts block_costs(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns,
                        const Rates& rates);

@@ -1,5 +1,5 @@
-// The peak rates of this machine. They are measured until the results repeat, and kept in the user's cache folder. For
-// reports and plans only: no result that changes bits may depend on them (kernels/cpu_id.h).
+// The peak rates of this machine. Each peak is measured until the results repeat, and kept in the user's cache folder.
+// For reports and plans only: no result that changes bits may depend on them (kernels/cpu_id.h).
 #pragma once
 #include <optional>
 #include <string>
@@ -16,11 +16,12 @@ namespace ravine {
 // cached.
 enum class Peaks : uint8_t { arithmetic, all };
 
-// Returns the peaks for the current number of threads. They are measured if the cache has none for this CPU, program
+// Returns the peaks for the current number of threads. Measures them if the cache has none for this CPU, program
 // version and thread count. Peaks that are not sure are measured again when nothing else runs; if they are still not
 // sure, the larger value is used.
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
-std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);  // peaks of the cache, without measuring; empty: none
+// Returns the peaks of the cache, without measuring; empty: none.
+std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);
 // Returns the peak FLOP/s of products of all ranks together in this type, from a measurement of the first rank. Ranks
 // of a host that share cores count the cores once. `local`: ranks of this host. All ranks call it together and get the
 // same.

@@ -88,7 +88,7 @@ bool is_checkpoint_name(const std::string& resume) { return resume != kResumeNew
 void refuse_overlap(const Config& c, const CheckpointFiles* files) {
   const std::string& out = c.train.output;
   for (const auto& [key, path, whole] : inputs_of(c)) {
-    // A run goes on from its own checkpoints, of which it replaces none by another.
+    // A run may resume from its own checkpoints: it replaces none of them by another.
     if (key == "checkpoint.resume" && lies_within(path, files ? files->folder(c) : out + "/checkpoints")) continue;
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
