@@ -7,8 +7,8 @@
 namespace ravine {
 
 std::string parse_boolq(std::string_view output);  // "T" or "F": the text begins with yes or no
-std::string parse_mmlu(
-    std::string_view output);  // the last of A to D before a full stop in the first line, else the first letter
+// the last of A to D before a full stop in the first line, else the first letter
+std::string parse_mmlu(std::string_view output);
 std::string parse_gsm8k(std::string_view output);    // after "The answer is ", up to a blank or a full stop
 std::string parse_agieval(std::string_view output);  // the first line without $ ( )
 std::string parse_bbh(std::string_view output);      // the first line

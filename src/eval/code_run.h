@@ -1,11 +1,11 @@
 // A sandbox for programs that a model has written.
 //
 // The sandbox is a process with its own user, mount, process, network and IPC namespaces (user_namespaces(7)). Its root
-// is a tmpfs of 16 MiB with the Python installation, read only. It has no capabilities, sees no other process and has
-// no network. seccomp rejects sockets, new processes and threads, and changes of namespaces. Limits: 1 GiB of memory,
-// 10 s of CPU time, and six times as long by the clock, because other work may slow it down. The environment is empty,
-// and the output is dropped. When the program ends, its time is up or this process dies, nothing is left: no process,
-// and no folder, because its root is mounted in its own namespace only.
+// is a tmpfs of 16 MiB with the Python installation, read only. The process has no capabilities, sees no other process
+// and has no network. seccomp rejects sockets, new processes and threads, and changes of namespaces. Limits: 1 GiB of
+// memory, 10 s of CPU time, and six times as long by the clock, because other work may slow it down. The environment is
+// empty, and the output is dropped. When the program ends, its time is up or this process dies, nothing is left: no
+// process, and no folder, because its root is mounted in its own namespace only.
 #pragma once
 #include <string>
 #include <vector>
@@ -43,9 +43,9 @@ class Sandbox {
   std::vector<std::string> places_;  // paths that the interpreter needs
 };
 
-// Returns the test program of a human_eval item, by ModelLink's rules (eval_impl/human_eval.py). It has the lines of
-// `code` that are indented, imports or functions. `code` is the prompt, four blanks and the answer. It ends at the
-// first other line after the function `entry`; then `test` follows.
+// Returns the test program of a human_eval item, by ModelLink's rules (eval_impl/human_eval.py). Kept are the lines of
+// `code` that are indented, imports or functions. `code` is the prompt, four blanks and the answer. The code ends at
+// the first other line after the function `entry`; then `test` follows.
 std::string judged_program(const std::string& code, const std::string& test, const std::string& entry);
 
 }  // namespace ravine

@@ -1,6 +1,6 @@
 // Worked examples for tasks whose data have none: from --template, else from ModelLink's tree, else Ravine's.
 //
-//   tasks/evaluation/eval_impl/fewshot_template/   in the current folder, next to the data or above them
+//   tasks/evaluation/eval_impl/fewshot_template/   in the current folder, next to the data or above them.
 //   gsm8k_3shot_template.json  {"few_shot": TEXT}
 //   bbh_template.json, mmlu_5shot_template.json, ceval_5shot_template.json  {SUBJECT: TEXT}
 //   AGI_fewshot.json           {SUBJECT: [TEXT, text before the options, text after the options]}

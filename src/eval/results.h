@@ -37,8 +37,10 @@ struct TaskResult {
 // requires at least one outcome
 TaskResult score(const Task& task, Protocol protocol, const std::vector<Outcome>& outcomes);
 
-Json results_json(const std::vector<TaskResult>& results);          // {"tasks": {TASK: {"accuracy", "stderr", "n", ..}}}
-std::string results_csv(const std::vector<TaskResult>& results);    // task,subject,n,accuracy,stderr,accuracy_norm,stderr_norm
+// {"tasks": {TASK: {"accuracy", "stderr", "n", ..}}}
+Json results_json(const std::vector<TaskResult>& results);
+// task,subject,n,accuracy,stderr,accuracy_norm,stderr_norm
+std::string results_csv(const std::vector<TaskResult>& results);
 std::string results_table(const std::vector<TaskResult>& results);  // text table, as the harness prints it
 
 }  // namespace ravine

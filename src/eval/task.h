@@ -25,12 +25,14 @@ struct TaskOptions {
 struct Task {
   std::string name;
   std::vector<Item> (*load)(const std::string& data, const TaskOptions& options);  // UserErrors name file and line
-  std::string (*parse)(std::string_view output) = nullptr;                         // null: the answer is run (HumanEval)
+  // null: the answer is run (HumanEval)
+  std::string (*parse)(std::string_view output) = nullptr;
   bool generates = false, ranks = false;  // generates: has protocol generate; ranks: has protocol likelihood
   int64_t new_tokens = 0;                 // for generate: ModelLink's setting
   bool subjects = false;                  // results are also listed by subject
   bool normalised = false;                // likelihood: also scored per length of the choice
-  bool first_token = false;               // generate: the probabilities of the first token decide between Yes and No (BoolQ)
+  // generate: the probabilities of the first token decide between Yes and No (BoolQ)
+  bool first_token = false;
 };
 
 const std::vector<Task>& all_tasks();

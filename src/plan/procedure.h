@@ -17,7 +17,7 @@ namespace ravine {
 
 // A step of the procedure.
 struct ProcedureStep {
-  int number = 0;        // 1 to 9 as in the guide; 0: as configured, with micro batches of 1; 10: larger micro batches
+  int number = 0;        // 1 to 9, as in the guide; 10: larger micro batches
   std::string what;      // "ZeRO 2"
   Config config;         // the config of the run with this step
   bool possible = true;  // false: the step changes nothing here; `what` has the reason
