@@ -28,10 +28,10 @@ class WorkedExamples {
 };
 
 // The words of a prompt with four choices.
-//   generate:   HEADING; for each example its block (LEAD, question, choices, SHOWN_ASK) and answer, GAP between examples;
+//   generate:   HEADING; for each example its block (LEAD, question, choices, SHOWN_ASK) and answer, with GAP between;
 //               an empty line; the block of the question, which ends in ASK. Without examples only the latter.
-//   likelihood: RANKED_HEADING; for each example its block, which ends in RANKED_ASK, a blank, the answer, an empty line;
-//               the block of the question.
+//   likelihood: RANKED_HEADING; for each example its block, which ends in RANKED_ASK, a blank, the answer and an empty
+//               line; the block of the question.
 struct ChoiceWording {
   std::string task, heading, gap, lead, shown_ask, ask, ranked_heading, ranked_ask;
 };
