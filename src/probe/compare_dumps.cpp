@@ -231,7 +231,7 @@ class RankComparison {
   }
 
   // True if the outputs are explained by the inputs: an input is a culprit, or another choice (of experts, of tokens)
-  // was made before, or a choice follows from numbers that already differ.
+  // was made before. A new choice from differing numbers is explained, too.
   bool explained_by_an_input(const std::vector<ComparedPair>& call) const {
     bool numbers_differ = false;
     for (const ComparedPair& p : call) {

@@ -13,10 +13,10 @@
 // numbers of the formula differ (DumpRecord::settings), or types in the same arithmetic, the call is a culprit in any
 // case.
 //
-// Substitution. If a run was repeated for the comparison (substitution.h), a call is a culprit if the output of A or B
-// differs from the result of Ravine's kernel on the same inputs. Inherited bounds are then ignored: a call that both
-// sides compute as Ravine's kernel does is no culprit. If no kernel bound is known, the effect of rounded parameters is
-// the bound (spread.h).
+// Substitution. A run may be repeated for the comparison (substitution.h). A call is then a culprit if the output of A
+// or B differs from the result of Ravine's kernel on the same inputs. Inherited bounds are then ignored: a call that
+// both sides compute as Ravine's kernel does is no culprit. If no kernel bound is known, the effect of rounded
+// parameters is the bound (spread.h).
 //
 // Traces. A trace of another program (torch_trace.h) has the tensors of its modules only. A partner may read more
 // tensors, whose errors are then the largest error up to there. Settings of updates are compared by parameter.

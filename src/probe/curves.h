@@ -2,10 +2,10 @@
 // exponentially until their losses scatter around a common mean. So steps are judged in three zones:
 //
 //   exact  leading steps whose losses are equal
-//   early  up to step 50: |a - b| / |b| within an envelope. It starts at min(8 u, 0.5 %), doubles every ten steps, and ends
-//          at 1 % (the limit of msprobe's guide); u is the unit roundoff of the coarser compute type.
-//   late   after step 50: the smoothed difference within a band; its mean over the last third within its standard error of 0
-//          (from block means, because neighbouring steps are not independent); no slope
+//   early  up to step 50: |a - b| / |b| within an envelope. The envelope starts at min(8 u, 0.5 %), doubles every ten
+//          steps, and ends at 1 % (the limit of msprobe's guide); u is the unit roundoff of the coarser compute type.
+//   late   after step 50: the smoothed difference within a band; no slope; its mean over the last third within its
+//          standard error of 0 (from block means, because neighbouring steps are not independent).
 //
 // Further runs of b's side, with their own scatter, replace both widths: twice the envelope of their largest difference
 // up to a step, and twice their band.

@@ -1,7 +1,7 @@
 // Checks that a run is deterministic: one short training is repeated in one process, in ways that must not change a
-// bit. These are a repetition, other thread counts, other recomputation, unfused ops with the same bits, and a resume.
-// Losses, gradient norms, weights and optimizer states are compared bit for bit. If they differ, the first differing
-// kernel call is named.
+// bit. The cases are a repetition, other thread counts, other recomputation, unfused ops with the same bits, and a
+// resume. Losses, gradient norms, weights and optimizer states are compared bit for bit. If they differ, the first
+// differing kernel call is named.
 #pragma once
 #include <functional>
 #include <string>

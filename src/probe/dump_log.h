@@ -1,17 +1,17 @@
 // A dump on disk: the records of the calls of a run, by rank.
 //
-//   DIR/dump.json    {"ravine":"dump","version":1,"run":{..}}: identifies the folder and the run
-//   DIR/rank_0.log   one line for each record of this rank, in the order of the run
-//   DIR/step_000003/rank_0/000017.NAME.safetensors  with what=tensors: the inputs, or the outputs, of one call
+//   DIR/dump.json    {"ravine":"dump","version":1,"run":{..}}: identifies the folder and the run.
+//   DIR/rank_0.log   one line for each record of this rank, in the order of the run.
+//   DIR/step_000003/rank_0/000017.NAME.safetensors  with what=tensors: the inputs, or the outputs, of one call.
 //
 // A line is a checksum of 16 digits (files/checksum.h), a blank, and one JSON object, to which the checksum belongs.
 // Lines are only appended. So a killed run keeps all earlier lines, and has at most one line with a wrong checksum.
 // There are four kinds of objects:
 //
-//   {"session":..}   a process starts to write; its settings
-//   {"step":1,"micro":1,"phase":"forward","path":..,"op":..,"n":0,"tensor":"out","io":"output","dtype":"f32","shape":[..],
-//    "at":[..],"global":[..],"parameters":[..],"values":[..],"settings":{..},"sums":["..",".."],
-//    "statistics":{..},"file":..,"stored":..}   a tensor
+//   {"session":..}   a process starts to write: its settings.
+//   {"step":1,"micro":1,"phase":"forward","path":..,"op":..,"n":0,"tensor":"out","io":"output","dtype":"f32",
+//    "shape":[..],"at":[..],"global":[..],"parameters":[..],"values":[..],"settings":{..},"sums":["..",".."],
+//    "statistics":{..},"file":..,"stored":..}   a tensor.
 //   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended
 //   {"limit":N,"step":..}   nothing is written afterwards: the dump has N bytes
 //

@@ -1,5 +1,5 @@
-// Compares one short training on many layouts with one rank: losses, gradient norms and final weights. They must be
-// equal bit for bit. With tensor parallelism, which splits sums, they must be within the bound of reordered sums.
+// Compares one short training on many layouts with one rank: losses, gradient norms and final weights. Both must be
+// equal bit for bit. Tensor parallelism splits sums: with it the difference must be within the bound of reordered sums.
 #pragma once
 #include <functional>
 #include <optional>
