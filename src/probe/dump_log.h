@@ -12,7 +12,7 @@
 //   {"step":1,"micro":1,"phase":"forward","path":..,"op":..,"n":0,"tensor":"out","io":"output","dtype":"f32",
 //    "shape":[..],"at":[..],"global":[..],"parameters":[..],"values":[..],"settings":{..},"sums":["..",".."],
 //    "statistics":{..},"file":..,"stored":..}   a tensor.
-//   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended
+//   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended.
 //   {"limit":N,"step":..}   nothing is written afterwards: the dump has N bytes
 //
 // Two ops in the phase update are no kernel calls: `gradient` is the finished gradient of a parameter before clipping,

@@ -1,7 +1,7 @@
 // Reads a dump of MindSpore (MINDSPORE_DUMP_CONFIG), with statistics or arrays.
 //
 //   DIR/rank_0/NET/GRAPH/ITERATION/statistic.csv     a row per tensor; iterations count from 0, Ravine's steps from 1
-//                                  MatMul.Default_network-.._MatMul-op0.TASK.STREAM.TIME.input.0.DefaultFormat.Float32.npy
+//         ../MatMul.Default_network-.._MatMul-op0.TASK.STREAM.TIME.input.0.DefaultFormat.Float32.npy
 //
 // Calls are identified by the full name and the type of their op, without ids and times. Times give the order.
 // Parameters are those after the step.

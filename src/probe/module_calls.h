@@ -23,7 +23,8 @@ namespace ravine {
 struct ModuleTensors {
   int64_t step = 0, micros = 0, layers = 0;
   std::function<std::optional<ForeignTensor>(const std::string& name)> find;  // returns a tensor; empty: not recorded
-  std::function<std::span<const std::byte>(const StoredPart&)> fetch;         // returns bytes, valid until the next call
+  // returns bytes, valid until the next call
+  std::function<std::span<const std::byte>(const StoredPart&)> fetch;
 };
 
 // Appends the records of a step's calls, in the order of the run: forward passes, then backward passes, of all micro

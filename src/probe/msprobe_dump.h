@@ -1,6 +1,6 @@
 // Reads a dump of msprobe (mindstudio-probe): levels L0, L1 and mix, tasks `statistics` and `tensor`.
 //
-//   DIR/step0/rank0|proc123/dump.json      {"task":..,"level":..,"data":{NAME:{..}}}; steps count from 0, Ravine's from 1
+//   DIR/step0/rank0|proc123/dump.json  {"task":..,"level":..,"data":{NAME:{..}}}; steps count from 0, Ravine's from 1
 //                           dump_tensor_data/NAME.input.0.pt|.npy
 //
 // Modules (L0, mix) have names Module.PATH.CLASS.forward|backward|parameters_grad.CALL. API calls (L1, mix) have names

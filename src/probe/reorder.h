@@ -8,8 +8,8 @@ namespace ravine {
 
 class ReorderSum : public Observer {
  public:
-  explicit ReorderSum(std::string path)
-      : path_(std::move(path)) {}  // glob pattern of the path of a product x W^T of the forward pass
+  // path: a glob pattern for the path of a product x W^T of the forward pass.
+  explicit ReorderSum(std::string path) : path_(std::move(path)) {}
   // Replaces the first element whose bits change if its sum runs backwards. Only one element in the whole run is
   // replaced.
   void after(const CallInfo& call) override;

@@ -1,6 +1,7 @@
 // Perturbation: measures the effect of rounding on a run (TTrace, arXiv 2506.09280). The steps are repeated with every
 // parameter moved up or down by one unit in the last place. The result is a bound for tensors without a kernel bound.
-// These are calls of another program with unrecorded inputs, and outputs of calls that the other dump lacks.
+// Such tensors are outputs of another program's calls with unrecorded inputs, and outputs of calls that the other dump
+// lacks.
 //
 // The unit is the unit of the coarsest type in both dumps. A hash of the parameter's name and of the element's index
 // chooses up or down, so that the same elements move on any rank and in every run.
@@ -8,9 +9,9 @@
 // For each tensor a sketch is kept, not the tensor: signed sums of its elements in 64 boxes. Two sketches give |x - y|
 // to about a tenth.
 //
-// The bound is used up to the first culprit, because later differences are not from rounding. It is kOfSpread = 8 times
-// the spread. Both runs round (sqrt 2), and round at every call (about four calls per parameter: 2). The norm of a
-// tensor with few elements is a single draw, and may be a third of its size (3).
+// The bound is used up to the first culprit, because later differences are not from rounding. The bound is kOfSpread =
+// 8 times the spread. Both runs round (sqrt 2), and round at every call (about four calls per parameter: 2). The norm
+// of a tensor with few elements is a single draw, and may be a third of its size (3).
 #pragma once
 #include <array>
 #include <map>

@@ -5,7 +5,7 @@
 // separate memory, on the inputs of the dump. An input must be stored in the dump, or have the bits of the run's input.
 // So a dump of the run itself needs no tensors. All inputs must be known, in their shapes. Floats of another type are
 // rounded to Ravine's, and the rounding is part of the bound. A call with inputs that another program's trace lacks
-// (rstd, lse, positions) is not judged. Numbers of the call (eps, scale, a dropout seed, learning rates) are those of
+// (rstd, lse, positions) is not judged. Numbers of the call (eps, scale, a dropout seed, learning rates) are taken from
 // the repeated run. Integers are indices into memory: a call with other ids or choices than the run's is not judged,
 // nor a call that chooses differently. Outputs that the kernel leaves unwritten count as equal.
 //

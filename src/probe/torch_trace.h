@@ -1,8 +1,10 @@
 // Reads a trace of tools/trace_torch.py as a dump: inputs and outputs of PyTorch's modules under the names of Ravine's
 // calls.
 //
-//   DIR/trace.json               {"trace":"torch","version":1,"model":{..},"steps":{"1":{"losses":[..],"settings":{..},..}}}
-//   DIR/step_000001.safetensors  forward|backward/MICRO/MODULE/in.0|out.0, gradient/PARAMETER, state/PARAMETER/weights|..
+//   DIR/trace.json
+//       {"trace":"torch","version":1,"model":{..},"steps":{"1":{"losses":[..],"settings":{..},..}}}
+//   DIR/step_000001.safetensors
+//       forward|backward/MICRO/MODULE/in.0|out.0, gradient/PARAMETER, state/PARAMETER/weights|..
 //
 // module_calls.h lists the known modules.
 #pragma once
