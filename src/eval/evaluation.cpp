@@ -56,7 +56,7 @@ bool reaches_beyond(const Tokenizer& tokenizer, std::span<const int32_t> first, 
 
 // Encodes the choices as lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the
 // continuation. The continuation is the whole text without as many tokens as the context has alone. If other tokens
-// (fewer or more) reach beyond the end of the context, the continuation is those tokens instead, after the earlier
+// (fewer or more) reach beyond the end of the context, the continuation is these tokens instead, after the earlier
 // tokens of the whole text.
 Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   Continuations c;

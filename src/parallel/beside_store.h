@@ -12,9 +12,10 @@ namespace ravine {
 class BesideStore : public WeightSource {
  public:
   // Allocates the values that differ from the base, zero, as InferenceStore stores them. Own parameters are the
-  // trainable ones, those missing in the base or of another shape, and all joined with them. `params`: parameters of
-  // this model. `base_params`, `base`: parameters and weights of the base, on the same ranks and stages. Both sets and
-  // `base` are kept by reference, and must outlive this. The units of both models must be the same.
+  // trainable ones, parameters that the base lacks or has in another shape, and all parameters joined with these.
+  // `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on the same ranks
+  // and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both models must be the
+  // same.
   BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
               const Ranks& ranks, const std::vector<int>& stages);
 

@@ -17,7 +17,7 @@ struct MeshFault {
   std::string what, where, rule;
 };
 
-// Returns the reason why the mesh does not fit; empty if it fits. Of `options`, virtual stages and expert ranks are
+// Returns the reason why the mesh does not fit; empty if it fits. Of `options`, only the number of virtual stages is
 // used. micro_batches: of a step, over all data ranks; 0: no batch is divided (inference). A vocabulary that is not
 // divisible is padded. If there are fewer key/value heads than tensor ranks, neighbours share a head.
 std::optional<MeshFault> mesh_fault(const Mesh& mesh, const ParallelOptions& options, const Model& model,

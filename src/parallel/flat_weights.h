@@ -5,7 +5,7 @@
 //   0       all             all
 //   1, 2    all or shard*   all
 //   3       shard **        shard **
-//   * a shard where kernels read copies only; f32 runs compute with the masters.
+//   * a shard if kernels read copies only; f32 runs compute with the masters.
 //   ** as under stage 2 in buckets of small parameters (Bucket::stays).
 //
 // Packed values (blocks of 4 bits) are whole on every rank, or the tensor part of the rank, under all stages.

@@ -24,7 +24,7 @@ struct Way {
   Recompute recompute = Recompute::cheap;
   int64_t micro_batch = 1, length = 1;  // sequences of a micro batch, and tokens of a sequence
   std::optional<DType> compute;         // empty: auto
-  std::array<size_t, 6> notches{};      // index of each value in Knobs, in its order; 0: mildest
+  std::array<size_t, 6> notches{};      // index of each value, in the order of Knobs::ways(); 0: mildest
 
   Config config(const Config& base) const;                  // `base` with the values of this way
   std::vector<std::string> changes(const Way& from) const;  // settings that differ from `from`: "train.recompute=full"

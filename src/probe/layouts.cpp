@@ -143,7 +143,7 @@ class LayoutCheck {
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
-    if (way.inject == LayoutFault::cut) {  // host work: two elements swap places
+    if (way.inject == LayoutFault::cut) {  // Host work: two elements swap places
       TensorView weight = engine.store().resident_values(0);
       if (weight.dtype == DType::f64)
         std::swap(weight.as<double>()[0], weight.as<double>()[1]);

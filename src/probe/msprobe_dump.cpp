@@ -25,7 +25,7 @@ constexpr int kMostNested = 16;                    // most nested lists
 
 struct RankFolder {
   int64_t step = 1;
-  int rank = -1;       // -1: a process folder; gets a number in the order of ids
+  int rank = -1;       // -1: a process folder, numbered in the order of ids
   int64_t order = 0;   // id of the process
   std::string inside;  // path in the dump; "": the folder of the dump
 };

@@ -13,8 +13,8 @@ namespace ravine {
 class Unmatched {
  public:
   void add(const char* side, int rank, const DumpRecord& r);
-  // Returns the list as text. `paired`: the groups with at least one partner. uncovered: gets the groups without any,
-  // which no later pair covers.
+  // Returns the list as text. `paired`: the groups with at least one partner. uncovered: the groups without any are
+  // appended; no later pair covers them.
   std::vector<std::string> words(const std::set<std::string>& paired, std::vector<std::string>& uncovered) const;
   static std::string group(int rank, const DumpRecord& r);
 

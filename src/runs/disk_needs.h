@@ -15,7 +15,7 @@ struct Types;
 //
 // disk_needs: `checkpoint`: bytes of a checkpoint. `model`: bytes of the model at the end. `saves`: checkpoints still
 // to be made. `keep`: checkpoint.keep. `there`: checkpoints in the folder now. `beside`: extra bytes while a checkpoint
-// is written.
+// is written, freed afterwards.
 struct DiskNeeds {
   int64_t least = 0, most = 0;
 };

@@ -1,6 +1,6 @@
 // The resolved settings of a run: its options without auto, and the values computed from them. train/resolve.h makes
 // them before anything is written; later they do not change. Train, plan, resume and the record in checkpoints use a
-// RunSpec, not the Config that was asked for.
+// RunSpec, not the Config of the command.
 #pragma once
 #include <string>
 

@@ -9,7 +9,8 @@
 namespace ravine {
 
 // Returns the number of embedding rows of a run. New weights (model.config) have vocab_size, or the number of tokenizer
-// ids if that is larger. Stored weights have the value of model.vocabulary. 0 if the config has no vocab_size.
+// ids if that is larger. Stored weights have model.vocabulary if it is positive, this larger number if it is negative,
+// and vocab_size if it is 0. 0 if the config has no vocab_size.
 int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
 // Returns the mistake if a tokenizer has more ids than an embedding has rows (0: unknown); "" if there is none.
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);

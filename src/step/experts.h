@@ -21,7 +21,7 @@ namespace ravine {
 // - a capacity is below 1 / experts of the even share;
 // - moe.shared_gate differs from config.json of the model;
 // - moe.load_balance=bias, and the routers have no correction;
-// - moe.aux_loss is above 0, and no such loss is on.
+// - moe.aux_loss is above 0, and no balance loss is on.
 std::unique_ptr<Model> with_experts(std::unique_ptr<Model> model, const Config& config);
 
 // The statistics of all routers in a step, over its micro batches, data ranks and pipeline stages.

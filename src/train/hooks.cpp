@@ -171,7 +171,7 @@ class TensorBoard : public Hook {
   void start(RunView& run, int64_t done) override {
     if (folder_.empty()) folder_ = run.path("tensorboard");
     create_folders(folder_);
-    const bool before = done > 0 || !event_files(folder_).empty();  // a new run removes the events of an old one
+    const bool before = done > 0 || !event_files(folder_).empty();  // a new run drops the events of an old one
     writer_ = std::make_unique<EventWriter>(folder_, before ? done + 1 : 0);
   }
   void after_step(RunView& run, StepReport& r) override {
