@@ -35,8 +35,9 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     Accumulator& a = accumulators_.emplace_back();
     a.bucket = b;
     a.sources = sources_of(*table_, b);
-    // The owner of a borrowed bucket is on another stage: no block writes here, and the sum of the place of use becomes it.
-    a.unit = b < table_->borrowed ? bucket.unit : nullptr;
+    a.unit = b < table_->borrowed
+                 ? bucket.unit
+                 : nullptr;  // owner on another stage: no block writes here; the sum of the place of use becomes it
   }
   for (const Param& p : table_->params.params()) {
     if (!p.tied || !p.tied->policy.trainable) continue;

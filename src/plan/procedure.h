@@ -17,10 +17,10 @@ namespace ravine {
 
 // A step of the procedure.
 struct ProcedureStep {
-  int number = 0;        // 1 to 9, as in the guide; 10: larger micro batches
-  std::string what;      // "ZeRO 2"
-  Config config;         // the config of the run with this step
-  bool possible = true;  // false: the step changes nothing here; `what` has the reason
+  int number = 0;                          // 1 to 9, as in the guide; 10: larger micro batches
+  std::string what;                        // "ZeRO 2"
+  Config config;                           // the config of the run with this step
+  bool possible = true;                    // false: the step changes nothing here; `what` has the reason
   int64_t device = 0, host = 0, disk = 0;  // bytes of the rank that needs most device memory
   bool fits = false;
 };

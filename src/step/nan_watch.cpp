@@ -8,8 +8,8 @@ namespace ravine {
 
 namespace {
 
-// Returns "tensor 'out', row 5, column 7: nan" for the first element that is not finite; "" if all are finite. Host
-// work, after a failure.
+// Host work, after a failure. Returns "tensor 'out', row 5, column 7: nan" for the first element that is not finite; ""
+// if all are finite.
 std::string first_bad(const NamedView& t) {
   std::string found;
   if (!is_float(t.view.dtype) || !t.view.data) return found;
