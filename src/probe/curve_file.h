@@ -26,7 +26,8 @@ struct TrainingCurve {
 // - a folder with metrics.jsonl (a run of Ravine), TensorBoard files or trainer_state.json (Transformers), or one of
 //   these files;
 // - a table, .csv or .jsonl, with columns of step and loss (TensorBoard's export: Step, Value);
-// - any other file: a log of Megatron or MindFormers. An unreadable file is a UserError that names it and its content.
+// - any other file: a log of Megatron or MindFormers.
+// An unreadable file is a UserError that names it and its content.
 TrainingCurve read_training_curve(const std::string& path);
 
 }  // namespace ravine

@@ -13,9 +13,9 @@
 //    "shape":[..],"at":[..],"global":[..],"parameters":[..],"values":[..],"settings":{..},"sums":["..",".."],
 //    "statistics":{..},"file":..,"stored":..}   a tensor.
 //   {"end":1,"loss":..,"grad_norm":..,"lr":..,"loss_scale":..,"verdict":"apply"}   a step has ended.
-//   {"limit":N,"step":..}   nothing is written afterwards: the dump has N bytes
+//   {"limit":N,"step":..}   nothing is written afterwards: the dump has N bytes.
 //
-// Two ops in the phase update are no kernel calls: `gradient` is the finished gradient of a parameter before clipping,
+// Two ops in the phase update are no kernel calls. `gradient` is the finished gradient of a parameter before clipping.
 // `state` is a parameter ("weights") or its optimizer state after the step.
 #pragma once
 #include <functional>

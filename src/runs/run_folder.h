@@ -40,8 +40,8 @@ class RunFolder {
   // - the folder was made by another command, or is in another run;
   // - a name that the run writes is taken;
   // - the folder has a model that this run has not made;
-  // - the folder has a run that this run does not resume, and is not set to replace. `files`: the checkpoints of
-  //   another program; null: Ravine's.
+  // - the folder has a run that this run does not resume, and is not set to replace.
+  // `files`: the checkpoints of another program; null: Ravine's.
   explicit RunFolder(const Config& config, std::shared_ptr<const CheckpointFiles> files = nullptr);
 
   // Makes and locks the folder, removes an old stop request, checks the folder again, marks it, and repairs the
