@@ -18,7 +18,7 @@ std::string parse_boolq(std::string_view output) {
   return word == "yes" ? "T" : word.starts_with("no") ? "F" : "";
 }
 
-// re.match(".*(?P<answer>[A|B|C|D])\\..*") and re.match("(?P<answer>[A|B|C|D])"), of letters only.
+// As re.match(".*(?P<answer>[A|B|C|D])\\..*") and re.match("(?P<answer>[A|B|C|D])"), letters only.
 std::string parse_mmlu(std::string_view output) {
   const std::string_view line = first_line(strip_left(output));
   for (size_t i = line.size(); i-- > 1;)
@@ -26,7 +26,8 @@ std::string parse_mmlu(std::string_view output) {
   return !line.empty() && is_choice_letter(line[0]) ? std::string(1, line[0]) : "";
 }
 
-// Two blanks are put behind the text, full stops become blanks, then "The answer is (.*?) ", which ends at no line's end.
+// Appends two blanks to the text, replaces full stops by blanks, then matches "The answer is (.*?) ", which does not
+// cross a line.
 std::string parse_gsm8k(std::string_view output) {
   std::string_view said = strip_left(output);
   said = said.substr(0, said.find("Q:"));

@@ -47,13 +47,14 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kArchitecture = 0;  // no sandbox
 #endif
 
-// What a program that computes has no use for: other processes, sockets, namespaces, the kernel, memory outside the limits.
+// System calls that a computing program does not need: for other processes, sockets, namespaces, the kernel, memory
+// outside the limits.
 constexpr int kForbidden[] = {
 #ifdef SYS_fork
     SYS_fork,
     SYS_vfork,
 #endif
-    SYS_clone,  // threads too: nothing else would bound their number
+    SYS_clone,  // threads too: nothing else limits their number
     SYS_socket,
     SYS_socketpair,
     SYS_ptrace,
@@ -104,26 +105,27 @@ std::vector<sock_filter> system_call_filter() {
   f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
   answer(SECCOMP_RET_KILL_PROCESS);
   load(offsetof(seccomp_data, nr));
-  f.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1));  // x32
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1));  // x32 system calls
   answer(SECCOMP_RET_KILL_PROCESS);
   for (const int number : kForbidden) answer_if(number, refuse);
-  answer_if(kClone3, SECCOMP_RET_ERRNO | ENOSYS);  // its flags lie in memory; libraries fall back to clone
+  // its flags are in memory, where the filter cannot read them; libraries fall back to clone
+  answer_if(kClone3, SECCOMP_RET_ERRNO | ENOSYS);
   f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3));
   load(offsetof(seccomp_data, args));
-  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1));  // it ends with us
+  f.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1));  // the program ends when this process dies
   answer(refuse);
   answer(SECCOMP_RET_ALLOW);
   return f;
 }
 
-// What the child does, worked out before it is there: between clone and exec it only makes system calls.
+// The settings of the child, made before it starts: between clone and exec it makes system calls only.
 struct Cage {
   struct Bind {
     std::string from, to;
-    bool writable = false;  // a device
+    bool writable = false;  // true for a device
   };
-  std::vector<std::string> folders, files;                 // made in the root
-  std::vector<std::pair<std::string, std::string>> links;  // target, place
+  std::vector<std::string> folders, files;                 // paths to make in the root
+  std::vector<std::pair<std::string, std::string>> links;  // target, path of the link
   std::vector<Bind> binds;
   std::string uid_map, gid_map, python;
   std::vector<sock_filter> filter;
@@ -148,9 +150,10 @@ bool write_to(const char* path, const std::string& text) {
   return done;
 }
 
-// Where a root is mounted, in the child's own mounts: a folder that is always there, from which it needs nothing by then.
+// The mount point of the root, in the child's own mounts: a folder that always exists, and that the child no longer
+// needs.
 constexpr const char* kRoot = "/proc";
-constexpr double kPatience = 6;  // times the seconds of computing, until a program that does not compute is ended
+constexpr double kPatience = 6;  // the clock limit in times of the CPU limit, for a program that does not compute
 
 bool limit_to(int resource, uint64_t most) {
   const rlimit r{most, most};
@@ -182,7 +185,8 @@ bool set_limits(const SandboxLimits& l) {
          limit_to(RLIMIT_FSIZE, 16 << 20) && limit_to(RLIMIT_NOFILE, 64) && limit_to(RLIMIT_MEMLOCK, 0);
 }
 
-// program: becomes stdin; said: descriptor 3 of the program. Returns only if a step fails.
+// Sets up the child and starts Python. program: becomes stdin; said: descriptor 3 of the program. Returns the failed
+// step; does not return on success.
 int enter(const Cage& c, int program, int said) {
   int step = 0;
   if (!write_to("/proc/self/setgroups", "deny") || !write_to("/proc/self/uid_map", c.uid_map) ||
@@ -214,7 +218,7 @@ int enter(const Cage& c, int program, int said) {
   return step;
 }
 
-// Some free descriptor from `least` on, closed by exec.
+// Moves a descriptor to a free one from `least` on, closed by exec.
 Fd high(Fd fd, int least) {
   const int moved = ::fcntl(*fd, F_DUPFD_CLOEXEC, least);
   if (moved < 0) throw_system("duplicate", "sandbox", errno);
@@ -241,13 +245,13 @@ std::string random_word() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-// How a process has ended: by itself with a status, or by a signal; late: its time was up.
+// The end of a process: its exit status, if it was not killed by a signal. late: its time was up.
 struct Ended {
   std::optional<int> status;
   bool late = false;
 };
 
-// Blocks until the process has ended, or ends it when its time is up.
+// Blocks until the process has ended, or kills it when its time is up.
 Ended wait_for(pid_t child, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
@@ -347,7 +351,7 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
   cage.folders = {fmt::format("{}/box", kRoot), fmt::format("{}/tmp", kRoot), fmt::format("{}/dev", kRoot)};
   for (const std::string& place : places_) add_place(cage, place);
 
-  // A program that leaves early, by whatever status, does not know the word that its last line says.
+  // Only a program that reaches its last line writes the word there. An early exit with any status does not.
   const std::string word = random_word();
   const Fd text = file_of_program(fmt::format("{}\nimport os as _os\n_os.write(3, b'{}')\n", program, word));
   auto [heard, said] = make_pipe();
@@ -356,7 +360,7 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
                                                 CLONE_NEWUTS | SIGCHLD);
   sigset_t all, before;
   sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a handler of this program must not run in the child
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signal handlers of this process must not run in the child
   const long child = ::syscall(SYS_clone, flags, 0, 0, 0, 0);
   const int why = errno;
   if (child == 0) {
@@ -367,7 +371,7 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
     constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
     ::syscall(kCloseRange, 4U, ~0U, kCloseOnExec);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::close(*trouble_heard);  // a parent that was killed before this was set left the other end of the pipe closed
+    ::close(*trouble_heard);  // if the parent was killed before PR_SET_PDEATHSIG, the other end of the pipe is closed
     pollfd heard_by_parent{*trouble, 0, 0};
     if (::poll(&heard_by_parent, 1, 0) > 0 && (heard_by_parent.revents & POLLERR) != 0) ::_exit(127);
     Trouble t{enter(cage, *text, *said), errno};

@@ -1,47 +1,51 @@
-// Programs that a model has written, run where they can do no harm.
+// A sandbox for programs that a model has written.
 //
-// A sandbox is a process with user, mount, process, network and IPC namespaces of its own (user_namespaces(7)), whose root is a
-// tmpfs of 16 MiB with the Python installation in it, read only. It has no capabilities, sees no other process, has no network;
-// seccomp refuses sockets, new processes and threads, and what changes namespaces; 1 GiB of memory, 10 s of computing (six times
-// as long by the clock, since other work may slow it down), nothing from the environment, its output goes nowhere. When it ends, its
-// time is up or this program dies, however that comes, nothing of it is left: no process, and no folder, as its root is mounted
-// where only it sees it.
+// The sandbox is a process with its own user, mount, process, network and IPC namespaces (user_namespaces(7)). Its root
+// is a tmpfs of 16 MiB with the Python installation, read only. The process has no capabilities, sees no other process
+// and has no network. seccomp rejects sockets, new processes and threads, and changes of namespaces. Limits: 1 GiB of
+// memory, 10 s of CPU time, and six times as long by the clock, because other work may slow it down. The environment is
+// empty, and the output is dropped. When the program ends, its time is up or this process dies, nothing is left: no
+// process, and no folder, because its root is mounted in its own namespace only.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace ravine {
 
+// The limits of a sandbox.
 struct SandboxLimits {
   int64_t memory = int64_t{1} << 30;  // bytes of address space
-  double seconds = 10;                // of computing, whole ones from 1
+  double seconds = 10;                // of CPU time; at least 1, whole seconds
 };
 
+// Runs programs in a sandbox.
 class Sandbox {
  public:
-  // Finds Python (`python3` of PATH) and tries the sandbox with a program that does nothing. A machine on which it does not
-  // come up is a UserError that says which step failed.
+  // Finds Python (`python3` of PATH) and runs an empty program in the sandbox. If this fails, a UserError names the
+  // failed step.
   explicit Sandbox(SandboxLimits limits = {});
 
-  // Whether the program ran to its end: it left neither early nor by an exception. Blocks for six times limits.seconds at most.
+  // True if the program ran to its end: it neither exited early nor threw an exception. Blocks for at most 6 *
+  // limits.seconds.
   bool passes(const std::string& program) const;
 
  private:
   struct Outcome {
-    bool ended = false;  // to the last line
+    bool ended = false;  // the last line was reached
     bool late = false;   // its time by the clock was up
-    std::string failed;  // a step of setting up; "": none
+    std::string failed;  // the failed step of the setup; "": none
   };
   Outcome run(const std::string& program) const;
   void find_python();
 
   SandboxLimits limits_;
-  std::string python_;               // the interpreter, without links
-  std::vector<std::string> places_;  // folders that it needs
+  std::string python_;               // the interpreter, links resolved
+  std::vector<std::string> places_;  // paths that the interpreter needs
 };
 
-// The program that a human_eval item is judged by, by ModelLink's rules (eval_impl/human_eval.py): of `code` (the prompt, four
-// blanks and the answer) lines that are indented and imports and functions; behind the function `entry` no other; then `test`.
+// Returns the test program of a human_eval item, by ModelLink's rules (eval_impl/human_eval.py). Kept are the lines of
+// `code` that are indented, imports or functions. `code` is the prompt, four blanks and the answer. The code ends at
+// the first other line after the function `entry`; then `test` follows.
 std::string judged_program(const std::string& code, const std::string& test, const std::string& entry);
 
 }  // namespace ravine

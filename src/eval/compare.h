@@ -1,5 +1,5 @@
-// Whether two evaluations of the same items differ: what changed, and McNemar's exact test of it (Biometrika 12, 1947): among
-// the items that only one of the two got right, which of them is a fair coin if both are equally good.
+// Compares two evaluations of the same items: the changed answers, and McNemar's exact test (Biometrika 12, 1947).
+// Under its hypothesis both models are equally good. An item that only one model got right is then a fair coin toss.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,17 +8,19 @@
 
 namespace ravine {
 
+// The comparison of one task.
 struct TaskComparison {
   std::string task;
   int64_t n = 0, both = 0, only_first = 0, only_second = 0;
-  double p = 1;                        // of a difference as large, two-sided
-  std::vector<std::string> lost, won;  // ids: only the first, only the second had them right
+  double p = 1;                        // two-sided p value of the difference
+  std::vector<std::string> lost, won;  // ids that only the first, or only the second, got right
 };
 
-// Two-sided, exact: 2 P(X <= min(b, c)) of a binomial of b + c throws, at most 1.
+// Returns the two-sided exact p value: 2 P(X <= min(b, c)) of a binomial with b + c throws, at most 1.
 double mcnemar(int64_t only_first, int64_t only_second);
 
-// Of all tasks that both folders have samples of. None, or other items, are UserErrors.
+// Returns the comparison of all tasks for which both folders have samples. No such task, or different items, are
+// UserErrors.
 std::vector<TaskComparison> compare_evaluations(const std::string& first, const std::string& second);
 std::string comparison_table(const std::vector<TaskComparison>& all);
 Json comparison_json(const std::vector<TaskComparison>& all);

@@ -39,7 +39,7 @@ class CsvRowParser {
     ++at_, ++line_;
     return true;
   }
-  bool pass_blank_lines() {  // false at the end
+  bool pass_blank_lines() {  // returns false at the end of the text
     while (pass_line_end()) {
     }
     return peek() >= 0;

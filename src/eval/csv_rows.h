@@ -1,4 +1,4 @@
-// All rows of a CSV file (RFC 4180) without a header, as MMLU has them.
+// Reads a CSV file (RFC 4180) without a header, as in MMLU.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace ravine {
 
+// A row of a CSV file.
 struct CsvRow {
   std::vector<std::string> fields;
-  int64_t line = 0;  // of the file, from 1, where it begins
+  int64_t line = 0;  // line of the file where the row begins, from 1
 };
 
-// Of a file, compressed or not; blank lines are passed over. More than 256 MiB, bytes that are not UTF-8, and a quote that does
-// not end are UserErrors that name file and line.
+// Returns the rows of a file, compressed or not, without blank lines. More than 256 MiB, bytes that are not UTF-8, and
+// an unclosed quote are UserErrors that name file and line.
 std::vector<CsvRow> read_csv_rows(const std::string& path);
 std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& path);
 

@@ -46,7 +46,7 @@ Json ranked_line(const Task& task, const Item& item, const std::vector<double>& 
   return line;
 }
 
-// Whether a text of the first tokens of `whole` goes on behind `prompt`; a cut character at its end (U+FFFD) is not counted.
+// True if the text of the first tokens is longer than `prompt`. A cut character at its end (U+FFFD) is not counted.
 bool reaches_beyond(const Tokenizer& tokenizer, std::span<const int32_t> first, std::string_view prompt) {
   const std::string text = tokenizer.decode(first, false);
   std::string_view sure = text;
@@ -54,9 +54,10 @@ bool reaches_beyond(const Tokenizer& tokenizer, std::span<const int32_t> first, 
   return !prompt.starts_with(sure);
 }
 
-// lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the continuation; this is what the
-// whole text has behind as many tokens as the context alone has. Where that is not exactly the tokens that reach beyond the
-// context's end (they are fewer, or more), the continuation is these tokens, and follows those of the whole text before them.
+// Encodes the choices as lm-evaluation-harness' TemplateLM._encode_pair: blanks at the end of the context belong to the
+// continuation. The continuation is the whole text without as many tokens as the context has alone. If other tokens
+// (fewer or more) reach beyond the end of the context, the continuation is these tokens instead, after the earlier
+// tokens of the whole text.
 Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   Continuations c;
   std::string_view context = item.prompt;
@@ -87,7 +88,7 @@ Continuations encode_choices(const Tokenizer& tokenizer, const Item& item) {
   return c;
 }
 
-// A model may have rows for more ids than its tokenizer has pieces: these say nothing.
+// Decodes ids. A model may have more ids than its tokenizer has pieces; these ids are dropped.
 std::string text_of(const Tokenizer& tokenizer, std::vector<int32_t> ids) {
   std::erase_if(ids, [&](int32_t id) { return id >= tokenizer.size(); });
   return tokenizer.decode(ids, true);
@@ -101,7 +102,8 @@ int32_t last_id(const Tokenizer& tokenizer, const char* word) {
   return ids.back();
 }
 
-// The likelihoods of items [begin, end): encode(item) gives what is asked, take(item, result) hears the answers, in order.
+// Computes the likelihoods of items [begin, end). encode(item) returns the request, take(item, result) receives the
+// results in order.
 template <class Encode, class Take>
 void score_items(size_t begin, size_t end, int64_t batch, const EvaluatedModel& answerer, const std::function<bool()>& stop,
                  const std::string& where, Encode&& encode, Take&& take) {
@@ -116,8 +118,8 @@ void score_items(size_t begin, size_t end, int64_t batch, const EvaluatedModel& 
   likelihoods(*answerer.loaded, asked, o, events, where);
 }
 
-// The items of a task. Where they should lie in a folder of its name that is not there, files of another kind were read in
-// their place: then the folder is at fault, not the first record of those files.
+// Returns the items of a task. If the data have no folder with the name of the task, its files were looked for in the
+// data folder itself. An error in such a file is then reported as a missing folder.
 std::vector<Item> items_of(const Task& task, const std::string& data, const TaskOptions& options) {
   namespace fs = std::filesystem;
   const fs::path own = fs::path(data) / task.name;
@@ -127,7 +129,7 @@ std::vector<Item> items_of(const Task& task, const std::string& data, const Task
   try {
     return task.load(data, options);
   } catch (const UserError& e) {
-    if (std::string_view(e.what()).starts_with("no data of")) throw;  // it says where they were looked for
+    if (std::string_view(e.what()).starts_with("no data of")) throw;  // the message has the searched path already
     throw UserError(fmt::format("no folder of {}", task.name), own.string(),
                     fmt::format("so files of {} itself were read as {}, and are not: {}", data, task.name, e.what()),
                     fmt::format("name the folder that holds {}, or the benchmark's own", task.name));
@@ -136,7 +138,7 @@ std::vector<Item> items_of(const Task& task, const std::string& data, const Task
 
 }  // namespace
 
-// A task being answered. Lines come in any order and are written in that of the data.
+// A task in progress. Lines are put in any order, and written in the order of the data.
 struct Evaluation::Job {
   const Task& task;
   const std::vector<Item>& items;
@@ -211,7 +213,8 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
                     options_.completions, "an id is that of an item, such as anatomy/3", "check the ids, --tasks and --limit");
 }
 
-// The last folder with the name of the task in its path, as ModelLink chooses; else the last that holds a folder of that name.
+// Returns the last folder that has the name of the task in its path, as ModelLink does; else the last one that holds a
+// folder with this name.
 const std::string& Evaluation::data_of(const std::string& task) const {
   const std::vector<std::string>& all = options_.data;
   std::error_code error;
@@ -286,7 +289,7 @@ void Evaluation::generate_answers(Job& job, const EvaluatedModel& answerer) cons
   if (facts.max_positions > 0 && o.max_new_tokens >= facts.max_positions)
     throw UserError(fmt::format("{} new tokens for {}", o.max_new_tokens, job.task.name), "--max-new-tokens",
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "ask for fewer");
-  // A part of the items at a time, so that their ids need not be in memory together.
+  // Items are encoded in parts, so that memory does not hold all ids at once.
   const auto part = static_cast<size_t>(64 * job.batch);
   for (size_t begin = job.done; begin < job.items.size(); begin = job.done) {
     const size_t end = std::min(job.items.size(), begin + part);

@@ -1,4 +1,4 @@
-// A whole evaluation: tasks in the order of ModelLink's program, each with its items, samples as they come, and scores.
+// A whole evaluation: the tasks in the order of ModelLink's program, with items, samples and scores.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,18 +16,19 @@
 
 namespace ravine {
 
+// The options of an evaluation.
 struct EvaluationOptions {
   std::vector<std::string> tasks;
-  std::vector<std::string> data;  // of several a task takes the last that its name is part of
+  std::vector<std::string> data;  // folders; a task uses the last one whose path has its name
   std::string output;
-  TaskOptions of;                         // how tasks are asked
-  std::optional<int64_t> max_new_tokens;  // of generate; nothing: the task's own
-  std::optional<int64_t> batch;           // items at a time; nothing: 16
-  std::string completions;                // a file of {"id", "output"} lines in place of a model; "": none
+  TaskOptions of;                         // options of the tasks
+  std::optional<int64_t> max_new_tokens;  // for generate; empty: the task's default
+  std::optional<int64_t> batch;           // items per batch; empty: 16
+  std::string completions;                // file of {"id", "output"} lines, used in place of a model; "": none
   bool allow_code = false;
 };
 
-// What answers. All must outlive the evaluation.
+// The model under evaluation. All pointers must outlive the evaluation.
 struct EvaluatedModel {
   const LoadedModel* loaded = nullptr;
   const Tokenizer* tokenizer = nullptr;
@@ -35,18 +36,20 @@ struct EvaluatedModel {
   std::vector<int32_t> end_ids;
 };
 
+// Evaluates a model on tasks.
 class Evaluation {
  public:
-  // Reads all that the tasks need, so that mistakes are found before any work: data, templates, completions, the sandbox. Needs
-  // no model.
+  // Reads all inputs of the tasks, so that mistakes are found before any work: data, templates, completions, the
+  // sandbox. Needs no model.
   explicit Evaluation(EvaluationOptions options);
 
   const EvaluationOptions& options() const { return options_; }
   int64_t items() const;
 
-  // Answers and scores what the folder does not hold yet; writes samples_TASK.jsonl as it goes, results.json and results.csv,
-  // which keep what an earlier command has found of other tasks, after each task, CEval's submission behind its test split. answerer: nothing with completions. stop: asked between steps;
-  // true ends it with Stopped, and the same call goes on from there. All ranks call it; the first one writes.
+  // Answers and scores the items that the folder has no samples for. Writes samples_TASK.jsonl line by line. After each
+  // task it writes results.json and results.csv, which keep the results of other tasks from earlier commands, or
+  // CEval's submission for the test split. answerer: null with completions. stop: called between steps; true throws
+  // Stopped, and the same call continues from there. All ranks call it together; the first one writes.
   std::vector<TaskResult> run(const EvaluatedModel* answerer, Log& log, const std::function<bool()>& stop);
 
  private:
@@ -54,13 +57,13 @@ class Evaluation {
     const Task* task = nullptr;
     std::vector<Item> items;
   };
-  struct Job;  // a task being answered
+  struct Job;  // a task in progress
   void read_completions();
   const std::string& data_of(const std::string& task) const;
-  void say_examples(const Work& work, Log& log) const;                                     // whose the worked examples are
-  std::string judge(const Task& task, const Item& item, const std::string& output) const;  // what it says
+  void say_examples(const Work& work, Log& log) const;  // logs the source of the worked examples
+  std::string judge(const Task& task, const Item& item, const std::string& output) const;  // returns the parsed answer
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
-  std::vector<TaskResult> earlier_results() const;  // of tasks that an earlier command has finished in this folder
+  std::vector<TaskResult> earlier_results() const;  // results of earlier commands in this folder
   void take_completions(Job& job) const;
   void generate_answers(Job& job, const EvaluatedModel& answerer) const;
   void choose_first_tokens(Job& job, const EvaluatedModel& answerer) const;
@@ -72,7 +75,7 @@ class Evaluation {
   std::unique_ptr<Sandbox> sandbox_;
 };
 
-// The file that cevalbenchmark.com scores: {SUBJECT: {ID: LETTER}}.
+// Returns the file that cevalbenchmark.com scores: {SUBJECT: {ID: LETTER}}.
 Json ceval_submission(const std::vector<Json>& samples);
 
 }  // namespace ravine

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kTree = "tasks/evaluation/eval_impl/fewshot_template";
-constexpr int kLevels = 4;  // of folders above the data
+constexpr int kLevels = 4;  // folders above the data that are searched
 
 struct TreeFile {
   const char *name, *task;

@@ -1,4 +1,4 @@
-// One question of a benchmark, as a protocol puts it to a model.
+// A question of a benchmark in the form of a protocol.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace ravine {
 
-// generate: ModelLink's evaluation (tasks/evaluation): a greedy answer is parsed. likelihood: lm-evaluation-harness' multiple
-// choice: the choice that is most likely behind the prompt.
+// generate: ModelLink's evaluation (tasks/evaluation): parses a greedy answer. likelihood: multiple choice as in
+// lm-evaluation-harness: takes the choice that is most likely after the prompt.
 enum class Protocol : uint8_t { generate, likelihood };
 constexpr auto names_of(Protocol) {
   using enum Protocol;
@@ -22,15 +22,16 @@ constexpr auto names_of(EvalSplit) {
   return std::to_array<ValueName<EvalSplit>>({{EvalSplit::val, "val"}, {EvalSplit::test, "test"}});
 }
 
+// A question of a benchmark.
 struct Item {
   std::string id;       // "anatomy/3", "HumanEval/12"
-  std::string subject;  // name of the file without its endings
+  std::string subject;  // file name without extensions
   std::string prompt;
-  std::string answer;                // generate: what is right, as it is compared; "": nobody knows (CEval's test split)
-  std::vector<std::string> choices;  // likelihood; a blank goes between the prompt and each
-  std::vector<int64_t> right;        // likelihood: choices that are right
+  std::string answer;                // generate: the right answer, as compared; "": unknown (CEval's test split)
+  std::vector<std::string> choices;  // likelihood; a blank is put between the prompt and each choice
+  std::vector<int64_t> right;        // likelihood: indices of the right choices
   bool several = false;              // likelihood: `right` is written as a list
-  // HumanEval: the program is `code` and what the model adds, then `test`, which calls `entry`.
+  // HumanEval: the program is `code` and the model's answer, then `test`, which calls `entry`.
   std::string code, test, entry;
 };
 

@@ -24,9 +24,9 @@ A: A quarter of $40 is $10, so a lamp costs 40 - 10 = 30 dollars. Two lamps cost
 struct Puzzle {
   const char *question, *answer;
 };
-// A task of BIG-Bench-Hard.
+// The examples of a task of BIG-Bench-Hard.
 struct PuzzleKind {
-  const char *subject, *description;  // description: what is asked
+  const char *subject, *description;  // description: the instruction of the task
   std::array<Puzzle, 3> puzzles;
 };
 

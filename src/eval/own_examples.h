@@ -1,13 +1,14 @@
-// Worked examples that we have written, for tasks whose data hold none: GSM8K, BIG-Bench-Hard and AGIEval. Other examples give other
-// scores: those of ModelLink are texts of its own tree (few_shot.h).
+// Ravine's worked examples for tasks whose data have none: GSM8K, BIG-Bench-Hard and AGIEval. Scores depend on the
+// examples: ModelLink's are in its own tree (few_shot.h).
 #pragma once
 #include "base/json.h"
 
 namespace ravine {
 
-// As a file of --template has them (templates.h).
+// Returns all examples, in the format of a --template file (templates.h).
 Json own_examples();
-// The part of AGIEval: of each subject the worked examples, what stands before its options, and what behind.
+// Returns the examples of AGIEval: for each subject the worked examples, the text before the options, and the text
+// after them.
 Json own_exam_examples();
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The worked examples of AGIEval that we have written.
+// Ravine's worked examples of AGIEval.
 #include <string>
 #include <vector>
 
@@ -12,18 +12,18 @@ namespace {
 
 struct ExamExample {
   std::string question;
-  std::vector<std::string> options;  // none: a text is the answer
+  std::vector<std::string> options;  // empty: the answer is a text
   std::string answer;
 };
 
 struct ExamSubject {
   const char* name;
-  size_t shots;  // as many as ModelLink shows
+  size_t shots;  // number of examples, as in ModelLink
 };
 
 struct Exam {
   std::vector<ExamSubject> subjects;
-  bool english = false;  // what stands around the questions; ModelLink has Chinese words around those of gaokao-english
+  bool english = false;  // language of the words around the questions; gaokao-english has Chinese ones, as in ModelLink
   std::vector<ExamExample> examples;
 };
 
@@ -156,7 +156,7 @@ std::vector<Exam> exams() {
   };
 }
 
-// As ModelLink words a question and the examples before it (tasks/agieval.cpp).
+// Returns the examples and the start of the question in ModelLink's form (tasks/agieval.cpp).
 std::string text_of(const Exam& exam, size_t shots, const std::string& before_options, const std::string& ask) {
   const char* problem = exam.english ? "Problem" : "问题";
   std::string text = exam.english ? "Here are the answers for the problems in the exam.\n" : "以下是考试中各个问题的答案。\n";

@@ -14,7 +14,7 @@ namespace ravine {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kReadFully = int64_t{32} << 20;  // bytes: configs and tokenizers, and small weights
+constexpr int64_t kReadFully = int64_t{32} << 20;  // larger files are compared by size and time
 constexpr const char* kResultFiles[] = {"results.json", "results.csv", "ceval_submission.json", "eval.json"};
 
 void remove_results(const fs::path& folder) {

@@ -1,4 +1,5 @@
-// The folder of results of an evaluation, and what it depends on: OUTPUT/eval.json {"ravine": "eval", "settings": {..}}.
+// The folder of an evaluation's results, and the settings of the results: OUTPUT/eval.json {"ravine": "eval",
+// "settings": {..}}.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,12 +9,13 @@
 
 namespace ravine {
 
-// Makes the folder, or goes on in one with the same settings. Others are a UserError that names the first that differs, as is a
-// folder that holds something else; overwrite: an evaluation with other settings is removed. Held until the lock is gone.
+// Makes and locks the folder, or opens one with the same settings. Returns its lock. Other settings are a UserError
+// that names the first difference, as is a folder with other files. overwrite: removes an evaluation with other
+// settings.
 std::unique_ptr<FolderLock> open_result_folder(const std::string& folder, const Json& settings, bool overwrite);
 
-// Names and contents of the files of a model folder, or of one file; of large files size and time in place of what they hold.
-// Another text where one of them was changed.
+// Returns a text that changes with the files of a model folder, or with one file: names and checksums, or for large
+// files size and modification time.
 std::string files_of_model(const std::string& path);
 
 }  // namespace ravine

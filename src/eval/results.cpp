@@ -11,13 +11,13 @@ namespace {
 
 double stderr_of(double p, int64_t n) { return n > 1 ? std::sqrt(p * (1 - p) / static_cast<double>(n - 1)) : 0; }
 
-// Of the mean over all, where each subject has a variance of its own.
+// Returns the standard error of the mean over all items, if each subject has its own variance.
 double pooled_stderr(const std::map<std::string, Score>& subjects, double (Score::*accuracy)() const) {
   double squares = 0;
   int64_t n = 0;
   for (const auto& [_, s] : subjects) {
     const double p = (s.*accuracy)();
-    squares += static_cast<double>(s.n) * p * (1 - p);  // (n - 1) times the variance of a sample
+    squares += static_cast<double>(s.n) * p * (1 - p);  // (n - 1) * the variance of a sample
     n += s.n;
   }
   const auto free = n - static_cast<int64_t>(subjects.size());

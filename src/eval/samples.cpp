@@ -37,10 +37,10 @@ Outcome outcome_of(const Json& line, const std::string& where) {
 
 namespace {
 
-// A line's text, in which bytes that are not UTF-8 have been replaced.
+// Returns the text of a line. Bytes that are not UTF-8 are replaced.
 std::string line_text(const Json& line) { return line.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// What a line that holds this text gives back.
+// Returns the text as it is read back from a line.
 std::string as_read_back(const std::string& text) {
   return find_invalid_utf8(text) == std::string::npos ? text : Json::parse(line_text(Json(text))).get<std::string>();
 }
@@ -52,7 +52,8 @@ SampleFile::SampleFile(const std::string& folder, const std::string& task, const
   Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   struct stat s;
   if (!file && errno != ELOOP) throw_system("open file", path, errno);
-  if (!file || ::fstat(*file, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1)  // it is cut and added to
+  // the file will be truncated and appended to
+  if (!file || ::fstat(*file, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1)
     throw UserError("cannot write the samples", path, "it must be a plain file of one name",
                     "remove it, or choose another --output");
   int64_t whole = 0;
@@ -63,7 +64,7 @@ SampleFile::SampleFile(const std::string& folder, const std::string& task, const
         field<std::string>(lines_[i], "prompt", where) != as_read_back(items[i].prompt))
       throw UserError("an item that is not the data's", where, "a run goes on with the data it began with",
                       "choose another --output, or remove the file");
-    outcome_of(lines_[i], where);  // it has one
+    outcome_of(lines_[i], where);  // checks the fields of the line
   }
   if (::ftruncate(*file, whole) != 0) throw_system("cut file", path, errno);
   file_ = AppendedFile(std::move(file), path);

@@ -1,5 +1,6 @@
-// samples_TASK.jsonl: a line per item in the order of the data, {"id", "prompt", "output" | "logprobs", "parsed", "answer",
-// "correct"}, which grows while the task runs, and from which a run that was stopped goes on.
+// The file samples_TASK.jsonl: one line per item in the order of the data, {"id", "prompt", "output" | "logprobs",
+// "parsed", "answer", "correct"}. Lines are appended while the task runs, and a stopped evaluation continues after
+// them.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,10 +12,11 @@
 
 namespace ravine {
 
+// The samples file of a task.
 class SampleFile {
  public:
-  // FOLDER/samples_TASK.jsonl. Whole lines that are there already must be of the first items, in order, by id and prompt: else
-  // a UserError. What a killed run left of a line is cut off.
+  // Opens FOLDER/samples_TASK.jsonl. Its lines must be the first items, in order, by id and prompt; a difference is a
+  // UserError. An incomplete last line of a killed run is removed.
   SampleFile(const std::string& folder, const std::string& task, const std::vector<Item>& items);
 
   size_t size() const { return lines_.size(); }
@@ -28,7 +30,8 @@ class SampleFile {
 };
 
 std::string samples_path(const std::string& folder, const std::string& task);
-// Lines of such a file; cut: the last one, where it lacks its end, is left out.
+// Returns the lines of such a file, without an incomplete last line. `whole_bytes`: is increased by the bytes of the
+// complete lines.
 std::vector<Json> read_samples(const std::string& path, int64_t* whole_bytes = nullptr);
 Outcome outcome_of(const Json& line, const std::string& where);
 

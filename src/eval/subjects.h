@@ -1,5 +1,5 @@
-// Categories of the subjects of MMLU (hendrycks/test, categories.py) and of CEval (its subject mapping; C-Eval Hard), and the
-// Chinese names of CEval's.
+// Categories of the subjects of MMLU (hendrycks/test, categories.py) and of CEval (its subject mapping; C-Eval Hard),
+// and Chinese subject names of CEval.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-std::vector<std::string> categories_of(std::string_view task, const std::string& subject);  // none: not known
-std::string chinese_name_of(const std::string& subject);  // of CEval; the subject itself where it is not known
+std::vector<std::string> categories_of(std::string_view task, const std::string& subject);  // empty: unknown
+std::string chinese_name_of(const std::string& subject);  // of CEval; an unknown subject is returned unchanged
 
 }  // namespace ravine

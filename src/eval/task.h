@@ -1,7 +1,7 @@
-// A benchmark: where its items are, what they are asked by each protocol, what an answer says.
+// A benchmark: its items, their prompts in each protocol, and the parser of answers.
 //
-// Prompts of `generate` are those of ModelLink (tasks/evaluation/eval_impl, March 2024), those of `likelihood` lm-evaluation-
-// harness 0.4's tasks boolq, mmlu, ceval-valid, agieval, piqa and hellaswag.
+// Prompts of `generate` are as in ModelLink (tasks/evaluation/eval_impl, March 2024). Prompts of `likelihood` are as in
+// the tasks boolq, mmlu, ceval-valid, agieval, piqa and hellaswag of lm-evaluation-harness 0.4.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,30 +12,35 @@
 
 namespace ravine {
 
+// The options of a task.
 struct TaskOptions {
   Protocol protocol = Protocol::generate;
-  std::optional<int64_t> shots;  // worked examples; nothing: as many as the protocol shows
-  int64_t limit = 0;             // items of each file; 0: all
+  std::optional<int64_t> shots;  // number of worked examples; empty: the protocol's number
+  int64_t limit = 0;             // items per file; 0: all
   EvalSplit split = EvalSplit::val;
   Templates templates;
 };
 
+// A benchmark.
 struct Task {
   std::string name;
   std::vector<Item> (*load)(const std::string& data, const TaskOptions& options);  // UserErrors name file and line
-  std::string (*parse)(std::string_view output) = nullptr;                         // null: the answer is run (HumanEval)
-  bool generates = false, ranks = false;                                           // which protocols it has
-  int64_t new_tokens = 0;                                                          // of generate: ModelLink's setting
-  bool subjects = false;                                                           // results are said by subject too
-  bool normalised = false;   // of likelihood: also by the length of choices
-  bool first_token = false;  // of generate: the probabilities of one token decide between Yes and No (BoolQ)
+  // null: the answer is run (HumanEval)
+  std::string (*parse)(std::string_view output) = nullptr;
+  bool generates = false, ranks = false;  // generates: has protocol generate; ranks: has protocol likelihood
+  int64_t new_tokens = 0;                 // for generate: ModelLink's setting
+  bool subjects = false;                  // results are also listed by subject
+  bool normalised = false;                // likelihood: also scored per length of the choice
+  // generate: the probabilities of the first token decide between Yes and No (BoolQ)
+  bool first_token = false;
 };
 
 const std::vector<Task>& all_tasks();
-// A name that is not known is a UserError that lists the tasks; a task that has no such protocol names the other.
+// Returns a task. An unknown name is a UserError that lists the tasks. If the task lacks the protocol, the error names
+// the other one.
 const Task& find_task(const std::string& name, Protocol protocol);
 
-// The files of tasks/, one function each: the items of a task.
+// Return the items of a task; each is a file of tasks/.
 std::vector<Item> load_boolq(const std::string& data, const TaskOptions& options);
 std::vector<Item> load_mmlu(const std::string& data, const TaskOptions& options);
 std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& options);

@@ -25,7 +25,7 @@ std::string_view without_compression(std::string_view name) {
   return name;
 }
 
-// What * of `part` stands for in `name`; nothing if they differ.
+// Returns the text for * of `part` in `name`; empty if `name` does not match.
 std::optional<std::string> star_of(std::string_view part, std::string_view name) {
   const size_t star = part.find('*');
   const std::string_view before = part.substr(0, star), after = part.substr(star + 1);
@@ -60,12 +60,12 @@ void collect(const fs::path& folder, std::string_view pattern, const std::string
   }
   for (const std::string& name : names_in(folder))
     if (last && name.starts_with("train"))
-      continue;  // examples to learn from are no questions
+      continue;  // training examples are not asked
     else if (const auto star = star_of(part, last ? without_compression(name) : std::string_view(name)))
       go_on(name, *star);
 }
 
-// Both would be asked, and each item counted twice.
+// Throws a UserError if a file and its compressed copy match: each item would count twice.
 void refuse_twins(const std::vector<TaskFile>& found) {
   std::map<std::string_view, const TaskFile*> seen;
   for (const TaskFile& f : found)

@@ -66,7 +66,7 @@ void Templates::fill(const Templates& other) { texts_.insert(other.texts_.begin(
 
 const Templates::Text* Templates::look_up(const std::string& task, const std::string& subject) const {
   auto it = texts_.find({task, subject});
-  // ModelLink has one text for all lengths of these two.
+  // ModelLink has one text for all lengths of these two tasks.
   for (const char* shared : {"logical_deduction", "tracking_shuffled_objects"})
     if (it == texts_.end() && task == "bbh" && subject.starts_with(shared)) it = texts_.find({task, shared});
   return it == texts_.end() ? nullptr : &it->second;

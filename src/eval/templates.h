@@ -1,9 +1,9 @@
-// Texts of the generate protocol that a user gives: worked examples of each task, and what stands around every prompt.
+// Texts of the generate protocol from a user: worked examples of each task, and a template for every prompt.
 //
-//   {"template": "{instruction}",                        what is put to the model; {instruction} is the prompt
+//   {"template": "{instruction}",                        the prompt for the model; {instruction} is the task's prompt
 //    "gsm8k": {"few_shot": TEXT},
 //    "bbh": {SUBJECT: TEXT}, "mmlu": {SUBJECT: TEXT}, "ceval": {SUBJECT: TEXT},
-//    "agieval": {SUBJECT: [TEXT, between question and options, behind the options]}}
+//    "agieval": {SUBJECT: [TEXT, text before the options, text after the options]}}
 #pragma once
 #include <map>
 #include <optional>
@@ -14,22 +14,23 @@
 
 namespace ravine {
 
+// The texts of a user.
 class Templates {
  public:
-  Templates() = default;  // none are given
-  // A file; a text that holds {instruction} is itself what stands around every prompt.
+  Templates() = default;  // no texts
+  // Reads a file. A text with {instruction} is a template itself.
   static Templates read(const std::string& path_or_text);
   static Templates parse(const Json& json, const std::string& path);  // UserErrors name the path and the key
 
   bool given() const { return !path_.empty(); }
-  // True for a file of worked examples: a task that it lacks has none. A template alone leaves the examples as they are.
+  // True for a file of worked examples: tasks that it lacks have none. A template alone does not change the examples.
   bool is_of_examples() const;
-  void fill(const Templates& other);  // takes the texts of the other that this one lacks
+  void fill(const Templates& other);  // copies the texts that this one lacks
   std::string wrap(const std::string& prompt) const;
   const std::vector<std::string>* find(const std::string& task, const std::string& subject) const;
-  // The same. None: a UserError that says where it is missing.
+  // As find; a missing text is a UserError.
   const std::vector<std::string>& get(const std::string& task, const std::string& subject) const;
-  std::string source(const std::string& task, const std::string& subject) const;  // the file of the text; "": there is none
+  std::string source(const std::string& task, const std::string& subject) const;  // file of the text; "": there is none
 
  private:
   std::string path_, outer_ = "{instruction}";

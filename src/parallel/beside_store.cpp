@@ -19,7 +19,7 @@ BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& 
     const Param* there = base_params.find(p.name);
     return p.policy.trainable || !there || there->shape != p.shape;
   };
-  std::set<int> joined_with_own;  // products read joined parameters side by side
+  std::set<int> joined_with_own;  // products read joined parameters as one matrix, so all of them are stored here
   for (const Param& p : params.params())
     if (p.join != 0 && differs(p)) joined_with_own.insert(p.join);
   for (const Param& p : params.params())

@@ -1,5 +1,5 @@
-// Weights of a model that differs from another one, whose weights are in memory, by what stands beside them: adapters, and
-// modules that were trained whole. What differs lies here, everything else is read where the other has it.
+// Weights of a model that shares its base with another model in memory: adapters and fully trained modules. Parameters
+// that differ from the base are stored here; all others are read from the store of the base.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,12 +8,14 @@
 
 namespace ravine {
 
+// The weights of a model on top of the WeightSource of its base.
 class BesideStore : public WeightSource {
  public:
-  // `params`: of the model that differs; `base_params` and `base`: of the other, on the same ranks and stages. Its own are
-  // those that are trained beside the base, those that the base lacks or has in another shape, and what is joined with such.
-  // Sets and base are kept by reference. Units must be those of the base. Own values begin at zero, as an InferenceStore has
-  // them.
+  // Allocates the values that differ from the base, zero, as InferenceStore stores them. Own parameters are the
+  // trainable ones, parameters that the base lacks or has in another shape, and all parameters joined with these.
+  // `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on the same ranks
+  // and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both models must be the
+  // same.
   BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
               const Ranks& ranks, const std::vector<int>& stages);
 
@@ -24,22 +26,22 @@ class BesideStore : public WeightSource {
   TensorView master(const Param& p) const override { return owns(p) ? own_->master(p) : base_.master(of_base(p)); }
   Nf4View blocks(const Param& p) const override { return owns(p) ? own_->blocks(p) : base_.blocks(of_base(p)); }
   Shape shape(const Param& p) const override { return owns(p) ? own_->shape(p) : base_.shape(of_base(p)); }
-  std::vector<ParamBox> boxes() const override { return own_->boxes(); }  // of its own
+  std::vector<ParamBox> boxes() const override { return own_->boxes(); }  // without the boxes of the base
   std::vector<const Param*> params_in(const TensorView& view) const override;
   void progress() override { base_.progress(); }
 
-  // Whether the value lies here; of a tied parameter, that of the one it is tied to.
+  // True if the value is stored here. For a tied parameter: if the value of its owner is stored here.
   bool owns(const Param& p) const { return at_base_[(p.tied ? p.tied : &p)->index] == nullptr; }
-  int64_t weight_bytes() const { return own_->weight_bytes(); }  // of its own
-  size_t owned() const;                                          // parameters whose values lie here
+  int64_t weight_bytes() const { return own_->weight_bytes(); }  // of the values stored here
+  size_t owned() const;                                          // number of parameters stored here
 
  private:
   const Param& of_base(const Param& p) const { return *at_base_[(p.tied ? p.tied : &p)->index]; }
 
   const ParamSet& params_;
   WeightSource& base_;
-  std::vector<const Unit*> units_;     // of the base, by Unit::index
-  std::vector<const Param*> at_base_;  // by Param::index; null: it lies here
+  std::vector<const Unit*> units_;     // units of the base, by Unit::index
+  std::vector<const Param*> at_base_;  // parameters of the base, by Param::index; null: the value is stored here
   std::unique_ptr<InferenceStore> own_;
 };
 

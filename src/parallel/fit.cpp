@@ -11,7 +11,7 @@
 namespace ravine {
 namespace {
 
-// Why the model cannot be cut over so many tensor ranks; "" if it can.
+// Returns the reason why the model cannot be divided over `tensor` tensor ranks; "" if it can.
 std::string tensor_fault(const Model& model, int tensor) {
   const ModelFacts& f = model.facts();
   if (f.heads % tensor != 0) return fmt::format("the {} attention heads must be a multiple of it", f.heads);
@@ -27,7 +27,7 @@ std::string tensor_fault(const Model& model, int tensor) {
   return "";
 }
 
-// Why its experts cannot be divided over so many ranks; "" if they can.
+// Returns the reason why the experts cannot be divided over m.expert ranks; "" if they can.
 std::string expert_fault(const Model& model, const Mesh& m, bool running) {
   const DecoderSpec* spec = model.decoder();
   if (!spec || !spec->moe) return "the model has no experts";
@@ -63,7 +63,7 @@ std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, con
 
 namespace {
 
-// As many as are asked for, or where these do not fit the next smaller number that does.
+// Returns the number of expert ranks of the options, or the next smaller number that fits.
 int expert_ranks_near(const ParallelOptions& o, const Model& model, int data) {
   for (int n = narrow_option<int>(o.expert, "parallel.expert"); n > 1; --n)
     if (expert_fault(model, {.data = data, .expert = n}, false).empty()) return n;
@@ -93,7 +93,7 @@ std::string spelled(const Mesh& m) {
 
 namespace {
 
-// What to set, whatever was set before: a part that was asked for and is given up is named too.
+// Returns the options to set. An axis that was set and is now 1 is listed, too.
 std::string to_set(const Mesh& m, const Mesh& asked) {
   std::string text = fmt::format("parallel.data={}", m.data);
   for (const auto& [axis, key] :

@@ -1,5 +1,5 @@
-// Which meshes a model can be spread over: what divides its heads, its widths, its layers and the batch. Training, planning and
-// running share these rules.
+// The meshes that fit a model: its heads, widths, layers and batch must be divisible. Training, planning and inference
+// use these rules.
 #pragma once
 #include <functional>
 #include <optional>
@@ -12,30 +12,30 @@
 
 namespace ravine {
 
-// Why a mesh does not fit.
+// The reason why a mesh does not fit, in the parts of a UserError.
 struct MeshFault {
   std::string what, where, rule;
 };
 
-// Of parallel.*, the numbers of virtual stages and of expert ranks count. micro_batches: of a step, over all data ranks; 0: there is no batch to
-// divide (running). A vocabulary that does not divide is padded; of key/value heads there may be fewer than tensor ranks, then
-// neighbours share one.
+// Returns the reason why the mesh does not fit; empty if it fits. Of `options`, only the number of virtual stages is
+// used. micro_batches: of a step, over all data ranks; 0: no batch is divided (inference). A vocabulary that is not
+// divisible is padded. If there are fewer key/value heads than tensor ranks, neighbours share a head.
 std::optional<MeshFault> mesh_fault(const Mesh& mesh, const ParallelOptions& options, const Model& model,
                                     int64_t micro_batches = 0);
 
-// All meshes of so many ranks that have no fault: by pipeline stages, then tensor ranks; expert ranks as asked for, or as many of
-// them as fit.
+// Returns all meshes of `ranks` ranks that fit, by pipeline stages, then tensor ranks. The number of expert ranks is
+// the option's, or the next smaller number that fits.
 std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& options, const Model& model, int64_t micro_batches = 0);
 
-// The mesh that parallel.* means for so many ranks: data (0: the remaining ones), tensor, pipeline. One that does not fit is a
-// UserError with the nearest that do.
+// Returns the mesh that parallel.* defines for `ranks` ranks: data (0: the remaining ranks), tensor, pipeline. A mesh
+// that does not fit is a UserError with the nearest meshes that fit.
 Mesh mesh_of(const ParallelOptions& options, int ranks, const Model& model, int64_t micro_batches = 0);
 
 int64_t layers_of(const Model& model);  // blocks between embedding and head
 std::string spelled(const Mesh& mesh);  // "parallel.data=2 parallel.tensor=2"
 
-// "use A, or B": the nearest to `asked` of the meshes of so many ranks that `of` gives, else of the next smaller number of
-// ranks; "" if there is none.
+// Returns "use A, or B": the meshes of of(ranks) that are nearest to `asked`. If of(ranks) is empty, the next smaller
+// number of ranks with a mesh is used; "" if no number has one.
 std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of);
 
 }  // namespace ravine

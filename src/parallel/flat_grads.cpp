@@ -9,12 +9,12 @@
 namespace ravine {
 namespace {
 
-// Ranks whose tokens the parameters of a bucket meet at once.
+// Returns the number of ranks whose tokens the parameters of a bucket receive at once.
 int64_t sources_of(const FlatTable& t, size_t bucket) {
   return t.buckets[bucket].group == Axis::expert_data ? t.sharding.mesh.expert : 1;
 }
 
-// Whether every micro batch is summed over ranks, be it over sources alone.
+// True if every micro batch is summed over ranks, or over sources.
 bool summed_early(const FlatTable& t, size_t bucket) {
   return t.zero >= 2 && (t.group(bucket).size() > 1 || sources_of(t, bucket) > 1);
 }
@@ -37,14 +37,15 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     a.sources = sources_of(*table_, b);
     a.unit = b < table_->borrowed
                  ? bucket.unit
-                 : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
+                 : nullptr;  // owner on another stage: no block writes here; the sum of the place of use becomes it
   }
   for (const Param& p : table_->params.params()) {
     if (!p.tied || !p.tied->policy.trainable) continue;
     const bool used_here = table_->is_local(*p.unit), owned_here = table_->is_local(*p.tied->unit);
     if (!used_here && !owned_here) continue;
     const size_t b = table_->at(p).bucket;
-    if (!used_here) partner_[b] = table_->stage_of(*p.unit);  // what is added there must come here
+    // the stage of the place of use sends its sum to this stage
+    if (!used_here) partner_[b] = table_->stage_of(*p.unit);
     if (!owned_here) partner_[b] = table_->stage_of(*p.tied->unit);
     if (!used_here) continue;
     targets_[p.index] = {.wanted = true, .accumulator = accumulators_.size()};
@@ -83,7 +84,7 @@ TensorView FlatGrads::grad_of_source(const Param& p, const TensorView& first, in
   return slice(a.leaf, source * bucket_of(a).count + table_->at(p).begin, first.shape);
 }
 
-// Padding, what nobody wrote and what is frozen become zero, so that sums over leaves and ranks are of numbers.
+// Fills padding, unwritten and frozen elements with zero, so that sums over leaves and ranks read numbers only.
 void FlatGrads::clear_unwritten(Ctx& c, Accumulator& a) {
   const Bucket& bucket = bucket_of(a);
   auto clear = [&](int64_t begin, int64_t end) {
@@ -100,7 +101,7 @@ void FlatGrads::clear_unwritten(Ctx& c, Accumulator& a) {
   clear(end, bucket.count);
 }
 
-// The sum over sources, neighbours first, as over the ranks of a group (engine/ops/collectives.h).
+// Returns the sum over sources, neighbours first, as over the ranks of a group (engine/ops/collectives.h).
 Tensor FlatGrads::join_sources(Ctx& c, const Accumulator& a, Tensor sums) const {
   if (a.sources == 1) return sums;
   const int64_t count = bucket_of(a).count;
@@ -118,7 +119,7 @@ void FlatGrads::end_leaf_of(Ctx& c, Accumulator& a) {
   a.leaves.add(c, std::exchange(a.leaf, {}));
 }
 
-// While a unit is computed the sums of the one behind it are under way.
+// Reductions of the previous unit are in flight while a unit is computed.
 void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
   size_t before = moving_.size();
   for (size_t i = 0; i < accumulators_.size(); ++i) {
@@ -144,7 +145,7 @@ void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
   advance(c, before);
 }
 
-// Takes the first `count` sums under way a step further; those that are done leave.
+// Advances the first `count` reductions in flight by one step, and removes the finished ones.
 void FlatGrads::advance(Ctx& c, size_t count) {
   std::deque<Moving> still;
   for (; count > 0; --count) {
@@ -165,7 +166,7 @@ void FlatGrads::wait_reduced(Ctx& c) {
   while (!moving_.empty()) advance(c, moving_.size());
 }
 
-// The sum over the group of one micro batch.
+// Adds the reduced gradient of one micro batch.
 void FlatGrads::add_micro(Ctx& c, Accumulator& a, Tensor micro, bool leaf_ends) {
   if (!a.leaf_sum)
     a.leaf_sum = std::move(micro);
@@ -174,20 +175,20 @@ void FlatGrads::add_micro(Ctx& c, Accumulator& a, Tensor micro, bool leaf_ends) 
   if (leaf_ends) a.leaves.add(c, std::exchange(a.leaf_sum, {}));
 }
 
-// The leaves of this rank. Whether there are any.
+// Sums the leaves of this rank. Returns false if there are none.
 bool FlatGrads::sum_leaves(Ctx& c, Accumulator& a) {
   if (a.sum) return true;
   if (a.leaf) end_leaf_of(c, a);
   if (a.leaf_sum) a.leaves.add(c, std::exchange(a.leaf_sum, {}));
   Tensor total = a.leaves.total(c);
   if (!total) return false;
-  // Where every micro batch is reduced, sources were joined before.
+  // Sources were joined before, if every micro batch is reduced.
   a.sum = summed_early(*table_, a.bucket) ? std::move(total) : join_sources(c, a, std::move(total));
   if (table_->sequence && !bucket_of(a).cut) all_reduce(c, table_->ranks->along(Axis::tensor), a.sum.view());
   return true;
 }
 
-// The leaves of this rank, then, begun here and ended by wait_reduced(), those of all ranks.
+// Sums the leaves of this rank, then starts the reduction over ranks, which wait_reduced() ends.
 void FlatGrads::reduce(Ctx& c, Accumulator& a) {
   if (a.reduced || !sum_leaves(c, a)) return;
   a.reduced = true;
@@ -203,7 +204,7 @@ TensorView FlatGrads::owned_sum(const Accumulator& a) const {
   return a.sum ? slice(a.sum, summed_early(*table_, a.bucket) ? 0 : owned.begin, {owned.count}) : TensorView{};
 }
 
-// The places of use of a tied parameter on this stage count as one gradient.
+// Adds squares of gradients to *local_. The places of use of a tied parameter on this stage are one gradient.
 void FlatGrads::note_local(Ctx& c, bool early) {
   for (size_t b = 0; b < table_->buckets.size(); ++b) {
     if (summed_early(*table_, b) != early) continue;
@@ -249,7 +250,8 @@ void FlatGrads::finish_grads(Ctx& c) {
   add_tied(c);
 }
 
-// Owner's sum += that of the tied place of use. Where that is on another stage both get the other's sum, and add alike.
+// Adds the sum of the tied place of use to the sum of the owner. If they are on two stages, both stages exchange their
+// sums, and add in the same order.
 void FlatGrads::add_tied(Ctx& c) {
   for (Accumulator& a : accumulators_) {
     if (!a.tied || !a.sum || partner_[a.bucket] != kNone) continue;
@@ -264,7 +266,7 @@ void FlatGrads::add_tied(Ctx& c) {
   }
   for (size_t b = 0; b < partner_.size(); ++b) {
     if (partner_[b] == kNone) continue;
-    Accumulator &owner = own(b), *local = &owner;  // local: the accumulator that this stage has
+    Accumulator &owner = own(b), *local = &owner;  // local: the accumulator of this stage
     for (Accumulator& a : accumulators_)
       if (a.tied && a.bucket == b) local = &a;
     require(static_cast<bool>(local->sum), "store: a tied parameter has no gradient");

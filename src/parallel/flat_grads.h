@@ -1,24 +1,26 @@
-// Gradients of flat buckets: accumulators, sums over leaves and over the ranks of a bucket's group. What a rank has of them
-// under ZeRO:
+// Gradients of flat buckets: accumulators, and sums over leaves and over the ranks of a bucket's group. The ZeRO stage
+// decides which elements a rank holds:
 //
 //   stage   gradients of a step
 //   0       all; summed over the group at the end
 //   1       all; reduced to the shard at the end
 //   2, 3    shard; every micro batch is reduced to it
 //
-// Gradients are sums over leaves (parallel.sum_leaves): micro batches of a leaf add up in place, in order; leaves are the
-// leaves of a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an accumulator
-// of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
-// on ranks, as long as those of a rank are a power of two. Under ZeRO 2 and 3 data ranks take micro batches in turns, under 0 and
-// 1 neighbours: both are the same tree. Of tied tables on two stages both hold the table, exchange the sums of their places of
-// use, and update alike.
+// Gradients are sums over leaves (parallel.sum_leaves). Micro batches of a leaf are added in place, in order. Leaves
+// are added in a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an
+// accumulator for each place of use. This accumulator is summed like the accumulator of the owner, and added to it once
+// at the end. So bits do not depend on the distribution of leaves over ranks, if the number of leaves of a rank is a
+// power of two. Data ranks have alternating micro batches under ZeRO 2 and 3, and neighbouring ones under 0 and 1: both
+// give the same tree. If a table is tied between two stages, both stages hold the table. They exchange the sums of
+// their places of use, and make the same update.
 //
-// Experts that data ranks divide (parallel.expert) meet tokens of several of these at once. Gradients of the tokens of each are
-// added up by themselves, side by side in the accumulator, and joined by the lowest levels of the same tree; what remains goes
-// over the ranks that have the same experts. So memory of these gradients is that of experts that are not divided.
+// Experts that data ranks divide (parallel.expert) receive tokens of several ranks at once. The gradients of each
+// source rank are summed separately, next to each other in the accumulator. The lowest levels of the same tree join
+// them. The rest is reduced over the ranks that have the same experts. So these gradients need the memory of undivided
+// experts.
 //
-// Gradients of 16 bits (precision.gradients) are rounded by whatever adds to them: a kernel, once per micro batch (the loss
-// head once per chunk of tokens), and each sum of two.
+// Gradients of 16 bits (precision.gradients) are rounded at each addition. A kernel adds once per micro batch, the loss
+// head once per chunk of tokens. Each sum of two tensors rounds, too.
 #pragma once
 #include <deque>
 #include <memory>
@@ -31,24 +33,24 @@
 
 namespace ravine {
 
+// The gradient store of a training step on flat buckets.
 class FlatGrads : public GradStore {
  public:
   explicit FlatGrads(std::shared_ptr<const FlatTable> table);
 
-  // Says that the backward that comes next is of the last micro batch of its leaf, and of the step: then gradients of a unit
-  // are on their way to the other ranks while the units before it are computed. Without it all of a step is one leaf, reduced
-  // at its end.
+  // Announces the next backward pass: `last` if it is the last micro batch of its leaf, `last_of_step` if it is the
+  // last one of the step. In the last micro batch, finished units are reduced while earlier units are computed. Without
+  // a call, the whole step is one leaf, reduced at its end.
   void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
-  // Waits for the gradients that are on their way. After each backward.
+  // Waits for the reductions in flight. Called after each backward pass.
   void wait_reduced(Ctx& c);
-  // From the next step on finish_grads adds to `to` (one sum per Param::index, of the caller, who clears it) the squares of
-  // each parameter's gradient as it is on this rank: of its micro batches, before the ranks of its group add theirs. Where
-  // these keep only their shard of gradients (stages 2, 3) there is no such gradient: there it is the finished one of what this
-  // rank owns. Null: no more. Gradients then wait for the end of the step before they are sent.
+  // Sets the sums of squares that finish_grads adds to from the next step on: one per Param::index. Null turns this
+  // off. The caller owns and clears `to`. A square is of the gradient of this rank's micro batches, before reduction
+  // over the group. Under ZeRO 2 and 3 no such gradient exists: there the square is of the finished shard of this rank.
+  // Gradients are then reduced only at the end of the step.
   void watch_unreduced(std::vector<ExactSum>* to) { local_ = to; }
 
-  // From the next backward on gradients stay what this rank has found, not summed over the ranks of their group (of stages
-  // 0 and 1).
+  // If on, gradients are not summed over the ranks of their group, from the next backward pass on (ZeRO 0 and 1).
   void keep_unreduced(bool on) { keep_local_ = on; }
 
   void open_grads(Ctx& c, const Unit& unit) override;
@@ -61,36 +63,36 @@ class FlatGrads : public GradStore {
   const std::vector<Bucket>& buckets() const override { return table_->buckets; }
   TensorView owned_grad(size_t bucket) const override;
 
-  // The finished gradient of a parameter, where all of it is owned.
+  // Returns the finished gradient of a parameter, if this rank owns all of it.
   TensorView grad(const Param& p) const;
   bool under_way() const { return !moving_.empty(); }
-  // The parameters whose gradients lie in these elements.
+  // Returns the parameters whose gradients are in these elements.
   std::vector<const Param*> grads_in(const TensorView& view) const;
 
  private:
-  // Where a unit's blocks add gradients: one per trainable bucket, and one per tied place of use.
+  // The buffer to which the blocks of a unit add gradients: one per trainable bucket, and one per tied place of use.
   struct Accumulator {
     size_t bucket = 0;
-    const Param* tied = nullptr;  // null: the bucket's own
-    const Unit* unit = nullptr;   // whose backward adds to it; null: of an owner on another stage, which nobody writes to
-    int64_t sources = 1;          // ranks whose tokens its parameters meet
-    Tensor leaf;                  // of the leaf under way: the whole bucket, for each source
-    Tensor leaf_sum;              // of the leaf under way where every micro batch is reduced: this rank's shard
+    const Param* tied = nullptr;  // null: the accumulator of the bucket itself
+    const Unit* unit = nullptr;   // the unit whose backward adds to it; null: the owner is on another stage
+    int64_t sources = 1;          // number of ranks whose tokens the parameters receive
+    Tensor leaf;                  // the current leaf: the whole bucket, for each source
+    Tensor leaf_sum;              // the current leaf if every micro batch is reduced: the shard of this rank
     LeafSums leaves;
-    bool reduced = false;  // over the group, or on its way
-    Tensor sum;            // after finish_grads: of the bucket, or of the shard if reduced early
+    bool reduced = false;  // reduced over the group, or in flight
+    Tensor sum;            // after finish_grads: the bucket, or the shard if reduced early
   };
-  // Where the gradient of a parameter, or of a tied place of use, goes.
+  // The accumulator of a parameter or of a tied place of use.
   struct Target {
     bool wanted = false;
     size_t accumulator = 0;
-    bool written = false, ever = false;  // since the buffer was opened; in this step
+    bool written = false, ever = false;  // written: since the buffer was opened; ever: in this step
   };
-  // A sum over a group that is under way.
+  // A reduction over a group in flight.
   struct Moving {
     size_t accumulator;
-    Tensor from, to;  // what is handed over, and what comes of it: itself, or this rank's shard
-    bool leaf_ends;   // where every micro batch is reduced
+    Tensor from, to;  // input, and output (in place, or the shard of this rank)
+    bool leaf_ends;   // used if every micro batch is reduced
     Reduction reduction;
   };
   static constexpr int kNone = -1;
@@ -114,10 +116,10 @@ class FlatGrads : public GradStore {
   bool leaf_ends_ = false, step_ends_ = false;
   bool keep_local_ = false;
   std::vector<ExactSum>* local_ = nullptr;
-  std::deque<Moving> moving_;  // in the order in which they began
+  std::deque<Moving> moving_;  // in order of their start
   std::vector<Accumulator> accumulators_;
-  std::vector<int> own_;         // by bucket: its own accumulator
-  std::vector<int> partner_;     // by bucket: the stage where the other accumulator of a tied parameter is
+  std::vector<int> own_;         // by bucket: its own accumulator; kNone if frozen
+  std::vector<int> partner_;     // by bucket: the stage that has the other accumulator of a tied parameter
   std::vector<Target> targets_;  // by Param::index
 };
 

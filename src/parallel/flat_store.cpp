@@ -5,7 +5,7 @@ namespace ravine {
 void FlatStore::publish(Ctx&, size_t b) {
   share(b);
   drop_to_disk(b);
-  if (b + 1 < buckets().size()) fetch_from_disk(b + 1);  // which the update comes to next
+  if (b + 1 < buckets().size()) fetch_from_disk(b + 1);  // the update reads it next
 }
 
 void FlatStore::end_step() {

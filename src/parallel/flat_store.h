@@ -1,5 +1,5 @@
-// Parameters that are trained: values and gradients in the same flat buckets, which the optimizer sees together. One rank is
-// the case in which every rank owns everything.
+// Values and gradients of trained parameters in the same flat buckets, as the optimizer reads them. On one rank, the
+// rank owns all elements.
 #pragma once
 #include "parallel/flat_grads.h"
 #include "parallel/flat_weights.h"
@@ -8,7 +8,7 @@ namespace ravine {
 
 class FlatStore : public FlatWeights, public FlatGrads {
  public:
-  // Buffers for the parameters of this rank's stage, zero. The set is kept by reference.
+  // Allocates buffers for the parameters of this rank's stage, filled with zero. The set is kept by reference.
   FlatStore(ParamSet& params, const Types& types, DeviceKind device, const FlatLayout& layout = {})
       : FlatStore(std::make_shared<const FlatTable>(params, types, layout), device) {}
 

@@ -1,5 +1,5 @@
-// The flat buckets of a rank: which it holds, where each parameter lies in them, whose blocks read them. FlatWeights and
-// FlatGrads share one.
+// The table of a rank's flat buckets: the buckets of this rank, the position of each parameter in them, and the units
+// that read them. FlatWeights and FlatGrads share one table.
 #pragma once
 #include <vector>
 
@@ -9,21 +9,24 @@
 
 namespace ravine {
 
+// The settings of a FlatTable.
 struct FlatLayout {
-  std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all are here
+  std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all units are on this stage
   int zero = 0;
   int64_t whole_below = 0;        // buckets of fewer elements are not divided
-  int64_t stays_up_to = 0;        // as in Sharding; of values on a disk none stays
+  int64_t stays_up_to = 0;        // as in Sharding; no bucket stays if values are on disk
   bool first_rank_saves = false;  // as in Sharding
-  bool sequence = false;          // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
-  const Ranks* ranks = nullptr;   // null: alone; must outlive the store
-  // Where values lie between their uses, and masters that only the update reads; null: in memory. Must outlive the store.
+  bool sequence = false;          // uncut parameters: gradients of a tensor rank cover a part of the tokens
+  const Ranks* ranks = nullptr;   // null: a single rank; must outlive the store
+  // The disk memory of values between their uses, and of masters that only the update reads. Null: they are in memory.
+  // Must outlive the store.
   DiskMemory *disk_values = nullptr, *disk_masters = nullptr;
 };
 
 class FlatTable {
  public:
-  // Of this rank's stage. A stage that uses a tied parameter of another holds its bucket too. The set is kept by reference.
+  // Makes the buckets of this rank's stage. A stage that uses a tied parameter of another stage also holds the bucket
+  // of its owner. The set is kept by reference.
   FlatTable(ParamSet& params, const Types& types, const FlatLayout& layout);
   FlatTable(const FlatTable&) = delete;
   FlatTable& operator=(const FlatTable&) = delete;
@@ -34,11 +37,12 @@ class FlatTable {
     Shape shape;        // local
     bool here = false;  // on this stage
   };
-  // Of the parameter, or of the one it is tied to. It must be on this stage.
+  // Returns the location of the parameter; for a tied parameter, the location of its owner. The parameter must be on
+  // this stage.
   const Location& at(const Param& p) const;
   int stage_of(const Unit& u) const { return stages_.empty() ? ranks->at().pipeline : stages_[u.index]; }
   bool is_local(const Unit& u) const { return stage_of(u) == ranks->at().pipeline; }
-  // True if ranks that divide the bucket keep its values whole between their uses all the same.
+  // True if each rank keeps all values of a bucket between uses, although ranks divide the bucket.
   bool values_stay(size_t bucket) const { return zero < 3 || buckets[bucket].stays; }
   const Group& group(size_t bucket) const { return ranks->along(buckets[bucket].group); }
 
@@ -51,9 +55,9 @@ class FlatTable {
   DiskMemory* const disk_values;
   DiskMemory* const disk_masters;
   std::vector<Bucket> buckets;
-  size_t borrowed = 0;                       // from here on buckets are of tied parameters whose owner is on another stage
-  std::vector<std::vector<size_t>> read_by;  // by Unit::index: buckets whose values its blocks read
-  std::vector<Axis> groups;                  // of the buckets, each once
+  size_t borrowed = 0;                       // first bucket of a tied parameter whose owner is on another stage
+  std::vector<std::vector<size_t>> read_by;  // by Unit::index: the buckets whose values the blocks of the unit read
+  std::vector<Axis> groups;                  // the axes of all buckets, each once
 
  private:
   std::vector<int> stages_;

@@ -123,7 +123,7 @@ void FlatWeights::progress() {
   for (Axis axis : table_->groups) table_->ranks->along(axis).progress();
 }
 
-// Shards of what is gathered stay where they are.
+// The shards of gathered buckets stay on their ranks.
 void FlatWeights::share(size_t b) {
   const Bucket& bucket = table_->buckets[b];
   Memory& m = memory_[b];

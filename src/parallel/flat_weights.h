@@ -1,14 +1,14 @@
-// Values in flat buckets, and what of them is resident as the ZeRO stage says (Rajbhandari et al. 2020); the rest is gathered
-// around each block.
+// Values in flat buckets. The ZeRO stage decides which of them are resident (Rajbhandari et al. 2020); the others are
+// gathered around each block.
 //
 //   stage   masters         copies of 16 bits
 //   0       all             all
 //   1, 2    all or shard*   all
 //   3       shard **        shard **
-//   * a shard where kernels read copies only; f32 runs compute with the masters.
+//   * a shard if kernels read copies only; f32 runs compute with the masters.
 //   ** as under stage 2 in buckets of small parameters (Bucket::stays).
 //
-// What is packed in blocks of 4 bits every rank has whole, or its tensor part of it, under any stage.
+// Packed values (blocks of 4 bits) are whole on every rank, or the tensor part of the rank, under all stages.
 #pragma once
 #include <memory>
 #include <vector>
@@ -18,12 +18,14 @@
 
 namespace ravine {
 
+// The values of trained parameters in flat buckets.
 class FlatWeights : public WeightSource {
  public:
-  // Buffers for what is resident, zero.
+  // Allocates buffers for the resident values, filled with zero.
   FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind device);
 
-  // Whose arena holds gathered values (stage 3), and who computes. To be set before units are acquired if values are gathered.
+  // Sets the Ctx whose arena holds gathered values (stage 3). Required before units are acquired, if values are
+  // gathered.
   void attach(Ctx& c) { ctx_ = &c; }
 
   void prefetch(const Unit& unit) override;
@@ -38,24 +40,24 @@ class FlatWeights : public WeightSource {
   std::vector<const Param*> params_in(const TensorView& view) const override;
 
   const FlatTable& table() const { return *table_; }
-  // What is resident of a bucket, and the view of it: of the master, where there is none of the copy; of packed ones nothing. To
-  // fill, from weights or a checkpoint.
+  // Returns the resident elements of a bucket, and the view of them: of the master, or of the copy if there is no
+  // master. Both are empty for packed buckets. Weights or a checkpoint are written to the view.
   Range resident(size_t bucket) const;
   TensorView resident_values(size_t bucket) const;
-  // Whether every parameter is resident, whole, in one place: then master(p) may be used without asking other ranks.
+  // True if every parameter is resident, whole, on this rank: then master(p) needs no other rank.
   bool all_resident() const;
-  // After values were filled: makes the copies of masters again. All ranks call it.
+  // Makes the 16-bit copies again after masters were written. All ranks call it together.
   void refresh_copies(Ctx& c);
-  // Of a bucket of which each rank has changed what it owns: every rank gets what is resident there. It has come when the unit
-  // is acquired, at the latest at settle_values.
+  // Starts sending the elements that this rank has changed to the other ranks that keep them resident. The values have
+  // arrived when the unit is acquired, at the latest after settle_values.
   void share(size_t bucket);
   void settle_values();
-  int64_t weight_bytes() const;  // in memory; of what lies on a disk what is there at once
+  int64_t weight_bytes() const;  // bytes in memory; for values on disk: the part that is in memory at once
 
  protected:
-  TensorView master_range(size_t bucket, Range range) const;  // absent where there is no master, or no copy
+  TensorView master_range(size_t bucket, Range range) const;  // absent if there is no master, or no copy
   TensorView copy_range(size_t bucket, Range range) const;
-  // Of what of a bucket lies on a disk.
+  // Read and write the part of a bucket that is on disk.
   void fetch_from_disk(size_t bucket) const;
   void drop_to_disk(size_t bucket) const;
 
@@ -63,8 +65,8 @@ class FlatWeights : public WeightSource {
   struct Memory {
     Storage master, copy, packed;
     bool master_whole = true, copy_whole = true;
-    DiskMemory* master_disk = nullptr;  // null: it is in memory
-    // While acquired or on its way, under stage 3.
+    DiskMemory* master_disk = nullptr;  // null: the master is in memory
+    // Set under stage 3, while the values are acquired or in flight.
     Tensor gathered_master, gathered_copy;
     Pending coming_master, coming_copy;
     int leases = 0;
@@ -72,12 +74,12 @@ class FlatWeights : public WeightSource {
   TensorView view(const Param& p, bool wants_master) const;
   void lay_out_blocks(size_t bucket, DeviceKind device);
   void gather(size_t bucket);
-  bool comes_and_goes() const { return table_->zero >= 3 || table_->disk_values; }  // around the blocks that read it
+  bool comes_and_goes() const { return table_->zero >= 3 || table_->disk_values; }  // around the blocks that read them
 
   std::shared_ptr<const FlatTable> table_;
   Ctx* ctx_ = nullptr;
   std::vector<Memory> memory_;   // by bucket
-  std::vector<Nf4View> blocks_;  // by Param::index; empty: nothing is packed
+  std::vector<Nf4View> blocks_;  // by Param::index; empty: no parameter is packed
 };
 
 }  // namespace ravine

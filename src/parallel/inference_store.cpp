@@ -20,7 +20,7 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
   auto stage = [&](const Unit* u) { return stages.empty() ? ranks.at().pipeline : stages[u->index]; };
   for (const Unit& unit : params.units()) {
     int64_t bytes = 0;
-    int join = -1;  // of the parameter before
+    int join = -1;  // of the previous parameter
     for (const Param* p : unit.params) {
       if (stage(&unit) != ranks.at().pipeline) continue;
       const Param& held = p->tied ? *p->tied : *p;

@@ -1,5 +1,5 @@
-// Weights of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of
-// several ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
+// Weights for inference: every weight once, in the type that kernels read, without gradients or optimizer states. A
+// rank holds the weights of its pipeline stage, cut over tensor ranks. Data ranks hold the same weights.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,19 +10,22 @@
 
 namespace ravine {
 
+// The weights of a model that runs forward only.
 class InferenceStore : public WeightSource {
  public:
-  // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
-  // types.master, frozen ones that are kept in bf16 in that; none may be kept in blocks. What is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
-  // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another
-  // holds it too. wanted: parameters that it does not want are not here; null: all are wanted.
+  // Allocates buffers for the parameters. Matrices and lookup tables have types.compute; vectors (norms, biases) and
+  // wide matrices have types.master. Frozen parameters that are kept in bf16 have bf16. No parameter may be packed.
+  // Values are rounded to the type when they are written. Joined parameters are contiguous. The set is kept by
+  // reference. stages: the pipeline stage of each unit, by Unit::index; empty: all units are here. A stage that uses a
+  // tied parameter of another stage also holds it. wanted: parameters for which it is false are left out; null: all
+  // parameters are stored.
   InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {},
                  const std::vector<int>& stages = {}, const std::function<bool(const Param&)>& wanted = {});
 
   void acquire(const Unit&) override {}
   void release(const Unit&) override {}
   TensorView value(const Param& p) const override { return of(p); }
-  TensorView master(const Param& p) const override { return of(p); }  // the same memory: there is one copy
+  TensorView master(const Param& p) const override { return of(p); }  // the same memory as value(): there is one copy
   Shape shape(const Param& p) const override { return of(p).shape; }
   std::vector<ParamBox> boxes() const override;
   std::vector<const Param*> params_in(const TensorView& view) const override;
@@ -31,8 +34,8 @@ class InferenceStore : public WeightSource {
  private:
   struct Location {
     bool here = false;  // on this stage
-    size_t unit = 0;    // in whose storage
-    int64_t byte = 0;   // where it begins there
+    size_t unit = 0;    // unit whose storage holds it
+    int64_t byte = 0;   // offset in the storage
     Shape shape;        // local
   };
   TensorView of(const Param& p) const;

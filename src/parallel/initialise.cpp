@@ -20,7 +20,7 @@ void initialise(FlatWeights& store, uint64_t seed, const std::function<bool(cons
     for (const Piece& piece : pieces_of(store.table().buckets[b], resident)) {
       if (wanted && !wanted(*piece.param)) continue;
       const Shape& whole = piece.param->shape;
-      // Rows of the box that lie side by side in the parameter.
+      // inner, run: the number of elements of the box that are contiguous in the parameter.
       int inner = whole.rank();
       int64_t run = 1;
       while (inner > 0) {

@@ -1,4 +1,4 @@
-// Initial values of parameters (engine/initial_values.h) in the stores that hold them.
+// Writes initial values of parameters (engine/initial_values.h) to the stores that hold them.
 #pragma once
 #include <functional>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-void initialise(const ParamSet& params, WeightSource& store, uint64_t seed);  // of a store that holds everything whole
-// What is resident, where `wanted` (null: all).
+void initialise(const ParamSet& params, WeightSource& store, uint64_t seed);  // for a store that holds all values whole
+// Writes the resident elements of parameters for which `wanted` is true (null: all).
 void initialise(FlatWeights& store, uint64_t seed, const std::function<bool(const Param&)>& wanted = {});
 
 }  // namespace ravine

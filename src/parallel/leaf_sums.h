@@ -1,6 +1,6 @@
-// The sum of what comes one after another, in an order that does not depend on who holds what: a balanced tree, neighbours
-// first, of which no more than one tensor per level is kept (a binary counter). A number of leaves that is no power of two ends
-// with its last ones.
+// Sums tensors in a fixed order that does not depend on the distribution over ranks: a balanced tree, neighbours first.
+// At most one tensor per level is kept (a binary counter). If the number of leaves is not a power of two, the remaining
+// levels are added last, the smallest first.
 #pragma once
 #include <vector>
 
@@ -10,9 +10,9 @@ namespace ravine {
 
 class LeafSums {
  public:
-  // Takes the next leaf; all have one shape. Sums are written over the earlier of two.
+  // Adds the next leaf; all leaves have one shape. A sum is written over the earlier of its two tensors.
   void add(Ctx& c, Tensor leaf);
-  // The sum of all leaves since the last time; an absent tensor if there were none.
+  // Returns the sum of all leaves since the last call, and clears it; an absent tensor if there were none.
   Tensor total(Ctx& c);
   void clear() { levels_.clear(), count_ = 0; }
 

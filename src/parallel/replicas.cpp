@@ -6,11 +6,11 @@ namespace ravine {
 namespace {
 
 struct ReplicatedRun {
-  int64_t begin = 0, end = 0;  // of the bucket
+  int64_t begin = 0, end = 0;  // elements of the bucket
   int replicas = 1;
 };
 
-// Spans side by side are one message.
+// Returns the replicated runs of the bucket within `range`. Contiguous spans are one message.
 std::vector<ReplicatedRun> replicated_runs(const Bucket& bucket, Range range, int ranks) {
   std::vector<ReplicatedRun> out;
   for (const Bucket::Span& s : bucket.spans) {
@@ -48,7 +48,7 @@ void sum_replicas(Ctx& c, const Group& tensor, const Bucket& bucket, Range range
         moves.push_back(tensor.receive(slot.data, bytes, first + i));
         moves.push_back(tensor.send(local.data, bytes, first + i));
       }
-    }  // waits
+    }  // ~Pending waits
     for (int stride = 1; stride < p.replicas; stride *= 2)
       for (int i = 0; i + stride < p.replicas; i += 2 * stride) {
         const TensorView a = piece(all.view(), i * count, count);

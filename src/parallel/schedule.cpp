@@ -14,7 +14,8 @@ std::vector<PipelineTask> pipeline_schedule(int stages, int chunks, int micros, 
   require(chunks == 1 || micros % stages == 0, "schedule: interleaving needs micro batches in multiples of {} stages, got {}",
           stages, micros);
   int total = micros * chunks, round = stages * chunks;
-  // The k-th forward or backward: `stages` micro batches through a chunk, then the same through the next.
+  // The k-th forward or backward pass: `stages` micro batches run through a chunk, then the same ones through the next
+  // chunk.
   auto task = [&](int k, bool backward) {
     if (chunks == 1) return PipelineTask{backward, 0, k};
     int chunk = k % round / stages;
@@ -86,7 +87,7 @@ int activations_held(const std::vector<PipelineTask>& schedule) {
 std::vector<int> split_layers(const std::vector<double>& cost, int parts) {
   int n = static_cast<int>(cost.size());
   require(parts >= 1 && n >= parts, "split: {} layers for {} parts", n, parts);
-  // best[p][i]: least largest sum of the layers from i on in p parts.
+  // best[p][i]: the least largest sum if the layers from i on are split into p parts.
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> sums(static_cast<size_t>(n) + 1, 0);
   for (int i = 0; i < n; ++i) sums[static_cast<size_t>(i) + 1] = sums[static_cast<size_t>(i)] + cost[static_cast<size_t>(i)];
@@ -104,7 +105,7 @@ std::vector<int> split_layers(const std::vector<double>& cost, int parts) {
   double limit = best[static_cast<size_t>(parts)][0];
   std::vector<int> out;
   for (int p = parts, i = 0; p > 0; --p) {
-    int j = n - p + 1;  // as many as keep the limit, so that earlier parts take more
+    int j = n - p + 1;  // as many layers as the limit allows: earlier parts take more
     while (j > i + 1 && (sum(i, j) > limit || best[static_cast<size_t>(p) - 1][static_cast<size_t>(j)] > limit)) --j;
     out.push_back(j - i);
     i = j;

@@ -1,25 +1,25 @@
-// Pipeline schedules as pure functions: what each stage does, in which order. Nothing here runs anything.
+// Pipeline schedules as pure functions: the tasks of each stage, in their order.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace ravine {
 
-// Forward or backward of one micro batch through one chunk of layers of a stage.
+// A forward or backward pass of one micro batch through one chunk of layers of a stage.
 struct PipelineTask {
   bool backward = false;
-  int chunk = 0;  // of this stage: with V virtual stages chunk c of stage s holds part c * stages + s of the model
+  int chunk = 0;  // of this stage: with V virtual stages, chunk c of stage s holds part c * stages + s of the model
   int micro = 0;
   friend bool operator==(const PipelineTask&, const PipelineTask&) = default;
 };
 
-// 1F1B (Narayanan et al. 2021, PipeDream-Flush): stages - stage - 1 forwards to warm up, then one forward and one backward in
-// turn, then the remaining backwards. With chunks > 1 interleaved as in Megatron (Narayanan et al. 2021, section 2.2.2): micros
-// must be a multiple of stages. Of every chunk each micro batch's backwards come in the order of the micro batches.
+// Returns the tasks of a stage in order, by 1F1B (Narayanan et al. 2021, PipeDream-Flush). First come stages - stage -
+// 1 forward passes (warmup), then forward and backward passes in turn, then the remaining backward passes. With chunks
+// > 1 the schedule is interleaved as in Megatron (Narayanan et al. 2021, section 2.2.2): micros must be a multiple of
+// stages. The backward passes of each chunk are in the order of the micro batches.
 std::vector<PipelineTask> pipeline_schedule(int stages, int chunks, int micros, int stage);
 
-// When each task starts and ends if a forward of a chunk takes `forward` and a backward `backward` (of part p of stages *
-// chunks), and messages take no time. Throws Error if the schedules of the stages wait for each other in a circle.
+// The start and end of each task in a simulated pipeline, in the unit of the costs.
 struct PipelineTimes {
   struct Span {
     PipelineTask task;
@@ -27,16 +27,18 @@ struct PipelineTimes {
   };
   std::vector<std::vector<Span>> stages;
   double length = 0;
-  double bubble = 0;  // share of stages * length in which a stage does nothing
+  double bubble = 0;  // the idle part of stages * length
 };
+// Returns the times if a forward pass of part p takes forward[p] and a backward pass backward[p] (p < stages * chunks),
+// and messages take no time. Throws Error if the schedules wait for each other in a circle.
 PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vector<double>& forward,
                              const std::vector<double>& backward);
 
-// The most micro batches whose activations a stage holds at once, counted in chunks.
+// Returns the most activations that a stage holds at once, counted in micro batches times chunks.
 int activations_held(const std::vector<PipelineTask>& schedule);
 
-// Layers to stages: `parts` runs of consecutive layers with sums of `cost` as even as can be (least largest sum; ties: earlier
-// parts take more). Returns the number of layers of each part; every part gets at least one if there are enough.
+// Splits layers into `parts` ranges of consecutive layers, so that the largest sum of `cost` is least (ties: earlier
+// parts take more). Returns the number of layers of each part, at least one. Fewer layers than parts is an Error.
 std::vector<int> split_layers(const std::vector<double>& cost, int parts);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Schedules of pipelines as people see them.
+// Pictures of pipeline schedules.
 #pragma once
 #include <string>
 
@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-// A chart: one line per stage; letters and digits as in `F3`: forward of micro batch 3.
+// Returns a text chart with one line per stage. F3 is the forward pass of micro batch 3, B3 its backward pass.
 std::string pipeline_chart(const PipelineTimes& times);
 std::string pipeline_svg(const PipelineTimes& times);
-double pipeline_svg_height(const PipelineTimes& times);  // in pixels; its width is 1280
+double pipeline_svg_height(const PipelineTimes& times);  // in pixels; the width is 1280
 
 }  // namespace ravine

@@ -1,5 +1,4 @@
-// Flat memory of buckets: views of elements [begin, begin + shape.count()) of it, which on meta have no data; and the other
-// way, what a view shows.
+// Views of elements [begin, begin + shape.count()) of a flat buffer (no data on meta), and the parameters of a view.
 #pragma once
 #include <vector>
 
@@ -18,8 +17,8 @@ inline TensorView slice(const Tensor& t, int64_t begin, const Shape& shape) {
   return slice(t.view().data, t.dtype(), begin, shape, t.view().device);
 }
 
-// Appends the parameters of which `v` shows elements, if it lies in this memory, which holds elements of the bucket from
-// `first` on.
+// Appends the parameters whose elements `v` shows, if `v` is in this memory. The memory holds the elements of the
+// bucket from `first` on.
 void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v,
                  std::vector<const Param*>& out);
 

@@ -78,7 +78,7 @@ bool Stage::pools(Ctx& c) const {
   return parts_.size() > 1 && spec && spec->moe && spec->moe->losses.pools() && !c.batch().labels.absent();
 }
 
-// Host work: scores and counts of each expert, and the tokens, as f64.
+// Host work: scores and counts of each expert, and the number of tokens, as f64.
 void Stage::send_pool(Ctx& c, Message& slot, const RouterPool& pool, const Group& group, int to) {
   const int64_t experts = model_.decoder()->moe->routing.experts;
   Tensor t = c.empty({2 * experts + 1}, DType::f64);
@@ -91,7 +91,7 @@ void Stage::send_pool(Ctx& c, Message& slot, const RouterPool& pool, const Group
   send(slot, std::move(t), group, to);
 }
 
-// Host work: sums over experts, as they came.
+// Host work: sums over experts, as they were sent.
 RouterPool Stage::receive_pool(Ctx& c, const Group& group, int from) {
   const int64_t experts = model_.decoder()->moe->routing.experts;
   const Tensor t = c.empty({2 * experts + 1}, DType::f64);
@@ -104,7 +104,7 @@ RouterPool Stage::receive_pool(Ctx& c, const Group& group, int from) {
   return pool;
 }
 
-// Blocks begin with the embedding, layers behind it.
+// Adds the router loads of the layers of this chunk. Block 0 is the embedding, so layer i is block i + 1.
 void Stage::add_layers(Ctx& c, int chunk, RouterPool& pool) const {
   const BlockRange& blocks = parts_[static_cast<size_t>(part(chunk))];
   const auto begin = static_cast<int64_t>(blocks.begin) - 1,

@@ -1,12 +1,12 @@
-// Seam S5: the part of the model that this rank runs, and the messages to the stages before and behind it. Blocks do not know
-// of it.
+// Seam S5: the part of the model that this rank runs, and the messages to the previous and the next stage. Blocks do
+// not know of stages.
 //
-// Between stages goes one tensor, x + branch in the type of the residual stream, and back its gradient: what the fused add and
-// norm of a block computes from both is the same bit for bit.
+// One tensor is sent between stages: x + branch in the type of the residual stream; its gradient is sent back. The
+// fused add and norm of a block computes the same bits from this sum as from x and branch.
 //
-// Where a loss pools what routers of all layers did (engine/router_load.h), the sums of the layers so far go ahead behind the
-// stream, and those of all layers come back behind its gradient: the last part has them before the first backward of a micro
-// batch begins, so every schedule has the loss of the whole model.
+// If a loss pools the routers of all layers (engine/router_load.h), two more messages are sent. The sums over the
+// layers up to here follow the stream forward; the sums over all layers follow its gradient back. The last part has all
+// sums before the first backward pass of a micro batch starts. So every schedule has the loss of the whole model.
 #pragma once
 #include <memory>
 #include <set>
@@ -23,17 +23,18 @@ namespace ravine {
 struct BlockRange {
   size_t begin = 0, end = 0;
 };
-// What each of `parts` parts (stages * virtual stages, in the order of the model) runs: layers as even as can be, or as the
-// list says; the embedding goes with the first part, the head with the last. More parts than layers, or a list that does not
-// add up, is a UserError.
+// Returns the blocks of each of `parts` parts (stages * virtual stages, in the order of the model). Layers are split
+// evenly, or as `layers` lists them. The embedding is in the first part, the head in the last. More parts than layers,
+// or a list with a wrong length or sum, is a UserError.
 std::vector<BlockRange> split_model(const Model& model, int parts, const std::vector<int64_t>& layers);
-// The paths of the first counts[p] layers of each part p, or of all its layers if it has fewer. A list of another length than
-// that of `parts` is a UserError (train.recompute_layers).
+// Returns the paths of the first counts[p] layers of each part p, or of all its layers if it has fewer. A list whose
+// length differs from `parts` is a UserError (train.recompute_layers).
 std::set<std::string> first_layers(const Model& model, const std::vector<BlockRange>& parts,
                                    const std::vector<int64_t>& counts);
-// The pipeline stage of each unit, by Unit::index: part p is on stage p % stages.
+// Returns the pipeline stage of each unit, by Unit::index: part p is on stage p % stages.
 std::vector<int> stages_of_units(const Model& model, const std::vector<BlockRange>& parts, int stages);
 
+// Runs the parts of one pipeline stage and its messages.
 class Stage {
  public:
   Stage(Model& model, const Ranks& ranks, std::vector<BlockRange> parts);
@@ -42,19 +43,19 @@ class Stage {
   bool first(int chunk) const { return part(chunk) == 0; }
   bool last(int chunk) const { return part(chunk) + 1 == static_cast<int>(parts_.size()); }
 
-  // A micro batch on its way: from forward to backward of one chunk. Holds no memory of its own.
+  // A micro batch in flight between forward and backward of a chunk. Owns no memory.
   struct Micro {
     Ctx::UnderWay state;
     TensorRef in, out_x, out_branch;
   };
-  // Receives from the part before, runs, sends to the part behind. c.begin() was called. With training what backward needs is
-  // in the result, and c is free for other micro batches.
+  // Receives the stream from the previous part, runs the blocks, sends to the next part. c.begin() must be called
+  // before. If training is true, the result holds the state for backward, and c is free for other micro batches.
   Micro forward(Ctx& c, int chunk, bool training);
   void backward(Ctx& c, int chunk, Micro micro);
-  void drain();  // waits for what was sent
+  void drain();  // waits for the messages that were sent
 
  private:
-  // A message under way, and the memory it needs until it has arrived. A new one waits for the one before.
+  // A message in flight, and its memory until it has arrived. The next message in a slot waits for the previous one.
   struct Message {
     Tensor tensor;
     Pending pending;

@@ -1,4 +1,4 @@
-// Policies of what is kept for backward (seam S3).
+// Policies for the tensors that are kept for the backward pass (seam S3).
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,11 +10,12 @@
 
 namespace ravine {
 
-// Keeps every tensor in the arena.
-//   cheap  outputs of norms and activations are not kept but made again from their inputs, which are kept anyway
-//   full   a layer keeps its input only and runs forward again before its backward
-//   auto   as cheap: whoever plans memory has settled it before (plan/choose_recompute.h), and all give the same bits
-// layers: paths of the layers that full takes; none: all. The others are as under cheap.
+// Returns a stash that keeps tensors in the arena. All policies give the same bits.
+//   none   keeps every tensor.
+//   cheap  makes outputs of norms and activations again from their inputs, which are kept anyway.
+//   full   keeps the input of a layer, and runs the layer forward again before its backward pass.
+//   auto   as cheap; the planner has replaced it before (plan/choose_recompute.h).
+// layers: paths of the layers for full, nullopt: all layers. The other layers are as under cheap.
 std::unique_ptr<Stash> make_stash(Recompute recompute, std::optional<std::set<std::string>> layers = {});
 
 }  // namespace ravine

@@ -6,7 +6,7 @@
 namespace ravine {
 namespace {
 
-// From the box of a piece, contiguous at `box`, to where it belongs in the whole parameter.
+// Copies a piece, contiguous at `box`, to its position in the whole parameter. `size`: bytes of an element.
 void insert_box(const Piece& piece, std::byte* whole, const std::byte* box, int64_t size) {
   const Shape& shape = piece.param->shape;
   int inner = shape.rank();
@@ -73,7 +73,7 @@ DType UnitExport::type_of(const Bucket& bucket) const {
   return of_ == Of::gradients ? bucket.grad_type : bucket.has_master() ? bucket.master_type : bucket.copy_type;
 }
 
-// Every rank sends what it alone answers for, piece by piece, in an order that rank 0 knows too.
+// Every rank sends its primary pieces in an order that rank 0 also knows.
 void UnitExport::bring(const Unit& unit) {
   const Mesh& mesh = ranks_.mesh();
   std::vector<std::byte> box;

@@ -1,5 +1,5 @@
-// Whole parameters, one unit at a time, of a model that is spread over ranks: what model folders and traces are written from.
-// No rank holds more than the unit under way beside its own part.
+// Whole parameters of a model that is distributed over ranks, one unit at a time: for writing model folders and traces.
+// A rank holds no more than its own part and one unit.
 #pragma once
 #include <map>
 #include <vector>
@@ -9,15 +9,17 @@
 
 namespace ravine {
 
-// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the
-// type in which ranks hold it; what is packed in blocks has none. The others serve() meanwhile, until rank 0 calls end().
+// Collects a unit on rank 0: acquire(unit) receives it from the ranks that hold it. master(p) is then the whole
+// parameter, in the type that ranks hold, until another unit is acquired. Packed parameters are left out. The other
+// ranks call serve(), which returns when rank 0 calls end().
 class UnitExport : public WeightSource {
  public:
-  enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished
+  enum class Of : uint8_t { masters, gradients };  // gradients: the finished gradients of the step
   UnitExport(Model& model, FlatStore& store, const Ranks& ranks, std::vector<int> stages, Of of = Of::masters)
       : model_(model), store_(store), ranks_(ranks), stages_(std::move(stages)), of_(of) {}
   void acquire(const Unit& unit) override;
-  void release(const Unit&) override {}  // kept until another is asked for: its parameters come one after another
+  // a unit is kept until another one is acquired: its parameters are read one after another
+  void release(const Unit&) override {}
   void end();
   void serve();
 
@@ -26,7 +28,7 @@ class UnitExport : public WeightSource {
   std::vector<ParamBox> boxes() const override;
 
  private:
-  // What this rank has of bucket b, and which of its elements that are.
+  // Returns the view of the elements of bucket b on this rank, and their range in the bucket.
   std::pair<TensorView, Range> local(size_t b) const;
   DType type_of(const Bucket& bucket) const;
   void bring(const Unit& unit);

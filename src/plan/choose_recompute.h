@@ -1,4 +1,4 @@
-// train.recompute=auto.
+// Resolves train.recompute=auto.
 #pragma once
 #include <functional>
 
@@ -6,11 +6,11 @@
 
 namespace ravine {
 
-// Bytes that a rank needs with this config, of the rank that needs most: the same answer on all ranks.
+// Returns the bytes that a rank needs with this config, for the rank that needs most. The same on all ranks.
 using BytesNeeded = std::function<int64_t(const Config&)>;
 
-// Where train.recompute is auto, it becomes what recomputes least and keeps within train.memory_mb (MiB): none, cheap or full.
-// A UserError if full needs more. Whatever is chosen, the bits of the run are the same.
+// Replaces train.recompute=auto by the first of none, cheap and full that fits train.memory_mb (MiB). A UserError if
+// full does not fit. All choices give the same bits.
 void choose_recompute(Config& config, const BytesNeeded& needed);
 
 }  // namespace ravine

@@ -66,7 +66,7 @@ Decision decide(Model& model, const Config& asked, Backend backend, int ranks, i
     return attempt(way.with(&Way::compute, DType::bf16), "activations halve; other rounding");
   };
   if (!search()) return out;
-  // Larger micro batches are faster: products of more rows, weights read less often.
+  // Larger micro batches are faster: products have more rows, and weights are read less often.
   for (;;) {
     const Way next = way.with(&Way::micro_batch, 2 * way.micro_batch);
     if (asked.train.global_batch % next.micro_batch != 0 || !layout_fits(next.config(asked), ranks, model)) break;

@@ -1,7 +1,7 @@
-// Which recomputation, ZeRO stage and micro batch a run on a given mesh should take: ways to save memory in the order of what
-// they cost in speed, each planned on the meta device, until one fits. After the procedure of Hugging Face's DeepSpeed guide:
-// micro batches of one sequence first, then recomputation, ZeRO 2, ZeRO 3, 16-bit arithmetic; with what fits, the largest micro
-// batch. ZeRO 1 comes before all of these, since here it sends no more than ZeRO 0.
+// Chooses recomputation, ZeRO stage and micro batch for a run on a given mesh. The ways to save memory are planned on
+// the meta device in the order of their cost in time, until one fits. The order follows the procedure of Hugging Face's
+// DeepSpeed guide: micro batches of one sequence, then recomputation, ZeRO 2, ZeRO 3, 16-bit arithmetic; then the
+// largest micro batch that fits. ZeRO 1 is first here, because it sends no more than ZeRO 0.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,20 +11,21 @@
 
 namespace ravine {
 
+// A planned way, and if it fits.
 struct DecisionStep {
   Way way;
   RunLayout layout;
-  std::string setting, why;  // "parallel.zero=1", and what it costs and saves
+  std::string setting, why;  // setting: "parallel.zero=1"; why: its cost and effect
   int64_t bytes = 0;         // of the rank that needs most
   bool fits = false;
 };
 
-// Every step that was tried, in order. The choice is the last that fits; none fits: no step does. Layouts are `ranks` ranks in
-// the mesh of config.parallel; a mesh that does not fit the model is a UserError.
+// All planned steps, in order. The choice is the last step that fits. If none fits, there is no choice. `ranks` ranks
+// are in the mesh of config.parallel; a mesh that does not fit the model is a UserError.
 struct Decision {
   std::vector<DecisionStep> steps;
-  const DecisionStep* choice() const;
-  std::vector<std::string> settings() const;  // of the choice, all that were decided
+  const DecisionStep* choice() const;         // null: no step fits
+  std::vector<std::string> settings() const;  // all settings of the choice
 };
 Decision decide(Model& model, const Config& config, Backend backend, int ranks, int64_t columns, int64_t bytes_per_rank);
 

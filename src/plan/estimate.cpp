@@ -15,10 +15,10 @@
 namespace ravine {
 namespace {
 
-// What starting a kernel costs beside its arithmetic, threads that are woken: a guess.
+// Seconds to start a kernel and wake its threads: a guess.
 constexpr double kCall = 4e-6;
 
-// Adds up the time of kernel calls by block of the model. Micro batches come one after the other.
+// Sums the time of kernel calls by block of the model. Micro batches run one after the other.
 class BlockWork : public Observer {
  public:
   BlockWork(const Model& model, const Types& types, const Rates& rates)
@@ -103,7 +103,7 @@ std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Ty
   std::vector<double> layers;
   for (size_t b = 1; b + 1 < costs.forward.size(); ++b) layers.push_back(of(b));
   int parts = narrow_option<int>(config.parallel.pipeline * config.parallel.virtual_stages, "parallel.virtual");
-  if (static_cast<int>(layers.size()) < parts) return {};  // refused elsewhere, with what would do
+  if (static_cast<int>(layers.size()) < parts) return {};  // refused elsewhere, with the numbers that fit
   layers.front() += of(0);
   layers.back() += of(costs.forward.size() - 1);
   std::vector<int64_t> out;
@@ -113,8 +113,8 @@ std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Ty
 
 namespace {
 
-// What data ranks exchange after (or, ZeRO 2 and 3, during) the micro batches of a step, the sums that this brings, and the
-// update.
+// Adds the times of data ranks: the messages after (ZeRO 2 and 3: during) the micro batches of a step, the sums after
+// them, and the update.
 void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& layout, const Types& types, const Rates& rates,
                const std::vector<Unit*>& units) {
   const Mesh& m = layout.mesh;
@@ -144,7 +144,7 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
     if (divided && c.parallel.zero == 3 && !b.stays) e.data += 2 * micros * values;
     if (!b.trainable) continue;
     if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * grad);
-    // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
+    // Norm: reads the gradient. Update: reads the gradient, reads and writes weight and states, writes a copy.
     const std::unique_ptr<UpdateRule> rule = make_update_rule(c.optimizer);
     const double states = static_cast<double>(state_bytes(*rule, b, m.tensor));
     e.update +=
@@ -163,21 +163,21 @@ StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layou
   double wide = static_cast<double>(size_of(types.residual)), narrow = static_cast<double>(size_of(types.compute));
   double tokens = static_cast<double>(c.train.micro_batch * columns),
          stream = tokens * static_cast<double>(model.facts().hidden);
-  // A sum over tensor ranks: a piece to each, added, and back. With the sequence cut a sum is one half and a gathering the
-  // other.
+  // A sum over tensor ranks: exchange of pieces, addition, gathering. With sequence parallelism a sum is one half, and
+  // a gathering the other.
   double piece = stream / m.tensor;
   auto tensor_sum = [&](double bytes) {
     return m.tensor == 1 ? 0.0
                          : rates.messages.exchange(piece * bytes, m.tensor) + rates.messages.gather(piece * bytes, m.tensor) +
                                stream * 3 * bytes / rates.bytes;
   };
-  // What a product took in is not kept but gathered again for the gradient of its weights.
+  // With sequence parallelism the input of a product is gathered again for the gradient of its weights.
   double again = m.tensor > 1 && c.parallel.sequence && c.train.recompute != Recompute::none
                      ? rates.messages.gather(piece * narrow, m.tensor)
                      : 0;
   double message = stages > 1 ? rates.messages.message(stream * wide / (c.parallel.sequence ? m.tensor : 1)) : 0;
   double firsts = static_cast<double>(c.parallel.zero >= 2 ? layout.micro_batches : layout.leaves) /
-                  micros;  // share of micro batches that begin a sum
+                  micros;  // share of micro batches that start a sum
   std::vector<BlockRange> parts = split_model(model, stages * chunks, c.parallel.stage_layers);
   std::vector<double> forward, backward, compute(static_cast<size_t>(stages)), tensor(compute.size());
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -203,11 +203,11 @@ StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layou
   e.compute = *std::max_element(compute.begin(), compute.end());
   e.tensor = *std::max_element(tensor.begin(), tensor.end());
   e.pipeline = stages > 1 ? 2.0 * micros * message : 0;
-  // The stage that takes longest for its sums and its update.
+  // The stage with the longest reductions and update.
   std::vector<int> stage_of = stages_of_units(model, parts, stages);
   StepEstimate worst;
   for (int s = 0; s < stages; ++s) {
-    if (s > 1 && s + 1 < stages) continue;  // those between are like the second
+    if (s > 1 && s + 1 < stages) continue;  // middle stages are like the second one
     std::vector<Unit*> units;
     for (Unit& u : model.params().units())
       if (stage_of[u.index] == s) units.push_back(&u);

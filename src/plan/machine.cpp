@@ -34,7 +34,7 @@ std::string cache_file() {
   auto folder = [](const char* variable) {
     const char* text = std::getenv(variable);
     const fs::path path = text ? text : "";
-    return path.is_absolute() ? path : fs::path();  // a relative one is none, says the XDG base directory specification
+    return path.is_absolute() ? path : fs::path();  // the XDG base directory specification ignores relative paths
   };
   if (const fs::path cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache / "ravine" / "machine.json";
   if (const fs::path home = folder("HOME"); !home.empty()) return home / ".cache" / "ravine" / "machine.json";
@@ -45,7 +45,7 @@ std::string cache_key() {
   return fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
 }
 
-// A damaged cache is as good as none.
+// Returns the cache; empty if it is damaged.
 Json read_cache(const std::string& path) {
   try {
     if (Json all = path.empty() || !std::filesystem::exists(path) ? Json::object() : read_json(path, 1 << 20); all.is_object())
@@ -77,7 +77,7 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
 }
 
 namespace {
-// How many times the peak of one process all ranks have.
+// Returns the peak of all ranks / the peak of one process.
 double times_of_one(const Ranks& ranks, int local) {
   const auto cores = static_cast<double>(std::thread::hardware_concurrency());
   return ranks.size() > 1 ? ranks.size() * std::min(1.0, cores / (local * thread_count())) : 1.0;
@@ -117,7 +117,7 @@ std::string messages_key(int ranks) {
   return fmt::format("{}, {}, messages between {} ranks", program_version(), cpu_name(), ranks);
 }
 
-// Without a writable cache folder the next run measures again. "", or why nothing is kept.
+// Writes the cache. Returns "", or the reason why nothing is kept: the next run then measures again.
 std::string write_cache(const std::string& path, const Json& all) {
   if (path.empty()) return "neither XDG_CACHE_HOME nor HOME names a folder";
   try {
@@ -165,7 +165,8 @@ std::string keep_message_rates(const MessageRates& rates) {
 }
 
 namespace {
-// Of each figure the larger. It is sure where both agree and the second was measured with nothing else running.
+// Returns the larger value of each figure. The result is sure if both agree, and nothing else ran during the second
+// measurement.
 MachinePeaks larger(const MachinePeaks& known, MachinePeaks p) {
   bool agree = p.ran >= kQuietShare;
   for (double MachinePeaks::*figure :
@@ -199,7 +200,7 @@ MachinePeaks machine_peaks(Peaks what, bool measure_again) {
   const auto known = known_machine_peaks(what), before = known_machine_peaks(Peaks::arithmetic);
   if (!measure_again && known && (known->sure || core_share() < kQuietShare)) return *known;
   MachinePeaks p = measure_peaks(what == Peaks::all);
-  ::malloc_trim(0);  // glibc would keep the matrices of the measurement, which no plan counts
+  ::malloc_trim(0);  // else glibc would keep the memory of the measurement, which no plan counts
   if (what == Peaks::arithmetic && before) p.read_bytes = before->read_bytes, p.copy_bytes = before->copy_bytes;
   if (!measure_again && before && !p.sure) p = larger(*before, p);
   keep_peaks(p);
@@ -212,7 +213,7 @@ void raise_peak(DType compute, double reached) {
   double& peak = compute == DType::bf16 ? p->bf16_flops : p->f32_flops;
   if (reached <= peak) return;
   peak = reached, p->sure = false;
-  p->bf16_flops = std::max(p->bf16_flops, p->f32_flops);  // operands may also be widened
+  p->bf16_flops = std::max(p->bf16_flops, p->f32_flops);  // bf16 operands may also be widened to f32
   keep_peaks(*p);
 }
 

@@ -1,5 +1,5 @@
-// What this machine can do at most, measured until it repeats and kept in the user's cache folder. For figures and plans that people read;
-// nothing that changes bits may follow from it (kernels/cpu_id.h).
+// The peak rates of this machine. Each peak is measured until the results repeat, and kept in the user's cache folder.
+// For reports and plans only: no result that changes bits may depend on them (kernels/cpu_id.h).
 #pragma once
 #include <optional>
 #include <string>
@@ -12,34 +12,36 @@
 
 namespace ravine {
 
-// Rates of memory take half a gigabyte to measure, so a run that wants FLOP/s only does not ask for them: they are 0 then if
-// not known.
+// The peaks to return. Memory rates need half a gigabyte to measure: with `arithmetic` they are 0 if they are not
+// cached.
 enum class Peaks : uint8_t { arithmetic, all };
 
-// Peaks for the present number of threads; measured if the cache has none for this CPU, program version and thread count. Those
-// that are not sure are measured again as soon as nothing else runs; where they are not sure then either, the larger count.
+// Returns the peaks for the current number of threads. Measures them if the cache has none for this CPU, program
+// version and thread count. Peaks that are not sure are measured again when nothing else runs; if they are still not
+// sure, the larger value is used.
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
-std::optional<MachinePeaks> known_machine_peaks(
-    Peaks what = Peaks::all);  // those of the cache, never measured; nothing if there are none
-// FLOP/s of products that all ranks together reach at most, in this type, by what the first measures; ranks of a host that
-// share cores have them once. `local`: ranks of this host. All ranks call it and get the same.
+// Returns the peaks of the cache, without measuring; empty: none.
+std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);
+// Returns the peak FLOP/s of products of all ranks together in this type, from a measurement of the first rank. Ranks
+// of a host that share cores count the cores once. `local`: ranks of this host. All ranks call it together and get the
+// same.
 double peak_of_ranks(const Ranks& ranks, int local, DType compute);
-// Work has reached `reached` FLOP/s of all ranks in this type, more than the peak: it was measured too low. The larger value is
-// kept, and is not sure, so the next run measures. For one rank to call.
+// Raises the peak, because all ranks have reached `reached` FLOP/s in this type, so the peak was measured too low. The
+// new value is kept as not sure, so the next run measures again. Called by one rank.
 void raise_peak_of_ranks(const Ranks& ranks, int local, DType compute, double reached);
-void raise_peak(DType compute, double reached);  // of this process alone
-// True if a step computes all that Model::training_flops_per_token counts: frozen weights below the first that learns have no
-// backward pass. Only then may a step raise a peak.
+void raise_peak(DType compute, double reached);  // for this process alone
+// True if a step computes all FLOPs of Model::training_flops_per_token: frozen weights below the first trained one have
+// no backward pass. Only such a step may raise a peak.
 bool counts_every_flop(const Model& model);
-// What is reckoned with where nothing was measured: a usual balance of products to memory.
+// Returns typical rates of products and memory, used if nothing was measured.
 MachinePeaks usual_machine();
-// Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.
+// Returns the message rates between `ranks` ranks of this machine, measured by `bench messages`; empty: not measured.
 std::optional<MessageRates> known_message_rates(int ranks);
-std::string keep_message_rates(const MessageRates& rates);  // "", or why they are not kept
-// The share of such peaks that steps reach here (step_share.h), as `bench machine` measured it for the present number of
-// threads or any other.
+std::string keep_message_rates(const MessageRates& rates);  // returns "", or the reason why the rates are not kept
+// Returns the share of the peaks that steps reach (step_share.h), measured by `bench machine` for the current number of
+// threads, or for another one; empty: not measured.
 std::optional<double> known_step_share();
-std::string keep_step_share(double share);  // "", or why it and the peaks are not kept
+std::string keep_step_share(double share);  // returns "", or the reason why share and peaks are not kept
 std::string cpu_name();
 
 }  // namespace ravine

@@ -78,7 +78,7 @@ MessageRates measure_messages(const Group& group) {
   };
   measure(out.all_to_all, [&](int64_t bytes) { group.all_to_all(from.data(), to.data(), bytes).wait(); });
   measure(out.all_gather, [&](int64_t bytes) { group.all_gather(from.data(), to.data(), bytes).wait(); });
-  // Neighbours in pairs, one way, as stages of a pipeline do.
+  // Pairs of neighbours, one way, as in a pipeline.
   measure(out.send, [&](int64_t bytes) {
     if (me % 2 == 0 && me + 1 < n) group.send(from.data(), bytes, me + 1).wait();
     if (me % 2 == 1) group.receive(to.data(), bytes, me - 1).wait();
@@ -89,7 +89,7 @@ MessageRates measure_messages(const Group& group) {
 MessageRates guessed_messages(double copy_bytes, int ranks) {
   MessageRates out;
   out.ranks = std::max(2, ranks);
-  double rate = copy_bytes / (4.0 * out.ranks), pieces = out.ranks - 1;  // read and written twice
+  double rate = copy_bytes / (4.0 * out.ranks), pieces = out.ranks - 1;  // each byte is read and written twice
   for (int64_t bytes : kSizes) {
     double b = static_cast<double>(bytes);
     out.all_to_all.push_back({b, 2e-5 + pieces * b / rate});

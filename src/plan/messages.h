@@ -1,4 +1,4 @@
-// How fast messages travel between ranks: measured by `mpirun -n N ravine bench messages`, kept beside the peaks of the
+// The speed of messages between ranks, measured by `mpirun -n N ravine bench messages` and kept with the peaks of the
 // machine.
 #pragma once
 #include <optional>
@@ -10,16 +10,17 @@
 
 namespace ravine {
 
+// Measured times of messages by size.
 struct MessageRates {
   struct Point {
-    double bytes, seconds;  // of one call; of a piece, as Group's arguments count it
+    double bytes, seconds;  // of one call; bytes: of a piece, as in Group's arguments
   };
-  int ranks = 2;          // that talked at once
-  bool measured = false;  // false: a guess from the rate of memory
+  int ranks = 2;          // number of ranks in the measurement
+  bool measured = false;  // false: a guess from the memory rate
   std::vector<Point> all_to_all, all_gather, send;
 
-  // Seconds of a call in a group of `ranks`: between measured sizes along a line, beyond them in proportion; in proportion to
-  // what a rank hands over.
+  // Return the seconds of a call in a group of `ranks` ranks. Between measured sizes they are interpolated, beyond them
+  // proportional; also proportional to the bytes that a rank sends.
   double exchange(double bytes, int ranks) const { return of(all_to_all, bytes, ranks); }
   double gather(double bytes, int ranks) const { return of(all_gather, bytes, ranks); }
   double message(double bytes) const { return line(send, bytes); }
@@ -32,10 +33,11 @@ struct MessageRates {
   static double line(const std::vector<Point>& points, double bytes);
 };
 
-// All ranks of the group call it; a few seconds. Every rank gets the same: of each size the median time of the slowest rank.
+// Measures messages in a few seconds. For each size the result is the median time of the slowest rank. All ranks of the
+// group call it together and get the same.
 MessageRates measure_messages(const Group& group);
 
-// As if every byte were copied twice at `copy_bytes` per second by all ranks at once, and a call took 20 us.
+// Returns a guess: every byte is copied twice at `copy_bytes` per second by all ranks at once, and a call takes 20 us.
 MessageRates guessed_messages(double copy_bytes, int ranks);
 
 }  // namespace ravine

@@ -12,9 +12,10 @@ namespace ravine {
 namespace {
 
 constexpr int kMostDataRanks = 4096;
-constexpr int64_t kMostMicro = 1024;  // sequences; larger ones are no faster
+constexpr int64_t kMostMicro = 1024;  // sequences; larger micro batches are no faster
 
-// Bytes of the rank of one stage that needs most on its device.
+// Sets the bytes of `step` for the rank that needs most device memory: the maximum over the first, second and last
+// stage.
 void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
   const Config& c = step.config;
   const RunLayout layout = run_layout(c, ranks, model);
@@ -32,7 +33,8 @@ void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
     const RunMemory memory = StepEngine(model, all_there, types, kernels, shape, nullptr, &fake).memory();
     const bool half = types.compute == DType::bf16 || types.compute == DType::f16;
-    const int64_t masters = half ? std::min(memory.weights, memory.optimizer / states) : 0;  // states are f32, as masters are
+    // states and masters are f32
+    const int64_t masters = half ? std::min(memory.weights, memory.optimizer / states) : 0;
     int64_t device = memory.total() - memory.base, host = 0, disk = 0;
     auto move = [&](OffloadTo to, int64_t bytes) {
       if (to == OffloadTo::none) return;
@@ -109,7 +111,7 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
     }
     return out;
   }
-  for (;;) {  // the larger the products, the faster
+  for (;;) {  // larger products are faster
     c.train.micro_batch *= 2;
     const int64_t data = run_layout(out.steps.back().config, ranks, model).mesh.data;
     if (free_batch) c.train.global_batch = std::max(asked.train.global_batch, c.train.micro_batch * data);

@@ -1,9 +1,10 @@
-// The procedure of Hugging Face's DeepSpeed guide ("How to choose which ZeRO stage and offloads to use for best performance"):
-// nine steps, each slower than the one before and with less memory on the device, until one fits; then larger micro batches.
+// The procedure of Hugging Face's DeepSpeed guide ("How to choose which ZeRO stage and offloads to use for best
+// performance"). Each of its nine steps is slower than the previous one, and needs less device memory. The first step
+// that fits is used, then with larger micro batches.
 //
-// What a rank keeps on its device and on its host is counted as DeepSpeed places it: with offload_optimizer the states and, of
-// 16-bit arithmetic, the masters go to the host, with offload_param the weights between their uses; nvme is a disk. Where the
-// CPU computes nothing is moved by that, and a rank needs the sum of both.
+// Device and host memory of a rank are counted as DeepSpeed places them. With offload_optimizer, optimizer states (and
+// masters of 16-bit arithmetic) are on the host. With offload_param, weights are on the host between their uses. nvme
+// is a disk. If the CPU computes, offloading moves nothing: a rank needs the sum of both.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,22 +15,26 @@
 
 namespace ravine {
 
+// A step of the procedure.
 struct ProcedureStep {
-  int number = 0;        // 1 to 9, as in the guide; 0: as configured, with micro batches of 1; 10: larger micro batches
-  std::string what;      // "ZeRO 2"
-  Config config;         // the run so
-  bool possible = true;  // false: the step has nothing to change here, `what` says why
-  int64_t device = 0, host = 0, disk = 0;  // bytes of the rank that needs most on its device
+  int number = 0;                          // 1 to 9, as in the guide; 10: larger micro batches
+  std::string what;                        // "ZeRO 2"
+  Config config;                           // the config of the run with this step
+  bool possible = true;                    // false: the step changes nothing here; `what` has the reason
+  int64_t device = 0, host = 0, disk = 0;  // bytes of the rank that needs most device memory
   bool fits = false;
 };
 
+// The planned steps, and the choice.
 struct Procedure {
-  std::vector<ProcedureStep> steps;     // all that were planned, in order
-  const ProcedureStep* choice() const;  // the last that fits; null: none
-  std::optional<int> ranks_enough;      // where none fits: as many data ranks, a power of two, as would do with all of it
+  std::vector<ProcedureStep> steps;     // all planned steps, in order
+  const ProcedureStep* choice() const;  // the last step that fits; null: none
+  // if no step fits: the number of ranks, a power of two times `ranks`, with which the last step fits
+  std::optional<int> ranks_enough;
 };
 
-// `asked`: the batch is global_batch sequences, over `ranks` ranks; free_batch: it may grow with the micro batches. Errors: UserError where the mesh does not fit the model.
+// Walks the procedure. The batch is global_batch sequences over `ranks` ranks. free_batch: the batch may grow with the
+// micro batches. A UserError if the mesh does not fit the model.
 Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t bytes_per_rank,
                          bool free_batch = false);
 

@@ -10,12 +10,13 @@
 namespace ravine {
 namespace {
 
-constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::cheap, Recompute::full};  // in the order of what they save
+// in the order of the memory they save
+constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::cheap, Recompute::full};
 
 }  // namespace
 
 int64_t memory_for_run() {
-  // Each thread maps a stack and an arena of malloc; both are address space, hardly memory.
+  // Each thread maps a stack and an arena of malloc: address space, almost no memory.
   constexpr int64_t kPerThread = int64_t{72} << 20;
   int64_t room = available_memory(), threads = thread_count() + 3;
   if (int64_t limit = process_room(); limit < int64_t{1} << 60) room = std::min(room, limit - threads * kPerThread);
@@ -45,7 +46,7 @@ Variants::Variants(const Config& config, Backend backend, const Types& types, St
     if (r > configured_.recompute) knobs_.recomputes.push_back(r);
   if (types.compute == DType::f32 && backend == Backend::cpu) knobs_.computes.push_back(DType::bf16);
   for (int64_t rows = shape_.rows / 2; rows > 0; rows /= 2) {
-    while (shape_.rows % rows != 0) --rows;  // more micro batches by a whole factor: pipelines and leaves go on to divide them
+    while (shape_.rows % rows != 0) --rows;  // pipelines and leaves must still divide the micro batches
     knobs_.micro_batches.push_back(rows);
   }
   if (shorten)
@@ -79,7 +80,8 @@ std::vector<Variant> Variants::that_fit(int64_t bytes, size_t count) {
   std::vector<Way> fitting;
   std::vector<Variant> out;
   for (const Way& w : knobs_.mildest_first()) {
-    if (std::any_of(fitting.begin(), fitting.end(), [&](const Way& f) { return f.at_most(w); })) continue;  // needless
+    // a smaller change fits
+    if (std::any_of(fitting.begin(), fitting.end(), [&](const Way& f) { return f.at_most(w); })) continue;
     Variant v = plan(w);
     if (v.bytes > bytes) continue;
     fitting.push_back(w);

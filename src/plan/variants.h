@@ -1,5 +1,5 @@
-// Other ways to run a training that need another amount of memory: each is planned on meta exactly as the run itself, and its
-// time is compared with that of the run as configured (plan/work.h).
+// Variants of a run that need more or less memory. Each variant is planned on meta like the run itself. Its time is
+// compared with the time of the run as configured (plan/work.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -10,25 +10,28 @@
 
 namespace ravine {
 
+// A variant of a run.
 struct Variant {
-  std::vector<std::string> changes;  // settings, "train.recompute=full"; empty: as configured
-  int64_t bytes = 0;                 // in all, as RunMemory::total
-  double time = 1;                   // of a token, in times that of the configured run
+  std::vector<std::string> changes;  // changed settings, "train.recompute=full"; empty: as configured
+  int64_t bytes = 0;                 // total, as RunMemory::total
+  double time = 1;                   // time per token / time per token as configured
   bool same_work = true;             // false: shorter sequences, another training
   std::string text() const;          // "train.recompute=full train.micro_batch=2 (3.1 GiB, 1.31 x the time)"
 };
 
+// Plans variants of a run.
 class Variants {
  public:
-  // `engine` is the planned run. shorten: whether the length of the sequences is ours to choose (not with fixed batch files).
+  // `engine` is the planned run. shorten: true if the sequence length may change (not with fixed batch files).
   Variants(const Config& config, Backend backend, const Types& types, StepEngine& engine, bool shorten);
 
-  // The cheapest ways, fastest first, shorter sequences last, at most `count`, to need no more than `bytes`. None of them does
-  // more than it must: a milder one of the same kind would not fit.
+  // Returns at most `count` variants that need at most `bytes`: the fastest first, shorter sequences last. A variant is
+  // left out if a variant with smaller changes of the same options fits.
   std::vector<Variant> that_fit(int64_t bytes, size_t count);
-  // The one that needs least of all.
+  // Returns the variant that needs least memory.
   Variant smallest();
-  // One change at a time, both ways: other recomputation, micro batches of half and double size, the other arithmetic.
+  // Returns variants with one change each: other recomputation, micro batches of half and double size, the other
+  // arithmetic.
   std::vector<Variant> neighbours();
 
  private:
@@ -42,12 +45,12 @@ class Variants {
   int64_t base_;
   MachinePeaks peaks_;
   Way configured_;
-  Knobs knobs_;         // from what is configured to what needs less
+  Knobs knobs_;         // values from the configured one to those that need less memory
   double seconds_ = 0;  // per token, as configured
 };
 
-// Bytes that a run may plan with in this process: what is free, what it holds already, and less for stacks where address space
-// is limited.
+// Returns the bytes that a run may use in this process: free memory and the memory it already holds, less the stacks of
+// threads if address space is limited.
 int64_t memory_for_run();
 
 }  // namespace ravine

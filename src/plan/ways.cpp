@@ -98,7 +98,7 @@ PlannedStep plan_ranks(Model& model, const Config& config, const RunLayout& layo
   const Mesh& m = layout.mesh;
   const StepShape shape{
       .rows = config.train.micro_batch, .columns = columns, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
-  static const int64_t program = resident_memory();  // what planning leaves behind is no part of a run
+  static const int64_t program = resident_memory();  // memory left over from planning is not part of a run
   PlannedStep out;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));

@@ -1,5 +1,6 @@
-// The ways to run one training: a value for each knob that trades memory for time and leaves the model alone. The one enumerator:
-// decide.h climbs from the fastest until one fits, variants.h compares with a run as configured, `ravine plan --layouts` lists.
+// The ways to run a training: a value for each option that trades memory for time and does not change the model.
+// decide.h searches from the fastest way until one fits, variants.h compares ways with the configured run, `ravine plan
+// --layouts` lists them.
 #pragma once
 #include <array>
 #include <optional>
@@ -16,18 +17,19 @@
 
 namespace ravine {
 
+// A way to run a training: one value for each option (knob).
 struct Way {
   Mesh mesh;
   int64_t zero = 0;
   Recompute recompute = Recompute::cheap;
-  int64_t micro_batch = 1, length = 1;  // sequences, and tokens of each
-  std::optional<DType> compute;         // none: auto
-  std::array<size_t, 6> notches{};      // how far each knob is turned, in the order of Knobs; 0: mildest
+  int64_t micro_batch = 1, length = 1;  // sequences of a micro batch, and tokens of a sequence
+  std::optional<DType> compute;         // empty: auto
+  std::array<size_t, 6> notches{};      // index of each value, in the order of Knobs::ways(); 0: mildest
 
-  Config config(const Config& base) const;                  // `base` run this way
-  std::vector<std::string> changes(const Way& from) const;  // settings of the knobs that differ: "train.recompute=full"
-  bool at_most(const Way& other) const;                     // no knob is turned further
-  // The same with another value of one knob: with(&Way::zero, 2).
+  Config config(const Config& base) const;                  // `base` with the values of this way
+  std::vector<std::string> changes(const Way& from) const;  // settings that differ from `from`: "train.recompute=full"
+  bool at_most(const Way& other) const;                     // no value is further from the mildest
+  // Returns this way with another value of one option: with(&Way::zero, 2).
   template <class T>
   Way with(T Way::*knob, std::type_identity_t<T> value) const {
     Way out = *this;
@@ -36,7 +38,7 @@ struct Way {
   }
 };
 
-// The values of each knob, mildest first.
+// The values to try for each option, mildest first.
 struct Knobs {
   std::vector<Mesh> meshes;
   std::vector<int64_t> zeros;
@@ -44,22 +46,22 @@ struct Knobs {
   std::vector<std::optional<DType>> computes;
   std::vector<int64_t> micro_batches, lengths;
 
-  explicit Knobs(const Way& only);  // one value each
-  // Every combination, the first knob turning slowest; ZeRO stages only where there are data ranks.
+  explicit Knobs(const Way& only);  // one value for each option
+  // Returns all combinations; the first option varies slowest. ZeRO stages are included only if there are data ranks.
   std::vector<Way> ways() const;
-  // The same by the notches of all knobs together.
+  // Returns all combinations, ordered by the sum of their notches.
   std::vector<Way> mildest_first() const;
 };
 
-// What a run of this config computes with, on a CPU like this one.
+// The types and kernels of a run with this config, on this CPU.
 struct PlannedTypes {
   Types types;
   Kernels kernels;
 };
 PlannedTypes planned_types(const Config& config, Backend backend);
 
-// Bytes of a step of this rank, planned on the meta device exactly as the run itself, without the program; what it sends.
-// `work`, if not null, counts.
+// The memory and the traffic of a step of this rank, planned on the meta device like the run itself. bytes: without the
+// program. `work`, if not null, counts the kernel calls.
 struct PlannedStep {
   int64_t bytes = 0;
   Communication sent;
@@ -67,8 +69,8 @@ struct PlannedStep {
 PlannedStep planned_step(Model& model, const Config& config, const Types& types, const Kernels& kernels, const StepShape& shape,
                          Ranks& ranks, WorkCount* work = nullptr);
 
-// The same of the ranks of the first, second and last stage: bytes of the one that needs most, and what the one that sends most
-// sends. Here the program counts, as it was at the first call.
+// Plans a step on the ranks of the first, second and last stage. Returns the bytes of the rank that needs most, and the
+// traffic of the rank that sends most. bytes: with the program, as it was at the first call.
 PlannedStep plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels,
                        int64_t columns);
 

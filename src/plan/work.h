@@ -1,4 +1,5 @@
-// Counts the work of a step while its memory is planned on meta: a time to compare ways to run it by, not a promise.
+// Counts the work of a step while it is planned on meta, to compare ways to run it. The result is no prediction of
+// time.
 #pragma once
 #include <vector>
 
@@ -7,18 +8,19 @@
 
 namespace ravine {
 
+// An observer that counts FLOPs and bytes of kernel calls.
 class WorkCount : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // Seconds of a step of so many micro batches if every kernel call ran at the machine's peak of products, or of memory where
-  // that takes longer.
+  // Returns the seconds of a step of `micro_batches` micro batches, if every kernel call ran at the peak of products or
+  // of memory, the longer of both.
   double seconds(double flops_per_second, double bytes_per_second, int64_t micro_batches) const;
 
  private:
   struct Call {
     double flops, bytes;
   };
-  // The first micro batch, a later one, the update.
+  // Calls of the first micro batch, of a later one, of the update.
   std::vector<Call> parts_[3];
 };
 

@@ -24,14 +24,14 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
-constexpr int64_t kLargeTensor = 4096;  // elements from which figures are kept: to find them costs as much as to read few
-constexpr size_t kMostName = 160;       // bytes of the readable part of a file's name
-// What the host hands to calls; no call has written it.
+constexpr int64_t kLargeTensor = 4096;  // smaller tensors are read again: searching would cost as much
+constexpr size_t kMostName = 160;       // most bytes of the readable part of a file name
+// Tensors from the host: no call writes them.
 constexpr const char* kNoCallWrites[] = {"table", "rope", "slopes", "row_weights"};
 
 std::string step_folder(int64_t step, int rank) { return fmt::format("step_{:06}/rank_{}", step, rank); }
 
-// A name for people; what no file name may hold is replaced.
+// Returns a readable name; other characters become '_'.
 std::string file_name_of(const DumpRecord& r) {
   std::string text = fmt::format("{}.{}.{}", name(r.phase), r.path, r.op);
   for (char& c : text)
@@ -145,7 +145,7 @@ void Capture::note_call(const CallInfo& call, bool output) {
   keep(std::move(noted));
 }
 
-// Parameters and what the optimizer keeps of them, behind `step`.
+// Notes parameters and optimizer states after `step`.
 void Capture::note_state(int64_t step) {
   if (!wants_phase(Phase::update)) return;
   std::vector<Noted> noted;
@@ -168,7 +168,7 @@ void Capture::note_state(int64_t step) {
   keep(std::move(noted));
 }
 
-// Gradients may be finished (joined, reduced) by other than calls.
+// Forgets all figures at the start of the update: gradients are also finished (joined, reduced) outside of calls.
 void Capture::forget_passes() {
   if (!updating_) known_.clear();
   updating_ = true;
@@ -225,20 +225,20 @@ void Capture::end_step(const StepResult& result, const UpdateRates& rates, doubl
   step_ = 0;
 }
 
-// Bytes from the first element to behind the last.
+// Returns the bytes from the first to the last element.
 static std::pair<const std::byte*, const std::byte*> extent_of(const TensorView& v) {
   const auto* begin = static_cast<const std::byte*>(v.data);
   const int64_t elements = v.rows() > 0 ? (v.rows() - 1) * v.stride + v.cols() : 0;
   return {begin, begin + elements * size_of(v.dtype)};
 }
 
-// The same elements of one type in one order. Figures know no shape.
+// True if both views have the same elements of one type in the same order. The shape does not matter for figures.
 static bool same_elements(const TensorView& a, const TensorView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.count() == b.count() &&
          ((a.contiguous() && b.contiguous()) || (a.stride == b.stride && a.cols() == b.cols()));
 }
 
-// What the host or a collective has written may lie where another such tensor lay before.
+// True if only calls write the tensor. A tensor of the host or of a collective may be at the address of an earlier one.
 bool Capture::only_calls_write(const DumpRecord& r) const {
   if (!keeps_figures_ || !is_float(r.dtype)) return false;
   return !r.parameters.empty() || r.op == kStateOp || r.op == kGradientOp ||
@@ -267,7 +267,7 @@ void Capture::forget_written(const CallInfo& call) {
   }
 }
 
-// Host work: checksums and statistics of what was noted, and their records.
+// Host work: computes checksums and statistics of the noted tensors, and writes their records.
 void Capture::keep(std::vector<Noted> noted) {
   if (!log_ || noted.empty()) return;
   for (Noted& n : noted) {
@@ -290,7 +290,8 @@ void Capture::keep(std::vector<Noted> noted) {
     end_capture(fmt::format("probe.dump reaches limit_mb={}", option_.limit_mb));
 }
 
-// One file of those tensors that no file of this step holds. False: there is no room for it, and the capture has ended.
+// Writes one file with the tensors that no file of this step has. Returns false, and ends the capture, if the limit is
+// reached.
 bool Capture::write_tensors(std::vector<Noted>& noted) {
   const DumpRecord& first = noted.front().record;
   const std::string folder = step_folder(first.step, rank_);
@@ -323,24 +324,24 @@ bool Capture::write_tensors(std::vector<Noted>& noted) {
   return true;
 }
 
-// Of a step that was not to be kept. Nothing goes but the files that this step has made: an older dump may be there too.
+// Removes the records and files of the current step. Files of older dumps are kept.
 void Capture::drop_step() {
   log_->cut(step_begins_);
   tensor_bytes_ = tensors_before_;
   state_of_ = -1;
   for (const std::string& path : step_files_) ::unlink(path.c_str());
-  for (const int64_t step : {step_ - 1, step_}) {  // where they are empty now; a link is no folder
+  for (const int64_t step : {step_ - 1, step_}) {  // rmdir removes empty folders only, and no links
     ::rmdir((option_.dir + "/" + step_folder(step, rank_)).c_str());
     ::rmdir(fmt::format("{}/step_{:06}", option_.dir, step).c_str());
   }
 }
 
-// The run goes on without.
+// Ends the capture; the run continues.
 void Capture::end_capture(const std::string& why) {
   const int64_t bytes = log_->size() + tensor_bytes_;
   try {
     log_->limit(bytes, step_);
-  } catch (const Error&) {  // no room for that line either
+  } catch (const Error&) {  // the disk has no room for this line either
   }
   log_.reset();
   run_->log.warn("step {}: {}: the dump in {} ends here, at {}, and the run goes on without", step_, why, option_.dir,

@@ -1,5 +1,5 @@
-// Keeps what the calls of a run read and write, as probe.dump says, in a dump (probe/dump_log.h). It changes nothing of the
-// run: it reads, on its own memory, and between the steps that it was asked for it is not even called.
+// Writes the inputs and outputs of a run's calls to a dump (probe.dump; probe/dump_log.h). The run is not changed: the
+// capture only reads, with its own memory. Between the selected steps it is not called.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,9 +13,10 @@
 
 namespace ravine {
 
+// Captures the selected steps of a run in a dump.
 class Capture : public StepWatch, public Observer {
  public:
-  // A folder that holds something else is a UserError; nothing is written yet.
+  // Checks the folder, and writes nothing yet. A folder with other files is a UserError.
   explicit Capture(const DumpOption& option);
 
   void begin(OpenedRun& run, int64_t done) override;
@@ -23,14 +24,14 @@ class Capture : public StepWatch, public Observer {
   void before_update() override;
   void end_step(const StepResult& result, const UpdateRates& rates, double loss_scale) override;
 
-  void before(const CallInfo& call) override;  // what it reads
-  void after(const CallInfo& call) override;   // what it has written
+  void before(const CallInfo& call) override;  // notes the inputs
+  void after(const CallInfo& call) override;   // notes the outputs
 
-  int64_t records() const { return records_; }         // so far, of this process
+  int64_t records() const { return records_; }         // records of this process
   const std::string& ended() const { return ended_; }  // the error that ended the capture; "": none
 
  private:
-  // What is noted of one call, or of the state of the run.
+  // A tensor of a call or of the state of the run, with its record.
   struct Noted {
     DumpRecord record;
     TensorView view;
@@ -38,7 +39,8 @@ class Capture : public StepWatch, public Observer {
   struct Place {
     std::string file, stored;
   };
-  // Figures of tensors that no call has written since they were taken: what one call writes and the next ones read is read once.
+  // Figures of a tensor that no call has written since. So a tensor that one call writes and later ones read is read
+  // once.
   struct Known {
     TensorView view;
     TensorFigures figures;
@@ -59,22 +61,22 @@ class Capture : public StepWatch, public Observer {
   DumpOption option_;
   StepRanges steps_;
   OpenedRun* run_ = nullptr;
-  std::unique_ptr<DumpLog> log_;  // null: this rank keeps nothing, or no more
+  std::unique_ptr<DumpLog> log_;  // null: this rank captures nothing, or no more
   int rank_ = 0;
-  int64_t step_ = 0;            // under way; 0: none that is kept
-  int64_t step_begins_ = 0;     // size of the log before it
-  int64_t state_of_ = -1;       // the step behind which parameters were noted last
-  bool wrote_nan_ = false;      // a call of this step
-  bool updating_ = false;       // the update of this step has begun
-  int64_t tensor_bytes_ = 0;    // of files, of this process
-  int64_t tensors_before_ = 0;  // of which before this step
+  int64_t step_ = 0;            // current step; 0: not captured
+  int64_t step_begins_ = 0;     // size of the log before the step
+  int64_t state_of_ = -1;       // the last step after which parameters were noted
+  bool wrote_nan_ = false;      // a call of this step wrote NaN
+  bool updating_ = false;       // the update of this step has started
+  int64_t tensor_bytes_ = 0;    // bytes of tensor files of this process
+  int64_t tensors_before_ = 0;  // tensor_bytes_ before this step
   int64_t files_ = 0;           // of this step
   int64_t records_ = 0;
   std::string ended_;
-  bool keeps_figures_ = false;  // of one rank without offload: what others send, or a disk, is written by no call
+  bool keeps_figures_ = false;  // one rank without offload: only there all writes are calls
   std::vector<Known> known_;
-  std::vector<std::string> step_files_;  // that this step has made
-  // Where tensors of the step under way lie already, by checksums, type and shape: one that several calls read is written once.
+  std::vector<std::string> step_files_;  // files that this step has made
+  // Files of the current step, by checksums, type and shape: a tensor that several calls read is written once.
   std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, Place> written_;
 };
 

@@ -10,12 +10,12 @@
 namespace ravine {
 namespace {
 
-// Eight colours that stay apart for the colour-blind as well (Okabe and Ito, 2008).
+// Eight colours that colour-blind readers can distinguish (Okabe and Ito, 2008).
 constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "#000000", "#999999"};
 constexpr std::array<int, 8> kTerminalColours = {34, 31, 32, 35, 33, 36, 39, 90};
 
-// Where values lie between the ends of an axis: 0 to 1.
+// An axis: maps values to positions from 0 to 1.
 struct ChartAxis {
   double low = 0, high = 1;
   bool logarithmic = false;
@@ -26,7 +26,7 @@ struct ChartAxis {
   }
 };
 
-// Beyond these a value is a gap: ends of an axis, and what is computed of them, stay far from infinity and 0.
+// A larger or smaller value is a gap, so that the ends of an axis stay far from infinity and 0.
 constexpr double kMostDrawn = 1e100;
 bool is_drawn(double y, bool logarithmic) {
   return std::isfinite(y) && std::abs(y) <= kMostDrawn && (!logarithmic || y >= 1 / kMostDrawn);
@@ -44,7 +44,7 @@ ChartAxis axis_over(const Chart& chart, bool y) {
   if (low > high) low = high = 1;
   if (y && chart.logarithmic) return {low, high > low ? high : 10 * low, true};
   if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))
-    return {low, high, false};  // nearer values differ by rounding only
+    return {low, high, false};  // smaller ranges are rounding differences
   const double around = low == 0 ? 1 : std::abs(low) * 0.05;
   return {low - around, high + around, false};
 }
@@ -60,8 +60,7 @@ std::vector<double> axis_ticks(const ChartAxis& axis, int count) {
 
 std::string tick_text(double v) { return fmt::format("{:.6g}", std::abs(v) < 1e-12 ? 0.0 : v); }
 
-// The points of a series inside the chart, at most two for each of `columns` columns: the lowest and the highest there. A gap
-// is a point that is not finite.
+// A point of a curve; a y that is not finite is a gap.
 struct ChartPoint {
   double x, y;  // 0 to 1
 };
@@ -91,12 +90,12 @@ std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const Char
   return out;
 }
 
-std::string utf8(char32_t c) {  // of the Braille block: three bytes
+std::string utf8(char32_t c) {  // returns a character of the Braille block: three bytes
   return {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)),
           static_cast<char>(0x80 | (c & 0x3f))};
 }
 
-// A picture of dots, two columns and four rows to a character cell, each cell in the colour of the series that drew there last.
+// A picture of dots, two columns and four rows per character cell. A cell has the colour of the last curve drawn in it.
 class DotScreen {
  public:
   DotScreen(int columns, int rows)
@@ -138,8 +137,7 @@ class DotScreen {
   std::vector<int> owner_;
 };
 
-// Names of the series: in the row of the title, where no curve is; where they do not fit there, one below the other on a ground
-// of their own.
+// Returns the legend: in the row of the title, or, if that is too narrow, one name per line on a white box.
 std::string legend(const Chart& chart, double left, double right, double top) {
   auto wide = [](const std::string& text) { return 7.0 * static_cast<double>(text.size()); };
   double all = 0, widest = 0;
@@ -162,7 +160,7 @@ std::string legend(const Chart& chart, double left, double right, double top) {
   return out;
 }
 
-// Curves do not run along the frame.
+// Returns the axis with a margin, so that curves do not touch the frame.
 ChartAxis with_margin(ChartAxis a) {
   constexpr double kMargin = 0.04;
   if (a.logarithmic) {
@@ -271,7 +269,7 @@ std::string svg_chart(const Chart& chart, int width, int height) {
     bool pen = false;
     for (const ChartPoint& p : thinned(chart.series[s], ax, ay, static_cast<int>(right - left))) {
       if (std::isfinite(p.y)) path += fmt::format("{}{:.2f} {:.2f}", pen ? " L" : " M", px(p.x), py(p.y));
-      if (std::isfinite(p.y) && !pen) path += fmt::format(" h0.01");  // a point alone shows too
+      if (std::isfinite(p.y) && !pen) path += fmt::format(" h0.01");  // makes a single point visible
       pen = std::isfinite(p.y);
     }
     out += fmt::format(
@@ -284,7 +282,7 @@ std::string svg_chart(const Chart& chart, int width, int height) {
 
 namespace {
 
-constexpr int kPageWidth = 720, kPageHeight = 300;  // of a chart
+constexpr int kPageWidth = 720, kPageHeight = 300;  // of one chart
 
 }  // namespace
 

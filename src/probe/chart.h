@@ -1,36 +1,39 @@
-// Line charts: as text for a terminal (Braille dots, 2 x 4 to a cell) and as SVG that needs nothing from outside.
+// Line charts: as text for a terminal (Braille dots, 2 x 4 per cell), and as SVG without outside resources.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace ravine {
 
+// One curve.
 struct Series {
   std::string name;
-  std::vector<double> x, y;  // of one length, x ascending; a y that is not finite leaves a gap
+  std::vector<double> x, y;  // of one length, x ascending; a y that is not finite is a gap
 };
 
+// A chart with several curves.
 struct Chart {
   std::string title, x_label;
-  bool logarithmic = false;  // y; values of 0 and below leave a gap
+  bool logarithmic = false;  // y axis; values of 0 and below are gaps
   std::vector<Series> series;
 };
 
-// Round numbers that cover [low, high], about `count` of them: steps of 1, 2 or 5 times a power of ten.
+// Returns about `count` round numbers in [low, high]: steps of 1, 2 or 5 times a power of ten.
 std::vector<double> round_ticks(double low, double high, int count);
 
-// `columns` wide with the labels of the y axis, `rows` high without title and x axis. Ends with a newline. colour: ANSI colours
-// of the series.
+// Returns a chart as text, ending in a newline. columns: width with the labels of the y axis. rows: height without
+// title and x axis. colour: ANSI colours for the curves.
 std::string terminal_chart(const Chart& chart, int columns, int rows, bool colour);
 
-// One <svg> element of that many pixels. Long series are thinned to the lowest and highest value of each pixel column.
+// Returns one <svg> element of this size in pixels. Long curves are reduced to the lowest and highest value of each
+// pixel column.
 std::string svg_chart(const Chart& chart, int width, int height);
 
-// All charts below one another as one .svg file, or as a page of HTML that needs nothing from outside.
+// Returns all charts, one below the other, as an .svg file, or as an HTML page without outside resources.
 std::string svg_page(const std::vector<Chart>& charts);
 std::string html_page(const std::string& title, const std::vector<Chart>& charts);
 
-// Text as XML shows it.
+// Returns the text with the special characters of XML escaped.
 std::string xml_escaped(const std::string& text);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Calls that two ranks' records have in common.
+// The calls that the records of two ranks have in common.
 #pragma once
 #include <string>
 #include <unordered_set>
@@ -7,13 +7,15 @@
 
 namespace ravine {
 
+// The common calls of two ranks, by DumpRecord::call().
 struct CommonCalls {
-  // That both have and that read the same tensors. One that reads others (a norm that adds the branch and one that does not)
-  // computes another thing under the same name.
+  // Calls in both dumps that read tensors of the same names. A call that reads others (a norm with and without the
+  // branch) computes something else under the same name.
   std::unordered_set<std::string> all;
-  std::unordered_set<std::string> partly;  // of these, where another program's trace has not all that is read
+  std::unordered_set<std::string> partly;  // calls of which another program's trace lacks some inputs
 };
 
+// Returns the common calls. of_modules: a call may lack inputs of the other.
 CommonCalls common_calls(const RankDump& a, const RankDump& b, bool of_modules);
 
 }  // namespace ravine

@@ -8,11 +8,11 @@
 namespace ravine {
 namespace {
 
-// Of statistics the least error is known. Of d, whose signs are random, means and L1 norms show |d| times a normal number of
-// size 1 each; both are below 1/32 once in 1600 times.
+// Statistics give the least error. A difference d with random signs changes mean and L1 norm by |d| times a normal
+// number of size 1. Both are below 1/32 once in 1600 times.
 constexpr double kOfLeast = 32;
 
-// Roundings of the type of fewer bits; figures of A, where they are known.
+// Returns the tensor for error_bound: the type with fewer bits, and the figures of A if they are known.
 CallTensor tensor_of(const ComparedPair& p) {
   const bool coarser = rounding_of(p.b.dtype) > rounding_of(p.a.dtype);
   CallTensor t{.name = p.a.tensor, .output = p.a.output, .type = coarser ? p.b.dtype : p.a.dtype, .count = p.a.figures.count};
@@ -33,13 +33,14 @@ CallTensor tensor_of(const ComparedPair& p) {
 double least_error(const TensorFigures& a, const TensorFigures& b) {
   constexpr double kAny = std::numeric_limits<double>::infinity();
   const bool rough = a.rough || b.rough;
-  if (rough && !a.all_finite() && !b.all_finite()) return 0;  // nobody knows how many
+  if (rough && !a.all_finite() && !b.all_finite()) return 0;  // the counts are unknown
   if (a.nan != b.nan || a.plus_inf != b.plus_inf || a.minus_inf != b.minus_inf) return kAny;
-  for (const TensorFigures* f : {&a, &b})  // a log may lack one, and sums have no end
+  for (const TensorFigures* f : {&a, &b})  // a log may lack a value, and sums may be infinite
     for (const double x : {f->min, f->max, f->abs_max, f->mean, f->l1, f->l2})
       if (!std::isfinite(x)) return kAny;
   const double n = std::sqrt(static_cast<double>(std::max<int64_t>(1, a.finite)));
-  // By the triangle inequality in L2; and |sum d| <= sqrt(n) |d|, || a |_1 - | b |_1| <= sqrt(n) |d|, the largest element.
+  // By the triangle inequality in L2, and |sum d| <= sqrt(n) |d|, | |a|_1 - |b|_1 | <= sqrt(n) |d|, largest element <=
+  // |d|.
   double least = a.no_l2 || b.no_l2 ? 0 : std::abs(a.l2 - b.l2);
   if (!a.no_mean && !b.no_mean) least = std::max(least, std::abs(a.mean - b.mean) * n);
   if (!rough) least = std::max(least, std::abs(a.l1 - b.l1) / n);
@@ -57,7 +58,7 @@ ErrorBound bounds_of(std::span<const ComparedPair> call, const ComparedPair& wri
   }
   ErrorBound bound = error_bound(written.a.op, tensors, tensors[at]);
   const double size = tensors[at].norm;
-  if (size == 0) {  // no part of nothing: all or none
+  if (size == 0) {  // relative to 0: either all is allowed or nothing
     const double other = written.b.figures.has_statistics ? written.b.figures.l2 : std::numeric_limits<double>::infinity();
     return {other <= 2 * bound.own + bound.inherited ? std::numeric_limits<double>::infinity() : 0, 0};
   }

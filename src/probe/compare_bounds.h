@@ -1,4 +1,4 @@
-// How far what a call writes may be apart in two runs (the formula: compare_dumps.h).
+// Bounds on the difference between the outputs of a call in two runs (formula: compare_dumps.h).
 #pragma once
 #include <span>
 
@@ -7,11 +7,13 @@
 
 namespace ravine {
 
-// The least |b - a| / |a| that two tensors of these statistics can have; infinite where they differ in what is not finite.
+// Returns the least |b - a| / |a| that two tensors with these statistics can have; infinite if their non-finite
+// elements differ.
 double least_error(const TensorFigures& a, const TensorFigures& b);
 
-// Of `written`, one of the pairs of a call, as parts of |a|: twice error_bound's own, since both runs round, and what it
-// inherits from the errors of what was read, of which statistics show a 32nd part or more. Where no statistics are known, a tensor counts as so many ones.
+// Returns the bounds for `written`, one of the pairs of a call, relative to |a|. own: twice error_bound's, because both
+// runs round. inherited: from the errors of the inputs; statistics show at least 1/32 of such an error. A tensor
+// without statistics counts as a tensor of ones.
 ErrorBound bounds_of(std::span<const ComparedPair> call, const ComparedPair& written);
 
 }  // namespace ravine

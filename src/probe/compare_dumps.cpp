@@ -22,28 +22,28 @@
 namespace ravine {
 namespace {
 
-constexpr const char* kScalars = "scalars";  // of an update: rate, bias corrections, clipping
-// What the host hands to calls.
+constexpr const char* kScalars = "scalars";  // of an update: learning rate, bias corrections, clipping
+// Tensors that the host passes to calls.
 constexpr const char* kHostMade[] = {"ids", "labels", "positions", "sequences", "table", "rope", "slopes"};
 
 constexpr const char* kInputOp = "input";
-constexpr double kReordered = 2;  // |b - a| / |a| at most of the same numbers in another order
+constexpr double kReordered = 2;  // largest |b - a| / |a| of the same numbers in another order
 
-// One for all calls of an op that have the same fault.
+// Adds a culprit. Calls of one op with the same fault are one culprit.
 void add_culprit(std::vector<Culprit>& to, Culprit c) {
   for (Culprit& known : to)
     if (c.op == kInputOp ? known.op == c.op && known.path == c.path
                          : (known.kind == c.kind && known.op == c.op && known.tensor == c.tensor) ||
                                (c.by_setting && known.by_setting && known.hypothesis == c.hypothesis)) {
       const int64_t alike = known.alike + 1 + c.alike;
-      if (c.place < known.place) known = std::move(c);  // of another rank
+      if (c.place < known.place) known = std::move(c);  // it is of another rank
       known.alike = alike;
       return;
     }
   to.push_back(std::move(c));
 }
 
-// A module around one that is at fault writes its fault too.
+// Drops modules around a culprit: a module writes the fault of the module inside it, too.
 void drop_modules_around(std::vector<Culprit>& culprits) {
   std::vector<Culprit> kept;
   for (Culprit& c : culprits)
@@ -53,7 +53,7 @@ void drop_modules_around(std::vector<Culprit>& culprits) {
   culprits = std::move(kept);
 }
 
-// One rank's calls, in the order of the run, held against the other dump's.
+// Compares the calls of one rank, in the order of the run, with those in the other dump.
 class RankComparison {
  public:
   RankComparison(const RankDump& a, const RankDump& b, StoredDump& stored_a, StoredDump& stored_b, Comparison& out,
@@ -117,7 +117,8 @@ class RankComparison {
   struct Records {
     const DumpRecord *a, *b;
   };
-  // Another program has a table of the positions of the batch, we of all. False: the longer one is not stored.
+  // Cuts the longer table to the rows of the shorter one: other programs have tables for the positions of the batch,
+  // Ravine for all positions. Returns false if the longer table is not stored.
   bool cut_to_fewer_rows(DumpRecord& a, DumpRecord& b) {
     if (!out_.of_modules || a.shape.rank() != 2 || b.shape.rank() != 2 || a.shape[1] != b.shape[1]) return false;
     DumpRecord& longer = a.shape[0] > b.shape[0] ? a : b;
@@ -132,7 +133,8 @@ class RankComparison {
 
   ComparedPair compare(const DumpRecord& a, const DumpRecord& b) {
     ComparedPair p{.rank = a_.rank, .a = a, .b = b};
-    if (out_.of_modules ? a.shape.count() != b.shape.count() : !(a.shape == b.shape)) {  // theirs are [B, T, C]
+    // other programs have [B, T, C]
+    if (out_.of_modules ? a.shape.count() != b.shape.count() : !(a.shape == b.shape)) {
       p.by = ComparedBy::nothing;
       p.error = std::numeric_limits<double>::infinity();
     } else if (a.dtype == b.dtype && a.figures.same_bits(b.figures)) {
@@ -150,17 +152,17 @@ class RankComparison {
       p.error = std::numeric_limits<double>::infinity();
     }
     if (out_.of_modules && a.dtype != b.dtype && !is_float(a.dtype) && !is_float(b.dtype) && p.error < 1e-12)
-      p.by = ComparedBy::figures, p.exact.reset();  // ids as i64 there
+      p.by = ComparedBy::figures, p.exact.reset();  // other programs may have ids as i64
     return p;
   }
 
-  // The disk reads while the pair before is compared.
+  // Starts reading a pair from disk while the previous pair is compared.
   void will_compare(const Records& r) {
     if (r.a->figures.same_bits(r.b->figures) || !r.a->is_stored() || !r.b->is_stored()) return;
     stored_a_.will_read(*r.a), stored_b_.will_read(*r.b);
   }
 
-  // Tensors that several calls write or read are read once.
+  // Returns the errors of a pair. Tensors that several calls write or read are read once.
   PairErrors errors_of(const DumpRecord& a, const DumpRecord& b) {
     const auto sums = std::make_tuple(a.figures.order_free, a.figures.positional, a.dtype, b.figures.order_free,
                                       b.figures.positional, b.dtype, a.shape.count());
@@ -172,7 +174,7 @@ class RankComparison {
     return it->second;
   }
 
-  // Bounds of what the call writes, and whether it made a difference; empties it.
+  // Sets the bounds of the outputs of a call, judges them, and clears `call`.
   void judge(std::vector<ComparedPair>& call) {
     if (call.empty()) return;
     const DumpRecord& r = call.front().a;
@@ -187,7 +189,7 @@ class RankComparison {
         p.inherited = is_given(p.a) ? 0 : kInherited * largest_;
       } else if (gradient) {
         p.judged = true;  // sums over ranks and micro batches are no calls
-        // one that is a sum of what cancels (the bias of keys) has roundings of the size of the others'
+        // A gradient whose terms cancel (the bias of keys) has roundings of the size of the other gradients.
         const double others = p.a.figures.l2 > 0 ? largest_gradient_[p.a.step] / p.a.figures.l2 : 0;
         p.own = kUnknownCall * rounding_of(p.a.dtype) * std::max(1.0, others), p.inherited = kInherited * largest_;
       } else if (!p.a.output) {
@@ -212,12 +214,12 @@ class RankComparison {
     origins_.clear();
   }
 
-  // Of figures that another program has rounded, in its type or f32, with sums of many numbers.
+  // Returns the rounding of figures that another program has computed, in its type or f32, with sums of many numbers.
   static double rounding_of_figures(const ComparedPair& p) {
     return p.rough() ? 32 * std::max({rounding_of(DType::f32), rounding_of(p.a.dtype), rounding_of(p.b.dtype)}) : 0;
   }
 
-  // An update reads its gradient times a factor, whose difference is the gradient's.
+  // Adds the error of the clipping factor to the gradient that an update reads.
   static std::vector<ComparedPair> with_clipped_gradient(std::vector<ComparedPair> call) {
     double factor = 0;
     for (const ComparedPair& p : call)
@@ -228,8 +230,8 @@ class RankComparison {
     return call;
   }
 
-  // An input of the call is a culprit, or another choice (of experts, of tokens) has been made before it, or follows from numbers
-  // that differ already: what it writes is no fault of its own.
+  // True if the outputs are explained by the inputs: an input is a culprit, or another choice (of experts, of tokens)
+  // was made before. A new choice from differing numbers is explained, too.
   bool explained_by_an_input(const std::vector<ComparedPair>& call) const {
     bool numbers_differ = false;
     for (const ComparedPair& p : call) {
@@ -243,9 +245,9 @@ class RankComparison {
            });
   }
 
-  // Numbers of a call's formula that differ explain its output, and nothing excuses them.
+  // Judges differing numbers in the formula of a call: they explain its output, and no bound excuses them.
   void judge_settings(std::vector<ComparedPair>& call) {
-    // scalars have what follows from betas
+    // scalars hold the values that follow from the betas
     const bool scalars =
         std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.a.tensor.starts_with(kScalars); });
     for (ComparedPair& p : call) {
@@ -262,14 +264,14 @@ class RankComparison {
             p.judged = true, p.own = p.inherited = 0;
             p.error = std::max(p.error, std::numeric_limits<double>::min());
             p.note = fmt::format("{} is {:.9g} in A and {:.9g} in B", key, a, b), p.by_setting = true;
-            for (ComparedPair& other : call)  // once for all that it writes
+            for (ComparedPair& other : call)  // named once for all outputs
               if (&other != &p && other.a.output) other.judged = false;
             return;
           }
     }
   }
 
-  // Where no bound of a kernel tells.
+  // Returns the inherited bound if no kernel bound is known.
   double inherited_at_most(const ComparedPair& p) {
     if (substituted_ && found.empty())
       if (const auto it = substituted_->spread.find(Substituted::key_on(a_.rank, p.a)); it != substituted_->spread.end()) {
@@ -279,7 +281,8 @@ class RankComparison {
     return kInherited * largest_;
   }
 
-  // What our kernel makes of the inputs of A and of B decides, but where numbers of the formula differ, which are named anyway.
+  // Judges outputs by the result of Ravine's kernel on the inputs of A and of B, unless numbers of the formula differ,
+  // which are named in any case.
   void judge_by_substitution(std::vector<ComparedPair>& call) {
     const bool set = std::any_of(call.begin(), call.end(), [](const ComparedPair& p) { return p.by_setting; });
     ComparedPair *named = nullptr, *generating = nullptr;
@@ -297,20 +300,20 @@ class RankComparison {
       if (candidate && !p.generates())
         out_.inherits.push_back(fmt::format("{} at {} ({}, step {})", p.a.op, p.a.path, name(p.a.phase), p.a.step));
     }
-    if (named && generating && !named->generates()) {  // the number is told of what it has changed
+    if (named && generating && !named->generates()) {  // the note on the number moves to the output that it changed
       generating->judged = generating->by_setting = true, generating->note = std::move(named->note);
       named->judged = named->by_setting = false, named->note.clear();
     }
   }
 
-  // "A", "B", "A and B": whose output is not what our kernel makes of its inputs.
+  // Returns the sides whose output is not the result of Ravine's kernel on their inputs: "A", "B", "A and B".
   static std::string generates(const ComparedPair& p) {
     const bool a = p.generated_a && p.generated_a->beyond(), b = p.generated_b && p.generated_b->beyond();
     return a && b ? "A and B" : a ? "A" : b ? "B" : "";
   }
 
-  // How far a parameter may be apart behind an update whose gradients were: rounding alone may turn a whole step of Adam, which
-  // norms do not show.
+  // Returns the largest relative difference of a parameter after updates with differing gradients: rounding alone may
+  // reverse a whole step of Adam, and norms do not show this.
   double reach_of_update(const ComparedPair& p) const {
     if (p.a.parameters.empty() || p.a.step == first_step_ || p.a.phase == Phase::update || p.a.figures.l2 == 0) return 0;
     double rate = 0;
@@ -319,9 +322,9 @@ class RankComparison {
     return rate * std::sqrt(static_cast<double>(p.a.figures.count)) / p.a.figures.l2;
   }
 
-  // What a call reads is judged where no call of both has made it. Made by the host or by the run's beginning (ids, tables,
-  // rates, parameters of the first step): it has to be the same bits. Made by a call that the other dump lacks: held against the
-  // roundings of a call that nobody knows.
+  // Judges an input that no common call has made. Inputs of the host or of the start (ids, tables, learning rates,
+  // parameters of the first step) must have the same bits. The output of a call in one dump only is compared with the
+  // bound of an unknown call.
   void judge_input(ComparedPair& p, const Records& of) {
     if (p.same()) return;
     const DumpRecord *by_a = made_a_.of(*of.a), *by_b = made_b_.of(*of.b);
@@ -343,7 +346,7 @@ class RankComparison {
       return;
     }
     if (by_a || by_b) return;
-    // Values of parameters that were the same behind the step before are the same for all that read them.
+    // Parameters that were equal after the previous step must be equal in all calls that read them.
     const bool same = std::all_of(p.a.parameters.begin(), p.a.parameters.end(),
                                   [&](const std::string& name) { return same_weights_.contains(name); });
     const bool of_weights = !p.a.parameters.empty() && !is_gradient(p.a) && p.by != ComparedBy::nothing &&
@@ -361,8 +364,8 @@ class RankComparison {
     }
   }
 
-  // Of an update (optim/rules): the rate, 1 - beta^t of both moments, and the factor on gradients. That alone follows from what the
-  // step has computed: clip_norm over the norm, or 1 where the norm is no larger.
+  // Judges the scalars of an update (optim/rules): learning rate, 1 - beta^t of both moments, and the factor on
+  // gradients. Only the factor depends on results of the step: clip_norm / norm, or 1 if the norm is not larger.
   void judge_scalars(ComparedPair& p) {
     static constexpr const char* kNames[] = {"lr", "beta1", "beta2", "clip"};
     const std::vector<double>&a = p.a.values, &b = p.b.values;
@@ -378,18 +381,19 @@ class RankComparison {
     }
   }
 
-  // How far the norms that the gradients are cut to are apart, of factors a and b on gradients of the norms that the steps had.
+  // Returns the relative difference of the clipped norms, from the factors a and b on the gradients and the norms of
+  // the step.
   double clip_error(int64_t step, double a, double b) const {
     const auto x = a_.steps.find(step), y = b_.steps.find(step);
     if (x == a_.steps.end() || y == b_.steps.end() || !(x->second.grad_norm > 0) || !(y->second.grad_norm > 0))
       return largest_ > 0 ? 0 : std::abs(a - b) / std::abs(a);
     const double cut_a = a * x->second.grad_norm, cut_b = b * y->second.grad_norm;
-    // A norm that was not cut has to be at most what the other was cut to.
+    // A norm that was not clipped must be at most the limit of the other side.
     if (a == 1 || b == 1) return std::max(0.0, a == 1 ? cut_a / cut_b - 1 : cut_b / cut_a - 1);
     return std::abs(cut_a / cut_b - 1);
   }
 
-  // Of what belongs to a parameter: its gradient, that a call adds to, or that the update reads.
+  // True if the tensor of a parameter is its gradient, which a call adds to or the update reads.
   static bool is_gradient(const DumpRecord& r) { return r.tensor == "out" || r.tensor == "grad" || r.tensor.starts_with('d'); }
 
   static bool is_host_made(const std::string& tensor) {
@@ -413,7 +417,7 @@ class RankComparison {
       if (p.a.output) named_call_ = p.a.call();
       scalars_named_ |= p.a.tensor.starts_with(kScalars);
     }
-    if (!p.a.output && !p.judged) return;  // its own call has counted, or it is no call's
+    if (!p.a.output && !p.judged) return;  // the error of its own call is included already, or no call made it
     largest_ = std::isfinite(p.error) ? std::max(largest_, p.error) : std::numeric_limits<double>::infinity();
   }
 
@@ -452,7 +456,7 @@ class RankComparison {
       c.phase = name(p.made_by->phase), c.path = p.made_by->path, c.op = p.made_by->op, c.tensor = p.made_by->tensor;
       c.hypothesis = fmt::format("{} alone has this call, and '{}' that {} at {} reads is not the same behind it",
                                  p.made_in_b ? "B" : "A", p.a.tensor, p.a.op, p.a.path);
-    } else if (p.a.op == kStateOp && !p.note.empty()) {  // of another program's optimizer
+    } else if (p.a.op == kStateOp && !p.note.empty()) {  // a state of another program's optimizer
       const std::string setting = p.note.substr(0, p.note.find(' '));
       if (setting == "lr" || setting.starts_with("beta"))
         c.op = kInputOp, c.path = "optimizer." + setting;
@@ -476,10 +480,10 @@ class RankComparison {
     return r.tensor;
   }
 
-  // Parameters before the first step: no call of the dump has made them.
+  // True for parameters before the first step, which no call of the dump has made.
   bool is_given(const DumpRecord& r) const { return r.op == kStateOp && r.step == first_step_ && !updates_.contains(r.step); }
 
-  // Losses and norms of steps.
+  // Judges losses and norms of steps.
   void judge_ends() {
     for (const auto& [step, a] : a_.steps) {
       const auto b = b_.steps.find(step);
@@ -508,18 +512,18 @@ class RankComparison {
   StoredDump &stored_a_, &stored_b_;
   std::map<std::tuple<uint64_t, uint64_t, DType, uint64_t, uint64_t, DType, int64_t>, PairErrors> known_errors_;
   Comparison& out_;
-  const Substituted* substituted_;  // null: nothing
+  const Substituted* substituted_;  // null: none
   const CommonCalls common_;
-  std::vector<Records> origins_;  // of the pairs of the call under way
-  std::set<int64_t> updates_;     // steps of which both have update calls
-  int64_t first_step_ = -1;       // of which both have something: what is read there and differs has nothing compared before it
-  double largest_ = 0;            // error so far
-  std::unordered_set<std::string> same_weights_;  // parameters whose values were the same bits behind the last step
-  int64_t noted_ = 0;                             // pairs so far
+  std::vector<Records> origins_;                  // of the pairs of the current call
+  std::set<int64_t> updates_;                     // steps with update calls in both dumps
+  int64_t first_step_ = -1;                       // first step with common calls: nothing before its inputs is compared
+  double largest_ = 0;                            // largest error up to here
+  std::unordered_set<std::string> same_weights_;  // parameters with equal bits after the last step
+  int64_t noted_ = 0;                             // number of pairs up to here
   bool scalars_named_ = false;
-  bool same_arithmetic_ = false;                // both say what type they compute in, and it is one
-  std::map<int64_t, double> largest_gradient_;  // norm, by step
-  std::string named_call_;                      // that has an output beyond its bound already
+  bool same_arithmetic_ = false;                // both sides name their compute type, and it is the same
+  std::map<int64_t, double> largest_gradient_;  // largest norm, by step
+  std::string named_call_;                      // the last call that has an output above its bound
 };
 
 }  // namespace
@@ -543,7 +547,7 @@ Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   for (const auto& [dump, side] : {std::pair{&a, "A"}, {&b, "B"}})
     for (const std::string& words : dump->aside) out.unmatched.push_back(fmt::format("{}, only in {}", words, side));
   if (out.layouts_differ) {
-    if (out.of_modules)  // of the positions of a batch there, of all here: no pieces of one
+    if (out.of_modules)  // other programs have tables for the positions of a batch: these are not parts of one tensor
       for (Dump* dump : {&a, &b})
         for (RankDump& rank : dump->ranks) std::erase_if(rank.records, [](const DumpRecord& r) { return r.tensor == "table"; });
     const WholeRuns whole = whole_runs(a, b);

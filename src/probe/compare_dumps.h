@@ -1,32 +1,33 @@
-// Two dumps, or two traces, held against each other by meaning: which call made the first difference that its inputs do not
-// explain.
+// Compares two dumps, or two traces: finds the first calls whose differences their inputs do not explain.
 //
-// Tensors are paired by what they are (rank, step, micro batch, phase, path, op, number of the call, tensor, side), never by
-// their order; a call that reads other tensors than its namesake is another call. What has no partner is reported: a step, phase or
-// rank of which nothing has one is no agreement; of single calls see below. Of a pair the error is |b - a| / |a| in L2 norms where
-// both dumps hold the tensors; where they hold statistics, the least error that these allow; of checksums only whether it is 0.
+// Pairs. Tensors are paired by meaning (rank, step, micro batch, phase, path, op, number of the call, tensor, side),
+// not by order. A call with other inputs than its namesake is another call. Tensors without a partner are reported. A
+// step, phase or rank without any partner means no agreement; single calls see below. The error of a pair is |b - a| /
+// |a| in L2 norms if both dumps hold the tensors. With statistics it is the least error that they allow. With checksums
+// only equality is known.
 //
-// Of a call the error of what it writes is held against two bounds added up, those of its kernel (kernels/error_bounds.h): its
-// own roundings, in both runs, and what it inherits from the errors of what it reads. A call that is
-// beyond both is a culprit: its inputs agree, or differ too little for what it writes. The search goes on with the errors that it
-// has made; one culprit stands for all calls of an op with the same fault. What a call writes is not judged where one of its
-// inputs is a culprit, or where another choice (of experts, of tokens) was made before it. Numbers of its formula that differ
-// (DumpRecord::settings), or types under the same arithmetic, make it one whatever the bounds.
+// Bounds. The error of an output is compared with the sum of two bounds of its kernel (kernels/error_bounds.h): its own
+// roundings in both runs, and the errors inherited from its inputs. A call above the sum is a culprit. The search
+// continues with the errors of the culprit. One culprit stands for all calls of an op with the same fault. An output is
+// not judged if an input of its call is a culprit, or if another choice (of experts, of tokens) was made before. If
+// numbers of the formula differ (DumpRecord::settings), or types in the same arithmetic, the call is a culprit in any
+// case.
 //
-// Where a run was made again for it (substitution.h), a call is a culprit where A's or B's output is not what our kernel makes of
-// that side's inputs, and no bound on what is inherited counts: what both sides compute as ours does is struck off.
-// Where it cannot be known, and no bound of a kernel tells, what a rounding of the parameters moves counts (spread.h).
+// Substitution. A run may be repeated for the comparison (substitution.h). A call is then a culprit if the output of A
+// or B differs from the result of Ravine's kernel on the same inputs. Inherited bounds are then ignored: a call that
+// both sides compute as Ravine's kernel does is no culprit. If no kernel bound is known, the effect of rounded
+// parameters is the bound (spread.h).
 //
-// Of another program's trace (torch_trace.h) a call has what its modules show: its partner may read more, whose errors are then
-// the largest so far; settings of updates are compared by parameter.
+// Traces. A trace of another program (torch_trace.h) has the tensors of its modules only. A partner may read more
+// tensors, whose errors are then the largest error up to there. Settings of updates are compared by parameter.
 //
-// Runs on other ranks, or with other micro batches, are held against each other as wholes (whole_run.h).
+// Layouts. Runs with other ranks or micro batches are compared as wholes (whole_run.h).
 //
-// What a call reads is traced to the call that made it, by checksum (producers.h). Made by a call that the other dump lacks (a
-// rounding to bf16, an op in parts): the two are held against 256 u, and the call without a partner is the culprit beyond that.
-// Made by different calls in the two: it is the culprit beyond 256 u. Made by no call: ids, labels, tables, the rates of an update,
-// parameters at the first step that both have, and those whose values were the same behind the step before, have to be the same
-// bits, whatever statistics say.
+// Inputs. The call that made an input is found by checksum (producers.h). If only one dump has this call (a rounding to
+// bf16, an op in parts), the input is compared with 256 u; above, the call without a partner is the culprit. If
+// different calls made it in the two dumps, the reading call is the culprit above 256 u. If no call made it, both sides
+// must have the same bits, whatever the statistics are. These inputs are ids, labels, tables, the scalars of an update,
+// parameters at the first common step, and parameters whose values were equal after the previous step.
 #pragma once
 #include <string>
 
@@ -36,16 +37,17 @@
 
 namespace ravine {
 
-// A UserError where no tensor of one is in the other. substituted: what a run of their steps has shown; decides before any bound
-// on what is inherited does. Null: nothing.
+// Compares two dumps. A UserError if they have no tensor in common. substituted: the results of repeated steps, used
+// before inherited bounds; null: none.
 Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted = nullptr);
-// Files of `ravine trace`, any safetensors files, or folders of .npy files (named_tensors.h), whose tensors are paired by name: no call is known, so the first in the
-// order of the pass that differs by more than 256 u of its type is the culprit.
+// Compares files of `ravine trace`, safetensors files, or folders of .npy files (named_tensors.h). Tensors are paired
+// by name. Calls are unknown, so the culprit is the first tensor in the order of the pass that differs by more than 256
+// u of its type.
 Comparison compare_traces(const std::string& a, const std::string& b);
 
-// Fields: equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ,
-// substituted, by_spread, inherits (calls that were struck off).
+// Returns an object with the fields equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched,
+// damaged_lines, bitwise_equal, layouts_differ, substituted, by_spread, inherits (calls that substitution cleared).
 Json comparison_json(const Comparison& c);
-std::string pairs_csv(const Comparison& c);  // a header, then a line for each pair
+std::string pairs_csv(const Comparison& c);  // a header, then one line per pair
 
 }  // namespace ravine

@@ -28,7 +28,7 @@ details { margin-left: 1rem; } summary { cursor: pointer; padding: .1rem 0; }
 @media (prefers-color-scheme: dark) { body { background: #161616; color: #e6e6e6; } th, td { border-color: #3a3a3a; } .mark { color: #111; } }
 )";
 
-// Error over bound; below 0: equal bit for bit, or not judged.
+// Returns error / bound; below 0: equal bits, or not judged.
 double weight_of(const ComparedPair& p) {
   if (p.same()) return -1;
   if (p.beyond()) return std::isfinite(p.ratio()) && p.ratio() > 1 ? p.ratio() : std::numeric_limits<double>::infinity();
@@ -45,7 +45,7 @@ std::string mark(double weight) {
 
 struct Node {
   std::map<std::string, std::unique_ptr<Node>> below;  // by segment of the path
-  std::vector<std::string> order;                      // of `below`, as the run comes to them
+  std::vector<std::string> order;                      // keys of `below` in the order of the run
   std::vector<const ComparedPair*> pairs;
   double worst = -1;
   bool opened = false;  // the first difference is below
@@ -110,7 +110,7 @@ void write_node(const Node& node, std::string& out) {
   }
 }
 
-// The pair of the first culprit; where none is known the first that is beyond its bound; null: nothing is.
+// Returns the pair of the first culprit, else the first pair above its bound; null: there is none.
 const ComparedPair* first_difference(const Comparison& c) {
   const auto at = [&](auto&& is) {
     const auto found = std::find_if(c.pairs.begin(), c.pairs.end(), is);
@@ -124,7 +124,7 @@ const ComparedPair* first_difference(const Comparison& c) {
   };
   if (const ComparedPair* p = at([&](const ComparedPair& p) { return of_it(p) && p.beyond(); })) return p;
   if (const ComparedPair* p = at(of_it)) return p;
-  return at(beyond);  // an input, which no call has made: the first call that it shows in
+  return at(beyond);  // an input that no call has made: shown at the first call that reads it
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The verdict on two dumps as one HTML page without outside resources.
+// The result of a comparison as one HTML page without outside resources.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// The verdict, a table of culprits, and the tree of the model: each path with its calls, coloured by error over bound, and the
-// figures of both tensors. Of a path at most 40 tensors, those nearest to their bound or beyond it.
+// Returns a page with the verdict, a table of culprits, and the tree of the model. Each path has its calls, coloured by
+// error / bound, and the figures of both tensors. A path shows at most 40 tensors, with the largest error / bound.
 std::string comparison_page(const Comparison& c, const std::string& a, const std::string& b);
 
 }  // namespace ravine

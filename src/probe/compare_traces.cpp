@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kAfterLayers = int64_t{1} << 40;
 
-// The order of a pass: hidden states, logits, the loss, gradients last first, as they are made.
+// Returns the position in a pass: hidden states, logits, loss, then gradients, the last one first.
 int64_t place_in_pass(const std::string& name, int64_t in_file) {
   if (name.starts_with("hidden.") && name.size() < 16 && name.find_first_not_of("0123456789", 7) == std::string::npos)
     return std::stoll("0" + name.substr(7));

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of the loss and of the gradient's norm, in the order in which they are looked for: Ravine's, Transformers', Megatron's,
-// MindFormers', DeepSpeed's, and a lone curve that TensorBoard has exported.
+// Names of the loss and of the gradient norm, in the order of the search: Ravine, Transformers, Megatron, MindFormers,
+// DeepSpeed, and a curve that TensorBoard has exported.
 const std::vector<std::string> kStepNames = {"step", "Step", "iteration", "iter", "global_step", "steps"};
 const std::vector<std::string> kLossNames = {"loss",          "train/loss", "lm loss", "lm-loss-training/lm loss", "train_loss",
                                              "training loss", "lm_loss",    "Loss",    "Train/Samples/train_loss", "Value"};
@@ -32,10 +32,11 @@ const std::vector<std::string> kNormNames = {"grad_norm",           "train/grad_
 
 struct Printed {
   double value = std::nan("");
-  double half_unit = 0;  // of the last digit
+  double half_unit = 0;  // half a unit of the last digit
 };
 
-// The number behind `key` in a line, after blanks, colons and brackets; `found` false: the key is not there, or no number behind it.
+// Reads the number after `key` in a line, skipping blanks, colons and brackets. Returns false if there is no key or no
+// number.
 bool printed_number(std::string_view line, std::string_view key, Printed& out) {
   size_t at = line.find(key);
   if (at == std::string_view::npos) return false;
@@ -83,7 +84,7 @@ bool mindformers_line(std::string_view line, StepOfLog& s) {
       !printed_number(line, "Epoch:[", epoch) || !printed_number(line, "step:[", step) ||
       !printed_number(line, "loss:", s.loss))
     return false;
-  if (line.find("per_step_time") == std::string_view::npos) return false;  // other lines have epoch and step too
+  if (line.find("per_step_time") == std::string_view::npos) return false;  // other lines have epoch and step, too
   if (!printed_number(line.substr(at), "/", steps)) return false;
   s.step = static_cast<int64_t>((epoch.value - 1) * steps.value + step.value);
   s.with_norm = printed_number(line, "global_norm:", s.norm);
@@ -128,7 +129,7 @@ void read_rows(const std::string& path, TrainingCurve& c) {
             "rename the column");
       step = *s, loss = *l, norm = n ? *n : "";
     }
-    if (!row.contains(step) || !row.contains(loss)) continue;  // a row of something else, as of a validation
+    if (!row.contains(step) || !row.contains(loss)) continue;  // another kind of row, such as a validation
     const double at = number_of(row[step]);
     if (!(std::abs(at) < 0x1p53))
       throw UserError("a step that is no number", r.where(), fmt::format("column '{}' counts steps", step), "correct the row");
@@ -228,7 +229,7 @@ TrainingCurve read_training_curve(const std::string& path) {
   } else if (folder) {
     throw UserError("a folder without curves", path, "it holds metrics.jsonl, trainer_state.json or files of TensorBoard",
                     "name the folder of a run, a .csv with columns step and loss, or a log of Megatron or MindFormers");
-  } else if (!fs::is_regular_file(path, error)) {  // the open of a pipe would wait for a writer
+  } else if (!fs::is_regular_file(path, error)) {  // opening a pipe would wait for a writer
     throw UserError("no regular file", path, "curves are read from files and folders", "write it to a file first");
   } else if (p.filename() == "metrics.jsonl") {
     c.kind = "run of Ravine";

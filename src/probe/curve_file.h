@@ -1,4 +1,4 @@
-// Loss and gradient norm by step, of whatever has recorded them.
+// Reads loss and gradient norm by step from the files of several programs.
 #pragma once
 #include <map>
 #include <string>
@@ -6,24 +6,28 @@
 
 namespace ravine {
 
+// The curve of one run.
 struct TrainingCurve {
   std::string name, kind;  // kind: "run of Ravine", "log of Megatron", ..
-  std::map<int64_t, double> loss,
-      norm;  // by step; a value that is not finite stays one. Of a step that comes twice the last counts
-  // The steps at which the file goes back, as a run that was resumed from a checkpoint makes it. What stood there of them and of
-  // later steps is given up.
+  // Values by step, also values that are not finite. If a step is repeated, its last values are kept.
+  std::map<int64_t, double> loss, norm;
+  // The steps at which the file goes back, as after a resume from a checkpoint. Earlier values of these and of later
+  // steps are dropped.
   std::vector<int64_t> goes_back;
-  // Takes the loss of a step, and the norm where there is one, in the order of the file.
+  // Adds the loss of a step, and the norm if it is known. Called in the order of the file.
   void add(int64_t step, double loss_of_step, const double* norm_of_step = nullptr);
-  // Half a unit of the last digit that was printed of a loss, the largest of all: what the file itself cannot tell apart. 0: all
-  // digits are there.
+  // Half a unit of the last printed digit of a loss, the largest of all losses: smaller differences are not in the
+  // file. 0: all digits are printed.
   double loss_resolution = 0;
-  std::string compute;  // precision.compute where it is known: "f32", "bf16"; else ""
+  std::string compute;  // precision.compute if it is known: "f32", "bf16"; else ""
 };
 
-// A folder with metrics.jsonl (a run of Ravine, or that file), with TensorBoard's files (or one of them) or trainer_state.json
-// (of Transformers, or that file); a table, .csv or .jsonl, with columns of step and loss (TensorBoard's own export: Step, Value);
-// or a log of Megatron or MindFormers, any other file. Errors: UserError names the file and what stands there.
+// Reads a curve from one of these:
+// - a folder with metrics.jsonl (a run of Ravine), TensorBoard files or trainer_state.json (Transformers), or one of
+//   these files;
+// - a table, .csv or .jsonl, with columns of step and loss (TensorBoard's export: Step, Value);
+// - any other file: a log of Megatron or MindFormers.
+// An unreadable file is a UserError that names it and its content.
 TrainingCurve read_training_curve(const std::string& path);
 
 }  // namespace ravine

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kEarlySteps = 50;
 constexpr size_t kLeastLate = 30;
 
-// Where two curves meet.
+// The values of two curves at their common steps.
 struct Common {
   std::vector<int64_t> step;
   std::vector<double> a, b;
@@ -29,7 +29,7 @@ Common common_steps(const std::map<int64_t, double>& a, const std::map<int64_t, 
   return out;
 }
 
-// Unit roundoff: half a unit in the last place of 1.
+// Returns the unit roundoff: half a unit in the last place of 1.
 double unit_roundoff(const std::string& compute) {
   return compute == "f64" ? 0x1p-53 : compute == "f32" ? 0x1p-24 : compute == "f16" ? 0x1p-11 : 0x1p-8;
 }
@@ -44,8 +44,8 @@ double envelope(double unit, int64_t step) {
   return std::min(begin * std::exp2(static_cast<double>(step - 1) / 10), 0.01);
 }
 
-// Of 97.5 % in Student's distribution with n degrees of freedom, by the expansion about the normal one (Abramowitz and Stegun
-// 26.7.5, to the second order): within 4 % from n = 3 on.
+// Returns the 97.5 % quantile of Student's distribution with n degrees of freedom, by an expansion around the normal
+// distribution (Abramowitz and Stegun 26.7.5, to the second order). The error is below 4 % for n >= 3.
 double student(double n) {
   constexpr double z = 1.959964;
   return z + (z * z * z + z) / (4 * n) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * n * n);
@@ -88,7 +88,7 @@ Estimate mean_of(std::span<const double> x) {
   return {mean, student(n - 1) * std::sqrt(squares / (n - 1) / n)};
 }
 
-// How far a straight line through the block means goes from the first block to the last.
+// Returns the rise of a straight line through the block means, from the first block to the last.
 Estimate drift_of(std::span<const double> x) {
   const std::vector<double> m = block_means(x);
   const auto n = static_cast<double>(m.size());
@@ -106,10 +106,10 @@ Estimate drift_of(std::span<const double> x) {
   return {slope * (n - 1), student(n - 2) * std::sqrt(residual / (n - 2) / xx) * (n - 1)};
 }
 
-// Widths that further runs of b's side show.
+// The widths that further runs of b's side show.
 struct Scatter {
   std::map<int64_t, double> early;  // largest relative difference up to a step
-  double band = 0, mean = 0;        // of their late differences: largest when smoothed, mean of absolute values
+  double band = 0, mean = 0;        // of their late differences: largest smoothed value, mean absolute value
 };
 
 Scatter scatter_of(const TrainingCurve& b, const std::vector<TrainingCurve>& repeats, int64_t late_from) {
@@ -401,11 +401,11 @@ SkipThreshold suggest_threshold(const std::vector<TrainingCurve>& curves) {
   const double middle = median(logs);
   std::vector<double> far;
   for (const double x : logs) far.push_back(std::abs(x - middle));
-  const double deviation = 1.4826 * median(far);  // of a normal distribution
+  const double deviation = 1.4826 * median(far);  // the standard deviation, if the distribution is normal
   SkipThreshold out;
   const double exact = std::exp(middle + 6 * std::max(deviation, 0.01));
   const double unit = std::pow(10.0, std::floor(std::log10(exact)) - 1);
-  out.threshold = std::ceil(exact / unit) * unit;  // two digits
+  out.threshold = std::ceil(exact / unit) * unit;  // rounded up to two digits
   out.per_million = 1e6 * 0.5 * std::erfc((std::log(out.threshold) - middle) / std::max(deviation, 0.01) / std::sqrt(2.0));
   for (const TrainingCurve& c : curves) {
     SkipThreshold::Run run{c.name, {}, static_cast<int64_t>(c.norm.size()), 0};

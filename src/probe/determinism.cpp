@@ -27,13 +27,13 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// How a case differs from the first one.
+// The difference of a case from the first one.
 struct Way {
   std::string name;
   int threads;
   Recompute recompute;
   std::vector<std::string> unfused;
-  int64_t resume_after = 0;  // 0: in one go
+  int64_t resume_after = 0;  // 0: no resume
   bool observed = true;
   std::string inject;
 };
@@ -87,7 +87,7 @@ class Check {
   struct CheckpointFolder {
     explicit CheckpointFolder(const std::string& parent)
         : building((fs::path(parent) / "check-determinism").string()), path(building.folder()) {}
-    AtomicFolder building;  // never gets its name: gone at the end
+    AtomicFolder building;  // never published: removed at the end
     std::string path;
   };
 
@@ -116,7 +116,7 @@ class Check {
     return micros;
   }
 
-  // Steps [from, to) in an engine of its own: from a checkpoint if from > 0, into one if `to` is not the end.
+  // Runs steps [from, to) in a new engine. Starts from a checkpoint if from > 0, and writes one if `to` is not the end.
   void part(const Way& way, OpHashes& hashes, RunBits& trace, int64_t from, int64_t to, CheckpointFolder* saved) const {
     Config config = config_;
     config.train.recompute = way.recompute;
@@ -159,7 +159,7 @@ class Check {
   Arithmetic arithmetic_;
   Types types_;
   int64_t micros_ = 1, columns_ = 0;
-  std::vector<std::vector<MicroBatch>> batches_;  // per step
+  std::vector<std::vector<MicroBatch>> batches_;  // by step
 };
 
 }  // namespace

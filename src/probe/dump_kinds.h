@@ -1,5 +1,5 @@
-// Which program a dump is of, and how two are read so that they compare: under our names where one is ours or a PyTorch trace,
-// under those of the other program where both are of one.
+// The program of a dump, and reading two dumps with comparable names. If one is Ravine's or a PyTorch trace, both have
+// Ravine's names. If both are of another program, both have its names.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,12 +20,13 @@ constexpr auto names_of(DumpKind) {
                                              {ptdbg, "PTDBG"}});
 }
 
-std::optional<DumpKind> dump_kind(const std::string& path);  // none: no dump
+std::optional<DumpKind> dump_kind(const std::string& path);  // empty: no dump
 
-// Of a program with names of its own under these.
+// Reads a dump; a dump of another program has its own names.
 Dump read_dump_of(const std::string& path, DumpKind kind);
 
-// A UserError where the two have no names in common (graphs of MindSpore and modules of PyTorch; the API of PyTorch and ours).
+// Reads two dumps. A UserError if they have no names in common (graphs of MindSpore and modules of PyTorch; PyTorch's
+// API and Ravine).
 std::pair<Dump, Dump> read_dumps(const std::string& a, const std::string& b);
 
 }  // namespace ravine

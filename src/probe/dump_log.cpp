@@ -21,9 +21,9 @@ namespace {
 
 constexpr const char* kDumpMark = "dump.json";
 constexpr size_t kSumDigits = 16;
-constexpr int64_t kMostMark = 1 << 20;  // bytes of dump.json
+constexpr int64_t kMostMark = 1 << 20;  // most bytes of dump.json
 
-// A number as JSON, or as a text where it is not finite.
+// Returns a number as JSON, or as a JSON text if it is not finite.
 std::string number(double x) {
   if (std::isfinite(x)) return fmt::format("{:.17g}", x);
   return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
@@ -115,13 +115,13 @@ DumpRecord record_from(const Json& j, const std::string& where) {
     for (const auto& [key, value] : j["settings"].items()) r.settings.emplace_back(key, number(value));
   r.figures = figures_from(j, r.shape.count(), where);
   r.file = field_or<std::string>(j, "file", where, ""), r.stored = field_or<std::string>(j, "stored", where, "");
-  // Names of a file that somebody may have changed reach no other folder.
+  // A changed file must not lead to another folder.
   if (("/" + r.file + "/").find("/../") != std::string::npos || r.file.starts_with('/'))
     fail("{}: a file outside of the dump", where);
   return r;
 }
 
-// Adds what a line says; a line that is damaged is counted.
+// Adds the content of a line; a damaged line is counted.
 class RankReader {
  public:
   explicit RankReader(RankDump& to) : to_(to) {}
@@ -165,7 +165,7 @@ class RankReader {
   }
 
   RankDump& to_;
-  std::unordered_map<std::string, size_t> places_;  // of records, by key
+  std::unordered_map<std::string, size_t> places_;  // index of a record, by key
 };
 
 int rank_in(const std::string& name) {
@@ -173,7 +173,7 @@ int rank_in(const std::string& name) {
   const std::string digits = name.substr(5, name.size() - 9);
   if (digits.empty() || digits.size() > 6 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
   const int rank = std::stoi(digits);
-  return digits == std::to_string(rank) ? rank : -1;  // one file has one name
+  return digits == std::to_string(rank) ? rank : -1;  // a rank has one file name
 }
 
 Fd open_at_end(const std::string& path) {
@@ -277,7 +277,7 @@ DumpLog::DumpLog(const std::string& folder, int rank, const Json& run) {
                         mark, "one folder holds steps of one run", "choose another dir in probe.dump");
   }
   file_ = AppendedFile(open_at_end(path), path);
-  if (file_.size() > 0) file_.append("\n");  // ends a line that a kill has torn
+  if (file_.size() > 0) file_.append("\n");  // ends the incomplete line of a killed run
 }
 
 void DumpLog::line(const std::string& json) {

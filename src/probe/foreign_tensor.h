@@ -1,4 +1,4 @@
-// Tensors of other programs' dumps: what these say of them, and their files of one tensor.
+// Tensors in dumps of other programs: their types, shapes, figures and files.
 #pragma once
 #include <memory>
 #include <optional>
@@ -11,38 +11,42 @@
 
 namespace ravine {
 
+// A tensor of another program's dump.
 struct ForeignTensor {
   DType dtype = DType::f32;
   Shape shape;
-  TensorFigures figures;  // not of a trace's tensors, which are read when they are wanted
-  StoredPart stored;      // in the folder of the dump; empty where the dump has figures alone
+  TensorFigures figures;  // unset for tensors of a trace, which are read when needed
+  StoredPart stored;      // in the folder of the dump; empty if the dump has figures only
 };
 
-// "torch.float32", "mindspore.bfloat16", "Float32", "<class 'float'>"; none where we have no such type.
+// Returns the type of "torch.float32", "mindspore.bfloat16", "Float32", "<class 'float'>"; empty if Ravine has no such
+// type.
 std::optional<DType> foreign_dtype(std::string_view text);
-// At most five dims: more are one. Sizes that are none are a UserError.
+// Returns a shape of at most five dims; more dims are joined to one. Invalid sizes are a UserError.
 Shape foreign_shape(const std::vector<int64_t>& sizes, const std::string& where);
 
-// What a dump's figures tell (TensorFigures::rough). None known: `digest`, a checksum of another kind, stands alone.
+// Figures in a dump (TensorFigures::rough). If none is known, `digest`, another kind of checksum, is used alone.
 struct KnownFigures {
   std::optional<double> min, max, mean, l2;
   std::string digest;
 };
 TensorFigures rough_figures(int64_t count, const KnownFigures& known);
-// Of tensors side by side, or one after another.
+// Returns the figures of joined tensors.
 TensorFigures joined_figures(std::span<const TensorFigures> parts);
 
-// A name from a dump as a file in its folder. One that leads out of it ("..", from the root) is a UserError.
+// Returns a file name of a dump. A name that leads out of its folder ("..", absolute) is a UserError.
 std::string name_inside(const std::string& name, const std::string& where);
 
-// Files of a dump's tensors, by ending: .safetensors (of many), .npy, .pt (torch.save of one tensor; its pickle is read, never
-// executed). The file read last stays open, since neighbours lie together. Whatever is wrong with one is a UserError.
+// Reads tensor files by their extension: .safetensors (many tensors), .npy, .pt (torch.save of one tensor; the pickle
+// is parsed, never executed). The last file stays open, because neighbouring tensors share a file. A mistake in a file
+// is a UserError.
 class StoredTensors {
  public:
   explicit StoredTensors(std::string folder) : folder_(std::move(folder)) {}
-  // Valid until the next call. Pickles of what is no tensor, and arrays of objects, are refused.
+  // Returns the bytes of a tensor, valid until the next call. Pickles without a tensor and arrays of objects are
+  // UserErrors.
   std::span<const std::byte> bytes(const StoredPart& part, DType* dtype = nullptr, Shape* shape = nullptr);
-  // With its figures and place. `said`: what the dump's log says of its shape.
+  // Returns a tensor with its figures and file. `said`: the shape in the log of the dump.
   ForeignTensor read(const std::string& file, const std::optional<Shape>& said = {});
 
  private:

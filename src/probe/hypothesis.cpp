@@ -11,9 +11,9 @@
 namespace ravine {
 namespace {
 
-constexpr double kSameShare = 1e-3;  // how near figures are that count as one factor
+constexpr double kSameShare = 1e-3;  // largest relative difference of figures with one factor
 
-// "2", "1/4", "sqrt(64)", "1/sqrt(64)"; else the number.
+// Returns "2", "1/4", "sqrt(64)", "1/sqrt(64)", else the number.
 std::string factor_text(double r) {
   const double m = std::abs(r);
   const char* sign = r < 0 ? "-" : "";
@@ -29,7 +29,7 @@ std::string factor_text(double r) {
   return fmt::format("{:.6g}", r);
 }
 
-// The factor between the two, by their statistics or, nearer, by all elements; 0: none.
+// Returns the factor between the two tensors, from all elements or from statistics; 0: there is none.
 double factor_of(const ComparedPair& p) {
   const TensorFigures &a = p.a.figures, &b = p.b.figures;
   if (p.exact) {

@@ -1,4 +1,4 @@
-// What a pair of tensors looks like, in words, and the verdict on all.
+// A guess on the cause of a difference, and the verdict of a comparison, as text.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// "the same numbers in another order", "B is A times 2"; "" where nothing fits.
+// Returns "the same numbers in another order", "B is A times 2", ..; "" if no guess fits.
 std::string hypothesis_of(const ComparedPair& p);
 
 std::string verdict_of(const Comparison& c);

@@ -1,8 +1,8 @@
-// Loops over many numbers with the vector units of the machine, and with the same bits on each: sums run in eight lanes, element i
-// in lane i modulo 8, and nothing is contracted.
+// Loops over many numbers with the vector units of the machine, with the same bits on each machine. Sums have eight
+// lanes: element i is added to lane i modulo 8, and no operations are fused.
 #pragma once
 
-// Before a function: it is compiled for three instruction sets, of which the machine's best runs.
+// Compiles a function for three instruction sets; the best one of the machine is called.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define RAVINE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -45,7 +45,7 @@ class RandomTokens : public Dataset {
   uint64_t seed_;
 };
 
-// The first n ranks of a world. The others must ask it for as many groups meanwhile.
+// The first n ranks of a world. The other ranks must make the same number of groups.
 class FirstRanks final : public World {
  public:
   FirstRanks(World& world, int n) : world_(world), size_(n) {
@@ -97,7 +97,7 @@ class LayoutCheck {
     config_.train.global_batch = kMicros * config.train.micro_batch;
     config_.parallel = ParallelOptions();
     config_.parallel.sum_leaves = kMicros;
-    config_.parallel.zero_threshold = 256;  // small models have something to divide too
+    config_.parallel.zero_threshold = 256;  // small models have buckets to divide, too
     std::unique_ptr<Model> model = open_run_model(config_);
     if (config.data.train.empty()) {
       data_ = std::make_unique<RandomTokens>(config.data.sequence_length, model->facts().vocabulary,
@@ -143,7 +143,7 @@ class LayoutCheck {
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
-    if (way.inject == LayoutFault::cut) {  // Host work: two elements change places.
+    if (way.inject == LayoutFault::cut) {  // Host work: two elements swap places
       TensorView weight = engine.store().resident_values(0);
       if (weight.dtype == DType::f64)
         std::swap(weight.as<double>()[0], weight.as<double>()[1]);
@@ -182,7 +182,7 @@ class LayoutCheck {
     return trace;
   }
 
-  // What sums in another order may come to after the layers' products, each of up to `hidden` terms that are independent.
+  // Returns the bound of reordered sums after the products of all layers, each with up to `hidden` independent terms.
   double bound() const {
     double eps = types_.compute == DType::f64   ? 0x1p-52
                  : types_.compute == DType::f32 ? 0x1p-23
@@ -218,7 +218,7 @@ std::vector<Case> cases_for(int ranks) {
   add({1, 2, 2}, 1);
   add({2, 1, 2}, 0, 1, true);
   add({2, 2, 2}, 1);
-  // Of models with experts.
+  // Models with experts.
   auto add_experts = [&](int pipeline, int data, int tensor, int expert, int64_t zero) {
     add({.pipeline = pipeline, .data = data, .tensor = tensor, .expert = expert}, zero);
   };
@@ -280,7 +280,7 @@ std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, W
         results.push_back(compare_layouts(way, one, other, check.bound()));
         if (done) done(results.back());
       }
-    } else {  // one group for the few, one per axis, and one more back over the pipeline
+    } else {  // one group for the first n ranks, one per axis, and one for the way back over the pipeline
       const Mesh& m = way.mesh;
       const int groups =
           1 + (m.pipeline > 1 ? 2 : 0) + (m.data > 1) + (m.tensor > 1) + (m.expert > 1) + (m.expert > 1 && m.data > m.expert);

@@ -19,13 +19,13 @@ namespace ravine {
 namespace {
 
 constexpr const char *kStatistics = "statistic.csv", *kMapping = "mapping.csv", *kParameter = "Parameter";
-constexpr int kIterationDepth = 5;  // of an iteration's folder in that of the dump
+constexpr int kIterationDepth = 5;  // depth of an iteration's folder in the dump
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// One tensor, by its file's name or row.
+// A tensor, from the name of its file or from its row.
 struct Named {
   std::string type, op, time, side, slot;
 };
@@ -33,7 +33,7 @@ struct Named {
 std::optional<Named> named(std::string name) {
   if (!name.ends_with(".npy")) return {};
   const std::vector<std::string> parts = split(name.substr(0, name.size() - 4), '.');
-  for (size_t i = parts.size(); i-- > 5;)  // type, op (which may have dots), task, stream, time, side, slot, format, type
+  for (size_t i = parts.size(); i-- > 5;)  // type, op (may have dots), task, stream, time, side, slot, format, type
     if ((parts[i] == "input" || parts[i] == "output") && i + 1 < parts.size() && is_number(parts[i + 1])) {
       if (!is_number(parts[i - 1]) || !is_number(parts[i - 2]) || !is_number(parts[i - 3])) return {};
       Named out{.type = parts[0], .op = parts[1], .time = parts[i - 1], .side = parts[i], .slot = parts[i + 1]};
@@ -46,7 +46,7 @@ std::optional<Named> named(std::string name) {
 struct Iteration {
   int rank = 0;
   int64_t step = 1, graph = 0;
-  std::string inside;  // with a slash behind it, or empty
+  std::string inside;  // path in the dump, ending in a slash, or empty
 };
 
 bool is_rank(const fs::path& part) {
@@ -92,8 +92,8 @@ std::vector<Iteration> iterations_of(const std::string& folder) {
   return out;
 }
 
-// "model_layers_0_attention_wq_weight" as "model.layers.0.self_attn.q_proj.weight"; "" where it is none of ours. In names of
-// files '.' is '_'.
+// Returns Ravine's name of a parameter: "model_layers_0_attention_wq_weight" is
+// "model.layers.0.self_attn.q_proj.weight". "" if there is none. File names have '_' in place of '.'.
 std::string our_parameter(const std::string& name) {
   auto flat = [](std::string text) {
     std::replace(text.begin(), text.end(), '.', '_');
@@ -145,7 +145,7 @@ class MindSporeReader {
  private:
   struct Found {
     Named name;
-    std::string file;  // empty: of the table alone
+    std::string file;  // empty: only in the table
     std::string type;
     std::vector<int64_t> shape;
     KnownFigures known;
@@ -268,7 +268,7 @@ class MindSporeReader {
 
   std::string folder_;
   StoredTensors files_;
-  std::unordered_map<std::string, int64_t> seen_;  // tensors of one name in the iteration
+  std::unordered_map<std::string, int64_t> seen_;  // number of tensors with a name in the iteration
   int64_t step_ = 0, others_ = 0;
   int rank_ = -1;
   std::string first_other_;

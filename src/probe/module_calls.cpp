@@ -30,7 +30,7 @@ class ModuleCalls {
   }
   Tensor weight(const std::string& name) const { return in_.find("weights/" + name); }
 
-  // What the tensors that follow belong to.
+  // Sets the call of the following tensors.
   void call(Phase phase, const std::string& path, const char* op, int64_t n = 0) {
     at_ = {.step = in_.step, .micro = micro_, .phase = phase, .path = path, .op = op, .n = n};
   }
@@ -59,7 +59,7 @@ class ModuleCalls {
     call(Phase::forward, path, "matmul");
     read("a", {value(modules.front(), "in.0")}), read("b", weights, Join::rows, names), wrote("out", out);
   }
-  // dx = dy W: of modules side by side what reaches the tensor that all of them read.
+  // dx = dy W. For joined modules dx is the gradient of their common input.
   void product_backward(const std::string& path, const std::vector<std::string>& modules, const Tensor& dx) {
     Parts weights, dy;
     std::vector<std::string> names;
@@ -135,7 +135,7 @@ class ModuleCalls {
       read("q", {value(inner, "q")}), read("k", {value(inner, "k")}), read("v", {value(inner, "v")});
       read("out", {value(attention + ".o_proj", "in.0")});
       wrote("dq", {slope(inner, "q")}), wrote("dk", {slope(inner, "k")}), wrote("dv", {slope(inner, "v")});
-      for (int64_t n = 0; n < 2; ++n) {  // keys first, as they go back
+      for (int64_t n = 0; n < 2; ++n) {  // keys first, as in the backward pass
         call(Phase::backward, attention, "rope", n);
         read("x", {slope(inner, n ? "q" : "k")}), wrote("x", {slope(attention + (n ? ".q_proj" : ".k_proj"), "out.0")});
       }

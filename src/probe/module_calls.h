@@ -1,14 +1,14 @@
-// The names of a decoder's modules in other programs (Llama of Transformers) as our calls: what a module has read and returned
-// is what our calls read and write.
+// Converts tensors of another program's decoder modules (Llama of Transformers) to records of Ravine's calls: inputs
+// and outputs of modules are inputs and outputs of calls.
 //
-// Known are embedding, norms with the residual add in front, q/k/v and gate/up side by side, RoPE, attention, the gate of the
-// MLP, products, and the backward pass of all these. Modules of other names make no record.
+// Known modules are embedding, norms with the residual add before them, q/k/v and gate/up as joined products, RoPE,
+// attention, the gate of the MLP, and products, with their backward passes. Other modules make no record.
 //
 // Tensors have the names of tools/trace_torch.py:
-//   forward/MICRO/MODULE/in.0 | out.0       what a module reads, returns; of MODULE.attention q, k, v behind RoPE
-//   backward/MICRO/MODULE/in.0 | out.0      gradients of these, of the whole tensor, whoever else reads it
-//   forward/MICRO/model.rotary_emb/table    half the cosines, half the sines of each position
-//   weights/PARAMETER                       before the step
+//   forward/MICRO/MODULE/in.0 | out.0       input and output of a module; for MODULE.attention q, k, v after RoPE.
+//   backward/MICRO/MODULE/in.0 | out.0      gradients of these: of the whole tensor, over all its readers.
+//   forward/MICRO/model.rotary_emb/table    half the cosines, half the sines of each position.
+//   weights/PARAMETER                       before the step.
 #pragma once
 #include <functional>
 #include <span>
@@ -19,22 +19,25 @@
 
 namespace ravine {
 
+// The tensors of one step.
 struct ModuleTensors {
   int64_t step = 0, micros = 0, layers = 0;
-  std::function<std::optional<ForeignTensor>(const std::string& name)> find;  // none: not recorded
-  std::function<std::span<const std::byte>(const StoredPart&)> fetch;         // valid until the next call
+  std::function<std::optional<ForeignTensor>(const std::string& name)> find;  // returns a tensor; empty: not recorded
+  // returns bytes, valid until the next call
+  std::function<std::span<const std::byte>(const StoredPart&)> fetch;
 };
 
-// Adds records of the step's calls, in the order of the run: forward and backward passes of all micro batches. Each stored
-// tensor is read once, alone.
+// Appends the records of a step's calls, in the order of the run: forward passes, then backward passes, of all micro
+// batches. Each stored tensor is read once.
 void add_module_calls(const ModuleTensors& tensors, std::vector<DumpRecord>& to);
 
-// One tensor of the call `of`, or several of one type side by side (or row after row); none where a part is missing. Of what is
-// stored the figures are those of its elements, as a matrix of the last dim's columns.
+// Returns a record of the call `of` for one tensor, or for several joined ones of one type (columns, or rows if
+// join_rows). Empty if a part is missing. Stored tensors get figures of their elements, as a matrix with the columns of
+// the last dim.
 std::optional<DumpRecord> record_of_parts(DumpRecord of, const std::vector<std::optional<ForeignTensor>>& parts, bool join_rows,
                                           const std::function<std::span<const std::byte>(const StoredPart&)>& fetch);
 
-// Layers that a name "..model.layers.7.." counts, 8; 0 without one.
+// Returns the number of layers in a name "..model.layers.7..": 8; 0 if there is none.
 int64_t layers_in(const std::string& name);
 
 }  // namespace ravine

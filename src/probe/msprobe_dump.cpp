@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kMostDump = int64_t{256} << 20;  // bytes of dump.json
-constexpr int kMostNested = 16;                    // of lists in lists
+constexpr int64_t kMostDump = int64_t{256} << 20;  // most bytes of dump.json
+constexpr int kMostNested = 16;                    // most nested lists
 
 struct RankFolder {
   int64_t step = 1;
-  int rank = -1;       // -1: a process, which is numbered in its order
-  int64_t order = 0;   // its id
-  std::string inside;  // of the dump; "" is the dump's folder itself
+  int rank = -1;       // -1: a process folder, numbered in the order of ids
+  int64_t order = 0;   // id of the process
+  std::string inside;  // path in the dump; "": the folder of the dump
 };
 
 std::optional<int64_t> number_behind(const std::string& name, const std::string& word) {
@@ -93,7 +93,7 @@ std::vector<RankFolder> folders_of(const std::string& path) {
   return out;
 }
 
-// Python writes NaN and Infinity, which are no JSON: as texts.
+// Returns the text with NaN and Infinity in quotes: Python writes them, but JSON has no such numbers.
 std::string with_quoted_numbers(const std::string& text) {
   std::string out;
   out.reserve(text.size());
@@ -139,7 +139,7 @@ enum class EntryKind : uint8_t { forward, backward, gradient };
 struct Entry {
   bool module = false;
   EntryKind kind = EntryKind::forward;
-  std::string path, type;  // of a module; path of a call: with its number
+  std::string path, type;  // of a module; for a call: with its number
   int64_t call = 0;
 };
 
@@ -150,7 +150,7 @@ std::optional<EntryKind> kind_of(std::string_view word) {
   return {};
 }
 
-// Of the name of what dump.json's data holds; none where it is of another kind.
+// Parses a name in the data of dump.json; empty for other names.
 std::optional<Entry> entry_of(std::string name) {
   auto last = [&](std::string& text) {
     const size_t dot = text.rfind('.');
@@ -236,7 +236,7 @@ class MsprobeReader {
     throw UserError(what, fmt::format("{}: {}", where_, printable(name_)), rule, "record the dump again");
   }
 
-  // Calls of(name, tensor) or scalar(name, value) for what an argument holds, however deep.
+  // Calls of(name, tensor) or scalar(name, value) for all nested contents of an argument.
   template <class Of, class Scalar>
   void walk(const Json& j, const std::string& name, const Of& of, const Scalar& scalar, int depth = 0) {
     if (depth > kMostNested) refuse("lists in lists without end", "arguments are nested 16 deep at most");
@@ -299,7 +299,7 @@ class MsprobeReader {
             [](const std::string&, double) {});
       return;
     }
-    if (e.type.find("empty") != std::string::npos) return;  // memory of whatever was there
+    if (e.type.find("empty") != std::string::npos) return;  // uninitialised memory
     std::vector<std::pair<std::string, double>> settings;
     for (const auto& [key, side] : kSides) {
       if (!content.contains(key)) continue;
@@ -328,11 +328,11 @@ class MsprobeReader {
     const auto [known, fresh] = gradients_.try_emplace(fmt::format("{} {}", rank.rank, r.key()), rank.records.size());
     if (fresh)
       rank.records.push_back(std::move(r));
-    else  // the sum up to the micro batch before
+    else  // the earlier one is the sum up to the previous micro batch
       rank.records[known->second] = std::move(r);
   }
 
-  // Under the names of module_calls.h.
+  // Stores the tensors of a module under the names of module_calls.h.
   void note_module(const Entry& e, const Json& content) {
     const int64_t micro = e.call + 1;
     auto nothing = [](const std::string&, double) {};
@@ -375,8 +375,9 @@ class MsprobeReader {
     }
   }
 
-  // A module's gradient of its input is its own part of it: of norms, which share theirs with the residual stream, others have
-  // the whole. And the table of RoPE from its cosines and sines, which Transformers has twice side by side.
+  // Completes the tensors. A module's gradient of its input is its own part only. Norms share their input with the
+  // residual stream, so its whole gradient is taken from other modules. The table of RoPE is made from cosines and
+  // sines, which Transformers stores twice, one after the other.
   void complete() {
     auto move = [&](const std::string& from, const std::string& to) {
       const auto it = tensors_.find(from);
@@ -434,12 +435,12 @@ class MsprobeReader {
   std::string folder_;
   StoredTensors files_;
   bool own_names_ = false;
-  std::map<std::string, ForeignTensor> tensors_;       // of the step under way
-  std::unordered_map<std::string, size_t> gradients_;  // places in their rank's records
+  std::map<std::string, ForeignTensor> tensors_;       // of the current step
+  std::unordered_map<std::string, size_t> gradients_;  // index in the records of their rank
   int64_t step_ = 1, micros_ = 0, layers_ = 0;
   int64_t calls_ = 0, unknown_ = 0;
   std::string first_call_, unknown_type_;
-  std::string where_, inside_, name_;  // dump.json, its folder in the dump, and what is read of it
+  std::string where_, inside_, name_;  // path of dump.json, its folder in the dump, and the current name in it
 };
 
 }  // namespace

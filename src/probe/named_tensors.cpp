@@ -14,7 +14,7 @@ namespace {
 constexpr int kFolderDepth = 8;
 constexpr const char* kNpyEnding = ".npy";
 
-// Paths in `folder` of all such files; the first alone where that is enough.
+// Appends the paths of all .npy files in `folder`; only the first one if `first`.
 void add_files(const fs::path& folder, const std::string& inside, int depth, bool first, std::vector<std::string>& to) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder / inside, error)) {
@@ -27,7 +27,7 @@ void add_files(const fs::path& folder, const std::string& inside, int depth, boo
   }
 }
 
-// layer.2 before layer.10.
+// True if x is before y, with numbers compared as numbers: layer.2 is before layer.10.
 bool comes_before(const std::string& x, const std::string& y) {
   auto digit = [](char c) { return c >= '0' && c <= '9'; };
   size_t i = 0, k = 0;

@@ -17,10 +17,11 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kPairBlock = 1024, kPairChunk = 64 * kPairBlock;  // elements converted at once; of one task
+constexpr int64_t kPairBlock = 1024, kPairChunk = 64 * kPairBlock;  // elements converted at once; elements of one task
 constexpr int64_t kFarthest = std::numeric_limits<int64_t>::max();
 
-// Numbers of a type in their order: neighbours are 1 apart, and so are the smallest of either sign.
+// Returns the index of a number in the order of its type: neighbours are 1 apart, as are the smallest numbers of both
+// signs.
 template <class Bits, class Number>
 int64_t place_in_order(Number x) {
   const auto bits = std::bit_cast<Bits>(x);
@@ -42,7 +43,7 @@ int64_t place_of(DType type, double x) {
   }
 }
 
-// `type`: of fewer bits; an integer where both sides are.
+// `type`: the type with fewer bits; an integer type if both sides are integers.
 template <class Real>
 int64_t steps_between(DType type, Real a, Real b) {
   if (!is_float(type)) {
@@ -55,7 +56,7 @@ int64_t steps_between(DType type, Real a, Real b) {
   return d;
 }
 
-// Of a run of elements. Sums are of elements that are finite on both sides.
+// Sums over a range of elements. Products are summed over elements that are finite on both sides.
 template <class Real>
 struct PairSums {
   PairErrors e;
@@ -84,8 +85,8 @@ void note_pair(PairSums<Real>& s, DType type, Real a, Real b, int64_t at) {
   ++s.e.ulps[static_cast<size_t>(std::lower_bound(kUlpBins.begin(), kUlpBins.end(), steps) - kUlpBins.begin())];
 }
 
-// Of blocks of numbers that are all finite, in types of at most 32 bits: the same as note_pair of each, but for the order of
-// sums.
+// For blocks of finite numbers in types of at most 32 bits. The result is the same as by note_pair, except for the
+// order of sums.
 
 RAVINE_CLONES bool all_finite(const double* x, int64_t n) {
   uint64_t largest = 0;
@@ -96,7 +97,7 @@ RAVINE_CLONES bool all_finite(const double* x, int64_t n) {
   return largest < std::bit_cast<uint64_t>(std::numeric_limits<double>::infinity()) << 1;
 }
 
-// n: a multiple of the lanes. Gives the largest distance.
+// Adds the sums of n elements, n a multiple of the lanes. Returns the largest difference.
 RAVINE_CLONES double add_sums(PairSums<double>& s, const double* a, const double* b, int64_t n) {
   Lanes aa{}, bb{}, ab{}, dd{}, d{}, far{}, x, y;
   for (int64_t i = 0; i < n; i += kLanes) {
@@ -111,7 +112,7 @@ RAVINE_CLONES double add_sums(PairSums<double>& s, const double* a, const double
   return largest;
 }
 
-// T: of fewer bits. Places are of 32 bits here, and so are distances of them without a sign.
+// Adds the ULP distances of n elements. T: the type with fewer bits. Indices and unsigned distances fit 32 bits.
 template <class T>
 RAVINE_CLONES void add_steps(PairErrors& e, const double* a, const double* b, int64_t n) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
@@ -169,7 +170,7 @@ struct Side {
   const std::byte* bytes;
 };
 
-// Of bytes that need not be aligned.
+// Reads elements that need not be aligned.
 template <class T>
 RAVINE_CLONES void load_floats(const std::byte* from, int64_t n, double* to) {
   T block[kPairBlock];
@@ -177,7 +178,7 @@ RAVINE_CLONES void load_floats(const std::byte* from, int64_t n, double* to) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(static_cast<float>(block[i]));
 }
 
-// Elements [from, from + n) as numbers, n <= kPairBlock. i64 does not go through f64, which has 53 bits.
+// Reads elements [from, from + n), n <= kPairBlock, as numbers. i64 is not converted through f64, which has 53 bits.
 template <class Real>
 void load_block(const Side& side, int64_t from, int64_t n, Real* to) {
   const std::byte* at = side.bytes + from * size_of(side.type);
@@ -241,7 +242,7 @@ PairErrors errors_as(DType type, const Side& a, const Side& b, int64_t count) {
 }  // namespace
 
 PairErrors errors_between(DType a_type, std::span<const std::byte> a, DType b_type, std::span<const std::byte> b) {
-  // Holds every i64 and every f64, and the squares of the largest and the smallest of these.
+  // Holds every i64 and every f64, and the squares of the largest and the smallest.
   using Wide = long double;
   static_assert(std::numeric_limits<Wide>::digits >= 64 && std::numeric_limits<Wide>::min_exponent < -2200);
   const auto count = static_cast<int64_t>(a.size()) / size_of(a_type);

@@ -21,10 +21,10 @@ constexpr int64_t kMostLog = int64_t{256} << 20;
 
 struct RankFile {
   int rank = 0;
-  std::string inside;  // folder of the file, in that of the dump
+  std::string inside;  // folder of the file in the dump
 };
 
-// The dump's folder and its files.
+// Returns the folder of the dump, and its files.
 std::pair<std::string, std::vector<RankFile>> stack_files(const std::string& path) {
   std::error_code error;
   if (fs::is_regular_file(path, error) && fs::path(path).filename().string().ends_with(".pkl") &&
@@ -70,7 +70,7 @@ class PtdbgReader {
                     "record the dump again");
   }
 
-  // "Functional_linear_0_forward_input.0" into call and tensor; false: of another kind.
+  // Splits "Functional_linear_0_forward_input.0" into call and tensor. Returns false for other names.
   static bool name_call(const std::string& name, DumpRecord& r) {
     for (const auto& [word, phase] : {std::pair{"_forward_", Phase::forward}, {"_backward_", Phase::backward}}) {
       const size_t at = name.rfind(word);

@@ -1,4 +1,4 @@
-// A planted fault: one element of one product is summed in another order. Checks of equality must notice it.
+// A fault for tests: sums one element of one product in another order. Checks of equality must detect it.
 #pragma once
 #include <string>
 
@@ -8,12 +8,13 @@ namespace ravine {
 
 class ReorderSum : public Observer {
  public:
-  explicit ReorderSum(std::string path)
-      : path_(std::move(path)) {}  // glob pattern of the path of a product x W^T of the forward pass
-  // The first element whose bits change when its sum runs backwards is replaced by that sum; only one, in the whole run.
+  // path: a glob pattern for the path of a product x W^T of the forward pass.
+  explicit ReorderSum(std::string path) : path_(std::move(path)) {}
+  // Replaces the first element whose bits change if its sum runs backwards. Only one element in the whole run is
+  // replaced.
   void after(const CallInfo& call) override;
   bool done() const { return done_; }
-  bool met() const { return met_; }  // a product of that path ran
+  bool met() const { return met_; }  // a product of this path ran
 
  private:
   std::string path_;

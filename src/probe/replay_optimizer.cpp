@@ -17,7 +17,7 @@
 namespace ravine {
 namespace {
 
-// Host work: elements [first, first + count) of a tensor of a file, as f64.
+// Host work: returns elements [first, first + count) of a tensor of a file as f64.
 std::vector<double> numbers(const SafetensorsReader& file, const TensorInfo& tensor, int64_t first, int64_t count) {
   std::vector<double> out(static_cast<size_t>(count));
   const std::byte* from = file.bytes(tensor).data() + first * size_of(tensor.dtype);
@@ -35,7 +35,7 @@ std::vector<double> numbers(const SafetensorsReader& file, const TensorInfo& ten
   return out;
 }
 
-// Host work: numbers between the replay and the store.
+// Host work: copies numbers from the replay to the store.
 void put(const std::vector<double>& from, int64_t first, double scale, const TensorView& to) {
   visit_float(to.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -62,7 +62,7 @@ Shape with_dims(std::initializer_list<int64_t> first, const Shape& rest) {
   return out;
 }
 
-// In order, many to a unit: buffers of a unit are pages of their own, whatever their size.
+// Declares the parameters in order, many per unit, because each buffer of a unit takes whole pages.
 void declare(ParamSet& set, const ReplayInput& input) {
   constexpr size_t kOfUnit = 64;
   Unit* unit = nullptr;
@@ -72,7 +72,7 @@ void declare(ParamSet& set, const ReplayInput& input) {
     Param param{.name = p.name, .shape = p.shape};
     if (p.shape.rank() == 0) param.shape = {1};
     param.decay = matrix;
-    // A record has names only: of tables and heads they are taken for what they say.
+    // A record has names only, so tables and heads are recognised by name.
     param.use = !matrix ? Use::vector : p.name.find("embed") != std::string::npos ? Use::table : Use::matrix;
     param.head = p.name == kHead;
     set.add(*unit, std::move(param));

@@ -18,7 +18,7 @@ RunMetrics read_run_metrics(const std::string& run) {
   if (fs::is_directory(file)) file /= "metrics.jsonl";
   RunMetrics out;
   out.name = fs::absolute(file).parent_path().filename().string();
-  if (!fs::is_regular_file(file))  // before it is opened: the open of a pipe waits for a writer
+  if (!fs::is_regular_file(file))  // checked before opening: opening a pipe waits for a writer
     throw UserError("no metrics", run, "a run's folder holds metrics.jsonl",
                     "name the folder that train.output named, or its metrics.jsonl");
   LineReader lines(file.string(), kMetricsLine);
@@ -28,7 +28,7 @@ RunMetrics read_run_metrics(const std::string& run) {
     try {
       row = parse_json(*line, where);
     } catch (const UserError&) {
-      if (lines.cut()) break;  // a step that was being written
+      if (lines.cut()) break;  // the last line was being written
       throw;
     }
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number())

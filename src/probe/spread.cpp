@@ -13,7 +13,7 @@
 namespace ravine {
 namespace {
 
-// The coarsest that either dump has.
+// Returns the coarsest type in both dumps.
 DType unit_of(const Dump& a, const Dump& b) {
   DType out = DType::f64;
   for (const Dump* dump : {&a, &b})
@@ -23,7 +23,7 @@ DType unit_of(const Dump& a, const Dump& b) {
   return out;
 }
 
-// Of the whole parameter, whatever part of it the box is.
+// Returns the index in the whole parameter of element i of a box.
 int64_t element_of(const ParamBox& box, int64_t i) {
   const Shape &whole = box.param->shape, &part = box.view.shape;
   if (part.rank() != whole.rank()) return (box.begin.empty() ? 0 : box.begin.front()) + i;
@@ -92,7 +92,7 @@ void Spread::begin(OpenedRun& run, int64_t) {
   run.engine->store().refresh_copies(*ctx_);
 }
 
-// What is judged by more than bounds of kernels (compare_dumps.h).
+// Selects the tensors that are not judged by kernel bounds alone (compare_dumps.h).
 void Spread::find_wanted() {
   const RankDump *a = rank_in(a_, rank_), *b = rank_in(b_, rank_);
   if (!a || !b) return;

@@ -1,15 +1,17 @@
-// Perturbation: how far rounding alone may move what a run computes, found by making its steps once more with every parameter
-// moved up or down by a unit in the last place (TTrace, arXiv 2506.09280). For what no bound of a kernel tells: calls of another
-// program of which not all that they read is recorded, and what calls have made that the other dump lacks.
+// Perturbation: measures the effect of rounding on a run (TTrace, arXiv 2506.09280). The steps are repeated with every
+// parameter moved up or down by one unit in the last place. The result is a bound for tensors without a kernel bound.
+// Such tensors are outputs of another program's calls with unrecorded inputs, and outputs of calls that the other dump
+// lacks.
 //
-// The unit is that of the coarsest type that either dump has. Up or down: by a hash of the parameter's name and
-// the element's number, so that the same elements move on any rank and every time.
+// The unit is the unit of the coarsest type in both dumps. A hash of the parameter's name and of the element's index
+// chooses up or down, so that the same elements move on any rank and in every run.
 //
-// Of each tensor a sketch is kept (sums of its elements, with signs, in 64 boxes: |x - y| follows from two of them to within a
-// tenth or so), not the tensor.
+// For each tensor a sketch is kept, not the tensor: signed sums of its elements in 64 boxes. Two sketches give |x - y|
+// to about a tenth.
 //
-// The bound counts up to the first culprit, since no rounding has made what comes behind it. It is kOfSpread times the spread. Both runs round (sqrt 2), at every call and not at parameters alone (about four calls
-// for each parameter: 2); the norm of a tensor of few elements, one draw, may be a third of its size. That is 8.
+// The bound is used up to the first culprit, because later differences are not from rounding. The bound is kOfSpread =
+// 8 times the spread. Both runs round (sqrt 2), and round at every call (about four calls per parameter: 2). The norm
+// of a tensor with few elements is a single draw, and may be a third of its size (3).
 #pragma once
 #include <array>
 #include <map>
@@ -24,15 +26,16 @@ namespace ravine {
 
 inline constexpr double kOfSpread = 8;
 
-// w (1 + s epsilon), s = 1 or -1, of all that the run reads as parameters but blocks of 4 bits.
+// Multiplies each element of a parameter by 1 + s epsilon, s = 1 or -1. Parameters in blocks of 4 bits are left out.
 void move_parameters(WeightSource& store, DType unit);
 
+// Measures the spread of the tensors of two dumps in a repeated run.
 class Spread : public StepWatch, public Observer {
  public:
   Spread(const Dump& a, const Dump& b, Substituted& found);
-  // Once the run has been made as it was: whether something is left that substitution has not decided.
+  // True if substitution has left a tensor undecided. Called after the unperturbed run.
   bool wants_more() const;
-  // The run is made again, with other parameters: watch it once more.
+  // Switches to the perturbed run: it must be observed once more.
   void perturb() { again_ = true; }
 
   void begin(OpenedRun& run, int64_t done) override;
@@ -42,6 +45,7 @@ class Spread : public StepWatch, public Observer {
   void before(const CallInfo& call) override { look(call, false); }
   void after(const CallInfo& call) override { look(call, true); }
 
+  // The sketch of a tensor.
   struct Sketch {
     std::array<double, 64> sums{};
     double norm = 0;
@@ -56,8 +60,8 @@ class Spread : public StepWatch, public Observer {
   bool again_ = false;
   int rank_ = 0;
   Ctx* ctx_ = nullptr;
-  std::set<std::string> wanted_, calls_;    // keys of records, and the calls that have such
-  std::map<std::string, Sketch> sketches_;  // of the run as it was, by key
+  std::set<std::string> wanted_, calls_;    // keys of records, and their calls
+  std::map<std::string, Sketch> sketches_;  // of the unperturbed run, by key
 };
 
 Spread::Sketch sketch_of(const TensorView& view);

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that a kernel reads ahead on one request, whatever the disk
+constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that the operating system reads ahead per request, on any disk
 
 std::span<const std::byte> StoredDump::bytes(const DumpRecord& r) {
   if (!r.parts.empty()) {

@@ -1,4 +1,4 @@
-// Tensors of a dump's files, by its records.
+// The stored tensors of a dump, by record.
 #pragma once
 #include <span>
 #include <string>
@@ -11,9 +11,9 @@ namespace ravine {
 class StoredDump {
  public:
   explicit StoredDump(std::string folder) : folder_(std::move(folder)), tensors_(folder_) {}
-  // Valid until the next call. A file that is not as the log says is a UserError.
+  // Returns the bytes of a tensor, valid until the next call. A file that differs from the log is a UserError.
   std::span<const std::byte> bytes(const DumpRecord& r);
-  // The system begins to read the files of a tensor that is soon asked for. A hint: what cannot be opened is said by bytes().
+  // Asks the system to read the files of a tensor that will be needed soon. Errors are left to bytes().
   void will_read(const DumpRecord& r);
 
  private:

@@ -14,7 +14,7 @@
 namespace ravine {
 namespace {
 
-// Memory of its own, rows side by side.
+// A tensor with its own memory and contiguous rows.
 struct OwnTensor {
   explicit OwnTensor(const TensorView& like)
       : memory(DeviceKind::cpu, std::max<int64_t>(1, like.bytes())), view(view_of(memory.data(), like.dtype, like.shape)) {}
@@ -42,7 +42,8 @@ CallTensor figures_for_bound(const char* name, bool output, const TensorView& v,
           .values = values};
 }
 
-// Infinite where ours is 0 and theirs is beyond what rounds to 0.
+// Returns the error and its bound relative to the kernel's output. Infinite if that is 0, and the dump's is above the
+// bound.
 GeneratedError generated(const PairErrors& e, const ErrorBound& bound) {
   const double allowed = 2 * bound.own + bound.inherited;
   if (e.norm_a == 0 && e.not_finite_on_one == 0) return {e.norm_b <= allowed ? 0 : e.relative, 0};
@@ -51,11 +52,11 @@ GeneratedError generated(const PairErrors& e, const ErrorBound& bound) {
 
 }  // namespace
 
-// A call of the run, before it is made. Its own tensors are looked at once, whichever dump asks.
+// A call of the run before it runs. The figures of its tensors are computed once for both dumps.
 class Substitution::Call {
  public:
   explicit Call(const CallInfo& call) : info(call), figures_(call.tensors.size()) {}
-  // Whether the record is of the same bits.
+  // True if the record has the same bits as tensor i.
   bool has(const DumpRecord& r, size_t i) {
     const TensorView& v = info.tensors[i].view;
     if (r.dtype != v.dtype || r.shape.count() != v.count() || r.figures.rough) return false;
@@ -127,20 +128,21 @@ void Substitution::before(const CallInfo& info) {
   judge(b_, records->second.b, call);
 }
 
-// In its file, or in the log; empty: nowhere.
+// Returns the values of a record from its file or from the log; empty: there are none.
 std::pair<DType, std::span<const std::byte>> Substitution::values_of(Side& side, const DumpRecord& r) {
   if (r.is_stored()) return {r.dtype, side.stored.bytes(r)};
   if (static_cast<int64_t>(r.values.size()) != r.shape.count()) return {r.dtype, {}};
   return {DType::f64, std::as_bytes(std::span(r.values))};
 }
 
-// Host work: rounds a dump's operands to the types of the call.
+// Host work: rounds the operands of a dump to the types of the call.
 void Substitution::judge(Side& side, const std::vector<const DumpRecord*>& records, Call& call) {
   const std::span<const NamedView> tensors = call.info.tensors;
   for (const DumpRecord* r : records)
     if (!r->output && std::none_of(tensors.begin(), tensors.end(), [&](const NamedView& t) { return r->tensor == t.name; }))
-      return;  // it reads what ours does not
-  // What the record holds, in the call's type. False: not known. off: L2 norm of what rounding to that type has changed.
+      return;  // it reads a tensor that Ravine's call does not read
+  // Copies the values of a record in the call's type. Returns false if they are unknown. off: L2 norm of the change by
+  // rounding to the type.
   auto fill = [&](const DumpRecord& r, size_t i, const TensorView& to, double* off) {
     const TensorView& live = tensors[i].view;
     const bool same = off && call.has(r, i);
@@ -154,7 +156,7 @@ void Substitution::judge(Side& side, const std::vector<const DumpRecord*>& recor
     const int64_t n = r.shape.count();
     const auto [type, bytes] = values_of(side, r);
     if (bytes.empty()) return false;
-    if (off && !is_float(to.dtype))  // the run's own, or not judged
+    if (off && !is_float(to.dtype))  // must equal the run's values, else the call is not judged
       return errors_between(type, bytes, to.dtype, {static_cast<const std::byte*>(to.data), static_cast<size_t>(to.bytes())})
                  .differing == 0;
     convert(type, bytes.data(), to.dtype, to.data, n);
@@ -201,7 +203,7 @@ void Substitution::judge(Side& side, const std::vector<const DumpRecord*>& recor
       e = errors_between(on[i].dtype, own[i].bytes(), type, bytes);
     }
     if (!is_float(on[i].dtype)) {
-      if (e.differing > 0) return;  // another choice: what follows from it is no rounding
+      if (e.differing > 0) return;  // another choice: its effects are no rounding
       continue;
     }
     written.emplace_back(r, e);

@@ -1,16 +1,16 @@
-// Substitution: our kernels on what the calls of two dumps have read. Held against what these calls have written, that tells
-// what a call has generated from what it has inherited, of each dump by itself.
+// Substitution: runs Ravine's kernels on the recorded inputs of the calls of two dumps. The difference to the recorded
+// outputs shows which errors a call generates and which it inherits, for each dump alone.
 //
-// A watcher of a run that makes the steps of the dumps again. Before a call runs, it runs on memory of its own once for each
-// dump, on that dump's inputs: those that are stored, or that are the same bits as the run's own (so a dump of the run itself
-// needs no tensors). Known has to be all that the call reads, in its shape. Floats of another type are rounded to ours, and how
-// far that moves the operand is part of the bound. What another program's trace lacks (rstd, lse, positions) leaves a call open.
-// Numbers of the call (eps, scale, a seed of dropout, rates of an update) are those of the run that is made again. Integers
-// point into memory: a call whose ids or choices are others than the run's is not judged, nor one that chooses otherwise than
-// ours. What our kernel leaves unwritten counts as the same.
+// An observer of a run that repeats the steps of the dumps. Before a call runs, its kernel runs once for each dump in
+// separate memory, on the inputs of the dump. An input must be stored in the dump, or have the bits of the run's input.
+// So a dump of the run itself needs no tensors. All inputs must be known, in their shapes. Floats of another type are
+// rounded to Ravine's, and the rounding is part of the bound. A call with inputs that another program's trace lacks
+// (rstd, lse, positions) is not judged. Numbers of the call (eps, scale, a dropout seed, learning rates) are taken from
+// the repeated run. Integers are indices into memory: a call with other ids or choices than the run's is not judged,
+// nor a call that chooses differently. Outputs that the kernel leaves unwritten count as equal.
 //
-// The bound is twice the kernel's own (kernels/error_bounds.h), since both round, and nothing inherited. So of calls behind a
-// large difference a small fault is seen.
+// The bound is twice the kernel's own bound (kernels/error_bounds.h), because both sides round, and has no inherited
+// part. So a small fault is found even after a large difference.
 #pragma once
 #include <map>
 #include <memory>
@@ -26,26 +26,27 @@
 
 namespace ravine {
 
-// What was found, by key_on() of what is written.
+// The results of substitution, by key_on() of the output.
 struct Substituted {
   std::map<std::string, GeneratedError> a, b;
-  std::map<std::string, double> spread;  // as parts of the run's (spread.h); of what is read too
+  std::map<std::string, double> spread;  // relative to the run's values (spread.h); also for inputs
   static std::string key_on(int rank, const DumpRecord& r) { return fmt::format("{}/{}", rank, r.key()); }
-  // To other ranks and back.
+  // Convert to and from JSON, for messages between ranks.
   Json json() const;
   void add(const Json& of_a_rank);
 };
 
+// Judges the calls of two dumps in a repeated run.
 class Substitution : public StepWatch, public Observer {
  public:
-  // Of the same layout (whole_run.h), which outlive it.
+  // Both dumps have the same layout (whole_run.h), and must outlive this.
   Substitution(const Dump& a, const Dump& b, Substituted& found);
 
   void begin(OpenedRun& run, int64_t done) override;
   void begin_step(int64_t step) override;
   void before_update() override {}
   void end_step(const StepResult&, const UpdateRates&, double) override;
-  // Of begin(), for tests: whose calls, and the kernels that run.
+  // The part of begin() that tests use: sets the rank of the calls and the kernels to run.
   void begin(const Kernels& kernels, int rank);
 
   void before(const CallInfo& call) override;
@@ -69,7 +70,7 @@ class Substitution : public StepWatch, public Observer {
   int rank_ = 0;
   const Kernels* kernels_ = nullptr;
   Ctx* ctx_ = nullptr;
-  std::unordered_map<std::string, Records> calls_;  // in which the dumps differ
+  std::unordered_map<std::string, Records> calls_;  // calls in which the dumps differ
 };
 
 }  // namespace ravine

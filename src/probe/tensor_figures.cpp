@@ -13,7 +13,7 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kFigureBlock = 512;               // elements that are looked at twice while they are in the nearest cache
+constexpr int64_t kFigureBlock = 512;               // elements that are read twice while they are in the L1 cache
 constexpr int64_t kFigureChunk = int64_t{1} << 16;  // elements of one task
 constexpr size_t kCacheLine = 64;
 
@@ -26,13 +26,13 @@ constexpr uint64_t mixed(uint64_t x) {
   return x ^ (x >> 32);
 }
 
-// Sums of a part of a tensor. `spread` is the sum of squared distances from the mean.
+// Figures of a part of a tensor. `spread`: sum of squared distances from the mean.
 struct PartFigures {
   TensorFigures f;
   double sum = 0, squares = 0, spread = 0;
 };
 
-// Chan, Golub, LeVeque 1983: the spread of two parts together.
+// Adds a part (Chan, Golub, LeVeque 1983, for the spread of two parts).
 void join(PartFigures& a, const PartFigures& b) {
   if (b.f.finite > 0) {
     const auto na = static_cast<double>(a.f.finite), nb = static_cast<double>(b.f.finite);
@@ -60,7 +60,7 @@ uint64_t bits_of(T x) {
     return static_cast<std::make_unsigned_t<T>>(x);
 }
 
-// Adds those of n elements, of which the first is number `first`.
+// Adds the checksums of n elements; the first has index `first`.
 template <class T>
 RAVINE_CLONES void add_checksums(const T* v, int64_t n, int64_t first, TensorFigures& f) {
   constexpr uint64_t c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15;
@@ -73,11 +73,11 @@ RAVINE_CLONES void add_checksums(const T* v, int64_t n, int64_t first, TensorFig
   f.order_free += order_free, f.positional += positional;
 }
 
-// Holds all numbers of T; f64 those of i64 to 53 bits.
+// A type that holds all numbers of T; for i64, f64 with 53 bits.
 template <class T>
 using Number = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
 
-// `scale`: a power of two, for f64 only; that of other types is 1.
+// `scale`: a power of two for f64; 1 for other types.
 template <class T>
 RAVINE_CLONES void to_numbers(const T* v, int64_t n, double scale, Number<T>* to) {
   for (int64_t i = 0; i < n; ++i)
@@ -87,7 +87,7 @@ RAVINE_CLONES void to_numbers(const T* v, int64_t n, double scale, Number<T>* to
       to[i] = static_cast<Number<T>>(v[i]);
 }
 
-// Whether all are finite; and how many are 0.
+// True if all numbers are finite. Counts the zeros.
 template <class N>
 RAVINE_CLONES bool all_finite(const N* x, int64_t n, int64_t& zeros) {
   using Bits = std::conditional_t<sizeof(N) == 4, uint32_t, uint64_t>;
@@ -102,7 +102,7 @@ RAVINE_CLONES bool all_finite(const N* x, int64_t n, int64_t& zeros) {
   return largest < infinity;
 }
 
-// Of n finite numbers, a multiple of the lanes.
+// Computes statistics of n finite numbers, n a multiple of the lanes.
 template <class N>
 RAVINE_CLONES void finite_statistics(const N* x, int64_t n, PartFigures& p) {
   typedef N Few __attribute__((vector_size(kLanes * sizeof(N))));  // NOLINT(modernize-use-using): of a dependent type
@@ -131,7 +131,7 @@ RAVINE_CLONES void finite_statistics(const N* x, int64_t n, PartFigures& p) {
   p.spread = lane_sum(spread);
 }
 
-// Of any numbers, element by element in the same lanes.
+// Computes statistics of any numbers, element by element in the same lanes.
 template <class N>
 void any_statistics(const N* x, int64_t n, PartFigures& p) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -155,7 +155,7 @@ void any_statistics(const N* x, int64_t n, PartFigures& p) {
   p.spread = lane_sum(spread);
 }
 
-// Of n <= kFigureBlock elements.
+// Computes statistics of n <= kFigureBlock elements.
 template <class T>
 void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
   Number<T> numbers[kFigureBlock];
@@ -173,8 +173,8 @@ void block_statistics(const T* v, int64_t n, double scale, PartFigures& p) {
   p.f.abs_max = std::max(std::abs(p.f.min), std::abs(p.f.max));
 }
 
-// Host work: elements [from, from + n), n <= kFigureBlock: where they lie, or side by side in `block` where they lie in several rows or at
-// an address that is none of T's.
+// Host work: returns elements [from, from + n), n <= kFigureBlock. The result points into the tensor, or into `block`
+// if the elements are in several rows or not aligned for T.
 template <class T>
 const T* block_of(const TensorView& view, int64_t from, int64_t n, T* block) {
   const int64_t cols = view.contiguous() ? view.count() : view.cols();
@@ -196,7 +196,7 @@ PartFigures part_of(const TensorView& view, int64_t from, int64_t to, bool stati
   for (int64_t i = from; i < to; i += kFigureBlock) {
     const int64_t n = std::min(kFigureBlock, to - i);
     const T* block = block_of(view, i, n, memory);
-    for (size_t k = 0; k < sizeof memory; k += kCacheLine)  // the next block, where it lies behind this one
+    for (size_t k = 0; k < sizeof memory; k += kCacheLine)  // the next block, if it follows in memory
       __builtin_prefetch(reinterpret_cast<const char*>(block) + sizeof memory + k);
     add_checksums(block, n, i, all.f);
     all.f.count += n;
@@ -245,7 +245,7 @@ TensorFigures figures_of(const TensorView& view, bool statistics) {
   PartFigures all = figures_by_type(view, statistics);
   TensorFigures& f = all.f;
   f.has_statistics = statistics;
-  // Squares of f64 may be beyond f64: then sums are taken of numbers near 1.
+  // Squares of f64 may overflow: the sums are then of scaled numbers near 1.
   double scale = 1;
   if (view.dtype == DType::f64 && f.abs_max > 0 && (f.abs_max > 1e140 || f.abs_max < 1e-140)) {
     scale = std::ldexp(1.0, std::clamp(-std::ilogb(f.abs_max), -1000, 1000));

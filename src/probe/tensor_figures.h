@@ -1,9 +1,9 @@
-// What a dump keeps of a tensor: two checksums of its elements, and statistics.
+// The figures of a tensor in a dump: two checksums of its elements, and statistics.
 //
-// Both checksums are sums modulo 2^64 over the elements i = 0, 1, .. in the order of rows, of their bits b_i as an unsigned
-// number: of mix(b_i + c), which no order of the elements changes, and of mix(b_i + c + (i + 1) g), which any does. Neither
-// knows where in memory rows lie. c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15; mix multiplies twice by 0xd6e8feb86659fd93,
-// and before, between and after x becomes x ^ (x >> 32).
+// Both checksums are sums modulo 2^64 over the elements i = 0, 1, .. in row order, with their bits b_i as an unsigned
+// number. order_free sums mix(b_i + c), and does not depend on the order of elements. positional sums mix(b_i + c + (i
+// + 1) g), and depends on it. The stride of rows in memory has no effect. c = 0x243f6a8885a308d3, g =
+// 0x9e3779b97f4a7c15. mix multiplies twice by 0xd6e8feb86659fd93; before, between and after, x becomes x ^ (x >> 32).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +13,18 @@
 
 namespace ravine {
 
+// The figures of a tensor.
 struct TensorFigures {
   int64_t count = 0;
   uint64_t order_free = 0, positional = 0;
-  bool has_statistics = false;  // then what follows is known
-  // Of another program's dump (foreign_tensor.h): count, min, max, mean and l2 alone are known, as that program has rounded them,
-  // and the checksums are of these figures. Where it has no mean or l2, l2 is the least that the others allow.
+  bool has_statistics = false;  // true if the values below are set
+  // rough: for another program's dump (foreign_tensor.h). Then only count, min, max, mean and l2 are known, as that
+  // program has rounded them, and the checksums are of these figures. If l2 is missing, it is the least that the other
+  // figures allow.
   bool rough = false, no_mean = false, no_l2 = false;
   int64_t finite = 0, nan = 0, plus_inf = 0, minus_inf = 0, zero = 0;
-  // Of the finite elements, 0 where there is none: std of the population; l1 the sum of absolute values, l2 the root of the sum
-  // of squares. Sums are in f64, over blocks of 512 elements.
+  // Statistics of the finite elements, 0 if there are none. std: of the population. l1: sum of absolute values. l2:
+  // square root of the sum of squares. Sums are f64, over blocks of 512 elements.
   double min = 0, max = 0, abs_max = 0, mean = 0, std = 0, l1 = 0, l2 = 0;
 
   bool same_bits(const TensorFigures& o) const {
@@ -31,9 +33,10 @@ struct TensorFigures {
   bool all_finite() const { return finite == count; }
 };
 
-// Reads memory once, in parallel_for; the result does not depend on threads. Bytes of packed weights count as numbers.
+// Returns the figures. Reads memory once, in parallel_for; the result does not depend on the threads. Packed weights
+// are read as bytes.
 TensorFigures figures_of(const TensorView& view, bool statistics);
 
-std::vector<std::byte> packed(const TensorView& view);  // rows side by side
+std::vector<std::byte> packed(const TensorView& view);  // returns the elements with contiguous rows
 
 }  // namespace ravine

@@ -38,7 +38,7 @@ class TraceReader {
       if (!name.starts_with("step_") || !name.ends_with(".safetensors")) continue;
       const std::string digits = name.substr(5, name.size() - 17);
       if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-      const int64_t step = std::stoll(digits);  // a step that the manifest names, or the state before one
+      const int64_t step = std::stoll(digits);  // a step of the manifest, or the state before one
       if (!steps.contains(std::to_string(step)) && !steps.contains(std::to_string(step + 1))) continue;
       files_[step] = {name, std::make_unique<SafetensorsReader>(entry.path())};
     }

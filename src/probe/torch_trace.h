@@ -1,19 +1,23 @@
-// A trace of tools/trace_torch.py as a dump: what PyTorch's modules read and return, under the names of our calls.
+// Reads a trace of tools/trace_torch.py as a dump: inputs and outputs of PyTorch's modules under the names of Ravine's
+// calls.
 //
-//   DIR/trace.json                  {"trace":"torch","version":1,"model":{..},"steps":{"1":{"losses":[..],"settings":{..},..}}}
-//   DIR/step_000001.safetensors     forward|backward/MICRO/MODULE/in.0|out.0, gradient/PARAMETER, state/PARAMETER/weights|..
+//   DIR/trace.json
+//       {"trace":"torch","version":1,"model":{..},"steps":{"1":{"losses":[..],"settings":{..},..}}}
+//   DIR/step_000001.safetensors
+//       forward|backward/MICRO/MODULE/in.0|out.0, gradient/PARAMETER, state/PARAMETER/weights|..
 //
-// Modules are known by the names of module_calls.h.
+// module_calls.h lists the known modules.
 #pragma once
 #include "probe/dump_log.h"
 
 namespace ravine {
 
 bool is_torch_trace(const std::string& folder);
-// One rank's folder. Whatever is wrong with it is a UserError. Reads every tensor once.
+// Reads the folder of one rank, each tensor once. A mistake in it is a UserError.
 Dump read_torch_trace(const std::string& folder);
 
-// What updates were made with (rates, betas, decay), beside the parameters that they made: so both programs tell of them.
+// Copies the settings of updates (learning rates, betas, decay) to the records of their parameters, as in other
+// programs' traces.
 void tell_settings_of_parameters(RankDump& rank);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// What of two dumps has no partner, a step or phase at a time where all of it has none.
+// The tensors of two dumps without a partner. A step or phase without any partner is listed as a whole.
 #pragma once
 #include <map>
 #include <set>
@@ -9,11 +9,12 @@
 
 namespace ravine {
 
+// Collects tensors without a partner.
 class Unmatched {
  public:
   void add(const char* side, int rank, const DumpRecord& r);
-  // `paired`: the groups in which something has a partner.
-  // uncovered: gets those of the others, which nothing that follows can stand for.
+  // Returns the list as text. `paired`: the groups with at least one partner. uncovered: the groups without any are
+  // appended; no later pair covers them.
   std::vector<std::string> words(const std::set<std::string>& paired, std::vector<std::string>& uncovered) const;
   static std::string group(int rank, const DumpRecord& r);
 

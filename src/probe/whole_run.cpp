@@ -25,14 +25,14 @@ Mesh mesh_of(const RankDump& rank) {
 
 struct Piece {
   const DumpRecord* record;
-  std::pair<int, int64_t> row;  // what tensor ranks have in common: the first of them, and the micro batch
+  std::pair<int, int64_t> row;  // common to tensor ranks: the first of them, and the micro batch
 };
 
-// The records of one tensor, of all ranks and micro batches.
+// The records of one tensor, over all ranks and micro batches.
 struct Pieces {
   std::vector<Piece> all;
-  double layer = 0;     // place among layers, by which ranks of a pipeline are in order
-  int64_t written = 0;  // place in the log of its rank
+  double layer = 0;     // position among the layers, which orders pipeline ranks
+  int64_t written = 0;  // position in the log of its rank
 };
 
 struct Order {
@@ -43,7 +43,7 @@ struct Order {
   auto operator<=>(const Order&) const = default;
 };
 
-// Of model.layers.7.mlp 7; the embedding comes before the first layer, all others behind the last.
+// Returns 7 for model.layers.7.mlp. The embedding is before the first layer, all others are after the last.
 double layer_of(std::string_view path) {
   if (path.find("embed") != std::string_view::npos) return -1;
   const size_t at = path.find("layers.");
@@ -53,7 +53,7 @@ double layer_of(std::string_view path) {
   return layer;
 }
 
-// As a record of the whole: without a micro batch and a place.
+// Returns the record for the whole tensor: without micro batch and begin.
 DumpRecord whole_of(const DumpRecord& r) {
   DumpRecord w = r;
   w.micro = 1;
@@ -72,7 +72,8 @@ class Side {
       int64_t written = 0;
       for (const DumpRecord& r : rank.records) {
         ++written;
-        // Sums of gradients over leaves and ranks: of another number here. What they come to is compared as `gradient`.
+        // Sums of gradients over leaves and ranks: their number depends on the layout. The results are compared as
+        // `gradient`.
         if (r.path.empty() && r.phase == Phase::backward) continue;
         const std::string key = whole_of(r).key();
         auto [it, fresh] = pieces.try_emplace(key);
@@ -98,7 +99,7 @@ class Side {
 
 using Chosen = std::vector<const DumpRecord*>;
 
-// The pieces without those that tensor ranks, or any ranks and micro batches, have in common; all; what comes first is likelier.
+// Returns three choices of pieces, the likeliest first: without the copies of tensor ranks, without all copies, all.
 std::array<Chosen, 3> choices_of(const Pieces& p) {
   std::array<Chosen, 3> out;
   std::set<std::tuple<std::pair<int, int64_t>, uint64_t, uint64_t, std::vector<int64_t>>> of_row;
@@ -186,7 +187,7 @@ WholeRuns whole_runs(const Dump& a, const Dump& b) {
                       "dump all ranks (probe.dump without ranks)");
   const Side side_a(a), side_b(b);
   WholeRuns out;
-  // Of each tensor of both the records put together, and the calls of which a tensor is a sum.
+  // The joined records of each tensor in both dumps, and the calls whose tensor is a sum.
   std::unordered_map<std::string, std::pair<DumpRecord, DumpRecord>> both;
   std::set<std::string> sums, left_out;
   for (const std::string& key : side_a.keys) {
@@ -199,13 +200,13 @@ WholeRuns whole_runs(const Dump& a, const Dump& b) {
       if (count_of(of_a[i / 3]) == count_of(of_b[i % 3])) x = &of_a[i / 3], y = &of_b[i % 3];
     const DumpRecord& r = *pieces.all.front().record;
     if (!x) {
-      const bool gradient = r.output && !r.parameters.empty();  // the sum over all of them is compared as `gradient`
+      const bool gradient = r.output && !r.parameters.empty();  // the whole sum is compared as `gradient`
       r.phase == Phase::update || gradient ? left_out.insert(key) : sums.insert(whole_of(r).call());
       continue;
     }
     const bool one_each = x->size() == 1 && y->size() == 1;
     auto& [p, q] = both[key] = {put_together(*x, one_each), put_together(*y, one_each)};
-    (x->size() == 1 ? q : p).shape = (x->size() == 1 ? p : q).shape;  // as many elements, and no order
+    (x->size() == 1 ? q : p).shape = (x->size() == 1 ? p : q).shape;  // same number of elements, without order
   }
   int64_t number = -1;
   for (const auto& [side, whole] : {std::pair{&side_a, &out.a}, {&side_b, &out.b}}) {
@@ -215,7 +216,7 @@ WholeRuns whole_runs(const Dump& a, const Dump& b) {
       const Pieces& pieces = side->pieces.at(key);
       DumpRecord r = known != both.end() ? (whole == &out.a ? known->second.first : known->second.second)
                                          : put_together(choices_of(pieces)[0], false);
-      if (sums.contains(r.call())) r.n = number;  // a call that this side has alone
+      if (sums.contains(r.call())) r.n = number;  // makes it a call of this side alone
       whole->records.push_back(std::move(r));
     }
     --number;

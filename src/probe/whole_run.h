@@ -1,29 +1,30 @@
-// Two dumps of different layouts (ranks, micro batches), each as if one rank had made it with one micro batch.
+// Joins dumps of different layouts (ranks, micro batches), as if one rank had written each with one micro batch.
 //
-// The records of one call and tensor of all ranks and micro batches are pieces of one tensor: parts of rows (data ranks, micro
-// batches, sequence parallelism), of columns (tensor ranks), of a flat buffer (ZeRO), layers (pipeline ranks), experts. Put
-// together their figures are exact for count, extremes and zeros, and sums in f64 for l1, l2, mean and std. Elements are
-// counted once: pieces with the same checksums are one piece that several ranks hold, where that alone makes as many elements
-// on both sides. The order of elements among pieces is not known, so checksums are those that no order changes, and files are
-// compared only where both sides have one piece.
+// The records of one call and tensor, over all ranks and micro batches, are pieces of one tensor. Pieces are parts of
+// rows (data ranks, micro batches, sequence parallelism), of columns (tensor ranks), of a flat buffer (ZeRO), layers
+// (pipeline ranks), or experts. The joined figures are exact for count, extremes and zeros; l1, l2, mean and std are
+// f64 sums. Elements are counted once. Pieces with the same checksums are one piece on several ranks, if only then both
+// sides have the same number of elements. The order of elements among pieces is unknown. So checksums without order are
+// used, and files are compared only if both sides have one piece.
 //
-// Where no such count fits, the pieces are sums (a partial product of a tensor rank, a weight's gradient of one micro batch).
-// Such a call is one that either side has alone, so that its readers are held against each other. Gradients of weights, and
-// tensors of an update, are left out alone: `gradient` and `state` have the sums.
+// If no such count fits, the pieces are terms of a sum (a partial product of a tensor rank, a weight's gradient of one
+// micro batch). Such a call is treated as a call of one side alone, so that its readers are compared. Gradients of
+// weights and tensors of an update are left out: `gradient` and `state` have their sums.
 #pragma once
 #include "probe/dump_log.h"
 
 namespace ravine {
 
-const RankDump* rank_in(const Dump& dump, int rank);  // null: none
+const RankDump* rank_in(const Dump& dump, int rank);  // null: there is none
 
-// Mesh, ZeRO and micro batches of the ranks that both have are the same, so that records have partners as they are.
+// True if the common ranks have the same mesh, ZeRO stage and micro batches, so that records can be paired directly.
 bool same_layout(const Dump& a, const Dump& b);
 
+// Two joined runs.
 struct WholeRuns {
   RankDump a, b;  // rank 0; micro batch 1; in the order of layers
 };
-// A UserError where a dump has not all the ranks of its mesh.
+// Joins two dumps. A UserError if a dump lacks ranks of its mesh.
 WholeRuns whole_runs(const Dump& a, const Dump& b);
 
 }  // namespace ravine

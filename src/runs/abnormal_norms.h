@@ -1,6 +1,6 @@
-// RUN/abnormal_global_norm.json, as MindFormers' check_for_global_norm keeps it: {"4": [2.93]}, norms by the steps at which
-// health.stop_norm ended the run. A step that is there does not end it again: what failed may have been the machine, and where
-// it was not, the run has to go on.
+// The file RUN/abnormal_global_norm.json, as MindFormers' check_for_global_norm writes it: {"4": [2.93]}. It maps the
+// steps at which health.stop_norm ended the run to their norms. A step in the file does not end the run again: the
+// machine may have failed, and if it did not, the run must continue.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,12 +11,13 @@ namespace ravine {
 
 inline constexpr const char* kAbnormalFile = "abnormal_global_norm.json";
 
+// The norms of this file.
 class AbnormalNorms {
  public:
   explicit AbnormalNorms(std::string path) : path_(std::move(path)) {}
-  void read();  // a file that is no such map is a UserError; none is none
+  void read();  // a file with another content is a UserError; no file: no norms
   bool seen(int64_t step) const { return norms_.contains(std::to_string(step)); }
-  void note(int64_t step, double norm);  // appends to it and writes the file
+  void note(int64_t step, double norm);  // appends the norm and writes the file
 
  private:
   std::string path_;

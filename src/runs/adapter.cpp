@@ -10,7 +10,7 @@
 namespace ravine {
 namespace {
 
-// The ends of the modules that hold queries and values, as files name them: what PEFT takes for most families.
+// Returns the last name parts of the query and value modules, as in model files: PEFT's default for most families.
 std::vector<std::string> usual_targets(const Model& base) {
   std::set<std::string> ends;
   for (const FileTensor& t : base.files().tensors)
@@ -23,7 +23,7 @@ std::vector<std::string> usual_targets(const Model& base) {
   return {ends.begin(), ends.end()};
 }
 
-// Every option that says what an adapter is, with the field of its settings: f(key, option, setting).
+// Calls f(key, option, setting) for every option of an adapter, with the same field of its settings.
 template <class F>
 void each_setting(LoraOptions& o, LoraSettings& s, F&& f) {
   f("rank", o.rank, s.rank), f("alpha", o.alpha, s.alpha), f("dropout", o.dropout, s.dropout);
@@ -32,7 +32,7 @@ void each_setting(LoraOptions& o, LoraSettings& s, F&& f) {
   f("layers", o.layers, s.layers);
 }
 
-// Where no adapter is asked for, no option of one may be given another value than it has by itself.
+// Throws a UserError if an option of an adapter differs from its default, although there is no adapter.
 void refuse_unused(const Config& c) {
   LoraOptions given = c.lora, none;
   const std::vector<Option> all = options_of(given, "lora"), without = options_of(none, "lora");
@@ -44,14 +44,14 @@ void refuse_unused(const Config& c) {
   }
 }
 
-// Lists of names and layers in any order are the same.
+// Returns x sorted, if it is a list: the order of names and layers has no meaning.
 template <class T>
 T in_order(T x) {
   if constexpr (requires { x.push_back(x.front()); }) std::sort(x.begin(), x.end());
   return x;
 }
 
-// Adapters of embedding and head that are one table would be merged into both.
+// Throws a UserError if tied embedding and head have adapters: merging would change both uses of the table.
 void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& lora) {
   if (!c.lora.merge || !parts_tables(base, lora)) return;
   throw UserError("the adapter of a tied embedding or head, merged", "lora.merge",
@@ -74,7 +74,7 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
         "an adapter without a base", "lora.rank",
         c.lora.merge ? "it is merged into the weights of model.path" : "adapters stand beside weights that are there",
         "set model.path to the folder of the base model");
-  LoraOptions asked = o;  // in the family's words
+  LoraOptions asked = o;  // with the module names of the family
   asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
   LoraSettings s;
   s.where = "lora.targets", s.from_options = true;
@@ -96,11 +96,11 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   each_setting(asked, stored, [&]<class T>(const std::string& key, const T& option, T& setting) {
     const auto where = c.sources.find("lora." + key);
     if (where == c.sources.end()) return;
-    if (key == "dropout") {  // of training alone, it changes no function
+    if (key == "dropout") {  // used by training only: any value is allowed
       setting = option;
       return;
     }
-    if (key == "targets") {  // other words for the same modules agree
+    if (key == "targets") {  // other names of the same modules are allowed
       LoraSettings other = stored;
       other.targets = asked.targets, other.targets_whole = false;
       if (asked.targets.empty() || modules(other) == modules(stored)) return;

@@ -1,4 +1,4 @@
-// The adapter that a run trains: what the options and a PEFT folder say of it.
+// The adapter that a run trains, from the options and a PEFT folder.
 #pragma once
 #include <optional>
 
@@ -7,22 +7,23 @@
 
 namespace ravine {
 
-// Nothing where lora.rank is 0 and lora.path empty. With lora.path the settings are those of its adapter_config.json; an option
-// that is given must agree with it, or is a UserError (targets: name the same modules; lora.dropout is the run's own). An
-// adapter without weights to stand beside is a UserError, so are its options without one.
+// Returns the settings of the adapter; empty if lora.rank is 0 and lora.path is empty. With lora.path they are those in
+// its adapter_config.json. A set option that differs is a UserError, but targets may name the same modules otherwise,
+// and lora.dropout is used. An adapter without base weights is a UserError, as are options of an adapter without an
+// adapter.
 std::optional<LoraSettings> lora_of(const Config& config, const Model& base);
 
-// The weights that an adapter stands beside: model.path, or the files of model.weights.
+// Returns the path of the base weights of an adapter: model.path, or model.weights.
 const std::string& base_of(const Config& config);
 
-// Writes what lora.path gave into the options: config.yaml and checkpoints then say what was trained, and a resume finds out
-// when the file says something else.
+// Writes the settings of lora.path into the options. So config.yaml and checkpoints record them, and a resumed run
+// detects a change of the file.
 void keep_in_config(const LoraSettings& settings, Config& config);
 
-// "adapters rank 8, alpha 16 on q_proj, v_proj: 1.2 M of 134 M parameters are trained, 4.7 MB".
+// Returns "rank 8, alpha 16 on q_proj, v_proj: 1.2M of 134M parameters are trained, 4.7 MB in a file".
 std::string adapter_text(const LoraSettings& lora, const Model& model);
 
-// What blocks of 4 bits keep of the base, "" where nothing is kept so.
+// Returns a text on the size of the base in blocks of 4 bits; "" if no parameter is in blocks.
 std::string base_text(const Model& model);
 
 }  // namespace ravine

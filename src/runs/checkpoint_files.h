@@ -1,5 +1,5 @@
-// The files of checkpoints where they are those of another program (checkpoint.layout). A run writes a checkpoint of its own into
-// a hidden folder; a publisher makes of it the files that the other program reads, and the hidden one goes.
+// The interface to checkpoints in the format of another program (checkpoint.layout). A run writes Ravine's checkpoint
+// into a hidden folder. A publisher converts it to the files of the other program, and the hidden folder is removed.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,31 +14,35 @@ namespace ravine {
 
 struct OpenedRun;
 
-// Writes the files of a step from the folder of our checkpoint, with the scalars of its state. Returns the place that a resume
-// names. The first rank calls it.
+// Writes the files of a step from the folder of Ravine's checkpoint and the scalars of its state. Returns the path for
+// a resume. Called by the first rank.
 using Publisher = std::function<std::string(const std::string& folder, int64_t step, const Json& scalars)>;
 
+// The checkpoint format of another program.
 class CheckpointFiles {
  public:
   virtual ~CheckpointFiles() = default;
-  // A UserError where these files have no place for what an option asks for. Before anything is opened.
+  // Throws a UserError if these files cannot store what an option needs. Called before anything is opened.
   virtual void check(const Config& config) const = 0;
-  // A UserError where train.output holds what the run would write and is not its own. `run`: whose the folder is; "": nobody's.
+  // Throws a UserError if train.output has files that this run would write and has not made. `run`: id of the run that
+  // owns the folder; "": no run.
   virtual void check_folder(const Config& /*config*/, const std::string& /*run*/) const {}
-  // The file or folder that checkpoint.resume leads to; "" where the run begins. A UserError where it names none.
+  // Returns the file or folder that checkpoint.resume leads to; "" if the run starts anew. A UserError if it leads to
+  // none.
   virtual std::string to_resume(const Config& config) const = 0;
-  // What a run that goes on takes from its checkpoint over its options, into `config`; lines that tell of it.
+  // Replaces options in `config` by values from the checkpoint to resume from. Returns log lines on these options.
   virtual std::vector<std::string> take_over(Config& /*config*/) const { return {}; }
   virtual ForeignState open(const OpenedRun& run, const std::string& path) const = 0;
   virtual Publisher publisher(const OpenedRun& run) const = 0;
-  // Where they lie, and the words by which a command goes on from there: "checkpoint.resume=RUN/checkpoint (..)".
+  // Return the folder of the checkpoints, and the option of a command that resumes: "checkpoint.resume=RUN/checkpoint
+  // (..)".
   virtual std::string folder(const Config& config) const = 0;
   virtual std::string how_to_go_on(const Config& config) const = 0;
-  // The newest in the folder of a run; -1: none, or it is no concern of who begins there anew.
+  // Returns the newest step in the folder of a run; -1 if there is none, or if a new run may ignore the files.
   virtual int64_t newest_step(const std::string& /*output*/) const { return -1; }
-  // Their names there, for a message: "checkpoint-*".
+  // Returns the pattern of their names for a message: "checkpoint-*".
   virtual std::string pattern() const = 0;
-  // Whether the run ends with a folder of its model beside them.
+  // True if the run also exports a model folder at its end.
   virtual bool beside_model() const = 0;
 };
 

@@ -19,9 +19,9 @@ namespace ravine {
 DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside) {
   auto kept = [&](int64_t n) {
     return keep == 0 ? n : std::min(n, std::max(keep, int64_t{1}));
-  };  // of n, once older ones are removed
-  // Beyond what lies there after `n` saves more: while the last is written the ones it replaces are still there; then comes the
-  // model.
+  };  // of n, after older checkpoints are removed
+  // Bytes to add after `n` more saves. While the last one is written, the checkpoint that it replaces still exists;
+  // then the model is written.
   auto needs = [&](int64_t n) {
     if (n == 0) return model;
     const int64_t before = n == 1 ? 0 : std::max(int64_t{0}, kept(there + n - 1) - there), after = kept(there + n) - there;
@@ -37,9 +37,9 @@ namespace {
 
 std::string human(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// As state_of lists it, once over all ranks: weights and states of what is trained, and frozen weights where there is no
-// model.path to read them from again.
-// Of rules by which data ranks keep something for themselves, that of each, as once they have parted.
+// Returns the bytes of a checkpoint, as state_of lists its tensors, once over all ranks: weights and states of trained
+// parameters, and frozen weights if model.path does not have them. If an update rule keeps states on each data rank,
+// they count once per rank, as after the ranks have diverged.
 int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks) {
   const std::unique_ptr<UpdateRule> rule = make_update_rule(config.optimizer);
   std::vector<Unit*> units;
@@ -61,7 +61,7 @@ int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types,
   return bytes;
 }
 
-// What the run at this step needs of its disk, and what that has.
+// The disk space that a run from this step needs, and the free space.
 struct DiskRoom {
   DiskRoom(const Config& config, const SavedBytes& bytes, int64_t step) {
     const int64_t every = config.checkpoint.every, left = std::max(int64_t{0}, config.train.steps - step);
@@ -70,13 +70,14 @@ struct DiskRoom {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(run_path(config, "checkpoints"), error))
       if (checkpoint_step(entry.path().filename().string())) ++there;
-    const bool own = config.checkpoint.layout == CheckpointLayout::ravine;  // else its state lies beside what is made of it
+    // else the hidden state exists next to the published files
+    const bool own = config.checkpoint.layout == CheckpointLayout::ravine;
     needs = disk_needs(bytes.checkpoint, bytes.model, saves, config.checkpoint.keep, there, own ? 0 : bytes.checkpoint);
     free = free_space(config.train.output);
   }
-  int64_t saves = 0;  // still to come
+  int64_t saves = 0;  // saves still to come
   DiskNeeds needs;
-  std::optional<int64_t> free;  // nothing: not known
+  std::optional<int64_t> free;  // empty: unknown
 };
 
 std::string twice(const Config& config) {

@@ -29,7 +29,7 @@ void refuse_without_model(const Config& c) {
 
 namespace {
 
-// log.local_norms names what is trained.
+// Throws a UserError if log.local_norms matches no trained parameter.
 void refuse_idle_norms(const Config& c, const Model& model) {
   const std::string& pattern = c.log.local_norms;
   const auto& params = model.params().params();
@@ -102,7 +102,8 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
 }
 
 void refuse_long_sequences(const Config& c, const ModelFacts& facts) {
-  const bool pairs = c.train.objective == TrainObjective::dpo;  // each answer has half of a sequence, with positions from 0
+  // each answer has half of a sequence, with positions from 0
+  const bool pairs = c.train.objective == TrainObjective::dpo;
   const int64_t most = facts.max_positions * (pairs ? 2 : 1);
   if (most > 0 && c.data.sequence_length > most)
     throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",

@@ -1,4 +1,4 @@
-// Opens what a config names, and says what is wrong with it before anything is written.
+// Opens the model and the data of a config. A mistake is reported before anything is written.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,23 +10,23 @@
 
 namespace ravine {
 
-// A UserError where a config names no model: for commands that say more before they open it.
+// Throws a UserError if a config names no model. For commands that print more before they open the model.
 void refuse_without_model(const Config& config);
 
-// The model of model.path or model.config with its vocabulary (runs/vocabulary.h), train.freeze and optimizer.groups applied;
-// a new one has at least as many ids as model.tokenizer, where that exists. Neither is a UserError; so is a pattern of either
-// option that matches nothing, and a run without a parameter to train.
+// Returns the model of model.path or model.config, with its vocabulary (runs/vocabulary.h), train.freeze and
+// optimizer.groups applied. A new model has at least as many ids as model.tokenizer, if that exists. UserErrors: no
+// model; a pattern of these options matches nothing; no parameter is trained.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
-// A UserError where data.sequence_length is beyond the positions that the model has.
+// Throws a UserError if data.sequence_length is above the number of positions of the model.
 void refuse_long_sequences(const Config& config, const ModelFacts& facts);
 
-// The data of a run. The tokenizer is null where ids suffice.
+// The data of a run. The tokenizer is null if the data are token ids.
 struct Sources {
   std::unique_ptr<Tokenizer> tokenizer;
   Datasets data;
 };
-// `progress` is called now and then while text is tokenized.
+// Opens tokenizer and data. `progress` is called regularly while text is tokenized.
 Sources open_sources(const Config& config, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress = {});
 
 }  // namespace ravine

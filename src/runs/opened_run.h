@@ -1,4 +1,4 @@
-// What a run is made of. train/open_run.h opens it.
+// The parts of an opened run. train/open_run.h opens them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,10 +18,10 @@
 
 namespace ravine {
 
-// Everything that a run opens before it touches its folder; from then on nothing of it changes but the numbers that the engine
-// holds. Of several ranks all do the same, and each has its own. Not movable: parts refer to each other.
+// The parts that a run opens before it writes to its folder. Later only the numbers in the engine change. Each rank has
+// its own. Not movable: members refer to each other.
 struct OpenedRun {
-  // Nothing is open yet. world: the ranks of this job, which must outlive it; null: alone.
+  // Opens nothing yet. `job`: the ranks of this job, which must outlive this; null: a single rank. `form`: see `files`.
   OpenedRun(Config given, Log& to, World* job, std::shared_ptr<const CheckpointFiles> form = nullptr)
       : files(std::move(form)), asked(settled(std::move(given))), log(to), world(job) {}
   OpenedRun(const OpenedRun&) = delete;
@@ -29,18 +29,18 @@ struct OpenedRun {
 
   std::string path(const std::string& name) const { return run_path(config(), name); }
 
-  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
-  std::vector<std::string> taken;  // lines: what the checkpoint of another program says over the options that were given
+  std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
+  std::vector<std::string> taken;                // log lines: options that another program's checkpoint replaced
   const Config asked;
-  std::shared_ptr<const RunSpec> spec;  // what the run does; null until model and ranks are there
+  std::shared_ptr<const RunSpec> spec;  // the resolved run; null until model and ranks are known
   const Config& config() const { return spec ? spec->options : asked; }
   Log& log;
   World* world;
   std::unique_ptr<RunFolder> folder;
-  std::string
-      weights;  // checksum of what model.path holds, beside an adapter also model.weights; empty: not given, or not known
+  // checksum of the weights of model.path, for an adapter also of model.weights; empty: not set, or unknown
+  std::string weights;
   std::unique_ptr<Model> model;
-  std::optional<LoraSettings> lora;  // of the adapter that is trained
+  std::optional<LoraSettings> lora;  // of the trained adapter
   Ranks ranks;
   RunData data;
   std::unique_ptr<StepEngine> engine;

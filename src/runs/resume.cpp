@@ -85,12 +85,12 @@ std::optional<ResumePoint> open_checkpoint(const OpenedRun& run) {
   } else {
     from = resume;
   }
-  // newest_checkpoint has looked at its find
+  // newest_checkpoint has verified its result already
   return ResumePoint{from, std::make_unique<CheckpointReader>(from, verify && resume != kResumeNewest && run.ranks.first())};
 }
 
-// True if frozen weights are those that the run began with: where the checkpoint lacks them they must be, and others there are a
-// UserError.
+// True if frozen weights are in model.path, as when the run began. If the checkpoint lacks them and model.path has
+// others, throws a UserError.
 bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const std::string& began_with) {
   const auto& all = run.model->params().params();
   if (std::all_of(all.begin(), all.end(), [](const Param& p) { return changes(p); })) return false;
@@ -111,7 +111,7 @@ bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const s
                   run.config().model.config.empty() ? "model.path" : "model.weights"));
 }
 
-// States that it holds are those of this optimizer; one that lacks some is refused where they are read.
+// Throws a UserError if the checkpoint holds states of another optimizer. A missing state is an error when it is read.
 void refuse_other_states(const CheckpointReader& reader, const Model& model, const Config& config, const std::string& folder) {
   std::set<std::string> kept{"weights"};
   for (const StateDeclaration& state : make_update_rule(config.optimizer)->states())
@@ -126,7 +126,7 @@ void refuse_other_states(const CheckpointReader& reader, const Model& model, con
   }
 }
 
-// Whether the run that wrote it, by the options that it recorded, had a loss scale.
+// True if the run that wrote these scalars scaled its losses, by its recorded options.
 bool scaled_losses(const Json& scalars) {
   const auto options = scalars.find("options");
   if (options == scalars.end() || !options->is_object()) return false;
@@ -148,7 +148,8 @@ void set_option(Config& config, const std::string& name, const std::string& valu
       if (o.name() == name) o.assign_text(value, "the checkpoint");
 }
 
-// Of the last update before the checkpoint and of the next one, where the options of `before` give the next one another rate.
+// Logs the learning rates of the last update and of the next one, if the options of `before` give the next one another
+// rate.
 void say_other_rate(const OpenedRun& run, const Config& before, int64_t updates, int64_t done) {
   const Config& now = run.config();
   if (follows_validation(now.schedule) || make_update_rule(now.optimizer)->own_rate(updates + 1)) return;
@@ -170,18 +171,19 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   refuse_counts(reader.scalars(), reader.step(), scalars_of(*from));
   p.done = checkpoint_scalar(reader, "step");
   p.tokens = checkpoint_scalar(reader, "tokens");
-  // Once more: it may be another than the one that was glanced at.
+  // Compares again: glance_at_checkpoint may have read another checkpoint.
   const RunRecord was = run_record(checkpoint_name(p.done), p.done, reader.scalars(), reader.instructions(), scalars_of(*from));
   refuse_other_model(was, *run.model, config);
   const std::vector<OptionChange> changes = option_changes(was, run.spec->record, run.weights);
   std::vector<OptionChange> binding = changes;
-  if (run.files)  // of another program's options the states' own alone
+  if (run.files)  // only the option of the states applies to the files of another program
     std::erase_if(binding, [](const OptionChange& c) { return c.name != "optimizer.type"; });
   refuse_other_options(was, binding, config);
   refuse_other_states(reader, *run.model, config, from->folder);
   if (!was.weights.empty()) p.began_with = was.weights;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, &*from, was.weights);
-  if (!was.weights.empty() && !run.weights.empty() && was.weights != run.weights)  // at another path it is refused
+  // for another path, this is a UserError
+  if (!was.weights.empty() && !run.weights.empty() && was.weights != run.weights)
     run.log.warn("{} holds other weights than when this run began: it goes on with those of {}, and not with these",
                  config.model.path, was.checkpoint);
   if (!config.checkpoint.other_data)
@@ -191,7 +193,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   if (run.files && !changes.empty()) run.log.line("options  those of this run count; {} was made with others:", from->folder);
   for (const OptionChange& c : changes) {
     if (makes_the_rate(c.name)) set_option(before, c.name, c.was);
-    if (c.name == "parallel.sum_leaves") continue;  // begin_run() says what it means
+    if (c.name == "parallel.sum_leaves") continue;  // begin_run() logs its meaning
     std::string meaning = c.rule == OnResume::other_bits ? ": numbers agree closely from here on, not bit for bit" : "";
     if (c.name == "train.steps" && config.schedule.steps == 0)
       meaning = "; the schedule gets longer or shorter with it (schedule.steps would keep its length)";
@@ -202,7 +204,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   return from;
 }
 
-// Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
+// Continues at the same sample as the run of the checkpoint, also if batch size, sources or weights have changed.
 void place_data(const OpenedRun& run, const ResumePoint* point, Progress& p) {
   const int64_t batch = run.config().train.global_batch;
   const CheckpointReader* from = point ? point->reader.get() : nullptr;
@@ -240,7 +242,7 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const double seconds = seconds_now() - began;
   p.line = CheckpointLine::from_scalars(s).gone_on(process, p.done);
   const std::string instructions = run.spec->kernels.instructions;
-  if (!reader.instructions().empty() && reader.instructions() != instructions)  // empty: converted
+  if (!reader.instructions().empty() && reader.instructions() != instructions)  // empty: a converted checkpoint
     run.log.warn(
         "the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
         reader.instructions(), instructions);

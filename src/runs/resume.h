@@ -1,4 +1,4 @@
-// What a checkpoint says of where a run stands, and how a run goes on from one.
+// The progress of a run in its checkpoints, and the resume from a checkpoint.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,38 +14,40 @@
 
 namespace ravine {
 
-// Where a run stands between two steps.
+// The state of a run between two steps, besides the tensors of the engine.
 struct Progress {
-  // Of a run that begins. What is opened must outlive it.
+  // The progress of a new run. `run` must outlive it.
   explicit Progress(const OpenedRun& run);
-  int64_t done = 0, tokens = 0;  // steps; tokens seen
-  DataHistory history;           // which samples the steps take
-  StepWindow window;             // since the last line; in checkpoints, so that a resumed run shows the same means
+  int64_t done = 0, tokens = 0;  // steps done; tokens seen
+  DataHistory history;           // the samples of each step
+  StepWindow window;             // since the last log line; stored, so that a resumed run shows the same means
   SpikeGuard spikes;
-  std::optional<LossScale> loss_scale;  // none: losses are not scaled
+  std::optional<LossScale> loss_scale;  // empty: losses are not scaled
   PlateauRate plateau;
-  CheckpointLine line;            // which checkpoints led here
-  std::string began_with;         // checksum of what model.path held when the run began; empty: not given
-  bool frozen_elsewhere = false;  // frozen weights are those of model.path, and left out of checkpoints
+  CheckpointLine line;            // the checkpoints that led to this state
+  std::string began_with;         // checksum of model.path when the run began; empty: not set
+  bool frozen_elsewhere = false;  // checkpoints leave out frozen weights: model.path has them
 };
 
-// All that a checkpoint holds. Its tensors are views into the engine's live buffers.
+// Returns all contents of a checkpoint. Its tensors are views of the engine's live buffers.
 TrainState checkpoint_state(const OpenedRun& run, const Progress& progress);
 
+// A checkpoint to resume from.
 struct ResumePoint {
   std::string folder;  // "runs/book/checkpoints/step_000200"
   std::unique_ptr<CheckpointReader> reader;
 };
-// The checkpoint that the run goes on from, opened, its record compared with this run and the differences said; what of
-// `progress` must be known before the engine has memory is set (done, tokens, began_with, frozen_elsewhere). Nothing: the run
-// begins. The folder is held by the first rank; all ranks call it.
+// Opens the checkpoint to resume from, compares its record with this run, and logs the differences. Sets the fields of
+// `progress` that are needed before the engine allocates memory (done, tokens, began_with, frozen_elsewhere). Empty if
+// the run starts anew. The first rank has locked the folder; all ranks call it together.
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& progress);
 
-// Which samples the steps take, in `progress` and in the run's data: on from the checkpoint, or (null) as a run begins.
+// Sets the samples of the coming steps, in `progress` and in the run's data: from the checkpoint, or (null) for a new
+// run.
 void place_data(const OpenedRun& run, const ResumePoint* from, Progress& progress);
 
-// Fills the engine, which is allocated, and the rest of `progress`: from the checkpoint, or (null) as a run begins. `process`:
-// of the checkpoints that this process will write (CheckpointLine). All ranks call it.
+// Loads the allocated engine and the rest of `progress`: from the checkpoint, or (null) for a new run. `process`: id
+// for the checkpoints of this process (CheckpointLine). All ranks call it together.
 void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string& process, Progress& progress);
 
 }  // namespace ravine

@@ -15,8 +15,8 @@
 namespace ravine {
 namespace {
 
-// The end token that training teaches ends generation too: what else the model names is told here, and what the exported folder
-// says by train/export.h.
+// Sets the end token of the data, which also ends generation. If the model names other end tokens, adds a note for the
+// log; train/export.h writes all of them.
 void note_end(const Config& config, const ModelFacts& facts, const GenerationDefaults& generation, RunData& data) {
   if (config.data.append_eos && data.tokenizer) data.document_end = data.tokenizer->special().eos;
   const std::optional<int32_t> taught = data.end_token ? data.end_token : data.document_end;
@@ -39,7 +39,7 @@ void note_end(const Config& config, const ModelFacts& facts, const GenerationDef
 }  // namespace
 
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log) {
-  GenerationDefaults generation;  // what the exported folder gets of it must be what `generate` takes
+  GenerationDefaults generation;  // `generate` must accept what the export copies from it
   if (!config.model.path.empty()) generation = read_generation_config(config.model.path, facts);
   if (ranks.size() > 1 && !ranks.first()) ranks.all().barrier();
   double last = seconds_now();

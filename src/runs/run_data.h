@@ -1,4 +1,4 @@
-// What a run reads, opened: tokenizer, training and validation data, and what is said of them.
+// The opened data of a run: tokenizer, training and validation data, and their notes for the log.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,24 +16,26 @@
 
 namespace ravine {
 
+// The opened data of a run.
 struct RunData {
-  std::unique_ptr<Tokenizer> tokenizer;    // null where ids suffice
-  std::unique_ptr<Dataset> train, valid;   // valid: null if there is none
-  std::vector<TokensInUse> tokens_in_use;  // what keep_tokens writes
+  std::unique_ptr<Tokenizer> tokenizer;    // null if the data are token ids
+  std::unique_ptr<Dataset> train, valid;   // valid: null if there are no validation data
+  std::vector<TokensInUse> tokens_in_use;  // the tokens that keep_tokens writes
   std::vector<std::string> notes, warnings;
-  std::optional<int32_t> end_token;     // of answers, when conversations are trained on
-  std::optional<int32_t> document_end;  // that data.append_eos puts behind documents, when text is trained on
-  bool new_end = false;                 // the one that is trained (of answers, else of documents) is none that the model names
-  std::string chat_template;            // that they were rendered with, if not the tokenizer's own
+  std::optional<int32_t> end_token;     // end of an answer, if conversations are trained
+  std::optional<int32_t> document_end;  // end of a document by data.append_eos, if text is trained
+  bool new_end = false;                 // true if the model does not name the trained end token
+  std::string chat_template;            // the template of the conversations, if it is not the tokenizer's
   DataFingerprint fingerprint;          // of the sources
 };
 
-// All ranks call it, and are told where they have other data than the first. Of several ranks the first makes tokens of text,
-// which takes the folder if there are any; the others find them where it keeps them for the next start. Before all that: a
-// generation_config.json of model.path that `generate` would refuse (infer/generation_config.h), since the exported model has it.
+// Opens the data. If a rank has other data than the first, all ranks get a UserError. The first of several ranks
+// tokenizes text and locks the folder to store the tokens; the other ranks read them there. Before that, a
+// generation_config.json in model.path that `generate` would reject is a UserError (infer/generation_config.h), because
+// it is exported. All ranks call it together.
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log);
 
-// Keeps tokens of text for the next start, in a folder that is held; a disk without room is a warning.
+// Stores the tokens of text in the locked folder, for the next start. A full disk is a warning.
 void keep_tokens(RunData& data, const Config& config, Log& log);
 
 }  // namespace ravine

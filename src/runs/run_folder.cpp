@@ -31,11 +31,11 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// What a run writes directly in its folder.
+// The names that a run writes in its folder.
 constexpr const char* kNames[] = {
     "checkpoints", "config.yaml", "exported", kHealthFile, "log.txt",   "metrics.jsonl",         "adapter", "model",
     "stop",        "tensorboard", "tokens",   ".lock",     kFolderMark, "reference.safetensors", ".saving"};
-std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
+std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // name of an edited config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
   if (!name.starts_with(before) || !name.ends_with(behind) || name.size() <= before.size() + behind.size()) return false;
@@ -43,8 +43,8 @@ bool is_numbered(std::string_view name, std::string_view before, std::string_vie
          std::string_view::npos;
 }
 
-// What a run gives a number until it is free (save_model_folder does so to a model): it takes no name of others there, but the
-// files are the run's.
+// True if a run writes this name. Numbered names take the next free number (as save_model_folder does), so they
+// overwrite nothing, but their files belong to the run.
 bool is_name_of_run(const std::string& name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
          is_numbered(name, "config.edited-", ".yaml") || is_numbered(name, "model.new-", "");
@@ -55,7 +55,7 @@ struct Input {
   bool whole;  // a folder in which nothing may be written
 };
 
-// Files and folders that a run reads: what the option table says of every option, and what is there.
+// Returns the existing files and folders that a run reads, from the option table.
 std::vector<Input> inputs_of(const Config& config) {
   Config copy = config;
   std::vector<Input> in;
@@ -71,12 +71,12 @@ std::vector<Input> inputs_of(const Config& config) {
           for (const Option& field : (*records)->fields(i)) add(field, o.name());
     }
   std::error_code error;
-  for (size_t i = 0, n = in.size(); i < n; ++i) {  // a pattern stands for what it finds
+  for (size_t i = 0, n = in.size(); i < n; ++i) {  // replaces a pattern by its files
     if (in[i].path.find_first_of("*?[") == std::string::npos || fs::exists(in[i].path, error)) continue;
     try {
       const std::string key = in[i].key;
       for (const std::string& file : source_files(in[i].path)) in.push_back({key, file, false});
-    } catch (const UserError&) {  // whoever reads it says what is wrong
+    } catch (const UserError&) {  // the reader of the source reports the mistake
     }
   }
   std::erase_if(in, [&](const Input& i) { return i.path.empty() || !fs::exists(fs::path(i.path), error); });
@@ -88,7 +88,7 @@ bool is_checkpoint_name(const std::string& resume) { return resume != kResumeNew
 void refuse_overlap(const Config& c, const CheckpointFiles* files) {
   const std::string& out = c.train.output;
   for (const auto& [key, path, whole] : inputs_of(c)) {
-    // A run goes on from its own checkpoints, of which it replaces none by another.
+    // A run may resume from its own checkpoints: it replaces none of them by another.
     if (key == "checkpoint.resume" && lies_within(path, files ? files->folder(c) : out + "/checkpoints")) continue;
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
@@ -102,7 +102,7 @@ void refuse_overlap(const Config& c, const CheckpointFiles* files) {
   }
 }
 
-// Of the folders of checkpoints the newest, by name; -1: none.
+// Returns the newest step of the checkpoint folders, by their names; -1: none.
 int64_t newest_step(const std::string& checkpoints) {
   int64_t newest = -1;
   std::error_code error;
@@ -111,7 +111,7 @@ int64_t newest_step(const std::string& checkpoints) {
   return newest;
 }
 
-// One whose manifest says so: a folder of others may have the name of one.
+// True if the folder has a checkpoint with a valid manifest. The name alone is not enough.
 bool has_checkpoint(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
@@ -119,7 +119,7 @@ bool has_checkpoint(const std::string& folder) {
   return false;
 }
 
-// A config as runs write it: every section, no comment.
+// True if the file is a config as runs write it: all sections, no comments.
 bool is_written_config(const std::string& path) {
   constexpr std::string_view kBegin = "model:\n  path: ";
   return read_head(path, kBegin.size()) == kBegin;
@@ -131,21 +131,21 @@ bool is_metrics(const std::string& path) {
   return j.is_object() && j.contains("step");
 }
 
-// A run of a version that left no mark; also a checkpoint that `convert` has written.
+// True for a run of a version without marks, and for a checkpoint that `convert` has written.
 bool is_run_without_mark(const std::string& folder) {
   return has_checkpoint(folder + "/checkpoints") ||
          (is_written_config(folder + "/config.yaml") && is_metrics(folder + "/metrics.jsonl"));
 }
 
-// Where the kind is not said: marks of runs list nothing but what has names of theirs; those of folders that are replaced as a
-// whole list all that they hold.
+// True if the mark is of a run. A mark without a kind is of a run if it lists only names that runs write. Marks of
+// other folders list all their files.
 bool is_run_mark(const FolderMark& mark) {
   if (!mark.kind.empty()) return mark.kind == kRunFolder;
   return std::all_of(mark.files.begin(), mark.files.end(),
                      [](const auto& f) { return is_name_of_run(f.first.substr(0, f.first.find('/'))); });
 }
 
-// Whether every line of `text` stands in `all`, in this order.
+// True if all lines of `text` are in `all`, in this order.
 bool lines_within(const std::string& text, const std::string& all) {
   std::istringstream wanted(text), in(all);
   for (std::string line, have; std::getline(wanted, line);) {
@@ -225,7 +225,8 @@ void RunFolder::look(bool whole) {
                     folder_, "a run writes into a folder that is new, or its own", "choose another train.output");
   mark_ = mark.value_or(FolderMark{});
   const bool begun = mark || is_run_without_mark(folder_);
-  const bool goes_on = files_ && newest() >= 0;  // another program's run, beside which `ravine convert` has written config.json
+  // a run of another program, where `ravine convert` has written config.json
+  const bool goes_on = files_ && newest() >= 0;
   if (!begun && !goes_on && fs::exists(path("config.json"), error) && !weight_files(folder_).empty())
     throw UserError("train.output holds a model", folder_, "a run writes into a folder that is new, or its own",
                     "choose another train.output");
@@ -237,7 +238,8 @@ void RunFolder::look(bool whole) {
   if (!begun)
     for (const char* name : kNames) {
       const bool lock =
-          name == std::string_view(".lock");  // a run that was killed before it had its mark; the lock knows its own
+          // of a run that was killed before it had its mark; the lock protects itself
+          name == std::string_view(".lock");
       if (!lock && fs::exists(fs::symlink_status(path(name), error)))
         throw UserError("train.output holds files of others", path(name),
                         "no run has made this folder, and a run would write this name",
@@ -247,7 +249,8 @@ void RunFolder::look(bool whole) {
   refuse_other_run();
 }
 
-// A finished model is never replaced unasked, nor does a run begin anew because its checkpoints have gone.
+// Throws a UserError if the run would replace a finished model unasked, or start anew because its checkpoints are
+// missing.
 void RunFolder::refuse_other_run() const {
   const int64_t newest = this->newest();
   std::error_code error;
@@ -263,7 +266,7 @@ void RunFolder::refuse_other_run() const {
   }
   if (is_checkpoint_name(resume_)) {
     if (lies_within(resume_, files_ ? folder_ : path("checkpoints")) || (newest < 0 && !model)) return;
-    if (!fs::exists(resume_, error)) {  // whoever reads it says that it is not there
+    if (!fs::exists(resume_, error)) {  // the reader reports that it is missing
       const std::string own = path("checkpoints/" + resume_);
       if (!fs::is_directory(own, error)) return;
       throw UserError("no such folder", "checkpoint.resume=" + resume_,
@@ -279,7 +282,8 @@ void RunFolder::refuse_other_run() const {
                    : "choose another train.output, or go on with what is there by checkpoint.resume=auto");
   }
   if (newest >= 0) return;
-  if (files_ && first_step_to_try(path(".saving"))) return;  // publish_left makes of it what the run goes on from
+  // publish_left converts it to the checkpoint to resume from
+  if (files_ && first_step_to_try(path(".saving"))) return;
   std::string saved;
   for (const auto& [file, entry] : mark_.files)
     if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();
@@ -300,7 +304,7 @@ void RunFolder::hold() {
   if (lock_) return;
   create_folders(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
-  clear_stop_request(folder_);  // of a run before; from here on one is meant for this
+  clear_stop_request(folder_);  // of an earlier run; a later request is for this run
   look(true);
   const bool anew = newest() < 0;
   const size_t had = mark_.files.size();
@@ -343,8 +347,8 @@ void RunFolder::note_saved(int64_t step) {
   note("checkpoints/" + checkpoint_name(step) + "/manifest.json");
 }
 
-// As the mark says; of a run that kept no such record, if all that stands there is what this version would write too: older
-// ones had fewer options.
+// True if config.yaml is as the run wrote it, by the mark. Without a record in the mark: if this version would write
+// all of its lines, too (older versions had fewer options).
 bool RunFolder::unedited(const std::string& file) const {
   try {
     const std::string had = read_whole(file, int64_t{64} << 20);

@@ -1,11 +1,10 @@
-// The folder of a run, train.output: what in it is the run's, and that nothing else in it or beside it is ever lost.
+// The folder of a run, train.output: its own files, and the protection of all other files.
 //
-// A folder is a run's when it has our mark (files/folder_mark.h), or holds what runs left before there were marks: checkpoints,
-// or a config.yaml beside its metrics. In any other folder the names that a run writes must be free.
+// A folder belongs to a run if it has Ravine's mark (files/folder_mark.h). A folder of an older version has no mark,
+// but checkpoints, or a config.yaml with metrics. In any other folder the names that a run writes must be free.
 //
-// The mark lists what the run keeps a record of: config.yaml as it was written, and manifest.json of the newest checkpoint that
-// was saved. By the first it is known whether somebody has edited the file, by the second that checkpoints were there, should
-// they be gone.
+// The mark lists checksums of config.yaml as the run wrote it, and of manifest.json of the newest saved checkpoint. The
+// first shows if someone has edited the file. The second shows that checkpoints existed, if they are deleted.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,48 +16,51 @@
 
 namespace ravine {
 
-// What a run leaves at its end, inside train.output: "model", or "adapter" where one is trained and not merged.
+// Returns the name of the exported folder in train.output: "adapter" if an adapter is trained and not merged, else
+// "model".
 inline const char* exported_name(const Config& config) {
   return config.lora.asked() && !config.lora.merge ? "adapter" : "model";
 }
 
-// Whether a run has made this folder, by its mark or, of older versions, by what lies in it.
+// True if a run has made this folder, by its mark or, for older versions, by its files.
 bool is_run(const std::string& folder);
 
-// The folder of the run of which `path` is, or lies in, one of its own names (checkpoints/.., model, config.yaml, ..), where no
-// other command writes; "" if there is none.
+// Returns the folder of the run that owns `path`: `path` is, or is in, a name that a run writes (checkpoints/.., model,
+// config.yaml, ..). Other commands do not write there. "" if there is none.
 std::string run_that_owns(const std::string& path);
 
-// The place of a name inside train.output.
+// Returns the path of a name in train.output.
 std::string run_path(const Config& config, const std::string& name);
 
+// The folder of a run, with its lock and its mark.
 class RunFolder {
  public:
-  // Looks, and writes nothing. UserErrors: an output that is an input (the folder is, or lies in, one that is read; something
-  // that is read has one of the names that the run writes); a folder of ours that is no run's, or lies in another run; a name
-  // that is taken; a model that this run has not made; a run that is there, and that this one would neither go on with nor was
-  // told to begin anew.
-  // `files`: where checkpoints are another program's; null: Ravine's own.
+  // Checks the folder, and writes nothing. UserErrors:
+  // - the output is also an input: a folder that is read, or a file in it, or a file with a name that the run writes;
+  // - the folder was made by another command, or is in another run;
+  // - a name that the run writes is taken;
+  // - the folder has a model that this run has not made;
+  // - the folder has a run that this run does not resume, and is not set to replace.
+  // `files`: the checkpoints of another program; null: Ravine's.
   explicit RunFolder(const Config& config, std::shared_ptr<const CheckpointFiles> files = nullptr);
 
-  // Makes the folder, takes its lock, drops a request to stop that was left there, looks again (another run may have been here
-  // since; of the model that is there every file that was touched since it was exported, or copied, is read whole now: this
-  // takes the time of the disk), marks it and puts right what killed runs left; a second call does nothing. One rank calls it.
+  // Makes and locks the folder, removes an old stop request, checks the folder again, marks it, and repairs the
+  // leftovers of killed runs. The second check reads each model file that has changed since its export in full, which
+  // takes disk time. A second call does nothing. Called by one rank.
   void hold();
-  const std::string& run() const { return mark_.run; }  // whose the folder is, once it is held
-  const FolderMark& model_seen() const {
-    return model_seen_;
-  }  // what hold() has seen of the model that is there, for SaveFolder
-  // An Error once the folder that is held has gone from its place: nothing is to be made there again.
+  const std::string& run() const { return mark_.run; }  // id of the run, after hold()
+  // Returns the mark of the existing model as hold() has read it, for SaveFolder.
+  const FolderMark& model_seen() const { return model_seen_; }
+  // Throws an Error if the locked folder was moved or deleted: nothing may be written there again.
   void check_there() const;
-  // What keeps train.output/model from being the model that was exported: "RUN/model lacks model.safetensors", "" if it is
-  // whole (every byte is read). A UserError where a file has other bytes than were written: it may be somebody's work, and is
-  // not replaced.
+  // Returns the reason why train.output/model is not the exported model: "RUN/model lacks model.safetensors". "" if it
+  // is whole (every byte is read). A file with other bytes is a UserError: it may be someone's work, and is not
+  // replaced.
   std::string export_trouble() const;
-  // config.yaml; one that somebody has edited keeps its text under another name.
+  // Writes config.yaml. A file that someone has edited is renamed first.
   void write_config(const std::string& text);
-  // A checkpoint is complete: by this record it is missed when it is gone. A disk without room loses the record and nothing
-  // else.
+  // Records a complete checkpoint, so that a later start detects its deletion. If the disk is full, only the record is
+  // lost.
   void note_saved(int64_t step);
 
  private:
@@ -71,12 +73,13 @@ class RunFolder {
   int64_t newest() const;  // step of the newest checkpoint; -1: none
   std::shared_ptr<const CheckpointFiles> files_;
   std::string folder_, resume_, exported_;  // exported_: exported_name
-  FolderMark mark_;                         // run empty: not marked yet
+  FolderMark mark_;                         // run is empty: not marked yet
   FolderMark model_seen_;
   std::unique_ptr<FolderLock> lock_;
 };
 
-// What the run in this folder was made of, as "model.config=A on data.train=[B]" by its config.yaml; "" if that cannot be read.
+// Returns the inputs of the run in this folder from its config.yaml, as "model.config=A on data.train=[B]". "" if the
+// file cannot be read.
 std::string run_in(const std::string& folder);
 
 }  // namespace ravine

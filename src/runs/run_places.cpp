@@ -29,8 +29,8 @@ bool holds(const fs::path& folder, const char* name) {
   return fs::exists(folder / name, error);
 }
 
-// A prepared folder holds a run, and its run.yaml names one elsewhere: that of the folder which this one was copied from, or
-// the place where it lay.
+// True if a prepared folder has a run, and its run.yaml names one elsewhere: the folder was copied from there, or
+// moved.
 bool is_copy(const fs::path& prepared, const std::string& said) {
   std::error_code error;
   return is_run((prepared / "run").string()) && !lies_within(said, prepared.string()) &&
@@ -39,11 +39,11 @@ bool is_copy(const fs::path& prepared, const std::string& said) {
 
 bool holds_adapter(const fs::path& run) { return holds(run / "adapter", "adapter_config.json"); }
 
-// What the run's config.yaml says; the defaults where it cannot be read.
+// Returns the options in the run's config.yaml; the defaults if it cannot be read.
 Config options_of_run(const fs::path& run) {
   try {
     return read_run_config((run / "config.yaml").string());
-  } catch (const Error&) {  // `train` says what is wrong with it
+  } catch (const Error&) {  // `train` reports the mistake
     return {};
   }
 }
@@ -57,12 +57,12 @@ std::string model_of_checkpoint(const fs::path& run) {
                      shell_word(run.string()));
 }
 
-// What a run that is going on will leave at its end.
+// Throws a UserError if the run is still running: its model or adapter is written at its end.
 void refuse_while_it_runs(const fs::path& run, const std::string& where) {
   std::optional<std::string> holder;
   try {
     holder = folder_holder(run.string());
-  } catch (const Error&) {  // no lock of a run
+  } catch (const Error&) {  // the folder has no lock of a run
   }
   if (!holder) return;
   const bool checkpoint = saved_any(run) && !options_of_run(run).lora.asked();
@@ -74,7 +74,7 @@ void refuse_while_it_runs(const fs::path& run, const std::string& where) {
                   shell_word(run.string()), checkpoint ? ", or " + model_of_checkpoint(run) : ""));
 }
 
-// Of the words after `ravine`.
+// Returns "go on with it by `COMMAND`".
 std::string goes_on(const fs::path& run) { return fmt::format("go on with it by `{}`", command_that_goes_on_in(run.string())); }
 
 }  // namespace
@@ -189,7 +189,7 @@ std::string older_than_its_run(const std::string& made) {
   std::string of;
   try {
     of = read_exported(run.string()).checkpoint;
-  } catch (const Error&) {  // `train` says what is wrong with it
+  } catch (const Error&) {  // `train` reports the mistake
   }
   const auto step = checkpoint_step(of), newest = first_step_to_try((run / "checkpoints").string());
   if (!step || !newest || *newest <= *step) return "";
@@ -214,7 +214,7 @@ std::string trained_beside_another(const std::string& adapter, const std::string
     if (theirs.empty() || theirs == weights_checksum(model)) return "";
     return fmt::format("{} was trained beside {}, and {} has other weights: what it adds was not learned for them", adapter,
                        named, model);
-  } catch (const UserError&) {  // whoever opens them says what is wrong
+  } catch (const UserError&) {  // the reader of these folders reports the mistake
     return "";
   }
 }
@@ -251,7 +251,7 @@ std::string command_that_goes_on_in(const std::string& run) {
   std::string other;
   try {
     if (!same_path(read_run_config(file).train.output, run)) other = " train.output=" + shell_word(run);
-  } catch (const Error&) {  // `train` says what is wrong with it
+  } catch (const Error&) {  // `train` reports the mistake
   }
   return fmt::format("ravine train --config {}{}", shell_word(file), other);
 }

@@ -1,5 +1,4 @@
-// What the path of a folder means where a run, or the model of one, is asked for: the folder that `ravine init` made stands for
-// its run, a run for its model.
+// Resolves paths in options. A folder made by `ravine init` stands for its run, and a run for its model.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,62 +7,65 @@
 
 namespace ravine {
 
-// Whether `ravine init` has prepared this folder: it holds run.yaml and is no run itself.
+// True if `ravine init` has made this folder: it has run.yaml and is no run.
 bool is_prepared(const std::string& folder);
 
-// Of a prepared folder the run: where the train.output of its run.yaml is, or `run` in it, should the folder have been moved or
-// copied. Any other path as it is. A prepared folder in which nothing has run yet is a UserError with the command that begins
-// it.
+// Returns the run of a prepared folder: the train.output of its run.yaml, or `run` in the folder if the folder was
+// moved or copied. Any other path is returned unchanged. A prepared folder without a run is a UserError with the
+// command that starts it.
 std::string run_meant_by(const std::string& path);
 
-// Of a run, or a prepared folder, the model that the run has made; any other path as it is. A run without one yet is a
-// UserError that names `key`, the option or flag that gave the path.
+// Returns the model folder of a run or a prepared folder. Any other path is returned unchanged. A run without a model
+// is a UserError that names `key`, the option or flag of the path.
 std::string model_meant_by(const std::string& path, const std::string& key);
 
-// Of --model and --adapter of a command: what they stand for. Beside an adapter a run that trained one, or its prepared folder,
-// stands for its base; alone for both, where the run has made no model.
+// The paths that --model and --adapter of a command stand for. If --adapter is set, a run of an adapter (or its
+// prepared folder) as
+// --model stands for its base. If --adapter is not set, the run stands for both base and adapter, unless it has made a
+// model.
 struct MeantModel {
   std::string model, adapter;  // "": none
 };
 MeantModel model_and_adapter_meant_by(const std::string& model, const std::string& adapter);
 
-// Of a run, or a prepared folder, the adapter that the run has made; any other path as it is, if it is an adapter. Else a
-// UserError that names `key`.
+// Returns the adapter folder of a run or a prepared folder. Any other path is returned unchanged if it is an adapter,
+// else a UserError that names `key`.
 std::string adapter_meant_by(const std::string& path, const std::string& key);
 
-// Of a run whose checkpoints are another program's (checkpoint.layout) these, the oldest first: folders checkpoint-N or
-// iter_NNNNNNN, or files of rank_0. Of other runs none.
+// Returns the checkpoints of a run in another program's layout (checkpoint.layout), the oldest first: folders
+// checkpoint-N or iter_NNNNNNN, or files of rank_0. Empty for other runs.
 std::vector<std::string> checkpoints_of_other_layout(const std::string& run);
 
-// Where weights are read of a run: the newest of these, with the config.json of the run's model, or its text, where they have none
-// and nobody names one. Any other path as it is, a run with checkpoints of Ravine too.
+// The source of weights for a path. For a run with checkpoints in another program's layout it is the newest checkpoint.
+// If such a checkpoint has no config.json and none is named, model_config is the config.json of the run's model, or its
+// text. Any other path is returned unchanged, also a run with Ravine's checkpoints.
 struct WeightsOfRun {
   std::string path, model_config;
 };
 WeightsOfRun weights_meant_by(const std::string& path, const std::string& model_config);
 
-// Where RUN/model or RUN/adapter is of an earlier end than the run's newest checkpoint, or the run has come to make the other of
-// the two: a warning with both and the commands; else "".
+// Returns a warning if RUN/model or RUN/adapter is older than the newest checkpoint of the run, or if the run now makes
+// the other one of the two. The warning has the commands for both; else "".
 std::string older_than_its_run(const std::string& made);
 
-// Where the adapter names a base that is there, and its weights are others than those of `model`: a warning with both; else "".
+// Returns a warning if the base named by the adapter exists, and has other weights than `model`; else "".
 // Reads 256 blocks of each file.
 std::string trained_beside_another(const std::string& adapter, const std::string& model);
 
-// A UserError where `path` is a run without a checkpoint, or a run or a checkpoint of one that trains an adapter: no weights of a
-// whole model can be read there. `key`: the flag that gave it.
+// Throws a UserError if `path` is a run without a checkpoint, or a run (or a checkpoint) of an adapter: it has no
+// weights of a whole model. `key`: the flag of the path.
 void refuse_run_without_weights(const std::string& path, const std::string& key);
 
-// "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another
-// folder.
+// Returns the command that resumes a run: "ravine train --config RUN/config.yaml". Adds train.output=RUN if the file
+// names another folder, as in a copied or moved run.
 std::string command_that_goes_on_in(const std::string& run);
 
-// A UserError where train.output holds a run whose checkpoints have another layout than this one's (checkpoint.layout): both would
-// write config.yaml and metrics.jsonl.
+// Throws a UserError if train.output has a run with another checkpoint.layout: both would write config.yaml and
+// metrics.jsonl.
 void refuse_run_of_other_layout(const Config& config);
 
-// A UserError where train.output comes from the file of a run, or of a prepared folder, that was copied or moved, and so names
-// another folder than that of the run which lies with the file.
+// Throws a UserError if train.output is from the file of a copied or moved run (or prepared folder), and names another
+// folder than the run next to that file.
 void refuse_config_of_other_run(const Config& config);
 
 }  // namespace ravine

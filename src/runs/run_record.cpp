@@ -77,7 +77,7 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
   }
   if (has("model")) out.model = field<Json>(scalars, "model", where);
   out.weights = text_in(scalars, "weights");
-  // Of programs that recorded no options.
+  // For programs that recorded no options.
   if (has("optimizer")) out.options["optimizer.type"] = field<std::string>(scalars, "optimizer", where);
   if (has("seed")) out.options["train.seed"] = std::to_string(field<int64_t>(scalars, "seed", where));
   if (has("compute")) {
@@ -138,7 +138,7 @@ std::string OptionChange::text() const { return fmt::format("{}: {}, was {}", na
 
 namespace {
 
-// The text that a recorded option holds; as it stands where that is no YAML.
+// Returns the value of a recorded option; the text itself if it is no YAML.
 std::string plain(const std::string& recorded) {
   try {
     const YamlNode::Ptr node = load_yaml(recorded, "checkpoint", false);
@@ -148,7 +148,7 @@ std::string plain(const std::string& recorded) {
   }
 }
 
-// "[a.txt, b.txt]" of a recorded data.train, without weights and formats; as it stands where it is none.
+// Returns "[a.txt, b.txt]" of a recorded data.train, without weights and formats; the text itself if it is no list.
 std::string paths_of_sources(const std::string& recorded) {
   try {
     const YamlNode::Ptr node = load_yaml(recorded, "checkpoint", false);
@@ -219,7 +219,7 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
     const bool of_data = c.name.starts_with("data.");
     if (c.rule != OnResume::fixed || (of_data && config.checkpoint.other_data)) continue;
     auto source = config.sources.find(c.name);
-    const char* ratio = "schedule.warmup_ratio";  // which count_steps made steps of
+    const char* ratio = "schedule.warmup_ratio";  // count_steps converts it to steps
     const bool of_ratio = c.name == "schedule.warmup_steps" && source == config.sources.end() && config.sources.contains(ratio);
     if (of_ratio) source = config.sources.find(ratio);
     if (where.empty()) where = source == config.sources.end() ? "default" : source->second;
@@ -236,7 +236,7 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
 
 namespace {
 
-// The model of a config.json; null where this program does not read it.
+// Returns the model of a config.json; null if this program cannot read it.
 std::unique_ptr<Model> model_of(const Json& config) {
   try {
     return make_model(config, "config.json");
@@ -245,8 +245,8 @@ std::unique_ptr<Model> model_of(const Json& config) {
   }
 }
 
-// Of two configs that make two models, the field that does: with the other's value it makes the same. Several that do it
-// together are named together.
+// Returns the fields that make the two models differ: with the other's value of a field the model changes. Names are
+// joined by ", ".
 std::string field_that_differs(const Json& was, const Model& model) {
   const Json& now = model.config();
   std::set<std::string> keys;
@@ -272,7 +272,7 @@ std::string field_that_differs(const Json& was, const Model& model) {
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
   const std::string where = model_place(config.model);
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
-    const bool stored = !config.model.path.empty();  // then options change these fields of it
+    const bool stored = !config.model.path.empty();  // then options change these fields
     const std::string back = stored && field == "vocab_size" ? fmt::format("set model.vocabulary={}", had)
                              : stored && field == "tie_word_embeddings"
                                  ? fmt::format("set model.tie={}", name(had == "true" ? Tie::tied : Tie::untied))
@@ -281,7 +281,7 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
                     fmt::format("{} goes on with the model it was made with", was.checkpoint),
                     fmt::format("{}, {}", back, kNewRun));
   };
-  // What says nothing about weights or arithmetic.
+  // Fields without an effect on weights or arithmetic.
   static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype",  "dtype",
                                               "use_cache",     "bos_token_id",         "eos_token_id", "pad_token_id",
                                               "auto_map",      "initializer_range"};
@@ -301,7 +301,7 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
             fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
       refuse(key, shown_text(it->dump()), shown_text(value.dump()));
     }
-    // What one of the two does not say is what the family takes there: the models tell.
+    // A field that is missing in one of the two has the default of the family, so the models are compared.
     if (const std::unique_ptr<Model> then = model_of(was.model); then && !same_model(*then, model)) {
       const std::string field = field_that_differs(was.model, model);
       auto said = [&](const Json& config) {

@@ -1,6 +1,6 @@
-// What a run does, in numbers: its options with all that `auto` stood for worked out, and what follows from them. train/resolve.h
-// makes it, before anything is written; from then on nothing of it changes. Train, plan, resume and the record in checkpoints
-// read and compare a RunSpec, and never what was asked for.
+// The resolved settings of a run: its options without auto, and the values computed from them. train/resolve.h makes
+// them before anything is written; later they do not change. Train, plan, resume and the record in checkpoints use a
+// RunSpec, not the Config of the command.
 #pragma once
 #include <string>
 
@@ -11,17 +11,19 @@
 
 namespace ravine {
 
+// The resolved settings of a run.
 struct RunSpec {
   Config options;
   RunLayout layout;
   Types types;
   Backend backend = Backend::cpu;
   Kernels kernels;
-  std::string why;  // of what precision.compute=auto and bf16_products=auto came to; empty: nothing was left to choose
-  // Both without what depends on the memory and the layers of this job: train.recompute, and the layers of each stage that
-  // parallel.split came to.
-  std::string config_text;  // what config.yaml gets
-  Json record;              // as checkpoints record it
+  // the reason for the values that auto chose in precision.compute and bf16_products; empty: auto chose nothing
+  std::string why;
+  // Both leave out the values that depend on the memory and the layers of this job: train.recompute, and the layers of
+  // each stage from parallel.split.
+  std::string config_text;  // the content of config.yaml
+  Json record;              // the record in checkpoints
 };
 
 }  // namespace ravine

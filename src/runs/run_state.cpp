@@ -95,7 +95,7 @@ std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model
 
 namespace {
 
-// Host work, once: of what is frozen older checkpoints have the masters; it may be kept in fewer bits now.
+// Reads a frozen parameter, rounded to the type of the view: older checkpoints hold f32 masters. Host work, once.
 void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
   const DType stored = reader.dtype(t.name);
   Storage memory(DeviceKind::cpu, t.view.count() * size_of(stored));
@@ -121,7 +121,8 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
   bool whole = as_many;
   for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) {
     if (t.own &&
-        !(as_many && reader.has(t.name) && reader.shape(t.name) == t.global)) {  // errors of a stage are of all its layers
+        // errors of a stage cover all its layers
+        !(as_many && reader.has(t.name) && reader.shape(t.name) == t.global)) {
       whole = false;
       continue;
     }
@@ -138,7 +139,7 @@ bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
 
 namespace {
 
-// Whether all bits of an exponent are set in one of `count` numbers, which NaN and infinity have alone.
+// True if one of `count` numbers has all bits of its exponent set: only NaN and infinity do.
 template <class Bits>
 bool has_not_finite(const void* data, int64_t count, Bits exponent) {
   constexpr int64_t kPart = int64_t{1} << 20;

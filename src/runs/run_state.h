@@ -1,4 +1,4 @@
-// A run's state: what checkpoints hold of it, and how it is filled from one, or as a run begins.
+// The state of a run in its checkpoints: its tensors, and loading them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,37 +10,38 @@
 
 namespace ravine {
 
-// The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME",
-// "v/NAME" or "momentum/NAME"; of what is frozen the weights only. Views into the engine's live buffers. Of several ranks each
-// writes what it alone answers for; and reads what it holds. Where ranks of a group keep something for themselves
-// (Optimizer::per_rank_states) that is "rank_00001/errors/NAME", and where they have parted "rank_00001/weights/NAME" and its
-// states; names without a rank are then those of the first. The scalars hold "optimizer_steps" and, of such, "own_ranks" only.
-enum class StateFor : uint8_t { writing, writing_trained, reading };  // writing_trained: without what is frozen
+// Returns the tensors of a run's state, in the order of the optimizer's updates, with the names of checkpoints:
+// "weights/NAME", "m/NAME", "v/NAME" or "momentum/NAME". Frozen parameters have weights only. Tensors are views of the
+// engine's live buffers. For writing, each rank lists the elements that it alone writes; for reading, all elements that
+// it holds. States that each rank of a group keeps for itself (Optimizer::per_rank_states) are
+// "rank_00001/errors/NAME". If ranks have diverged, they also have "rank_00001/weights/NAME" and its states; names
+// without a rank are then of the first rank. The scalars are "optimizer_steps" and, for per-rank states, "own_ranks".
+enum class StateFor : uint8_t { writing, writing_trained, reading };  // writing_trained: without frozen parameters
 TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use = StateFor::writing);
 inline TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing) {
   return state_of(engine.store(), engine.optimizer(), use);
 }
-// The parameters of a run that a checkpoint does not hold: frozen, they are those of the model folder that the run began from.
+// Returns the parameters that a checkpoint leaves out: frozen ones, which the model folder of the run has.
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model);
-// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `from`.
-// All ranks call it. False: what ranks keep for themselves was not kept by as many, or not all of it is there: then this rank
-// has the weights and states of the first, and errors of zero.
+// Loads the engine from a checkpoint of any layout, with 16-bit copies. Left-out parameters are read from `from`.
+// Returns false if per-rank states were stored by another number of ranks, or are incomplete. This rank then has the
+// weights and states of the first rank, and errors of zero. All ranks call it together.
 bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
              const ModelOptions& from = {});
 inline bool restore(StepEngine& engine, const CheckpointReader& reader, const ModelOptions& from = {}) {
   return restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, from);
 }
-// Weights as a run begins with them: those of model.path, or drawn from train.seed; refuse_not_finite looks at what was read. All
-// ranks call it.
+// Loads the initial weights of a run: from model.path, or random from train.seed. refuse_not_finite checks loaded
+// weights. All ranks call it together.
 void begin_weights(StepEngine& engine, const Config& config);
 
-// A UserError where a weight or a state of the optimizer is NaN or infinite, since no step recovers from that: `where` was read,
-// `fix` says what to read. One pass over memory. All ranks call it.
+// Throws a UserError if a weight or an optimizer state is NaN or infinite, because no step recovers from it. `where`:
+// the source of the values. `fix`: the advice of the error. One pass over memory. All ranks call it together.
 void refuse_not_finite(StepEngine& engine, const std::string& where, const std::string& fix);
 
-// A whole number among the scalars of a checkpoint; one that lacks it is a UserError.
+// Returns an integer of the scalars of a checkpoint; a missing or negative one is a UserError.
 int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key);
-// Ranks of a group that kept something for themselves in it; 1: none did.
+// Returns the number of ranks that stored per-rank states; 1: none.
 int64_t ranks_with_buffers(const CheckpointReader& reader);
 
 }  // namespace ravine

@@ -11,12 +11,12 @@
 namespace ravine {
 namespace {
 
-// kUnhealthy of a hidden state: the record of health gets the name that the state is published under.
+// The key kUnhealthy of a hidden state: the record of health uses the name of the published checkpoint.
 constexpr const char* kHiddenVerdict = "hidden_unhealthy";
 
 std::string hidden_state(const Config& config, int64_t step) { return checkpoints_of(config) + "/" + checkpoint_name(step); }
 
-// An Error leaves the state as it is.
+// Publishes a state, and then removes its hidden folder. On an Error the state is kept.
 void publish_state(const Config& config, Log& log, const Publisher& publish, int64_t step) {
   const std::string folder = hidden_state(config, step);
   Json scalars = CheckpointReader(folder, false).scalars();
@@ -67,17 +67,17 @@ Saves::Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& fold
 void Saves::save(int64_t step, TrainState state, double embedding_squares, int64_t best) {
   wait();
   if (ranks_.first()) folder_.check_there();
-  check_mapped_files();  // what was learned from zeros is not saved
+  check_mapped_files();  // a truncated file reads as zeros: their result is not saved
   if (const double limit = config_.health.embedding_norm; limit > 0) {
     const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
-    unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares <= limit));  // of one that is not finite too
+    unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares <= limit));  // also true if it is not finite
   }
   if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end())
     state.scalars[publish_ ? kHiddenVerdict : kUnhealthy] = verdict->second;
   writer_.save(checkpoints_of(config_), step, state, publish_ ? 0 : config_.checkpoint.keep, best);
 }
 
-// One whose part failed, and that could not say so in the folder, tells the first here.
+// A rank whose part failed, and that could not record it in the folder, reports it to the first rank here.
 void Saves::wait() {
   if (any(ranks_.all(), writer_.wait_part())) writer_.give_up_parts();
   writer_.wait();
@@ -86,7 +86,7 @@ void Saves::wait() {
 bool Saves::is_saved(int64_t done) {
   wait();
   report(done);
-  return !any(ranks_.all(), ranks_.first() && newest_ != done);  // of ranks, the first knows whether the whole is there
+  return !any(ranks_.all(), ranks_.first() && newest_ != done);  // only the first rank knows if it is complete
 }
 
 void Saves::report(int64_t done) {
@@ -188,7 +188,7 @@ std::string Saves::ended_early(int64_t done) {
   if (ranks_.first() && newest_ != done && done > 0)
     lost = fmt::format("stopped after step {}, which was not saved{}; {}", done, not_saved_.empty() ? "" : ": " + not_saved_,
                        what_is_kept());
-  lost = gather_texts(ranks_.all(), lost)[0];  // of ranks, the first knows whether the whole is there
+  lost = gather_texts(ranks_.all(), lost)[0];  // only the first rank knows if it is complete
   if (!lost.empty()) fail("{}", lost);
   return done > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done, command_that_goes_on())
                   : "stopped before the first step; the same command begins there";

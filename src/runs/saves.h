@@ -1,4 +1,4 @@
-// The checkpoints that a run writes: started, waited for, judged, and what is said of them and of what is not saved.
+// The checkpoints that a run writes: starting and waiting, their health, and log messages on them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,55 +16,58 @@
 
 namespace ravine {
 
-// Where checkpoints of a run are written: train.output/checkpoints, or, where they are to be those of another program, a folder
-// that they leave again.
+// Returns the folder of a run's checkpoints: train.output/checkpoints, or a hidden folder if they are converted for
+// another program.
 std::string checkpoints_of(const Config& config);
 
-// For checkpoints of another program, with checkpoint.resume=auto: the newest complete state that a start before could not
-// publish is published, where it is newer than the newest that is; the run then goes on from it. An Error on all ranks where
-// that fails. The folder is held; all ranks call it, before they look for what to resume from.
+// Publishes the newest complete state that an earlier start could not publish, if it is newer than all published ones.
+// The run then resumes from it. Only for checkpoints of another program, with checkpoint.resume=auto. A failure is an
+// Error on all ranks. The folder is locked; all ranks call it together, before they look for the checkpoint to resume
+// from.
 void publish_left(const OpenedRun& run);
 
-// Of several ranks each has one and writes its part; all call save, wait, is_saved, what_is_lost and ended_early together, in
-// the same order. The first speaks, writes down what is saved, and alone knows whether the whole of a checkpoint is there.
+// Writes the checkpoints of a run. Each rank has one object and writes its part. All ranks call save, wait, is_saved,
+// what_is_lost and ended_early together, in the same order. Only the first rank logs, records saves, and knows if a
+// checkpoint is complete.
 class Saves {
  public:
-  // `run`: a number that all ranks share and no other run has (io/checkpoint.h). `from`: the step of the checkpoint that the
-  // run goes on from, 0 if it begins. `bytes`: for messages. The folder is held by the first rank; all must outlive this, and
-  // so must the buffers of the states that it is given.
+  // `run`: a number that all ranks share and no other run has (io/checkpoint.h). `from`: the step of the checkpoint
+  // that the run resumed from, 0 for a new run. `bytes`: for messages. The first rank has locked the folder. All
+  // references and the buffers of saved states must outlive this.
   Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& folder, const SavedBytes& bytes, uint64_t run,
         int64_t from);
 
-  // Before the first save.
+  // Sets the format of another program. Called before the first save.
   void publish_as(const CheckpointFiles& files, Publisher publish) { files_ = &files, publish_ = std::move(publish); }
 
-  // Starts to write a checkpoint and returns; waits for the one before. With health.embedding_norm it gets the verdict that
-  // `embedding_squares` (local_norms.h) of the ranks of the first stage come to. An Error once the folder has gone, or a file
-  // that is mapped was cut. `best`: as in CheckpointWriter::save.
+  // Starts to write a checkpoint and returns; waits for the previous one. With health.embedding_norm the checkpoint
+  // gets a verdict from the `embedding_squares` (local_norms.h) of the ranks of the first stage. An Error if the folder
+  // is gone, or if a mapped file was truncated. `best`: as in CheckpointWriter::save.
   void save(int64_t step, TrainState state, double embedding_squares, int64_t best = 0);
   // Blocks until the buffers of this unit may change.
   void wait_unit(size_t unit) { writer_.wait_unit(unit); }
-  // Blocks until the save under way is complete, or has failed.
+  // Blocks until the current save is complete, or has failed.
   void wait();
-  // Whether the checkpoint of `done`, the last step, is complete; waits, and says what there is to say.
+  // True if the checkpoint of `done`, the last step, is complete. Waits for it, and logs the result.
   bool is_saved(int64_t done);
-  // Says what came of saves since the call before, after step `done`. It waits for nothing.
+  // Logs the results of saves since the last call, after step `done`. Does not wait.
   void report(int64_t done);
-  // The newest step with a complete checkpoint, as this rank knows; nothing: none.
+  // Returns the newest step with a complete checkpoint, as known to this rank; empty: none.
   std::optional<int64_t> newest() const { return newest_; }
-  // Whether that is a state that could not be published yet. The first rank knows.
+  // True if the newest state could not be published yet. Only the first rank knows.
   bool unpublished() const { return unpublished_.has_value(); }
 
-  // What goes on where this run ends: with another checkpoint.resume the same command would begin where this one began, or be
-  // refused.
+  // Returns the command that resumes the run from here: with another checkpoint.resume the same command would start
+  // elsewhere, or fail.
   std::string command_that_goes_on() const;
-  // What a run that could not write goes on from; read from the disk, not remembered.
+  // Returns a text on the checkpoint to resume from after a failed save, read from the disk.
   std::string what_is_kept() const;
-  // At the end of a run, before its model is exported: warns where the checkpoint of the last step, `done`, failed. Where all
-  // did, what to end with once the model is there, on all ranks: nobody can go on from a model. Else "".
+  // Warns if the checkpoint of the last step, `done`, failed. If no checkpoint was saved at all, returns the error to
+  // end with after the export, on all ranks: a model alone cannot be resumed. Else returns "". Called before the
+  // export.
   std::string what_is_lost(int64_t done);
-  // What to say of a run that ends after step `done`, which is not its last; an Error that says what is kept where that is not
-  // saved. end_stopped: ends a run that was asked to stop so, by Stopped.
+  // Returns the message for a run that ends after step `done`, before its last step. If that step is not saved, throws
+  // an Error that names the kept checkpoint. end_stopped: throws Stopped with this message.
   std::string ended_early(int64_t done);
   [[noreturn]] void end_stopped(int64_t done);
 
@@ -78,12 +81,12 @@ class Saves {
   SavedBytes bytes_;
   CheckpointWriter writer_;
   void publish(int64_t step);
-  Publisher publish_;                       // null: they stay as they are
-  const CheckpointFiles* files_ = nullptr;  // what it makes of them
-  std::optional<int64_t> unpublished_;      // complete, and not published yet
-  std::map<int64_t, bool> unhealthy_;       // of checkpoints under way: the verdict of health.embedding_norm
+  Publisher publish_;                       // null: checkpoints are not converted
+  const CheckpointFiles* files_ = nullptr;  // the format that publish_ writes
+  std::optional<int64_t> unpublished_;      // step of a complete state that is not published yet
+  std::map<int64_t, bool> unhealthy_;       // verdict of health.embedding_norm for checkpoints that are being written
   std::optional<int64_t> newest_;
-  std::string not_saved_;  // why the save after it failed
+  std::string not_saved_;  // reason why the save after newest_ failed
 };
 
 }  // namespace ravine

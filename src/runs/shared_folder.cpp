@@ -13,7 +13,7 @@ namespace ravine {
 namespace fs = std::filesystem;
 namespace {
 
-// Another host may take so long to see a new file.
+// The longest time until another host sees a new file.
 constexpr double kPatience = 10;  // seconds
 
 bool seen(const std::string& what) {

@@ -1,4 +1,4 @@
-// Whether the ranks of a run write into one folder.
+// Checks that all ranks of a run write to the same folder.
 #pragma once
 #include <string>
 
@@ -6,9 +6,10 @@
 
 namespace ravine {
 
-// Of several ranks all write their parts of checkpoints into one folder: each makes a file in one that the first has made,
-// which looks for them. A UserError on all ranks where one cannot write to `output`, or sees another folder there. `digits`:
-// the same on all ranks; `world`: theirs, null of one alone. All ranks call it.
+// Checks that all ranks write to one folder: each rank makes a file in a folder made by the first rank, which looks for
+// all files. A UserError on all ranks if a rank cannot write to `output`, or sees another folder there. `digits`: a
+// text that is the same on all ranks. `world`: the ranks of the job; null for a single rank. All ranks call it
+// together.
 void check_shared(const Ranks& ranks, const World* world, const std::string& output, const std::string& digits);
 
 }  // namespace ravine

@@ -19,12 +19,13 @@ namespace {
 
 int64_t vocabulary_in(const Json& config) {
   const bool there =
-      config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();  // 1024.0 is a whole number too
+      // 1024.0 is an integer, too
+      config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();
   return there && std::abs(config["vocab_size"].get<double>()) < 1e15 ? static_cast<int64_t>(config["vocab_size"].get<double>())
                                                                       : 0;
 }
 
-// Of the run's tokenizer; 0: it has none.
+// Returns the number of ids of the run's tokenizer; 0: it has none.
 int64_t tokenizer_ids(const Config& c) {
   const std::string where = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
   std::error_code ignored;
@@ -46,7 +47,7 @@ int64_t asked_rows(const Config& c, const Model& stored) {
         "model.vocabulary=-1 without a tokenizer", place(c, "model.vocabulary"),
         "the vocabulary gets a row for each id of the tokenizer, and neither model.tokenizer nor model.path has one",
         "set model.tokenizer, or model.vocabulary to the number of rows");
-  if (asked < 0) return std::max(ids, stored.facts().vocabulary);  // rows that are padding today are no loss to keep
+  if (asked < 0) return std::max(ids, stored.facts().vocabulary);  // unused rows of the stored table are kept
   if (const std::string trouble = vocabulary_trouble(ids, asked); !trouble.empty())
     throw UserError(fmt::format("model.vocabulary={}, and the tokenizer has {} ids", asked, ids), place(c, "model.vocabulary"),
                     "every id must have a row in the embedding",
@@ -70,7 +71,7 @@ std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
 
 std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder) {
   if (same_path(place, folder) || !fs::is_directory(folder) || !has_tokenizer(folder)) return "";
-  constexpr int64_t kMost = 20;  // one id in so many may have been put to another use
+  constexpr int64_t kMost = 20;  // one id in 20 may have been replaced on purpose
   try {
     const auto own = open_tokenizer(folder);
     const int64_t ids = std::min(own->size(), tokenizer.size());
@@ -80,7 +81,7 @@ std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::str
     if (other * kMost <= ids) return "";
     return fmt::format("model.tokenizer={} is not the tokenizer in {}: {} of {} ids have another meaning there", place, folder,
                        other, ids);
-  } catch (const UserError&) {  // theirs is not needed
+  } catch (const UserError&) {  // the tokenizer of the folder is not needed
     return "";
   }
 }

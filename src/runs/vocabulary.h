@@ -1,4 +1,4 @@
-// model.vocabulary, model.new_rows, model.tie: the model of model.path with the vocabulary that a run asks for.
+// model.vocabulary, model.new_rows, model.tie: the model of model.path with the vocabulary of a run.
 #pragma once
 #include <memory>
 
@@ -8,27 +8,28 @@
 
 namespace ravine {
 
-// The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least
-// as many as the tokenizer has ids; else what model.vocabulary asks for.
+// Returns the number of embedding rows of a run. New weights (model.config) have vocab_size, or the number of tokenizer
+// ids if that is larger. Stored weights have model.vocabulary if it is positive, this larger number if it is negative,
+// and vocab_size if it is 0. 0 if the config has no vocab_size.
 int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
-// What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
+// Returns the mistake if a tokenizer has more ids than an embedding has rows (0: unknown); "" if there is none.
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
 
-// Of a tokenizer opened at `place` for the model in `folder`, which brings its own: a warning where more than one id in twenty
-// stands for another piece; "" where they agree, where one has but more ids than the other, or the folder has none.
+// Returns a warning if a tokenizer opened at `place` differs from the tokenizer in the model folder `folder`: more than
+// one id in 20 has another piece. "" if both agree, if one only has more ids, or if the folder has no tokenizer.
 std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder);
 
-// What config.json says of the model that a run names: that of model.path, the file of model.config, or the map given there.
+// Returns the config.json of a run's model: of model.path, the file of model.config, or the map in model.config.
 Json asked_model_config(const Config& config);
 
-// The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
+// Returns the config of a new model: its vocab_size is the number of tokenizer ids, if that is larger.
 Json new_model_config(const Config& config);
-// The options are about weights that are there: a UserError where model.config is given.
+// Throws a UserError if an option for stored tables is set together with new weights (model.config).
 void refuse_vocabulary_of_new_model(const Config& config);
-// The model of model.path, with another vocabulary or tie where the options or the adapter of lora.path ask for one. A
-// UserError where ids of the tokenizer would have no row, model.vocabulary=-1 has no tokenizer, or the family has no such tie.
+// Returns the model of model.path, with another vocabulary or tie if the options or the adapter of lora.path need it. A
+// UserError if ids of the tokenizer have no row, model.vocabulary=-1 has no tokenizer, or the family has no such tie.
 std::unique_ptr<Model> open_resized_model(const Config& config);
-// A UserError where the adapter that a run leaves would not hold the tables that it resizes. `model`: with adapters.
+// Throws a UserError if the adapter of a run would not contain the tables that the run resizes. `model`: with adapters.
 void refuse_lost_tables(const Config& config, const Model& model);
 
 }  // namespace ravine

@@ -39,7 +39,7 @@ CpuArithmetic common_arithmetic(const Group& all) {
                              faster = gather_integers(all, mine.bf16_faster);
   const std::vector<std::string> whys = gather_texts(all, mine.why);
   auto every = [](const std::vector<int64_t>& v) { return std::all_of(v.begin(), v.end(), [](int64_t x) { return x != 0; }); };
-  // Where ranks differ, the one that is good at least: its reason holds for all.
+  // If ranks differ, the reason is taken from the first rank without dot: it holds for all ranks.
   auto least = std::find(chosen.begin(), chosen.end(), 0);
   return {.bf16_dot = every(dots),
           .products = every(chosen) ? Bf16Products::dot : Bf16Products::widen,

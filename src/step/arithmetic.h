@@ -1,5 +1,5 @@
-// precision.compute and precision.bf16_products worked out: what a run, or a model that is run, computes with. Options decide,
-// and where they say auto what a checkpoint was made with (run_record.h), else what kind of CPU this is.
+// Resolves precision.compute and precision.bf16_products: the arithmetic of a training run or of a loaded model. Set
+// options decide. Where an option is auto, the value of the checkpoint decides (run_record.h), else the kind of CPU.
 #pragma once
 #include <string>
 
@@ -12,13 +12,14 @@ namespace ravine {
 
 struct Arithmetic {
   DType compute = DType::f32;
-  Bf16Products products = Bf16Products::widen;  // dot with bf16 only, if it is not asked for by name
-  std::string why;                              // of what auto chose; empty: nothing was left to choose
+  Bf16Products products = Bf16Products::widen;  // Bf16Products::dot requires compute bf16, or an option that sets dot
+  std::string why;                              // the reason for the values that auto chose; empty: auto chose nothing
 };
-// A pure function of its arguments. A UserError for f64 on cpu, and for dot where `cpu` lacks the instruction.
+// Returns the arithmetic for these options on a CPU with these properties. A pure function of its arguments. f64 on a
+// backend that cannot compute in f64 is a UserError. dot on a `cpu` without the instruction is a UserError.
 Arithmetic choose_arithmetic(const PrecisionOptions& options, Backend backend, const CpuArithmetic& cpu);
 
-// What the CPUs of all ranks are good at, the same on every rank. All ranks call it.
+// Returns the arithmetic that the CPUs of all ranks support, the same on every rank. All ranks call it together.
 CpuArithmetic common_arithmetic(const Group& all);
 
 }  // namespace ravine

@@ -39,7 +39,7 @@ void refuse_for_dense(const Model& model, const Config& c) {
                   "leave it out, or use a model with experts (mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3)");
 }
 
-// What the options make of the experts of a family.
+// Returns the experts of a model with the changes of the options. `family` stands in the messages.
 MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& family) {
   const MoeOptions& o = c.moe;
   MoeSpec m = stored;
@@ -71,7 +71,7 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
   return m;
 }
 
-// Sums over the ranks of a group of as many numbers on each.
+// Returns the sums over the ranks of a group, element by element. `mine` has the same length on each rank.
 std::vector<int64_t> total(const Group& group, const std::vector<int64_t>& mine) {
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size())), sum(mine.size());
   group.all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size() * sizeof(int64_t))).wait();
@@ -79,8 +79,8 @@ std::vector<int64_t> total(const Group& group, const std::vector<int64_t>& mine)
   return sum;
 }
 
-// The loss of balance of a micro batch, of the layers that are here: layer by layer, so that the sum does not depend on who has
-// which. One that pools all layers is on the last stage.
+// Adds the balance loss of a micro batch for the layers of this stage. Layers are added one by one, so that the exact
+// sum does not depend on the split into stages. A loss that pools all layers is added on the last stage.
 void add_balance(const RouterLosses& losses, const StepSums& sums, int64_t micro, bool last_stage, ExactSum& to) {
   if (losses.pools()) {
     if (last_stage) to.add(pooled_balance(sums.pool(micro)));
@@ -111,7 +111,7 @@ RouterReport router_report(const StepSums& sums, const std::vector<MicroBatch>& 
   if (!spec) return r;
   r.layers = sparse_layers(model);
   const Group &data = ranks.along(Axis::data), &stages = ranks.along(Axis::pipeline);
-  // Of each layer the choices of each expert, and how many were served.
+  // counts [layer][experts + 1]: the choices of each expert, then the number of choices that were served.
   const auto experts = static_cast<size_t>(spec->routing.experts), cells = experts + 1;
   std::vector<int64_t> counts(r.layers.size() * cells);
   ExactSum balance, z;
@@ -153,7 +153,7 @@ void SharesOfStep::add(Ctx& c, int64_t micro) {
   const RouterLoads& loads = c.step_sums().routers(micro);
   std::vector<int64_t> layers, mine;
   for (const auto& [layer, load] : loads) {
-    if (!load.shares.empty()) continue;  // of an earlier chunk of the stage
+    if (!load.shares.empty()) continue;  // set by an earlier chunk of this stage
     layers.push_back(layer);
     for (int64_t e = 0; e < load.experts; ++e)  // on meta nothing is counted
       mine.push_back(load.counts.empty() ? 0 : std::llround(load.counts[static_cast<size_t>(e)]));

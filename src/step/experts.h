@@ -1,4 +1,4 @@
-// The section moe of a run: what it makes of a model's experts, and what routers did in a step.
+// The options moe.* of a run: they change the experts of a model, and report the routers of a step.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,45 +16,55 @@
 
 namespace ravine {
 
-// The model with the experts that the options ask for. A UserError where it has none, where a capacity lets an expert take
-// less than its even share of one choice, and where a gate of a shared expert is asked for that is not there.
+// Returns the model with the changes of the options moe.* to its experts. UserErrors:
+// - an option of moe.* is set, and the model has no experts;
+// - a capacity is below 1 / experts of the even share;
+// - moe.shared_gate differs from config.json of the model;
+// - moe.load_balance=bias, and the routers have no correction;
+// - moe.aux_loss is above 0, and no balance loss is on.
 std::unique_ptr<Model> with_experts(std::unique_ptr<Model> model, const Config& config);
 
-// What routers did in a step, over all its micro batches, data ranks and stages.
+// The statistics of all routers in a step, over its micro batches, data ranks and pipeline stages.
 struct RouterReport {
-  std::optional<double> balance, z;          // losses before their coefficients, means over micro batches; where they count
-  std::vector<int64_t> layers;               // those with experts; of each
-  std::vector<double> drop_rate;             // the part of choices that was dropped
-  std::vector<double> load;                  // choices of the expert that has most, over the mean
-  std::vector<std::vector<int64_t>> claims;  // choices of each expert, before any were dropped
+  // losses before their coefficients, means over micro batches; empty if not in the loss
+  std::optional<double> balance, z;
+  std::vector<int64_t> layers;               // the layers with experts; the vectors below have one element for each
+  std::vector<double> drop_rate;             // dropped choices / all choices
+  std::vector<double> load;                  // choices of the most loaded expert / mean over experts
+  std::vector<std::vector<int64_t>> claims;  // choices of each expert, before drops
 };
-// All ranks call it together and get the same. No layers where the model has no experts.
+// Returns the report, the same on all ranks; without layers if the model has no experts. All ranks call it together.
 RouterReport router_report(const StepSums& sums, const std::vector<MicroBatch>& micros, const Model& model, const Ranks& ranks);
 
-// Shares of choices that reach beyond a micro batch (moe.load_balance=global_aux): over all data ranks and the micro batches of
-// the step so far, those of an equal number on each rank side by side, as Megatron-core has it. Which these are follows from the
-// layout, so other numbers of data ranks and of micro batches give other gradients.
+// The shares of choices for moe.load_balance=global_aux, which sum over more than one micro batch, as in Megatron-core.
+// A share counts all data ranks, and all micro batches of the step up to now. Data ranks add their n-th micro batches
+// together. The layout decides which micro batches are added together. So another number of data ranks or micro batches
+// changes gradients.
 class SharesOfStep {
  public:
   SharesOfStep(const Group& data, const Model& model);
-  // After the forward pass of this micro batch of each data rank, and before its backward pass. All data ranks call it together.
+  // Adds the n-th micro batch of every data rank: `micro` is this rank's. Sets the shares of its layers in the step
+  // sums. Called between the forward and the backward pass of the micro batch. All data ranks call it together.
   void add(Ctx& c, int64_t micro);
 
  private:
   const Group& data_;
   bool wanted_;
-  std::map<int64_t, std::vector<int64_t>> choices_;  // by layer and expert
+  std::map<int64_t, std::vector<int64_t>> choices_;  // [layer][expert]: number of choices in this step
 };
 
-// Moves corrections of routers after an update (moe.load_balance=bias; Wang et al. 2024, as DeepSeek-V3 and Megatron-core have
-// it): an expert with fewer choices than the mean of its layer in this step gains `rate`, one with more loses it, in the type of
-// the master. before_unit: as in Optimizer. Every rank moves what it holds, alike.
+// Moves the router corrections after an update (moe.load_balance=bias; Wang et al. 2024, as in DeepSeek-V3 and
+// Megatron-core). An expert with fewer choices in this step than the mean of its layer gains `rate`. An expert with
+// more loses `rate`. Sums have the type of the master. before_unit: as in Optimizer. Each rank moves the corrections
+// that it holds.
 void correct_routers(FlatStore& store, const RouterReport& report, double rate,
                      const std::function<void(const Unit&)>& before_unit);
 
-// "8 experts in 4 of 6 layers, 2 of them per token; 12.9M of 46.7M parameters are active"; "" of a model without.
+// Returns "8 experts in 4 of 6 layers, 2 per token; 12.9M of 46.7M parameters are active"; "" if the model has no
+// experts.
 std::string experts_text(const Model& model);
-// How many rows experts are planned for, with so many ranks that divide them: "" of a model without.
+// Returns a sentence on the number of rows that experts are planned for; "" if the model has no experts. `tokens`: of a
+// micro batch. `expert_ranks`: the number of ranks that share the experts.
 std::string expert_rows_text(const Model& model, int64_t tokens, int expert_ranks = 1);
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Puts a NaN or an infinity into what a kernel wrote, or ends a call as if memory had run out, to see that a run notices. Set
-// by probe.inject; layers and kernels know nothing of it.
+// Fault injection for tests of a run (probe.inject): writes a NaN or an infinity into an output of a kernel, or throws
+// std::bad_alloc from a call. Layers and kernels do not know of it.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +11,13 @@ namespace ravine {
 
 class FaultInjection : public Observer {
  public:
-  // An op that no kernel has is a UserError.
+  // Checks the names of the ops. A name that matches no op is a UserError.
   explicit FaultInjection(const std::vector<InjectOption>& faults);
-  // Each fault acts once per run of its step, on the first call that fits: a step that is run again meets it again.
+  // Starts a step: each fault of the step acts once, on the first call that matches. A repeated step gets its faults
+  // again.
   void begin_step(int64_t step);
   void after(const CallInfo& call) override;
-  // Those of this step that found no call, in words; empty: none.
+  // Returns the faults of this step that matched no call, as text; empty if there are none.
   std::string missed() const;
 
  private:

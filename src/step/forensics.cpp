@@ -34,7 +34,7 @@ std::string origin_of_nan(StepEngine& engine, const std::vector<MicroBatch>& mic
   engine.ctx().add_observer(&watch);
   if (injection) injection->begin_step(step);
   engine.run(micros, step, 0, {}, [](double, double) { return Verdict::skip; });
-  std::string found;  // by the first rank that has one
+  std::string found;  // of the first rank that has an origin
   for (const std::string& text : gather_texts(engine.ranks().all(), watch.found()))
     if (found.empty()) found = text;
   return found.empty() ? "; no op produced it when the step was run again" : "; " + found;

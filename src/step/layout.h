@@ -1,4 +1,4 @@
-// How a run is spread over ranks: what parallel.* means for so many ranks, this model and this batch.
+// The layout of a run: parallel.* resolved for a number of ranks, a model and a batch.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,34 +10,37 @@
 
 namespace ravine {
 
+// The layout of a run: its mesh, and the number of micro batches and leaves.
 struct RunLayout {
   Mesh mesh;
-  int64_t micro_batches = 1;  // of a rank and step
-  int64_t leaves = 1;         // of a rank; times the data ranks: sum_leaves
+  int64_t micro_batches = 1;  // of a rank in a step
+  int64_t leaves = 1;         // of a rank in a step; leaves * data ranks = sum_leaves
   int64_t sum_leaves = 1;
   bool round_robin = false;  // see takes_turns
-  std::string text() const;  // "data 4 x pipeline 2": the mesh alone
+  std::string text() const;  // "data 4 x pipeline 2": the mesh; "alone" for one rank
 };
 
-// Of a step, over all data ranks.
+// Returns the number of micro batches of a step, over all data ranks.
 int64_t micro_batches_of(const Config& config);
 
-// How data ranks share the micro batches of a step: every R-th (ZeRO 2 and 3), or neighbours.
+// True if data rank r of R has every R-th micro batch of a step (ZeRO 2 and 3). False if it has neighbouring ones.
 bool takes_turns(const ParallelOptions& parallel);
 
-// A layout that does not fit the ranks, the layers or the batch is a UserError with the nearest that do. `leaves` of a
-// checkpoint hold if parallel.sum_leaves is 0 and they fit.
+// Returns the layout for `ranks` ranks. A layout that does not fit the ranks, the layers or the batch is a UserError
+// with the nearest layouts that fit. `leaves`: sum_leaves of a checkpoint, used if parallel.sum_leaves is 0 and the
+// number fits.
 RunLayout run_layout(const Config& config, int ranks, const Model& model, std::optional<int64_t> leaves = {});
 
-// How many layers each part of the pipeline runs, in the order of the model.
+// Returns the number of layers of each part of the pipeline, in the order of the model.
 std::vector<int64_t> layers_of_parts(const Model& model, const Config& config);
 
-// Lines for people: which ranks run which blocks, and who shares gradients and layers with whom. `hosts`: of each rank; empty:
-// unknown.
+// Returns log lines: the ranks that run each range of blocks, and the groups of ranks that share gradients and layers.
+// `hosts`: the host of each rank; empty: unknown.
 std::vector<std::string> mesh_lines(const Config& config, const RunLayout& layout, const Model& model,
                                     const std::vector<std::string>& hosts);
 
-// Ranks that were started differently are refused: `mine` must be the same everywhere, line by line. All ranks call it.
+// Checks that `mine` is the same on all ranks; a difference is a UserError with the first line that differs. `what`
+// names the text in the message. All ranks call it together.
 void check_same(const Group& all, const std::string& what, const std::string& mine);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// A layout in words: what stands in the log at the start of a run.
+// The layout as text for the log at the start of a run.
 #include <algorithm>
 #include <numeric>
 
@@ -15,13 +15,13 @@ int chunks_of(const Config& c) {
   return c.parallel.pipeline > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1;
 }
 
-// "0 2 4 6", or "0 2 .. 126" of many.
+// Returns "0 2 4 6"; "0 2 .. 126" for more than eight ranks.
 std::string listed(const std::vector<int>& ranks) {
   if (ranks.size() <= 8) return fmt::format("{}", fmt::join(ranks, " "));
   return fmt::format("{} {} .. {}", ranks[0], ranks[1], ranks.back());
 }
 
-// "layers 0-5 and the head" of blocks [begin, end), of which the first and the last of the model are not layers.
+// Returns "layers 0-5 and the head" for blocks [begin, end). The first and the last block of the model are not layers.
 std::string blocks_text(const BlockRange& r, size_t blocks) {
   bool first = r.begin == 0, last = r.end == blocks;
   size_t from = r.begin - (first ? 0 : 1), to = r.end - 1 - (last ? 1 : 0);  // layers [from, to)

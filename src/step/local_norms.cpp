@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// The parameters whose gradients this rank has, with the sum of squares of its part.
+// Calls f(parameter, sum of squares, elements) for each trainable parameter with a gradient on this rank.
 template <class F>
 void each_local(StepEngine& engine, F&& f) {
   if (!engine.has_unreduced()) return;
@@ -41,7 +41,7 @@ std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string&
 
 double embedding_squares(StepEngine& engine) {
   double found = 0;
-  const Param* table = nullptr;  // the first one: tables of positions come behind it
+  const Param* table = nullptr;  // the first table of the model: tables of positions follow it
   for (const Param& p : engine.model().params().params())
     if (!table && p.use == Use::table) table = &p;
   each_local(engine, [&](const Param& p, double squares, int64_t) {

@@ -1,5 +1,5 @@
-// What the gradients of parameters come to on each rank alone, before data ranks add them up (FlatGrads::watch_unreduced).
-// MindFormers' local_norm is the sum of squares, its guide and others speak of the root: both are shown, under these names.
+// Norms of the gradients of each rank alone, before the sum over data ranks (FlatGrads::watch_unreduced). MindFormers'
+// local_norm is the sum of squares; its guide and others mean the root. Both are shown, with these names.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,18 +8,19 @@
 
 namespace ravine {
 
+// The local norms of one parameter, by rank.
 struct LocalNorm {
   std::string parameter;
-  std::vector<int> ranks;       // that hold it or a part of it
-  std::vector<double> squares;  // of each of them: sum of squares of its part
-  std::vector<int64_t> counts;  // of each: elements of its part
+  std::vector<int> ranks;       // the ranks that hold the parameter or a part of it
+  std::vector<double> squares;  // of each of these ranks: the sum of squares of the gradient of its part
+  std::vector<int64_t> counts;  // of each of these ranks: the number of elements of its part
 };
 
-// Of the last step, of the parameters whose names match, in the order of the model, a tied one once. All ranks call it; the
-// first gets them all.
+// Returns the local norms of the last step for the parameters whose names match the glob `pattern`, in the order of the
+// model. A tied parameter is listed once. All ranks call it together and get the same list.
 std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string& pattern);
 
-// The sum of squares for the table of token embeddings on this rank; 0 where it holds none.
+// Returns the sum of squares of the gradient of the token embedding on this rank; 0 if this rank holds no part of it.
 double embedding_squares(StepEngine& engine);
 
 }  // namespace ravine

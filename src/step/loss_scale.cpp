@@ -12,7 +12,7 @@ namespace {
 bool is_mindformers(ScaleRule rule) { return rule == ScaleRule::mindformers || rule == ScaleRule::mindformers_adaptive; }
 }  // namespace
 
-// DeepSpeed counts steps from 0 with the last overflow at -1, MindSpore from 1 with it at 0.
+// DeepSpeed counts steps from 0, with the last overflow at -1. MindSpore counts from 1, with the last overflow at 0.
 LossScale::LossScale(const LossScaleSettings& settings)
     : settings_(settings),
       scale_(settings.initial),

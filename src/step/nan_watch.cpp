@@ -8,7 +8,8 @@ namespace ravine {
 
 namespace {
 
-// Host work, after a failure: "tensor 'out', row 5, column 7: nan" of the first element that is not finite; "" if all are.
+// Host work, after a failure. Returns "tensor 'out', row 5, column 7: nan" for the first element that is not finite; ""
+// if all are finite.
 std::string first_bad(const NamedView& t) {
   std::string found;
   if (!is_float(t.view.dtype) || !t.view.data) return found;
@@ -39,7 +40,7 @@ void NanWatch::after(const CallInfo& call) {
     const std::string bad = first_bad(t);
     if (bad.empty()) continue;
     found_ = fmt::format("first: {} at {} ({}), {}", call.op, call.path, name(call.phase), bad);
-    for (const NamedView& input : call.tensors)  // no call before has written one, so it came from outside
+    for (const NamedView& input : call.tensors)  // no earlier call wrote one, so a bad input was bad before the step
       if (input.access == Access::read)
         if (const std::string cause = first_bad(input); !cause.empty()) found_ += "; its input has it already, " + cause;
     return;

@@ -1,4 +1,4 @@
-// Names the first kernel call that wrote a NaN or an infinity.
+// An observer that names the first kernel call that wrote a NaN or an infinity.
 #pragma once
 #include <string>
 
@@ -9,8 +9,9 @@ namespace ravine {
 class NanWatch : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // "first: matmul at model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column 7: nan", and what of its inputs is
-  // not finite (then a weight is to blame); empty: none.
+  // Returns the first bad output: "first: matmul at model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column
+  // 7: nan". Inputs of the call that are not finite follow (then a weight is the cause). Empty if all outputs were
+  // finite.
   const std::string& found() const { return found_; }
 
  private:

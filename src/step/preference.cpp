@@ -41,7 +41,7 @@ PairLoss pair_loss(const DpoOptions& o, const AnswerLogProb& chosen, const Answe
   return p;
 }
 
-// Host work: a sum per answer, in order, of one f64 per token.
+// Host work: one sum per answer, in order, of one f64 per token.
 std::vector<AnswerLogProb> answers_of(const Batch& b, const TensorView& losses) {
   std::vector<AnswerLogProb> out;
   for (const Segment& s : b.segments) {
@@ -53,7 +53,7 @@ std::vector<AnswerLogProb> answers_of(const Batch& b, const TensorView& losses) 
   return out;
 }
 
-// Host work: some arithmetic per pair, and a number per token.
+// Host work: some arithmetic per pair, and one number per token.
 void DpoLoss::weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const {
   if (!losses.data) return;
   const Batch& b = c.batch();
@@ -68,7 +68,7 @@ void DpoLoss::weigh(Ctx& c, const TensorView& losses, const TensorView& weights)
   auto weigh_segment = [&](size_t segment, double by_log_prob) {
     const Segment& s = b.segments[segment];
     for (int64_t i = s.q_begin; i < s.q_begin + s.q_count && !weights.absent(); ++i)
-      if (b.labels.as<int32_t>()[i] >= 0) weights.as<double>()[i] = -by_log_prob;  // a loss is minus a log-probability
+      if (b.labels.as<int32_t>()[i] >= 0) weights.as<double>()[i] = -by_log_prob;  // loss = -log-probability
   };
   for (size_t p = 0; p < pairs; ++p) {
     const AnswerLogProb &chosen = answers[2 * p], &rejected = answers[2 * p + 1];
@@ -79,7 +79,7 @@ void DpoLoss::weigh(Ctx& c, const TensorView& losses, const TensorView& weights)
     chosen_log_prob.add(chosen.model), rejected_log_prob.add(rejected.model);
     weigh_segment(2 * p, of.by_chosen), weigh_segment(2 * p + 1, of.by_rejected);
   }
-  if (c.group(Axis::tensor).rank() > 0) return;  // all tensor ranks have the same
+  if (c.group(Axis::tensor).rank() > 0) return;  // all tensor ranks have the same sums
   c.add_sum(StepSum::loss, loss);
   c.add_sum(StepSum::chosen_reward, chosen_reward), c.add_sum(StepSum::rejected_reward, rejected_reward);
   c.add_sum(StepSum::right_order, right_order);

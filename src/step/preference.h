@@ -1,5 +1,6 @@
-// Direct preference optimisation: what two answers cost by their log-probabilities under the model and under a reference, as
-// TRL 1.16 has it (trl/trainer/dpo_trainer.py _compute_loss; label smoothing of sigmoid as in TRL 0.x and Mitchell 2023, cDPO).
+// Direct preference optimisation (DPO): losses of pairs of answers from their log-probabilities under the model and
+// under a reference. As in TRL 1.16 (trl/trainer/dpo_trainer.py _compute_loss); label smoothing of sigmoid as in TRL
+// 0.x and Mitchell 2023 (cDPO).
 #pragma once
 #include <functional>
 #include <string>
@@ -13,31 +14,34 @@
 
 namespace ravine {
 
-// Of an answer: the sum of the log-probabilities of its tokens, in nats, and their number.
+// The log-probability of an answer: the sum over its tokens, in nats, and the number of tokens.
 struct AnswerLogProb {
   double model = 0, reference = 0;
   int64_t tokens = 0;
 };
 
-// With r = beta (model - reference), the rewards:
-//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z),  z = r_chosen - r_rejected, s label_smoothing (Rafailov et al. 2023)
+// The loss of a pair of answers. With the rewards r = beta (model - reference):
+//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z) (Rafailov et al. 2023)
+//            with z = r_chosen - r_rejected and s = label_smoothing
 //   hinge    max(0, 1 - z) (Zhao et al. 2023)
-//   ipo      (d - 1 / (2 beta))^2, d the difference of (model - reference) / tokens (Azar et al. 2023)
-// and ftx times -model / tokens of the chosen answer is added (ModelLink's --pref-ftx; TRL's loss type "sft", of a pair).
+//   ipo      (d - 1 / (2 beta))^2, d = (model - reference) / tokens, chosen minus rejected (Azar et al. 2023)
+// ftx * (-model / tokens) of the chosen answer is added (ModelLink's --pref-ftx; TRL's loss type "sft", per pair).
 struct PairLoss {
   double loss = 0;
-  double by_chosen = 0, by_rejected = 0;  // its derivatives by AnswerLogProb::model
+  double by_chosen = 0, by_rejected = 0;  // derivatives of loss by AnswerLogProb::model
   double chosen_reward = 0, rejected_reward = 0;
 };
 PairLoss pair_loss(const DpoOptions& options, const AnswerLogProb& chosen, const AnswerLogProb& rejected);
 
-// The log-probability of each segment's labels, from their cross-entropies; and how many there are. Host work.
+// Returns the log-probability and the number of labels of each segment. `losses`: cross-entropies, f64, one per token.
+// Host work.
 std::vector<AnswerLogProb> answers_of(const Batch& batch, const TensorView& losses);
 
-// The sum of pair_loss over the pairs of a micro batch; its step sums are over pairs.
+// The sum of pair_loss over the pairs of a micro batch. Its step sums count pairs.
 class DpoLoss final : public SequenceLoss {
  public:
-  DpoLoss(const DpoOptions& options, const MicroBatch& micro) : options_(options), micro_(micro) {}  // both must stay
+  // both must outlive this
+  DpoLoss(const DpoOptions& options, const MicroBatch& micro) : options_(options), micro_(micro) {}
   void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const override;
 
  private:
@@ -45,7 +49,7 @@ class DpoLoss final : public SequenceLoss {
   const MicroBatch& micro_;
 };
 
-// Learns nothing; notes the log-probabilities of answers.
+// A loss without gradients that appends the log-probabilities of answers to a vector.
 class AnswerLogProbs final : public SequenceLoss {
  public:
   explicit AnswerLogProbs(std::vector<double>& out) : out_(out) {}
@@ -55,8 +59,9 @@ class AnswerLogProbs final : public SequenceLoss {
   std::vector<double>& out_;
 };
 
-// What a step or a validation came to, by TRL's names: "rewards/chosen", "rewards/rejected", "rewards/accuracies",
-// "rewards/margins", "logps/chosen", "logps/rejected". mean: of a side, over pairs.
+// Returns the metrics of a step or of a validation under TRL's names: "rewards/chosen", "rewards/rejected",
+// "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected". mean(sum): the mean of a step sum over
+// pairs.
 std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(StepSum)>& mean);
 
 }  // namespace ravine

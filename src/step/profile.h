@@ -1,4 +1,4 @@
-// Where the time of a step goes: calls, seconds, FLOPs and bytes per op and phase, against the roofline of the machine.
+// The time of a step by op and phase: calls, seconds, FLOPs and bytes, compared with the roofline of the machine.
 #pragma once
 #include <map>
 #include <string>
@@ -13,8 +13,9 @@ class Profile : public Observer {
   explicit Profile(bool timeline = false) : timeline_(timeline) {}
   void before(const CallInfo& call) override;
   void after(const CallInfo& call) override;
-  void begin_step();  // forgets what came before and starts the clock
-  // A table by op, longest first. `flops` and `bytes_per_second` are the peaks that the last column refers to.
+  void begin_step();  // clears the rows of the previous step and starts the clock
+  // Returns a table by op, longest first. `flops` and `bytes_per_second`: peaks of the machine, for the roofline
+  // column.
   std::string table(double flops, double bytes_per_second) const;
   std::string timeline_json() const;  // Chrome trace events, which Perfetto opens
 

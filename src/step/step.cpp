@@ -62,7 +62,7 @@ DiskMemory* StepEngine::disk_of_states(DiskMemory& disk) const {
   return config_.offload.optimizer == OffloadTo::disk ? &disk : nullptr;
 }
 
-// As in DeepSpeed masters go with the states.
+// As in DeepSpeed, masters are on disk together with the states.
 FlatLayout StepEngine::layout(const Ranks& ranks, DiskMemory& disk) const {
   return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
           .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
@@ -77,8 +77,8 @@ FlatLayout StepEngine::layout(const Ranks& ranks, DiskMemory& disk) const {
 
 namespace {
 
-// How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when
-// the next is made.
+// Returns the most micro batches of a chunk that are in flight at once. In a pipeline at least two: a message can still
+// be in flight when the next one is made.
 std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
   std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
   for (const PipelineTask& t : tasks) {
@@ -120,9 +120,10 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   if (config.train.objective == TrainObjective::dpo)
-    for (int32_t& p : micro.positions) p %= static_cast<int32_t>(ceil_div(shape.columns, 2));  // as far as an answer goes
-  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the
-  // last one, and in a pipeline a whole round of those under way, ending like the real one.
+    // positions are at most the length of an answer
+    for (int32_t& p : micro.positions) p %= static_cast<int32_t>(ceil_div(shape.columns, 2));
+  // The planned step has all leaves, with as many micro batches each as all cases need: a first, a middle and a last
+  // one. A pipeline needs full rounds of the micro batches in flight, with the same remainder as the real step.
   int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;
   if (stages > 1) {
     int64_t held = 1;
@@ -143,12 +144,13 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     const Decide apply = [](double, double) { return Verdict::apply; };
     Parts parts{.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent};
     run_with(parts, micros, 0, 0, {}, apply, 1);
-    // Those that were left out are like the second of a leaf, which is neither its first nor its last.
+    // A micro batch that was left out is like the second of a leaf, which is neither the first nor the last of it.
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
       for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
-    if (watch) c.remove_observer(watch);                                     // one step was seen
-    if (const int64_t from = optimizer.rule().unreduced_from(); from > 0) {  // gradients then go another way
+    if (watch) c.remove_observer(watch);  // the observer sees one step
+    // from this step on, gradients take another path
+    if (const int64_t from = optimizer.rule().unreduced_from(); from > 0) {
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;
       run_with(parts, micros, 0, 0, {}, apply, 1);
@@ -162,7 +164,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
       stage.drain();
     }
     memory_.phases = arena.phases();
-    for (const int64_t from : optimizer.unfreezing()) {  // other parameters are updated then
+    for (const int64_t from : optimizer.unfreezing()) {  // from this step on, other parameters are updated
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;
       run_with(parts, micros, 0, 0, {}, apply, 1);
@@ -211,8 +213,8 @@ StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, 
                   rates, before_unit, decide, loss_scale);
 }
 
-// Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
-// among those under way, and for gradients how many sums of leaves are waiting.
+// The name of a section holds the facts that decide the memory of a task. A task uses the slot of a micro batch; a
+// backward pass also depends on the number of kept leaf sums.
 void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales,
                             int64_t step, double micro_scale) {
   Ctx& c = p.c;
@@ -241,8 +243,8 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
       return;
     }
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
-    // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the
-    // end.
+    // Without a pipeline the gradients of the last micro batch are reduced as they are finished. Pipeline stages reduce
+    // theirs at the end.
     bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size()) && !p.optimizer.wants_unreduced();
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
     c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot,
@@ -286,7 +288,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
     result.tokens = total(result.tokens);
     result.valid = total(result.valid);
   }
-  // What the sum of losses of a micro batch counts in the loss of the step.
+  // The factor of a micro batch's sum of losses in the loss of the step.
   const double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
   std::vector<double> scales(micros.size(), scale);
   const bool by_micro = config_.train.loss_average != LossAverage::tokens;
@@ -314,7 +316,8 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
                                                       : "update");
   p.store.finish_grads(c);
   const double reduced = seconds_now();
-  // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
+  // The sums below wait for all stages. With the barrier this waiting time counts as pipeline time
+  // (StepTraffic::bubble).
   if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
   auto mean = [&](StepSum side) {
     ExactSum all;

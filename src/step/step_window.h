@@ -7,12 +7,14 @@
 
 namespace ravine {
 
-// The steps since the last line of the log, the newest among them: what log.every has lines and metrics show means of.
+// Sums over the steps since the previous line of the log, with the newest step. Log lines and metrics show their means
+// (log.every).
 struct StepWindow {
-  int64_t steps = 0, valid = 0, tokens = 0;  // labels counted; tokens fed
-  double loss = 0, seconds = 0;              // sum of cross-entropies over the labels, in nats; wall time of the steps
+  int64_t steps = 0, valid = 0, tokens = 0;  // valid: labels with a loss; tokens: tokens fed
+  // loss: sum of cross-entropies over the labels, in nats; seconds: wall time of the steps
+  double loss = 0, seconds = 0;
   void add(double mean_loss, int64_t labels, int64_t fed, double time);
-  // As training weighs: every label alike, so steps with more of them count more.
+  // Returns the mean over labels, as training weighs them: a step with more labels has more weight.
   double mean_loss() const { return valid > 0 ? loss / static_cast<double>(valid) : 0; }
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double step_time() const { return seconds / static_cast<double>(steps); }

@@ -31,7 +31,7 @@ StepTraffic TrafficMeter::end(const Ranks& ranks, double seconds) {
   const Counts now = counts(ranks);
   struct Wire {
     std::array<double, kKinds> bytes, seconds;
-    double step;  // its own length of it: ranks do not begin and end as one
+    double step;  // the step time of this rank: ranks do not start and end a step at the same moment
   } mine;
   mine.step = seconds;
   for (size_t k = 0; k < kKinds; ++k) {

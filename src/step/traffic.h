@@ -1,5 +1,4 @@
-// What ranks sent and how long they stood still for each other in a step, by axis of the mesh. Waiting is time inside calls
-// that wait for messages.
+// The traffic of a step by axis of the mesh: bytes sent, and time spent waiting for messages of other ranks.
 #pragma once
 #include <array>
 #include <string>
@@ -9,23 +8,27 @@
 
 namespace ravine {
 
+// The traffic of one step, over all ranks.
 struct StepTraffic {
   struct Part {
-    std::string axis;    // "data", "tensor", "pipeline", "expert"; "all": agreements of all ranks on losses, norms and stops
+    // "data", "tensor", "pipeline", "expert"; "all": collectives of all ranks on losses, norms and stops
+    std::string axis;
     double mb = 0;       // sent by the rank that sent most, MB
-    double seconds = 0;  // waited for it, mean over ranks
+    double seconds = 0;  // waited, mean over ranks
   };
-  std::vector<Part> parts;          // axes of more than one rank
-  double sent_mb = 0;               // by this rank, MB
-  double wait = 0, wait_least = 0;  // shares of the step that the rank that waited most, and least, stood still
-  int slowest = 0;                  // the rank that waited least: the others wait for it
-  double bubble = -1;               // share of the step that stages waited for each other, mean over ranks; -1: no pipeline
+  std::vector<Part> parts;  // the axes of more than one rank, and "all"
+  double sent_mb = 0;       // by this rank, MB
+  // waiting time / step time, of the rank that waited most and of the rank that waited least
+  double wait = 0, wait_least = 0;
+  int slowest = 0;     // the rank that waited least: the other ranks wait for it
+  double bubble = -1;  // the part of the step that stages waited for each other, mean over ranks; -1: no pipeline
 };
 
+// Measures the traffic between begin() and end() from the counters of the groups.
 class TrafficMeter {
  public:
   void begin(const Ranks& ranks);
-  // Since begin(). `seconds`: the length of the step. All ranks call it at the same time.
+  // Returns the traffic since begin(). `seconds`: the time of the step on this rank. All ranks call it together.
   StepTraffic end(const Ranks& ranks, double seconds);
 
  private:

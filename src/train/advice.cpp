@@ -35,7 +35,7 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kRecords = 200;  // looked at of a source
+constexpr int64_t kRecords = 200;  // records read per source
 constexpr size_t kBytes = 1 << 20;
 
 class Advice {
@@ -73,7 +73,7 @@ class Advice {
 
   double rate(int64_t step) const { return learning_rate(c_.schedule, c_.optimizer.lr, c_.train.steps, step); }
 
-  // A warm-up that takes the whole run, and a schedule that ends before it.
+  // Warns of a warmup that is as long as the run, and of a schedule that ends before the run.
   void rates() {
     const ScheduleOptions& s = c_.schedule;
     if (follows_validation(s) || make_update_rule(c_.optimizer)->own_rate(1)) return;
@@ -98,7 +98,7 @@ class Advice {
           name(s.type), most);
   }
 
-  // Other schedules keep the full rate behind their warm-up.
+  // True if the learning rate falls after the warmup. The other schedules keep the full rate.
   static bool falls(const ScheduleOptions& s) {
     using enum ScheduleType;
     return s.type != constant && s.type != WarmupLR && s.type != ConstantWarmUpLR &&
@@ -130,11 +130,12 @@ class Advice {
         say("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
     }
     if (t.valid_every > 0 && !valid && c_.data.order == SampleOrder::philox)  // others: data.split holds out a part
+      // other orders hold out a part by data.split
       say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
     if (t.valid_every == 0 && !valid && t.valid_batches > 0)
       say("train.valid_batches={} has no effect: nothing is validated without train.valid_every", t.valid_batches);
-    // Rules whose step is about the rate itself, whatever the gradient's size.
+    // The step size of these rules is about the learning rate, for a gradient of any size.
     const OptimizerType rule = c_.optimizer.type;
     if (c_.optimizer.lr > 0.1 && !is_class_schedule(s.type) &&
         (rule == OptimizerType::adamw || rule == OptimizerType::adam || rule == OptimizerType::cadam ||
@@ -146,7 +147,8 @@ class Advice {
       if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
   }
 
-  // A run.yaml of `ravine init` names whole paths: a copy of its folder writes into the run of the first.
+  // Warns of a copied run folder. The run.yaml of `ravine init` has absolute paths, so a copy writes into the original
+  // run.
   void copied_folder() {
     namespace fs = std::filesystem;
     const auto given = c_.sources.find("train.output");
@@ -170,7 +172,7 @@ class Advice {
       say("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
   }
 
-  // Each path, spelled or reached in whatever way, once.
+  // Returns each file of the source once, as a canonical path.
   static std::vector<std::string> real_files(const DataSource& s) {
     std::vector<std::string> out;
     std::error_code error;
@@ -194,7 +196,7 @@ class Advice {
               file);
   }
 
-  // Whether its rotary positions have no end (rope_type dynamic).
+  // True if the rotary positions of the model have no limit (rope_type dynamic).
   static bool grows(const Json& config) {
     for (const char* key : {"rope_parameters", "rope_scaling", "rotary"})
       if (config.contains(key) && config[key].is_object())
@@ -223,7 +225,8 @@ class Advice {
       if (!line.empty()) say("{}", line);
   }
 
-  // Dropout is of training: config.json tells what its author trained with, the option what this run does.
+  // Warns of a dropout in config.json that this run does not use. config.json has the dropout of its author's training;
+  // the option sets the dropout of this run.
   void dropout(const Json& j, const char* option, std::initializer_list<const char*> keys) {
     if (c_.sources.contains(option)) return;
     for (const char* key : keys)
@@ -255,7 +258,7 @@ class Advice {
                                                 [](const DataSource& s) { return !holds_ids(source_files(s.path).at(0)); });
   }
 
-  // Of a model that brings its own.
+  // Warns of a tokenizer that differs from the tokenizer of model.path.
   void foreign_tokenizer() {
     if (!tokenizer_ || c_.model.tokenizer.empty() || c_.model.path.empty()) return;
     if (const std::string foreign = foreign_tokenizer_trouble(*tokenizer_, c_.model.tokenizer, c_.model.path); !foreign.empty())
@@ -318,15 +321,16 @@ class Advice {
     for (Record r; n < kRecords && records.next(r); ++n) {
       const std::string where = fmt::format("{} record {}", file, r.number);
       const EncodedPair p = encoder.encode(read_preference(parse_rendered(r.body, where), where), where);
-      lengths.push_back(2 * static_cast<int64_t>(std::max(p.chosen.ids.size(), p.rejected.ids.size())));  // each has half
+      // each answer has half of the columns
+      lengths.push_back(2 * static_cast<int64_t>(std::max(p.chosen.ids.size(), p.rejected.ids.size())));
     }
     share(path, lengths);
   }
 
-  // How many answers share the columns of a sequence, each with positions from 0.
+  // Returns the number of answers in a sequence, each with positions from 0.
   int64_t in_a_sequence() const { return c_.train.objective == TrainObjective::dpo ? 2 : 1; }
 
-  // Ids are looked at here and there; ends of the first documents.
+  // Checks a file of token ids: some of its ids, and the ends of its first documents.
   void token_file(const std::string& path, const std::string& file) {
     const auto tokens = open_token_file(file, vocabulary_);
     if (!tokenizer_ || !tokenizer_->special().eos) return;
@@ -390,7 +394,7 @@ class Advice {
     return (path.parent_path() / (path.stem().string() + ".lf" + path.extension().string())).string();
   }
 
-  // Of conversations or pairs: what does not fit, and the length that nearly all fit into. `lengths`: columns that they take.
+  // Warns if many conversations or pairs do not fit, with the length that 95 % of them fit. `lengths`: columns of each.
   void share(const std::string& path, std::vector<int64_t> lengths) {
     const auto n = static_cast<int64_t>(lengths.size());
     auto fits = [&](int64_t length) {
@@ -412,7 +416,7 @@ class Advice {
   const Config& c_;
   std::vector<std::string> lines_;
   std::unique_ptr<Tokenizer> own_;
-  const Tokenizer* tokenizer_;  // null: none, or not opened yet
+  const Tokenizer* tokenizer_;  // null: no tokenizer, or not open yet
   std::string where_;
   Json model_config_;
   int64_t vocabulary_ = 0, positions_ = 0;

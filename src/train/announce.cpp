@@ -19,7 +19,7 @@ namespace {
 
 std::string size_text(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// A line per text that some rank has; ranks that are alike are named together.
+// Logs one line per text. Ranks with the same text share a line.
 void say_of_ranks(Log& log, const char* what, const std::vector<std::string>& texts) {
   struct Told {
     std::string text;
@@ -39,7 +39,7 @@ void say_of_ranks(Log& log, const char* what, const std::vector<std::string>& te
   }
 }
 
-// Whether cores lie idle or are fought over.
+// Warns of more threads than cores on this host, or of idle cores.
 void warn_of_cores(const OpenedRun& run) {
   int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), local = run.world->local_size(), used = local * thread_count();
   if (used > cores)
@@ -51,7 +51,7 @@ void warn_of_cores(const OpenedRun& run) {
         local, counted(thread_count(), "thread"), cores - used, cores);
 }
 
-// Which rank holds and sends what.
+// Logs the memory and the traffic of each rank.
 void announce_ranks(const OpenedRun& run) {
   const RunLayout& layout = run.spec->layout;
   const Group& all = run.ranks.all();
@@ -81,7 +81,7 @@ void announce_ranks(const OpenedRun& run) {
   warn_of_cores(run);
 }
 
-// Seconds of a step, as `ravine plan` reckons them; of what was not measured here, a usual machine's.
+// Returns the seconds of a step, estimated as by `ravine plan`. Rates that were not measured here are typical values.
 double estimated_step(const OpenedRun& run) {
   const int local = run.world ? run.world->local_size() : 1;
   const Types& types = run.spec->types;
@@ -108,7 +108,8 @@ void announce_memory(const OpenedRun& run) {
   if (m.disk > 0) run.log.line("disk     {} of them in {}", size_text(m.disk), escaped(run.config().offload.path));
 }
 
-// A rule of precision for calls that no step makes. Of a pipeline each stage has its own calls, so nothing is said there.
+// Warns of precision rules that match no call of a step. A pipeline stage has only its own calls, so pipelines are not
+// checked.
 void warn_of_idle_rules(const OpenedRun& run) {
   if (run.spec->layout.mesh.pipeline > 1) return;
   const std::vector<RecipeOption>& rules = run.config().precision.recipes;

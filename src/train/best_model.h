@@ -1,4 +1,4 @@
-// The step of a run whose validation was best, as Transformers' Trainer names it, and its weights at the end.
+// The step of a run with the best validation, as in Transformers' Trainer, and its weights at the end of the run.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,22 +10,24 @@ namespace ravine {
 
 struct OpenedRun;
 
+// The settings of the best model.
 struct BestModel {
-  bool loads = false;    // the run ends with the weights of that step
+  bool loads = false;    // the run ends with the weights of the best step
   bool greater = false;  // a larger validation loss is better
 };
 
+// A step with a validation and a checkpoint.
 struct BestStep {
   int64_t step = 0;
-  double loss = 0;  // of its validation
+  double loss = 0;  // of the validation
 };
 
-// By the rows of metrics.jsonl up to `step`, among steps that have a validation and a checkpoint: the first of the best. Nothing:
-// there is none.
+// Returns the best step up to `step` from the rows of metrics.jsonl. Only steps with a validation and a checkpoint are
+// considered; of equal losses the first step is best. Empty if there is none.
 std::optional<BestStep> best_step(const std::string& metrics, const Config& config, int64_t step, const BestModel& best);
 
-// Fills the engine from the checkpoint of the best step, and says so. Nothing happens where there is none. All checkpoints are
-// written; all ranks call it.
+// Loads the weights of the best step from its checkpoint into the engine, and logs it. If there is no best step, warns.
+// All checkpoints must be complete. All ranks call it together.
 void load_best(const OpenedRun& run, const BestModel& best, int64_t done);
 
 }  // namespace ravine

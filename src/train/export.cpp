@@ -28,8 +28,8 @@ namespace {
 
 bool in_blocks(const Param& p) { return p.policy.kept == Kept::nf4; }
 
-// Weights for export: those of a store, and what is frozen and kept in 16 bits or blocks of 4 as the model folder has it that the
-// run began from, unit by unit.
+// The weights of an export. Frozen parameters that training keeps in 16 bits or in blocks of 4 bits are read again from
+// the model folder, unit by unit. All other parameters are read from a store.
 class ExactFrozen : public WeightSource {
  public:
   ExactFrozen(WeightSource& store, const Model& model, const Types& types, const std::string& folder)
@@ -69,18 +69,18 @@ class ExactFrozen : public WeightSource {
   std::map<const Param*, Storage> read_;
 };
 
-// Whether some weights are kept in 16 bits alone, or in fewer.
+// True if the store keeps some weights only in 16 bits or in blocks.
 bool rounds_frozen(const FlatWeights& store) {
   return std::any_of(store.table().buckets.begin(), store.table().buckets.end(),
                      [](const Bucket& b) { return b.storage == ValueStorage::copy || b.storage == ValueStorage::packed; });
 }
 
-// The options that decide what the files of the exported model are like.
+// Returns the options that decide the files of the exported model, as text.
 std::string export_text(const Config& config) {
   return fmt::format("{}, files of {} MB", name(config.checkpoint.model_dtype.value()), config.checkpoint.shard_mb);
 }
 
-// generation_config.json: that of model.path, with the end token that is trained before the end tokens that the model had.
+// Returns generation_config.json: as in model.path, with the trained end token before the end tokens of the model.
 Json generation_of(const OpenedRun& run) {
   Json generation = Json::object();
   const std::string& path = run.config().model.path;
@@ -91,7 +91,7 @@ Json generation_of(const OpenedRun& run) {
     Json ids = Json::array({*end_token});
     Json had = generation.contains("eos_token_id") ? Json(generation["eos_token_id"]) : Json(run.model->facts().eos);
     for (const Json& id : had.is_array() ? had : Json::array({had}))
-      if (id.is_number_integer() && id >= 0 && id != *end_token) ids.push_back(id);  // -1 is none
+      if (id.is_number_integer() && id >= 0 && id != *end_token) ids.push_back(id);  // -1 is no token
     generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token) : ids;
   }
   return generation;
@@ -107,7 +107,7 @@ SaveFolder save_folder_of(const OpenedRun& run) {
   folder.missing_tokenizer_files = missing_tokenizer_files;
   folder.generation = generation_of(run);
   folder.chat_template = run.data.chat_template;
-  if (run.lora && !c.lora.merge) {  // beside a base that has them, unless they are others
+  if (run.lora && !c.lora.merge) {  // the base has these files, unless others are set
     folder.tokenizer = c.model.tokenizer;
     if (!run.data.end_token && !run.data.new_end) folder.generation = Json::object();
   }
@@ -116,8 +116,8 @@ SaveFolder save_folder_of(const OpenedRun& run) {
   return folder;
 }
 
-// Where frozen weights can be read again as they were, on the first rank; "": nowhere, or there is no need to. All ranks call
-// it.
+// Returns, on the first rank, the folder from which frozen weights are read again. Returns "" if there is none, or if
+// it is not needed. All ranks call it together.
 std::string exact_weights(const OpenedRun& run, const Progress& progress) {
   const std::string& path = run.config().model.path;
   if (run.lora && !run.config().lora.merge) return "";
@@ -156,8 +156,8 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
            saves.what_is_kept());
     }
   };
-  engine.rest();  // whole units, and what is sent of them, take its place
-  // Every rank is asked, so that all go the same way.
+  engine.rest();  // its memory is needed for whole units and messages
+  // The answer of every rank is combined, so that all ranks take the same branch.
   if (!any(run.ranks.all(), !engine.store().all_resident())) {
     if (run.ranks.first()) save(engine.store());
     return;
@@ -179,7 +179,7 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   const auto [of, as] = read_exported(config.train.output);
   const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done, steps);
   std::error_code error;
-  std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
+  std::string shorter;  // a model of more steps than this run has is not replaced
   if (run.ranks.first() && config.checkpoint.resume == kResumeNewest && exported_step > to &&
       fs::exists(run.path(exported_name(run.config())), error))
     shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
@@ -223,7 +223,7 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                                : "";
   if (run.lora && !run.config().lora.merge) {
     const std::string base = shell_word(base_of(run.config())), adapter = shell_word(folder.dir);
-    // merge-lora takes a folder of Hugging Face as base, and not other weights (model.weights).
+    // merge-lora takes a model folder of Hugging Face as base, and no other weights (model.weights).
     run.log.line("next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT{4}", program_word(), base, adapter, talk,
                  run.config().model.path.empty()
                      ? ""
@@ -235,7 +235,7 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                                                           : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
   }
   const std::string checkpoint = checkpoint_name(progress.done);
-  try {  // without it the next start exports again
+  try {  // if it fails, the next start exports again
     if (first && fs::exists(run.path("checkpoints/" + checkpoint)))
       write_file_atomic(run.path("exported"), fmt::format("{} {}\n", checkpoint, export_text(run.config())));
   } catch (const DiskFull& e) {

@@ -1,5 +1,5 @@
-// The model folder that a run leaves at its end, train.output/model, and the file `exported` beside it, which says of what
-// checkpoint it was made, and how.
+// The model folder at the end of a run (train.output/model), and the file `exported` next to it, which names the
+// checkpoint of the model and the options of its files.
 #pragma once
 #include <string>
 
@@ -9,13 +9,14 @@
 
 namespace ravine {
 
-// Of a run that goes on from the checkpoint `from` of step `done`: whether all steps are done and train.output/model holds what
-// came of them, byte for byte; says so, or what it lacks. A UserError where a model of more steps than this run would come to
-// would be replaced. All ranks call it.
+// True if all steps are done and train.output/model holds the model of step `done`, byte for byte. Logs the result, or
+// the reason for a new export. `from`: the checkpoint that the run resumes from. A UserError if the export would
+// replace a model of more steps than this run has. All ranks call it together.
 bool is_complete(const OpenedRun& run, int64_t done, const std::string& from);
 
-// Writes the model, in place of one that is there, says where it is and what comes next, and notes it if there is a checkpoint
-// of its step. `saves`: for what is kept should there be no room. All ranks call it; the first holds the folder.
+// Writes the model folder in place of an existing one, and logs its path and the next command. Records the export in
+// `exported` if there is a checkpoint of its step. `saves`: names the kept checkpoint in the error of a full disk. All
+// ranks call it together; the first rank writes the folder.
 void export_model(const OpenedRun& run, const Progress& progress, const Saves& saves);
 
 }  // namespace ravine

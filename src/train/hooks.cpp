@@ -25,8 +25,8 @@ bool line_due(const StepReport& r, int64_t every, int64_t steps) {
 
 namespace {
 
-// What a line shows of loss and speed: means over the window where it has several steps, else the step's own. Steps without a
-// label have no loss.
+// Loss and speed of a log line: means over the window if it has several steps, else the values of the step. A step
+// without labels has no loss.
 struct Shown {
   explicit Shown(const StepReport& r)
       : several(r.window.steps > 1 && !r.skipped),
@@ -122,7 +122,7 @@ class Metrics : public Hook {
   void start(RunView& run, int64_t done) override {
     std::string path = run.path("metrics.jsonl"), kept;
     int64_t lost = 0;
-    // Rows that lie here are not of the steps before a checkpoint from elsewhere.
+    // If the checkpoint is outside train.output, the rows of the file here belong to another run.
     const std::string &from = run.config().checkpoint.resume, &output = run.config().train.output;
     const bool elsewhere = from != kResumeNone && from != kResumeNewest && !lies_within(from, output);
     std::error_code error;
@@ -166,12 +166,12 @@ class Metrics : public Hook {
 
 class TensorBoard : public Hook {
  public:
-  // folder "": that of the run.
+  // folder "": train.output/tensorboard.
   TensorBoard(std::string folder, int64_t every) : folder_(std::move(folder)), every_(every) {}
   void start(RunView& run, int64_t done) override {
     if (folder_.empty()) folder_ = run.path("tensorboard");
     create_folders(folder_);
-    const bool before = done > 0 || !event_files(folder_).empty();  // a run that begins anew takes back all that is there
+    const bool before = done > 0 || !event_files(folder_).empty();  // a new run drops the events of an old one
     writer_ = std::make_unique<EventWriter>(folder_, before ? done + 1 : 0);
   }
   void after_step(RunView& run, StepReport& r) override {
@@ -226,14 +226,14 @@ class TensorBoard : public Hook {
   std::unique_ptr<EventWriter> writer_;
 };
 
-// "wait 12 %, 3 % on rank 2, the slowest  bubble 9 %".
+// Returns "wait 12 %, 3 % on rank 2, the slowest  bubble 9 %".
 std::string waiting(const StepTraffic& t) {
   std::string out =
       fmt::format("  wait {:.0f} %, {:.0f} % on rank {}, the slowest", 100 * t.wait, 100 * t.wait_least, t.slowest);
   return t.bubble >= 0 ? out + fmt::format("  bubble {:.0f} %", 100 * t.bubble) : out;
 }
 
-// "  aux 2.0312  dropped 1.2 % in layer 3": the layer that drops most.
+// Returns "  aux 2.0312  dropped 1.2 % in layer 3" for the layer that drops most.
 std::string of_experts(const RouterReport& r) {
   std::string out = r.balance ? fmt::format("  aux {:.4f}", *r.balance) : "";
   const auto most = std::max_element(r.drop_rate.begin(), r.drop_rate.end());
@@ -289,7 +289,7 @@ class Console : public Hook {
   }
 
  private:
-  static constexpr size_t kLast = 20;  // losses of single steps scatter
+  static constexpr size_t kLast = 20;  // single losses scatter
   int64_t every_;
   double average_ = 0;
   std::deque<double> losses_;
@@ -312,7 +312,7 @@ class Checkpoints : public Hook {
   void after_step(RunView& run, StepReport& r) override {
     if (every_ > 0 && (r.step % every_ == 0 || r.step == run.config().train.steps)) run.save_checkpoint(r.step);
   }
-  // Once more where the save of the last step has failed.
+  // Saves again if the save of the last step has failed.
   void finish(RunView& run, bool stopped) override {
     if (!run.last_report() || (!stopped && every_ == 0)) return;
     if (const int64_t step = run.last_report()->step; !run.is_saved(step)) run.save_checkpoint(step);

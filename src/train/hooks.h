@@ -1,5 +1,5 @@
-// Seam S7: what happens around a step. A hook is one class that sees the run through a RunView; the run calls all of them in
-// order.
+// Seam S7: the actions around a step. A hook is a class that reads the run through a RunView; the run calls its hooks
+// in order.
 #pragma once
 #include <functional>
 #include <map>
@@ -17,59 +17,61 @@
 
 namespace ravine {
 
-// What a step came to; becomes a line of metrics.jsonl. Hooks may add to `more` ("valid_loss", ...).
+// The results of a step: a line of metrics.jsonl. Hooks may append to `more` ("valid_loss", ...).
 struct StepReport {
   int64_t step = 0;
-  double loss = 0, lr = 0, grad_norm = 0;  // where no label counted there is no loss, whatever stands here
-  double next_lr = 0;                      // of the update behind this one
-  int64_t valid = 0;                       // labels that counted in the step
-  int64_t tokens = 0;                      // seen in all
+  double loss = 0, lr = 0, grad_norm = 0;  // loss is undefined if valid is 0
+  double next_lr = 0;                      // learning rate of the next update
+  int64_t valid = 0;                       // labels with a loss in this step
+  int64_t tokens = 0;                      // tokens of all steps up to here
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double flops = 0;  // of the model in this step, over all ranks
-  double wait = 0;   // seconds spent waiting for data in this step
+  double wait = 0;   // seconds of waiting for data in this step
   StepTimes times;   // of the first rank
   int ranks = 1;
-  StepTraffic traffic;                          // of several ranks
-  StepWindow window;                            // this step and those before it back to the last line
-  bool skipped = false;                         // nothing was learned
-  bool overflow = false;                        // because gradients, scaled as they were, are not finite
-  std::optional<double> loss_scale;             // of the next step, where losses are scaled
-  int64_t spikes = 0;                           // steps in a row, this one too, that health.skip_norm left out
-  int64_t updates = 0;                          // of the weights so far
-  bool left_out = false;                        // by data.skip_steps: then nothing was computed either
-  std::optional<double> embedding_local_norm;   // sum of squares on the first rank, where health.embedding_norm asks for it
-  std::vector<LocalNorm> local_norms;           // of log.local_norms; the first rank has them
-  std::map<std::string, double> state_squares;  // of log.monitor (train/state_norms.h)
-  std::optional<double> weight_norm, tflops;    // of log.figures; tflops: per rank
-  std::optional<int64_t> gradient_zeros;        // of log.figures
-  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (step/preference.h)
-  RouterReport routers;                                     // of a model with experts
+  StepTraffic traffic;                                      // if there are several ranks
+  StepWindow window;                                        // the steps since the last line of the log, with this one
+  bool skipped = false;                                     // the step was not applied
+  bool overflow = false;                                    // the scaled gradients are not finite
+  std::optional<double> loss_scale;                         // of the next step, if losses are scaled
+  int64_t spikes = 0;                                       // skipped by health.skip_norm in a row, with this step
+  int64_t updates = 0;                                      // number of updates up to here
+  bool left_out = false;                                    // skipped by data.skip_steps: nothing was computed
+  std::optional<double> embedding_local_norm;               // sum of squares on the first rank; health.embedding_norm
+  std::vector<LocalNorm> local_norms;                       // for log.local_norms; on the first rank
+  std::map<std::string, double> state_squares;              // for log.monitor (train/state_norms.h)
+  std::optional<double> weight_norm, tflops;                // for log.figures; tflops: per rank
+  std::optional<int64_t> gradient_zeros;                    // for log.figures
+  std::vector<std::pair<std::string, double>> preferences;  // for train.objective=dpo, by TRL's names
+  RouterReport routers;                                     // if the model has experts
   std::vector<std::pair<std::string, double>> more;
-  std::optional<ValidationResult> validation;  // behind this step
+  std::optional<ValidationResult> validation;  // after this step
   bool has_loss() const { return valid > 0; }
 };
 
-// Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of
-// other steps.
+// True if a log line is written after this step: every log.every steps, after the last step, after a skipped step, and
+// if `more` is not empty.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
+// An action around steps. Its functions are called in the order of a run.
 class Hook {
  public:
   virtual ~Hook() = default;
-  virtual void start(RunView&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
+  virtual void start(RunView&, int64_t /*done*/) {}  // before the first step; `done` steps are done
   virtual void after_step(RunView&, StepReport&) {}
-  virtual void last_words(RunView&, StepReport&) {}   // of a step that ends the run by a rule
+  virtual void last_words(RunView&, StepReport&) {}   // before a rule ends the run at this step
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
 };
 
-// In the order in which a run uses them.
+// Return the hooks in the order in which a run calls them. `every`: log.every, train.valid_every or checkpoint.every.
 std::unique_ptr<Hook> validation_hook(int64_t every);
-std::unique_ptr<Hook> metrics_hook(int64_t every);      // metrics.jsonl; on resume cut back to the checkpoint's step
+// metrics.jsonl; a resumed run first cuts it to the step of its checkpoint
+std::unique_ptr<Hook> metrics_hook(int64_t every);
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
-std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step and the progress bar
-std::unique_ptr<Hook> window_hook(
-    int64_t every);  // begins the window again behind each line; every rank has it, since each saves its part of the state
+std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step, and the progress bar
+// starts a new window after each line; on every rank, since each saves its state
+std::unique_ptr<Hook> window_hook(int64_t every);
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
 
 }  // namespace ravine

@@ -21,7 +21,7 @@ std::vector<double> numbers(const TensorView& v) {
 MergedWeights::MergedWeights(WeightSource& source, const Model& model, const LoraSettings& lora)
     : source_(source), model_(model), specs_(adapter_specs(model, lora)) {}
 
-// Host work, once: the sums of a unit.
+// Host work, once: computes the merged weights of a unit.
 void MergedWeights::acquire(const Unit& unit) {
   source_.acquire(unit);
   if (open_ == &unit) return;
@@ -36,8 +36,10 @@ void MergedWeights::acquire(const Unit& unit) {
     const std::string module = p->name.substr(0, p->name.size() - (table ? kTableUp : kUp).size());
     if (const auto own = by_name.find(module + std::string(table ? kTableDown : kDown)); own != by_name.end())
       down = own->second;
-    const Param* weight = by_name.at(module + ".weight");  // without an A of its own it shares that of the module before it
-    // W + scale * left right, by rows of W: B [out, r] and A [r, in]; of an embedding A [V, r], a table, and B [C, r] turned.
+    // a module without its own A shares the A of the previous module
+    const Param* weight = by_name.at(module + ".weight");
+    // W + scale * left right, by rows of W. A linear module has B [out, r] and A [r, in]. An embedding has the table A
+    // [V, r] and B [C, r], transposed.
     const Param *left = table ? down : p, *right = table ? p : down;
     const std::vector<double> l = numbers(source_.master(*left)), r = numbers(source_.master(*right));
     std::vector<double> w = numbers(source_.master(*weight));

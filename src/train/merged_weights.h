@@ -1,4 +1,4 @@
-// The weights of a base with the adapters beside them added in, W + scale B A, unit by unit as they are opened: for export.
+// Weights of a base merged with its adapters, W + scale B A, unit by unit: for export.
 #pragma once
 #include <map>
 
@@ -9,7 +9,8 @@ namespace ravine {
 
 class MergedWeights : public WeightSource {
  public:
-  // Both must outlive this; the source has whole f32 or f64 masters of adapters and of what they stand beside.
+  // `source` and `model` must outlive this. `source` must have whole f32 or f64 masters of adapters and of the adapted
+  // weights.
   MergedWeights(WeightSource& source, const Model& model, const LoraSettings& lora);
   void acquire(const Unit& unit) override;
   void release(const Unit& unit) override { source_.release(unit); }
@@ -22,7 +23,7 @@ class MergedWeights : public WeightSource {
   const Model& model_;
   std::map<std::string, AdapterSpec> specs_;
   const Unit* open_ = nullptr;
-  std::map<const Param*, std::vector<double>> sums_;  // of the open unit
+  std::map<const Param*, std::vector<double>> sums_;  // of the open unit, by weight: the merged values
 };
 
 }  // namespace ravine

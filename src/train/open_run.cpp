@@ -28,7 +28,8 @@ namespace ravine {
 namespace fs = std::filesystem;
 namespace {
 
-// The checkpoint that the run may go on from, at a glance; it is opened by find_checkpoint, once the folder is held.
+// Returns the record of the checkpoint to resume from, if there is one. find_checkpoint opens it after the folder is
+// locked.
 std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   const Config& c = run.config();
   const World* world = run.world;
@@ -37,42 +38,43 @@ std::optional<RunRecord> look_at_folder(OpenedRun& run) {
   refuse_run_of_other_layout(c);
   run.folder = std::make_unique<RunFolder>(c, run.files);
   if (run.files) run.files->check_folder(c, run.folder->run());
-  if (world) world->all().barrier();  // all have looked before one of them writes
+  if (world) world->all().barrier();  // all ranks have read it before one rank writes
   std::optional<RunRecord> was = glance_at_checkpoint(run.path("checkpoints"), c.checkpoint.resume, healthy_only(c));
   if (world) check_same(world->all(), "checkpoint", was ? was->checkpoint : "none");
   if (was) refuse_strangers_in_default(*was, c);
   return was;
 }
 
-// Of all weights of model.path; nothing where they differ, or are not there.
+// Returns the type of all weights of model.path; empty if they differ or are missing.
 std::optional<DType> type_of_weights(const Config& c) {
   if (c.model.path.empty() || c.checkpoint.model_dtype) return std::nullopt;
   try {
     return weights_type(c.model.path);
-  } catch (const UserError&) {  // a run of a version that did not record the type goes on without the weights it began from
+  } catch (const UserError&) {  // a run of a version that did not record the type resumes without these weights
     return std::nullopt;
   }
 }
 
-// What there is to know once the model is open; the ranks have met, and refuse a checkpoint that is no checkpoint of this run.
+// Opens the model and returns the facts of the run. The ranks compare their inputs, and reject a checkpoint of another
+// run.
 RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend backend) {
   const Config& c = run.config();
   World* world = run.world;
   const int ranks = world ? world->size() : 1;
   std::string unknown;
-  const std::string& from = c.lora.asked() ? base_of(c) : c.model.path;  // where frozen weights may stay
+  // the folder from which frozen weights are read
+  const std::string& from = c.lora.asked() ? base_of(c) : c.model.path;
   if (!from.empty()) try {
       run.weights = weights_checksum(from);
     } catch (const UserError& e) {
       if (!was) throw;
-      unknown = e.what();  // whoever resumes does not need these weights
+      unknown = e.what();  // a resumed run does not need these weights
     }
   run.model = open_run_model(c);
   run.lora = lora_of(c, *run.model);
   if (was) refuse_other_model(*was, *run.model, c);
   if (world) check_same(world->all(), "model", run.model->config().dump(1));
-  if (world && !was)
-    check_same(world->all(), "weights", run.weights);  // a copy of the folder on another machine may be an older one
+  if (world && !was) check_same(world->all(), "weights", run.weights);  // a copy of the folder elsewhere may be older
   const RunLayout layout = run_layout(c, ranks, *run.model, was ? was->sum_leaves : std::nullopt);
   if (world && ranks > 1) run.ranks = Ranks(*world, layout.mesh);
   if (!run.ranks.first()) run.log.quiet(true);
@@ -87,7 +89,7 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
           .of_ranks = [&run](int64_t bytes) { return largest(run.ranks.all(), bytes); }};
 }
 
-// Data of ids need no tokenizer; the model at the end gets it.
+// Checks that the tokenizer can be read. A dataset of ids needs no tokenizer, but the exported model gets a copy.
 void refuse_lost_tokenizer(const OpenedRun& run) {
   const std::string& tokenizer = run.config().model.tokenizer;
   if (tokenizer.empty() || (run.files && !run.files->beside_model())) return;
@@ -100,7 +102,8 @@ void refuse_lost_tokenizer(const OpenedRun& run) {
                     "give this user the right to read it");
 }
 
-// Before anything is written. Whoever resumes does not need the weights that the run began with.
+// Checks the weights, the reference and the checkpoint before anything is written. A resumed run does not need the
+// initial weights.
 void check_what_it_begins_from(const OpenedRun& run) {
   const Config& c = run.config();
   const std::string& resume = c.checkpoint.resume;
@@ -113,7 +116,7 @@ void check_what_it_begins_from(const OpenedRun& run) {
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 }
 
-// Sequence parallelism cuts a micro batch into equal parts.
+// Checks that sequence parallelism can divide the tokens of a micro batch into equal parts.
 void refuse_broken_sequences(const OpenedRun& run) {
   const Config& c = run.config();
   const int64_t columns = run.data.train->columns();
@@ -134,10 +137,10 @@ void plan_step(OpenedRun& run) {
   run.engine = std::make_unique<StepEngine>(*run.model, c, run.spec->types, run.spec->kernels, shape, nullptr, &run.ranks);
 }
 
-// What is offered leaves this much free: the program's own memory is not the same byte for byte in the next process.
+// The suggested variants leave this many bytes free: the memory of the program differs slightly between processes.
 constexpr int64_t kSpare = int64_t{2} << 20;
 
-// Said by all ranks as the first finds it that has too little.
+// Checks that each rank has enough memory. All ranks throw the UserError of the first rank that lacks memory.
 void refuse_without_memory(const OpenedRun& run) {
   const RunMemory& m = run.engine->memory();
   int64_t have = memory_for_run() / std::max(1, run.world ? run.world->local_size() : 1);
@@ -146,7 +149,7 @@ void refuse_without_memory(const OpenedRun& run) {
   if (m.total() > have) {
     what = fmt::format("the run needs {} of memory{}", text(m.total()),
                        run.ranks.size() > 1 ? fmt::format(" on rank {}", run.ranks.rank()) : "");
-    bool fixed = !run.data.tokenizer;  // the length of fixed batches is not ours to choose
+    bool fixed = !run.data.tokenizer;  // the sequence length of fixed batches cannot be changed
     Variants variants(run.config(), run.spec->backend, run.spec->types, *run.engine, !fixed);
     for (const Variant& v : variants.that_fit(have - kSpare, 3))
       fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
@@ -176,7 +179,7 @@ const OpenedRun& open_run(OpenedRun& run, Backend backend) {
   const auto refuse_changes = [&] {
     if (was) refuse_other_options(*was, option_changes(*was, run.spec->record, run.weights), run.config());
   };
-  const bool by_epochs = run.asked.train.epochs > 0;  // then the data say how long it is
+  const bool by_epochs = run.asked.train.epochs > 0;  // then the data decide the number of steps
   if (!by_epochs) refuse_changes();
   check_what_it_begins_from(run);
   run.data = open_run_data(run.config(), run.model->facts(), run.ranks, *run.folder, run.log);
@@ -189,7 +192,7 @@ const OpenedRun& open_run(OpenedRun& run, Backend backend) {
   plan_step(run);
   refuse_without_memory(run);
   run.bytes = saved_bytes(config, *run.model, run.spec->types, run.weights.empty(), run.spec->layout.mesh.data);
-  // Where nothing lies yet that a run might clear away, before anything is written.
+  // If no earlier checkpoint exists that could be deleted, free disk space is checked before anything is written.
   std::error_code ignored;
   const bool fresh = run.ranks.first() && !fs::exists(checkpoints_of(config), ignored) &&
                      (!run.files || run.files->newest_step(config.train.output) < 0);

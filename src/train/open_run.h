@@ -1,12 +1,12 @@
-// Opens what a run is made of, and refuses it where something is wrong.
+// Opens a run and checks it before its first step.
 #pragma once
 #include "runs/opened_run.h"
 
 namespace ravine {
 
-// Opens model, tokenizer and data and plans memory; returns `run`. Mistakes in them and in the options are found here, before
-// anything is written but, on several ranks, the folder with the tokens that the first rank makes for all. Mistakes in the bytes
-// of a checkpoint are not found here. All ranks call it at the same time.
+// Opens model, tokenizer and data, plans memory, and returns `run`. Mistakes in these and in the options are a
+// UserError. Nothing is written before, except the token folder that the first of several ranks makes for all. The
+// bytes of checkpoints are not checked here. All ranks call it together.
 const OpenedRun& open_run(OpenedRun& run, Backend backend);
 
 }  // namespace ravine

@@ -44,7 +44,7 @@ namespace {
 
 constexpr const char* kReferenceFormat = "ravine-reference-1";
 
-// Which weights the reference has: those of a folder, or those that the run began with.
+// Returns the checksum of the reference weights: of dpo.reference, or of the initial weights of the run.
 std::string reference_weights(const OpenedRun& run, const Progress& p) {
   const Config& c = run.config();
   if (!c.dpo.reference.empty()) return weights_checksum(c.dpo.reference);
@@ -52,7 +52,7 @@ std::string reference_weights(const OpenedRun& run, const Progress& p) {
   return fmt::format("seed {}", c.train.seed);
 }
 
-// All that decides the values.
+// Returns a checksum over all inputs of the values.
 std::string reference_key(const OpenedRun& run, const Progress& p) {
   const PairSet train = run.data.train->pairs(), valid = run.data.valid ? run.data.valid->pairs() : PairSet();
   const std::string text =
@@ -61,7 +61,7 @@ std::string reference_key(const OpenedRun& run, const Progress& p) {
   return checksum_text(checksum_of(std::as_bytes(std::span(text))));
 }
 
-// What an earlier start has left; nothing is known of a file that cannot be read, or is another reference's.
+// Returns the values of an earlier start; `empty` if the file cannot be read or has another key.
 References read_references(const std::string& path, const std::string& key, References empty) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return empty;
@@ -90,14 +90,14 @@ void write_references(const std::string& path, const std::string& key, const Ref
   save_safetensors(path, tensors, {.metadata = {{"format", kReferenceFormat}, {"key", key}}});
 }
 
-// Rows of a dataset that one pass forward takes.
+// The rows of a dataset for one forward pass.
 struct ReferenceRows {
   const Dataset* data;
   ReferenceLogProbs* to;
   int64_t first, count;
 };
 
-// Adds the micro batches of samples [from, to) that hold a pair of which nothing is known.
+// Appends the micro batches of samples [from, to) that hold an unknown pair.
 void add_unknown(const Dataset& data, ReferenceLogProbs& known, int64_t from, int64_t to, int64_t rows,
                  std::vector<ReferenceRows>& out) {
   std::vector<bool> wanted(known.values().size() / 2);
@@ -143,7 +143,7 @@ void load_reference(const OpenedRun& run, const Progress& p) {
   engine.store().refresh_copies(engine.ctx());
 }
 
-// Every rank gets what one of them has found.
+// Gives the values that one rank knows to every rank.
 void share(const Group& all, std::vector<double>& values) {
   constexpr size_t kBlock = 1 << 16;
   for (size_t at = 0; at < values.size() && all.size() > 1; at += kBlock) {
@@ -175,7 +175,7 @@ References reference_log_probs(const OpenedRun& run, const Progress& p, const St
                !run.config().dpo.reference.empty() ? run.config().dpo.reference
                : run.lora                          ? "the base without adapters"
                                                    : "the model as it begins");
-  // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
+  // Data ranks take alternate micro batches, in equal numbers: a forward pass may gather blocks from all ranks.
   const Group& turns = ranks.along(Axis::data);
   const auto n = static_cast<int64_t>(todo.size());
   double last = began;

@@ -12,8 +12,8 @@
 namespace ravine {
 namespace {
 
-// precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had them, else by
-// the CPUs of all ranks and the weights that the run begins with.
+// Chooses precision.compute, precision.bf16_products and checkpoint.model_dtype. Set options come first, then the
+// values of the checkpoint, then the CPUs of all ranks and the type of the initial weights.
 void choose_types(RunSpec& spec, const RunFacts& facts) {
   PrecisionOptions& p = spec.options.precision;
   const PrecisionOptions given = p;
@@ -47,7 +47,7 @@ RunSpec resolve(const Config& asked, const RunFacts& facts) {
   RunSpec spec{.options = asked, .backend = facts.backend};
   Config& options = spec.options;
   count_steps(options, facts.samples);
-  if (asked.train.epochs > 0 && facts.samples > 0) validate(options);  // with the length that it has now
+  if (asked.train.epochs > 0 && facts.samples > 0) validate(options);  // with the number of steps that epochs give
   if (facts.lora && !options.lora.path.empty()) keep_in_config(*facts.lora, options);
   spec.layout = run_layout(options, facts.ranks, *facts.model, facts.was ? facts.was->sum_leaves : std::nullopt);
   choose_types(spec, facts);

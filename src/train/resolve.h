@@ -1,4 +1,4 @@
-// From what was asked for to what a run does.
+// Resolves the options of a run: from a Config to a RunSpec.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,27 +11,27 @@
 
 namespace ravine {
 
-// All that a run depends on beside its options.
+// The facts that a run depends on, besides its options.
 struct RunFacts {
   Backend backend = Backend::cpu;
   int ranks = 1;
-  CpuArithmetic cpu;  // what the CPUs of all ranks are good at
+  CpuArithmetic cpu;  // the arithmetic that the CPUs of all ranks support
   Model* model = nullptr;
-  std::optional<LoraSettings> lora;          // of the adapter that is trained
+  std::optional<LoraSettings> lora;          // of the trained adapter
   std::optional<DType> weights_type;         // of all weights of model.path
-  const RunRecord* was = nullptr;            // of the checkpoint that it goes on from
-  std::optional<int64_t> columns;            // of a micro batch; nothing: the data are not open yet
-  int64_t samples = 0;                       // sequences of one pass over the data, likewise
-  std::function<int64_t(int64_t)> of_ranks;  // the largest of the ranks' numbers; null: there is one rank's
+  const RunRecord* was = nullptr;            // of the checkpoint to resume from
+  std::optional<int64_t> columns;            // of a micro batch; empty: the data are not open yet
+  int64_t samples = 0;                       // sequences of an epoch; 0: the data are not open yet
+  std::function<int64_t(int64_t)> of_ranks;  // returns the largest number of all ranks; null: one rank
 };
 
-// A pure function: equal arguments give an equal spec, on every rank. `asked`: values, with the place of each that was given
-// (Config::sources); it has passed validate(). Before the data are open the spec lacks train.recompute=auto, the layers of
-// stages by cost, and the steps that train.epochs and its warm-up ratio come to. Errors: UserError where ranks, model and options do not go together, or no recomputation keeps within
-// train.memory_mb.
+// Returns the spec of a run. A pure function: equal arguments give an equal spec on every rank. `asked`: validated
+// options, with the place of each set option (Config::sources). Before the data are open, three values are missing:
+// train.recompute=auto, the layers of stages by cost, and the steps of train.epochs and of the warmup ratio. Errors: a
+// UserError if ranks, model and options do not fit together, or if no recomputation fits train.memory_mb.
 RunSpec resolve(const Config& asked, const RunFacts& facts);
 
-// Types and kernels alone, for a search over layouts.
+// Returns a spec with types and kernels only, for a search over layouts.
 RunSpec resolve_types(const Config& asked, const RunFacts& facts);
 
 }  // namespace ravine

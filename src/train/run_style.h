@@ -1,5 +1,5 @@
-// What of a run other programs' users see: the lines of steps, the TensorBoard scalars (log.style), the files of checkpoints
-// (checkpoint.layout) and of results. Ravine's own are the defaults; the others are filled in above (styles/styles.h).
+// The style of a run's outputs: step lines and TensorBoard scalars (log.style), files of checkpoints
+// (checkpoint.layout) and results. The defaults are Ravine's; styles/styles.h has the styles of other programs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,11 +12,12 @@ namespace ravine {
 
 using HookMaker = std::function<std::unique_ptr<Hook>(int64_t every)>;  // every: log.every
 
+// The style of a run.
 struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
-  std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
-  std::optional<BestModel> best;                 // none: the run ends with the weights of its last step
-  // Hooks of the first rank that write files of another program, behind all others.
+  std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
+  std::optional<BestModel> best;                 // empty: the run ends with the weights of its last step
+  // Hooks of the first rank that write files of another program. Their functions are called last.
   std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };
 

@@ -1,4 +1,4 @@
-// What a hook sees of the run that calls it, and what it may ask of it. Nothing else of a run is open to hooks.
+// The interface of a run for its hooks. Hooks have no other access to a run.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,35 +14,40 @@ namespace ravine {
 
 struct StepReport;
 
+// The result of a validation.
 struct ValidationResult {
   double loss = 0;                                          // mean
-  int64_t labels = 0;                                       // or pairs, that counted; 0: no loss
-  int64_t samples = 0;                                      // rows that were read
+  int64_t labels = 0;                                       // labels (or pairs) with a loss; 0: there is no loss
+  int64_t samples = 0;                                      // rows read
   int64_t batches = 0;                                      // micro batches
-  double seconds = 0;                                       // that it took
-  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (step/preference.h)
+  double seconds = 0;                                       // duration
+  std::vector<std::pair<std::string, double>> preferences;  // for train.objective=dpo, by name (step/preference.h)
 };
 
+// The functions of a run that hooks may call.
 class RunView {
  public:
   virtual ~RunView() = default;
-  virtual const Config& config() const = 0;  // with what auto chose
+  virtual const Config& config() const = 0;  // resolved: with the values that auto chose
   virtual Log& log() = 0;
-  virtual std::string path(const std::string& name) const = 0;  // inside train.output
-  virtual const Json& model_config() const = 0;                 // its config.json
-  virtual int64_t samples() const = 0;                          // of one pass over the training data
+  virtual std::string path(const std::string& name) const = 0;  // path of a file in train.output
+  virtual const Json& model_config() const = 0;                 // config.json of the model
+  virtual int64_t samples() const = 0;                          // samples of an epoch of the training data
 
-  // Over the validation set, or nothing if there is none. All ranks ask. It may hold no label: then there is no loss.
+  // Returns the loss on the validation data; empty if there are none. The result may have no label, and so no loss. All
+  // ranks call it together.
   virtual std::optional<ValidationResult> validate() = 0;
-  virtual void follow(double validation_loss) = 0;  // a schedule that does sets the rate of the next steps
+  virtual void follow(double validation_loss) = 0;  // gives the loss to a schedule that sets the learning rate by it
 
-  // Starts it, the background thread goes on; waits for the one before. All ranks ask.
+  // Starts to save a checkpoint, which a background thread finishes. Waits for the previous checkpoint. All ranks call
+  // it together.
   virtual void save_checkpoint(int64_t step) = 0;
-  // Whether the checkpoint of the last step is complete; waits for the one under way. All ranks ask.
+  // True if the checkpoint of the last step is complete. Waits for the checkpoint that is being written. All ranks call
+  // it together.
   virtual bool is_saved(int64_t step) = 0;
 
-  virtual void begin_window() = 0;                    // a line was written: means begin again
-  virtual const StepReport* last_report() const = 0;  // null: no step was made
+  virtual void begin_window() = 0;                    // starts the means again after a log line
+  virtual const StepReport* last_report() const = 0;  // null: no step is done
 };
 
 }  // namespace ravine

@@ -10,7 +10,7 @@
 namespace ravine {
 namespace {
 
-// Host work, where it is asked for: one pass over what is there.
+// Returns the sum of squares of a tensor. Host work: one pass over the elements.
 double squares_of(const TensorView& v) {
   constexpr int64_t kPiece = 4096;
   std::vector<double> piece(kPiece);

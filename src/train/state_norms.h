@@ -1,4 +1,4 @@
-// Squares of what a run holds, parameter by parameter: of values and optimizer states, for log.monitor and log.figures.
+// Sums of squares of weights and optimizer states, by parameter: for log.monitor and log.figures.
 #pragma once
 #include <map>
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace ravine {
 
-// Sums of squares by the names of checkpoints ("weights/NAME", "m/NAME", ..) that begin so, over all ranks. All ranks call it;
-// all get it.
+// Returns sums of squares over all ranks, by the names of checkpoints ("weights/NAME", "m/NAME", ...). `kind`: prefix
+// of the names; "" is all. All ranks call it together and get the same.
 std::map<std::string, double> state_squares(StepEngine& engine, const std::string& kind = "");
 
-// The norm of all weights together, a tied one once. All ranks call it; all get it.
+// Returns the norm of all weights together; a tied weight counts once. All ranks call it together and get the same.
 double weight_norm(StepEngine& engine);
 
 }  // namespace ravine

@@ -50,7 +50,7 @@ void Trainer::take_folder() {
   if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config(), run_.log);
 }
 
-// Up to the first step: memory, weights and what else the run goes on from, and what it writes of itself. False: nothing is
+// Prepares the first step: memory, weights, the resumed state, and the files of the run. Returns false if nothing is
 // left to do.
 bool Trainer::prepare() {
   publish_left(run_);
@@ -145,7 +145,7 @@ void Trainer::open_loader() {
   loader_ = std::make_unique<Loader>(*run_.data.train, loading);
 }
 
-// True: it was stopped before the last step.
+// Runs all steps. Returns true if the run was stopped before the last step.
 bool Trainer::run_steps() {
   const Config& c = run_.config();
   open_loader();
@@ -258,8 +258,8 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   return report;
 }
 
-// A peak that a step beats was measured too low, and is raised, for the runs to come too. Above 1 only where the FLOPs are more
-// than are computed.
+// Returns flops_per_second / peak. A step above the peak shows that the measured peak was too low: the peak is raised,
+// for later runs, too. The result is above 1 only if a model computes fewer FLOPs than are counted.
 double Trainer::share_of_peak(double flops_per_second) {
   if (flops_per_second <= peak_flops_ || !counts_every_flop(*run_.model)) return flops_per_second / peak_flops_;
   if (first()) {
@@ -275,7 +275,7 @@ double Trainer::share_of_peak(double flops_per_second) {
   return 1;
 }
 
-// By data.skip_steps.
+// Reports a step that data.skip_steps skips.
 void Trainer::leave_out(int64_t step) {
   progress_.done = step;
   StepReport report;
@@ -285,7 +285,7 @@ void Trainer::leave_out(int64_t step) {
   end_step(report);
 }
 
-// Of train.loss_average=micro, once: what such a micro batch counts.
+// Warns once of micro batches without labels under train.loss_average=micro.
 void Trainer::say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& r) {
   if (told_of_empty_micro_ || r.valid == 0 || run_.config().train.loss_average != LossAverage::micro) return;
   const auto empty =
@@ -303,7 +303,7 @@ void Trainer::end_step(StepReport& report) {
   saves_->report(progress_.done);
 }
 
-// Of the next update.
+// Returns the learning rates of the next update.
 UpdateRates Trainer::rates() const {
   const Config& c = run_.config();
   const Optimizer& optimizer = run_.engine->optimizer();
@@ -334,7 +334,7 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
   return r;
 }
 
-// An overflow is the loss scale's to answer; what is finite with it is judged like any step.
+// Decides a step. An overflow changes the loss scale; a finite step is judged by its norm.
 Verdict Trainer::decide(int64_t step, double loss, double norm) {
   const HealthOptions& health = run_.config().health;
   const auto judge = [&] {
@@ -348,13 +348,14 @@ Verdict Trainer::decide(int64_t step, double loss, double norm) {
   if (!progress_.loss_scale) return judge();
   const bool overflow = is_overflow(loss, norm), goes_on = progress_.loss_scale->update(overflow);
   if (overflow) {
-    progress_.spikes.go_on_from(0);  // it is no spike, and those behind it follow none
+    progress_.spikes.go_on_from(0);  // an overflow is no spike, and ends a row of spikes
     return goes_on ? Verdict::skip : Verdict::stop;
   }
   return judge();
 }
 
-// A step whose verdict ends the run. The words of health.* are those of the program that they come from, so that what reads its logs reads ours.
+// Ends the run after a step with the verdict stop. Messages of health.* have the text of the program that the option is
+// from, so that readers of its logs can read them.
 void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepResult& r, StepReport& report) {
   StepEngine& engine = *run_.engine;
   const HealthOptions& health = run_.config().health;
@@ -384,7 +385,7 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
     end_not_finite(engine, step, r, origin);
   }
   say_skipped(step, r);
-  if (run_.config().log.style == LogStyle::mindformers)  // whose log has the rest
+  if (run_.config().log.style == LogStyle::mindformers)  // its log has the rest
     fail("step {} ends the run (health.skip_count={}): the weights are those of step {}, the last checkpoint is untouched",
          step, health.skip_count, step - progress_.spikes.in_a_row());
   fail(
@@ -392,8 +393,8 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
       r.grad_norm, step, progress_.spikes.in_a_row(), health.skip_norm, health.skip_count, step - progress_.spikes.in_a_row());
 }
 
-// Behind the line of a step that health.skip_norm left out; of one that ends the run the first of the two. In the style of
-// MindFormers they are lines of its console.
+// Logs a step that health.skip_norm skipped, after its line; only the first of two lines if the step ends the run. In
+// the style of MindFormers these lines are logged by its console.
 void Trainer::say_skipped(int64_t step, const StepResult& r) {
   const HealthOptions& health = run_.config().health;
   if (run_.config().log.style == LogStyle::mindformers) return;
@@ -408,7 +409,8 @@ bool Trainer::stop_wanted() const {
   return any(run_.ranks.all(), stop_->requested() || (first() && stop_requested(run_.config().train.output)));
 }
 
-// True behind a step that train.exit_every or train.exit_minutes ends the run with. All ranks call it and get the same.
+// True if train.exit_every or train.exit_minutes end the run after this step. All ranks call it together and get the
+// same.
 bool Trainer::ends_by_plan() {
   const TrainOptions& t = run_.config().train;
   const double minutes = (seconds_now() - started_) / 60;
@@ -419,7 +421,8 @@ bool Trainer::ends_by_plan() {
   return !ended_by_.empty();
 }
 
-// What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.
+// Sets the answer to a signal during the next step: the step that is finished first, its duration, and the loss by a
+// second signal.
 void Trainer::say_what_stops() const {
   if (!first()) return;
   const int64_t saved = saves_->newest().value_or(0);

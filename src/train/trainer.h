@@ -1,5 +1,5 @@
-// A training run: what is opened, resumed or begun, its steps, and what it leaves in its folder. Of several ranks all do the
-// same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
+// A training run from its opening to its last file. All ranks run the same steps. Rank 0 logs and writes files; each
+// rank writes its part of checkpoints.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,25 +22,25 @@
 
 namespace ravine {
 
+// A training run.
 class Trainer : public RunView {
  public:
-  // Opens what the run is made of (runs/opened_run.h says what is found wrong here). What is wrong with the bytes of a
-  // checkpoint is found by run(), which takes the folder first.
+  // Opens the run; runs/opened_run.h lists the checks made here. The bytes of a checkpoint are checked by run(), after
+  // it has locked the folder.
   Trainer(Config config, Backend backend, Log& log, World* world = nullptr, RunStyle style = {});
 
-  // Tells it of all that this run does; before run(), which it must outlive.
+  // Reports all steps of the run to `watch`, which must outlive this. Called before run().
   void watch(StepWatch& watch) { watches_.push_back(&watch); }
 
-  // Runs to train.steps and writes train.output/model, or to where train.exit_every or train.exit_minutes ends it, saved. Throws
-  // Stopped after saving when asked to stop; Error naming step (and
-  // op, with train.find_nan) when the loss is no longer finite. Once.
-  // `stop` is asked after every step; it must outlive the call.
+  // Runs to train.steps and writes train.output/model. train.exit_every or train.exit_minutes end the run earlier,
+  // after saving. A stop request throws Stopped after saving. A loss that is not finite is an Error that names the step
+  // (and the op, with train.find_nan). `stop` is read after every step; it must outlive the call. Called once.
   void run(StopToken& stop);
   void run() { run(never_); }
 
-  // Goes on from checkpoint.resume (none: from the beginning) to the end of step `last` with the bits of the run that this is of, and writes nothing: no
-  // folder is taken, nothing is saved or exported, no hook is called. Instead of run(). A UserError where that step does not
-  // follow the checkpoint, or needs a validation between.
+  // Repeats the steps from checkpoint.resume (none: the start) to the end of step `last`, with the bits of the original
+  // run. Writes nothing: locks no folder, saves and exports nothing, calls no hook. Called instead of run(). A
+  // UserError if step `last` does not follow the checkpoint, or if a validation between them changes the learning rate.
   void replay(int64_t last);
 
   const Config& config() const override { return run_.config(); }
@@ -55,7 +55,7 @@ class Trainer : public RunView {
   int64_t samples() const override { return run_.data.train->row_count(); }
   const StepReport* last_report() const override { return last_ ? &*last_ : nullptr; }
 
-  // What a run came to, for tests.
+  // The results of a run, for tests.
   Model& model() { return *run_.model; }
   StepEngine& engine() { return *run_.engine; }
   int64_t tokens_seen() const { return progress_.tokens; }
@@ -83,26 +83,26 @@ class Trainer : public RunView {
   bool ends_by_plan();
   void say_what_stops() const;
 
-  double started_ = 0;  // seconds_now() at the construction
+  double started_ = 0;  // seconds_now() in the constructor
   StopToken never_, *stop_ = &never_;
   RunStyle style_;
-  int64_t began_at_ = 0, updates_before_ = 0;  // steps and updates that lie before this process
-  OpenedRun run_;                              // what it is made of
-  Progress progress_;                          // where it stands
-  References references_;                      // of train.objective=dpo
-  std::unique_ptr<FaultInjection> injection_;  // null: none
+  int64_t began_at_ = 0, updates_before_ = 0;  // steps and updates before this process
+  OpenedRun run_;                              // model, data, engine and spec
+  Progress progress_;                          // the state of the run
+  References references_;                      // for train.objective=dpo
+  std::unique_ptr<FaultInjection> injection_;  // null: no faults
   std::vector<StepWatch*> watches_;
-  std::unique_ptr<Saves> saves_;              // null before run() has found out where the run begins
+  std::unique_ptr<Saves> saves_;              // null until run() knows its first step
   std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls
   std::unique_ptr<Loader> loader_;            // its thread reads the data of run_
-  TrafficMeter meter_;                        // of the step under way
-  std::string ended_by_;                      // the option by which the run ends early; "": none
-  std::optional<StepReport> last_;            // of the last step that this process made
-  AbnormalNorms abnormal_;                    // of health.stop_norm
-  bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // once is enough
-  bool is_spike_ = false;    // the step under way, by health.skip_norm
-  double peak_flops_ = 0;    // of all ranks, per second: what sol is a share of
-  double step_seconds_ = 0;  // of a step, as estimated before the first
+  TrafficMeter meter_;                        // of the current step
+  std::string ended_by_;                      // the option that ends the run early; "": none
+  std::optional<StepReport> last_;            // of the last step of this process
+  AbnormalNorms abnormal_;                    // for health.stop_norm
+  bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // each warning is logged once
+  bool is_spike_ = false;    // the current step is a spike of health.skip_norm
+  double peak_flops_ = 0;    // of all ranks, per second: sol = flops / peak_flops_
+  double step_seconds_ = 0;  // of a step, estimated before the first step
 };
 
 }  // namespace ravine

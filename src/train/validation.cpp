@@ -14,7 +14,7 @@ std::optional<ValidationResult> validation_result(StepEngine& engine, const Data
   StepSums sums;
   int64_t count = 0, rows = options.micro_batch, total = ceil_div(data->sample_count(), rows);
   if (options.valid_batches > 0) total = std::min(total, options.valid_batches);
-  // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
+  // Data ranks take alternate micro batches, in equal numbers: a forward pass may gather blocks from all ranks.
   const Group& turns = engine.ranks().along(Axis::data);
   for (int64_t round = 0; round < ceil_div(total, turns.size()); ++round) {
     int64_t b = round * turns.size() + turns.rank(), real = std::min(b, total - 1);

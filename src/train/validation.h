@@ -1,4 +1,4 @@
-// What the model comes to on the validation data.
+// The validation of a model.
 #pragma once
 #include <optional>
 
@@ -9,9 +9,9 @@
 
 namespace ravine {
 
-// Means over `data`, or over its first train.valid_batches micro batches: of the cross-entropy over labels, in nats, or of the
-// loss and the metrics of preferences over pairs. Nothing where `data` is null. All ranks call it and get the
-// same.
+// Returns means over `data`, or over its first train.valid_batches micro batches. The loss is the cross-entropy over
+// labels in nats, or the preference loss over pairs, with its metrics. Empty if `data` is null. All ranks call it
+// together and get the same.
 std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
                                                   const ReferenceLogProbs& reference);
 

@@ -13,7 +13,8 @@
 namespace ravine {
 namespace {
 
-// Questions in English; gaokao-english too, but ModelLink asks it in Chinese.
+// True for subjects that are asked in English. gaokao-english has English questions, but ModelLink asks them in
+// Chinese.
 bool asks_in_english(const std::string& subject) {
   constexpr const char* kEnglish[] = {
       "aqua-rat", "logiqa-en", "lsat-ar", "lsat-lr", "lsat-rc", "math", "sat-en", "sat-en-without-passage", "sat-math"};
@@ -49,7 +50,7 @@ ExamQuestion read_exam_question(const TaskRecord& r) {
   return q;
 }
 
-// As the harness' data sets have their "query".
+// Returns the "query" of the harness' datasets.
 std::string exam_query(const ExamQuestion& q, bool english) {
   const char last = static_cast<char>('A' + q.options.size() - 1);
   if (english)

@@ -1,5 +1,5 @@
-// CEval: val/SUBJECT_val.csv, test/SUBJECT_test.csv without answers, dev/SUBJECT_dev.csv; or Parquet files in folders of
-// subjects (ceval/ceval-exam).
+// CEval: val/SUBJECT_val.csv, test/SUBJECT_test.csv without answers, dev/SUBJECT_dev.csv; or Parquet files in folders
+// of subjects (ceval/ceval-exam).
 #include "base/error.h"
 #include "eval/subjects.h"
 #include "eval/task.h"
@@ -8,7 +8,8 @@
 namespace ravine {
 namespace {
 
-// The folder of ModelLink's page, of which --data may be a part too, is called test or val whatever it holds.
+// Returns the file patterns of a split. The data folder of ModelLink's page is called test or val, whatever its
+// content; --data may be that folder.
 std::vector<std::string> ceval_patterns(const std::string& split) {
   return {fmt::format("{0}/*_{0}.csv", split), fmt::format("*_{}.csv", split), fmt::format("test/*_{}.csv", split),
           fmt::format("../{0}/*_{0}.csv", split), fmt::format("*/{}-00000-of-00001.parquet", split)};

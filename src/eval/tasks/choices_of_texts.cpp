@@ -23,7 +23,7 @@ int64_t label_of(const Json& json, const std::string& key, int64_t choices, cons
   return label;
 }
 
-// lm_eval/tasks/hellaswag/utils.py: what is in brackets is left out.
+// As lm_eval/tasks/hellaswag/utils.py: removes text in brackets.
 std::string clean_wikihow(std::string_view text) {
   const std::string titles = replaced(std::string(strip(text)), " [title]", ". ");
   std::string out;
@@ -40,7 +40,7 @@ std::string clean_wikihow(std::string_view text) {
   return replaced(out, "  ", " ");
 }
 
-// One number a line, for each item.
+// Reads one number per line, for each item.
 std::vector<int64_t> read_labels(const std::string& path) {
   std::vector<int64_t> labels;
   LineReader lines(path);
@@ -56,7 +56,7 @@ std::vector<int64_t> read_labels(const std::string& path) {
 
 }  // namespace
 
-// Lines of passage, question and answer (google-research-datasets/boolean-questions), or with "label" (SuperGLUE).
+// Reads lines with passage, question and answer (google-research-datasets/boolean-questions), or "label" (SuperGLUE).
 std::vector<Item> load_boolq(const std::string& data, const TaskOptions& o) {
   refuse_shots("boolq", o);
   std::vector<Item> items;
@@ -82,7 +82,8 @@ std::vector<Item> load_boolq(const std::string& data, const TaskOptions& o) {
   return items;
 }
 
-// valid.jsonl of goal, sol1 and sol2, with valid-labels.lst beside it (yonatanbisk.com/piqa), or records with "label".
+// Reads valid.jsonl with goal, sol1 and sol2, and valid-labels.lst next to it (yonatanbisk.com/piqa), or records with
+// "label".
 std::vector<Item> load_piqa(const std::string& data, const TaskOptions& o) {
   refuse_shots("piqa", o);
   const TaskFile file =
@@ -108,7 +109,7 @@ std::vector<Item> load_piqa(const std::string& data, const TaskOptions& o) {
   return items;
 }
 
-// hellaswag_val.jsonl (rowanz/hellaswag).
+// Reads hellaswag_val.jsonl (rowanz/hellaswag).
 std::vector<Item> load_hellaswag(const std::string& data, const TaskOptions& o) {
   refuse_shots("hellaswag", o);
   std::vector<Item> items;

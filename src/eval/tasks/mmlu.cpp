@@ -19,7 +19,7 @@ std::vector<Item> load_mmlu(const std::string& data, const TaskOptions& o) {
   WorkedExamples examples(data, "mmlu", kMmluDev, false, shots);
   std::vector<Item> items;
   for (const TaskFile& file : find_task_files(data, "mmlu", kMmluTest)) {
-    std::map<std::string, int64_t> numbers;  // items of each subject so far
+    std::map<std::string, int64_t> numbers;  // number of items of each subject up to here
     for (const ChoiceQuestion& q : read_choice_questions(file, false)) {
       const int64_t number = numbers[q.subject]++;
       if (o.limit > 0 && number >= o.limit) continue;

@@ -1,4 +1,4 @@
-// Questions with four choices in tables, as MMLU and CEval have them.
+// Multiple choice questions with four choices in tables, as in MMLU and CEval.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,22 +8,24 @@
 
 namespace ravine {
 
+// A question with four choices.
 struct ChoiceQuestion {
-  std::string subject, id, question, answer;  // answer: a letter; "": not said
+  std::string subject, id, question, answer;  // answer: a letter; "": unknown
   std::vector<std::string> choices;           // four
 };
 
-// Rows of a CSV file: without a header (MMLU) of question, four choices and answer; with one (CEval) the columns it names. Of a
-// Parquet file records with question, A to D or choices, answer (a letter or a number), perhaps id and subject.
+// Returns the questions of a file. CSV without a header (MMLU): question, four choices, answer. CSV with a header
+// (CEval): the named columns. Parquet: records with question, A to D or choices, answer (a letter or a number), and
+// optionally id and subject.
 std::vector<ChoiceQuestion> read_choice_questions(const TaskFile& file, bool header);
 
-// "QUESTION\nA. ..\nB. ..\nC. ..\nD. ..\nASK"
+// Returns "QUESTION\nA. ..\nB. ..\nC. ..\nD. ..\nASK".
 std::string choice_block(const ChoiceQuestion& q, std::string_view question, std::string_view ask);
 
-// An item of the likelihood protocol: the letters are the choices. Error: the answer is no letter of a choice.
+// Sets an item of the likelihood protocol: its choices are the letters. An answer that is not one of them is an Error.
 void rank_letters(Item& item, const ChoiceQuestion& q);
 
-// Which file of `others` is of this subject; null: none.
+// Returns the file of this subject in `others`; null: none.
 const TaskFile* file_of(const std::vector<TaskFile>& others, const std::string& subject);
 
 }  // namespace ravine

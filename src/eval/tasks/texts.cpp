@@ -1,4 +1,4 @@
-// Tasks that are answered by a text: GSM8K, BBH and HumanEval.
+// Tasks whose answer is a text: GSM8K, BBH and HumanEval.
 #include "base/error.h"
 #include "eval/task.h"
 #include "eval/task_files.h"
@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-// The text behind "#### "; the whole of an answer that is a list of one text, as ModelLink's files have it.
+// Returns the text after "#### "; for an answer that is a list of one text (ModelLink's files), this text.
 std::string number_of_solution(const TaskRecord& r) {
   const auto answer = r.json.find("answer");
   if (answer != r.json.end() && answer->is_array() && answer->size() == 1 && answer->at(0).is_string())
@@ -24,7 +24,8 @@ std::string number_of_solution(const TaskRecord& r) {
 
 }  // namespace
 
-// Lines of question and answer, whose last line is "#### " and the number (openai/grade-school-math).
+// Reads lines with question and answer; the last line of an answer is "#### " and the number
+// (openai/grade-school-math).
 std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& o) {
   const std::string before = shows_examples("gsm8k", o) ? o.templates.get("gsm8k", "few_shot").at(0) + "\n\n" : "";
   std::vector<Item> items;
@@ -43,7 +44,7 @@ std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& o) {
   return items;
 }
 
-// SUBJECT.json with "examples": objects of input and target (suzgunmirac/BIG-Bench-Hard, bbh/).
+// Reads SUBJECT.json with "examples": objects with input and target (suzgunmirac/BIG-Bench-Hard, bbh/).
 std::vector<Item> load_bbh(const std::string& data, const TaskOptions& o) {
   const bool examples = shows_examples("bbh", o);
   std::vector<Item> items;
@@ -63,7 +64,7 @@ std::vector<Item> load_bbh(const std::string& data, const TaskOptions& o) {
   return items;
 }
 
-// Lines of task_id, prompt, test and entry_point (openai/human-eval).
+// Reads lines with task_id, prompt, test and entry_point (openai/human-eval).
 std::vector<Item> load_human_eval(const std::string& data, const TaskOptions& o) {
   if (o.shots.value_or(0) > 0) refuse_shots("human_eval", o);
   std::vector<Item> items;

@@ -11,7 +11,7 @@ WorkedExamples::WorkedExamples(const std::string& data, const std::string& task,
                                bool header, int64_t shots)
     : data_(data), task_(task), patterns_(patterns), header_(header), shots_(shots) {
   if (shots > 0) files_ = look_for_task_files(data, task, patterns);
-  // A file of all subjects.
+  // Parquet files hold all subjects.
   for (const TaskFile& f : files_)
     if (f.path.ends_with(".parquet"))
       for (ChoiceQuestion& q : read_choice_questions(f, header_)) {

@@ -1,4 +1,4 @@
-// The questions that a prompt shows with their answers: those of the dev file of each subject.
+// The worked examples of a prompt: questions with answers from the dev file of each subject.
 #pragma once
 #include <map>
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace ravine {
 
+// The worked examples of a task, by subject.
 class WorkedExamples {
  public:
-  // shots: how many of each subject; `patterns` of the files, as find_task_files takes them.
+  // shots: number of examples of each subject. `patterns`: of the files, as in find_task_files.
   WorkedExamples(const std::string& data, const std::string& task, const std::vector<std::string>& patterns, bool header,
                  int64_t shots);
-  // The first ones of this subject. Fewer than asked for, or no file: a UserError.
+  // Returns the first examples of this subject. Too few of them, or no file, is a UserError.
   const std::vector<ChoiceQuestion>& of(const std::string& subject);
 
  private:
@@ -26,20 +27,22 @@ class WorkedExamples {
   std::map<std::string, std::vector<ChoiceQuestion>> of_;
 };
 
-// How a task of four choices words its prompts.
-//   generate:   HEADING, of each example its block (LEAD, question, choices, SHOWN_ASK) and answer with GAP between, an empty line,
-//               then the block of the question that ends in ASK; without examples the latter alone
-//   likelihood: RANKED_HEADING, of each example its block that ends in RANKED_ASK, a blank and the answer, an empty line; then the
-//               question's
+// The words of a prompt with four choices.
+//   generate:   HEADING; for each example its block (LEAD, question, choices, SHOWN_ASK) and answer, with GAP between;
+//               an empty line; the block of the question, which ends in ASK. Without examples only the latter.
+//   likelihood: RANKED_HEADING; for each example its block, which ends in RANKED_ASK, a blank, the answer and an empty
+//               line; the block of the question.
 struct ChoiceWording {
   std::string task, heading, gap, lead, shown_ask, ask, ranked_heading, ranked_ask;
 };
-// Sets the item's prompt, and what it ranks; the examples that a user's template gives for the subject come first.
+// Sets the prompt of the item, and its choices for likelihood. Examples of a user's template replace the examples of
+// the data.
 void word_choice(Item& item, const ChoiceQuestion& q, WorkedExamples& examples, const TaskOptions& o, const ChoiceWording& w);
 
-// Items of a task whose texts cannot be cut: --shots is 0, or not given.
+// True if --shots is not set; false if it is 0. Another value is a UserError: the examples are one text, which is not
+// cut.
 bool shows_examples(const std::string& task, const TaskOptions& options);
-// Of likelihood tasks whose data hold no examples.
+// Throws a UserError if --shots is above 0: the data of this task have no examples.
 void refuse_shots(const std::string& task, const TaskOptions& options);
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// What answers say, scores, tables of questions, and the sandbox. Expected values: Python's own results of ModelLink's
-// expressions, numbers worked out by hand, SciPy for McNemar's test.
+// Tests of parsed answers, scores, tables of questions, and the sandbox. Expected values are Python's results of
+// ModelLink's expressions, numbers computed by hand, and SciPy's for McNemar's test.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -167,7 +167,7 @@ int64_t count_of(const std::string& text, const std::string& word) {
   return n;
 }
 
-// Of every subject of the benchmarks, as many as ModelLink shows; the form is that of the questions.
+// Every subject of the benchmarks has as many examples as ModelLink shows, in the form of the questions.
 TEST(OwnExamples, EverySubjectHasAsManyAsAreShown) {
   Templates t;
   t.fill(Templates::parse(own_examples(), "our own"));

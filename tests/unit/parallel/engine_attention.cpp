@@ -1,5 +1,5 @@
-// Attention as a model sees it: the unfused definition beside the fused kernels under caps and dropout; what the mask of
-// dropout depends on, how much it drops, that every backend drops the same, and that it is for training.
+// Attention as a model sees it: the unfused definition beside the fused kernels under caps and dropout; what the mask
+// of dropout depends on, how much it drops, that every backend drops the same, and that it is for training.
 #include "engine/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -113,8 +113,8 @@ TEST(Attention, TheUnfusedDefinitionIsWhatTheKernelsDo) {
           s.sequences_of({11, 30, 1}, 13);
           const auto got = results(s, at);
           if (want.empty()) want = got;
-          // The bf16 and f16 of q, k, v and of the probabilities are of the sizes of what they are compared with; f32 sums 30
-          // of them.
+          // The bf16 and f16 of q, k, v and of the probabilities are of the sizes of what they are compared with; f32
+          // sums 30 of them.
           const double bound = way.type == DType::f64 ? 1e-13 : way.type == DType::f32 ? 1e-5 : 40 * epsilon(way.type);
           for (size_t t = 0; t < want.size(); ++t)
             for (size_t i = 0; i < want[t].size(); ++i)
@@ -124,8 +124,8 @@ TEST(Attention, TheUnfusedDefinitionIsWhatTheKernelsDo) {
       }
 }
 
-// The mask: queries that see all keys alike, and values that are columns of the identity, so that element (i, j) of the output
-// is what becomes of key j.
+// The mask: queries that see all keys alike, and values that are columns of the identity, so that element (i, j) of the
+// output is what becomes of key j.
 constexpr int64_t kKeysSeen = 64, kHeads = 4;
 
 std::vector<bool> mask(Setting& s, uint32_t step, const std::string& path = "self_attn", bool training = true,
@@ -163,7 +163,7 @@ double share_of(const std::vector<bool>& a, auto f) {
   return static_cast<double>(n) / static_cast<double>(a.size());
 }
 
-// Of n draws with probability p the share lies within 5 standard deviations of p.
+// The share of n draws with probability p is within 5 standard deviations of p.
 double spread(double p, double n) { return 5 * std::sqrt(p * (1 - p) / n); }
 
 void expect_independent(const std::vector<bool>& a, const std::vector<bool>& b, double drop, const std::string& what) {

@@ -23,8 +23,8 @@ using Numbers = std::vector<double>;
 
 double number(uint64_t key, int64_t i) { return 2 * uniform24(philox(key, {static_cast<uint32_t>(i), 0, 0, 0})[0]) - 1; }
 
-// A store of one parameter [rows, cols] in f64, cut over ranks by rows as vocabularies are: ceil(rows / ranks) each, padding at
-// the end.
+// A store of one parameter [rows, cols] in f64, cut over ranks by rows as vocabularies are: ceil(rows / ranks) each,
+// padding at the end.
 class OneParam : public LoggingStore {
  public:
   OneParam(int64_t rows, int64_t cols, int rank, int ranks)
@@ -143,7 +143,7 @@ TEST(LossHead, CappedFusedUnfusedAndCutOverTheVocabulary) {
     }
 }
 
-// The loss of the capped head is that of the logits that are shown.
+// The loss of the capped head is computed from the capped logits.
 TEST(LossHead, ItsLossIsThatOfTheLogits) {
   const Result r = head(0.7, true, 1, false, false);
   double loss = 0;

@@ -1,5 +1,5 @@
-// Ctx: the order of blocks and ops on the tape, what backward is given, recompute and rebuilding, leases, rules of precision,
-// observers.
+// Ctx: the order of blocks and ops on the tape, what backward is given, recompute and rebuilding, leases, rules of
+// precision, observers.
 #include "engine/ctx.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ struct Setting {
 
 std::vector<double> numbers(const TensorView& v) { return {v.as<double>(), v.as<double>() + v.count()}; }
 
-// y = x + x, whose gradient is twice that of y.
+// y = x + x, so dx = 2 dy.
 Tensor twice(Ctx& c, const Tensor& x, Lines* log = nullptr, const char* name = "twice") {
   Tensor y = c.empty({x.rows(), x.cols()}, DType::f64);
   c.call(Add{x.view(), x.view(), y.view()});

@@ -1,5 +1,5 @@
-// Dropout as a model sees it: how much is dropped, what the mask depends on, its gradient, the rows of a rank under sequence
-// parallelism, and that it is for training.
+// Tests of dropout in a model: the dropped share, the inputs of the mask, the gradient, and the rows of a rank under
+// sequence parallelism. Dropout is for training only.
 #include "engine/ops/dropout.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ struct Setting {
   std::unique_ptr<Ctx> c;
 };
 
-// Of n draws with probability p the share lies within 5 standard deviations of p.
+// The share of n draws with probability p is within 5 standard deviations of p.
 double spread(double p, double n) { return 5 * std::sqrt(p * (1 - p) / n); }
 
 double share_of(const std::vector<double>& mask, auto f) {

@@ -1,5 +1,5 @@
-// The tape over every family in f64: gradients against central differences; equality of every way to keep activations, of
-// packed and padded batches with sequences by themselves.
+// The tape over every family in f64: gradients against central differences; equality of every way to keep activations,
+// of packed and padded batches with sequences by themselves.
 #include <functional>
 #include <set>
 
@@ -56,8 +56,8 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
   }
 }
 
-// Every way of routing and every loss of routers, whose gradients join that of the labels. The choices stay as they are: no
-// number that is moved is near one at which they change.
+// Tests every kind of routing, and every router loss, whose gradients are added to the gradients of the labels. The
+// choices stay constant: no moved number is near a value that changes a choice.
 TEST(Experts, GradientsEqualCentralDifferences) {
   const auto tiny = tiny_families();
   auto with = [&](const std::string& family, const std::function<void(MoeSpec&)>& change) {
@@ -99,7 +99,8 @@ TEST(Experts, GradientsEqualCentralDifferences) {
     }
 }
 
-// Two query heads of each key/value head beside each other: which pairs belong together shows only with several of both.
+// Two query heads of each key/value head beside each other: which pairs belong together shows only with several of
+// both.
 TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
   Json grouped = tiny_families().at("llama");
   grouped.update({{"num_attention_heads", 6}, {"num_key_value_heads", 3}});
@@ -119,8 +120,8 @@ TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
     }
 }
 
-// The products of q, k and v, or of gate and up, one by one: what each column of a joined product is does not depend on its
-// neighbours.
+// The products of q, k and v, or of gate and up, one by one: what each column of a joined product is does not depend on
+// its neighbours.
 TEST(Unfused, ProductsApartGiveTheSameLogits) {
   for (const char* family : {"llama", "gpt2", "pythia", "qwen2"})
     for (DType t : {DType::f32, DType::bf16}) {
@@ -132,8 +133,8 @@ TEST(Unfused, ProductsApartGiveTheSameLogits) {
     }
 }
 
-// PyTorch's padding_idx: the row of the padding id learns nothing as an input, in the families whose code says so. In GPT-2,
-// GPT-NeoX and Bloom it is a row as any other.
+// PyTorch's padding_idx: the row of the padding id learns nothing as an input, in the families whose code says so. In
+// GPT-2, GPT-NeoX and Bloom it is a row as any other.
 TEST(Padding, LearnsWhereItsFamilyLetsIt) {
   const std::set<std::string> learn = {"gpt2", "pythia", "pythia-serial", "bloom"};
   for (auto [name, config] : tiny_families()) {
@@ -180,7 +181,7 @@ TEST_P(Families, RecomputationAndUnfusedNormsKeepTheBits) {
     }
 }
 
-// What a sequence gives depends neither on its neighbours in the batch nor on padding on either side.
+// The result of a sequence depends neither on its neighbours in the batch nor on padding on either side.
 TEST_P(Families, PackedAndPaddedRowsAreThemselves) {
   TinyRun run(config(), DType::f64, Recompute::cheap);
   const auto a = tiny_tokens(1, 8), b = tiny_tokens(2, 5);
@@ -230,7 +231,8 @@ TEST(Relatives, AreLlamaBitForBit) {
   }
 }
 
-// Baichuan2 is Baichuan with the rows of the head brought to length 1 by hand; in a store for running, prepare_weights() does that once.
+// Baichuan2 is Baichuan with the rows of the head brought to length 1 by hand; in a store for running,
+// prepare_weights() does that once.
 TEST(Relatives, NormHead) {
   for (const char* size : {"7b", "13b"}) {
     TinyBatch batch;

@@ -1,6 +1,6 @@
-// Initial weights: normal with the standard deviation that the family declares, parameters independent of each other and of the
-// seed beside theirs. A statistic of n draws lies within 5 of its own standard deviations (one in 1.7 million does not); the
-// draws are fixed by the seed, so a test that passes keeps passing.
+// Initial weights: normal with the standard deviation that the family declares, parameters independent of each other
+// and of the seed beside theirs. A statistic of n draws lies within 5 of its own standard deviations (one in 1.7
+// million does not); the draws are fixed by the seed, so a test that passes keeps passing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,8 +38,8 @@ double sum_of(const std::vector<double>& v, auto f) {
   return s;
 }
 
-// Mean 0, variance std^2, third moment 0, fourth 3 std^4, each with the standard deviation that it has for normal draws; share
-// beyond 2 std.
+// Mean 0, variance std^2, third moment 0, fourth 3 std^4, each with the standard deviation that it has for normal
+// draws; share beyond 2 std.
 void expect_normal(const std::vector<double>& v, double std, const std::string& what) {
   const double n = static_cast<double>(v.size());
   auto moment = [&](int k) { return sum_of(v, [&](double x) { return std::pow(x / std, k); }) / n; };

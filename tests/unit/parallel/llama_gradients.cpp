@@ -1,4 +1,5 @@
-// The whole tape on a tiny Llama in f64: gradients against central differences, and equality of every way to keep activations.
+// The whole tape on a tiny Llama in f64: gradients against central differences, and equality of every way to keep
+// activations.
 #include <gtest/gtest.h>
 
 #include <cmath>

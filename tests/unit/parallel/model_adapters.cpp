@@ -1,5 +1,5 @@
-// Adapters: gradients against central differences, logits against the model that they are merged into, which modules have one,
-// names in files, and what is refused.
+// Adapters: gradients against central differences, logits against the model that they are merged into, which modules
+// have one, names in files, and what is refused.
 #include "model/adapters.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kCases = {
     {"pythia", {"query_key_value"}},
     {"qwen2", {"all-linear"}},
     {"llama", {"embed_tokens", "lm_head", "q_proj"}}};
-// Of these embedding and head are one table, which two adapters make two.
+// Embedding and head are one table here; two adapters split it into two.
 const std::vector<std::pair<std::string, std::vector<std::string>>> kTied = {
     {"gemma2", {"embed_tokens", "lm_head"}}, {"bloom", {"word_embeddings", "dense"}}, {"gpt2", {"wte", "lm_head", "c_attn"}}};
 
@@ -112,7 +112,7 @@ TEST(Adapters, AreWhatTheMergedModelIs) {
           if (!p->name.ends_with(".lora_B.weight")) continue;
           const std::string module = p->name.substr(0, p->name.size() - 14);
           if (downs.contains(module))
-            down = downs.at(module);  // else that of the module before it, which is joined with it in files
+            down = downs.at(module);  // else the A of the previous module, which is joined with it in files
           ASSERT_NE(down, nullptr) << p->name;
           const int64_t r = p->shape[1], in = down->shape[1];
           ASSERT_EQ(down->shape[0], r);

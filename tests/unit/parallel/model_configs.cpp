@@ -1,5 +1,5 @@
-// The models of configs/: parameter counts to the unit, on meta and without memory; every run file is a valid config that names
-// one.
+// The models of configs/: parameter counts to the unit, on meta and without memory; every run file is a valid config
+// that names one.
 #include <filesystem>
 
 #include "config/load.h"
@@ -29,7 +29,7 @@ TEST(ModelConfigs, ParametersToTheUnit) {
     ASSERT_NE(known, kParameters.end()) << e.path();
     EXPECT_EQ(model->params().count(), known->second) << e.path();
     ++found;
-    // What the files hold is the same, each tensor once.
+    // Files hold the same number of elements, each tensor once.
     int64_t stored = 0;
     for (const FileTensor& t : model->files().tensors) stored += t.shape.count();
     EXPECT_EQ(stored, known->second) << e.path();
@@ -57,8 +57,8 @@ TEST(ModelConfigs, RunFilesAreValidAndNameAModel) {
   for (auto& [name, count] : kParameters) EXPECT_TRUE(runs.count(name)) << name;
 }
 
-// Published files write more than Ravine reads, and other programs' fields: these are known to say nothing, others are refused
-// by name.
+// Published files write more than Ravine reads, and other programs' fields: these are known to say nothing, others are
+// refused by name.
 TEST(ModelConfigs, UnknownFieldsAreRefusedByName) {
   for (auto& [name, config] : tiny_families()) {
     Json c = config;
@@ -134,7 +134,7 @@ TEST(ModelConfigs, DropoutIsOfTraining) {
   EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}), "");
 }
 
-// What Transformers takes where a file says nothing: MistralConfig.sliding_window, Qwen3Config.head_dim, and so on.
+// Defaults of Transformers for missing fields: MistralConfig.sliding_window, Qwen3Config.head_dim, and so on.
 TEST(ModelConfigs, DefaultsAreThoseOfTransformers) {
   const Json none = Json::object();
   auto model = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {

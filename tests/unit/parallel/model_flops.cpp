@@ -1,13 +1,13 @@
-// Counts of products: of a token by the shapes of a model, and of what trains of it, against what its kernels run; and what
-// kernels say of their arithmetic.
+// Counts of products: of a token by the shapes of a model, and of what trains of it, against what its kernels run; and
+// what kernels say of their arithmetic.
 #include "model/adapters.h"
 #include "tests/unit/families.h"
 
 namespace ravine {
 namespace test_model_flops {
 
-// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the
-// sequence.
+// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half
+// of the sequence.
 TEST(ModelFlops, OfATokenByTheShapes) {
   const Json shape{{"model_type", "llama"},  {"hidden_size", 24},        {"intermediate_size", 40},
                    {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
@@ -21,8 +21,8 @@ TEST(ModelFlops, OfATokenByTheShapes) {
     EXPECT_EQ(model->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << tied;
     EXPECT_EQ(model->params().count(), matrices + 7 * 24 + (tied ? 0 : 50 * 24)) << "norms, and a table of its own";
   }
-  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would see half
-  // of 64.
+  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would
+  // see half of 64.
   Json c = shape;
   c.update({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 1}});
   c["head_dim"] = 10;
@@ -68,8 +68,9 @@ TEST(ModelFlops, OfFrozenWeights) {
       EXPECT_EQ(products(*model), want) << family << " " << frozen;
       EXPECT_EQ(counted_products(std::move(model), tokens), 12 * want) << family << " " << frozen;
     }
-  // Of a base under adapters nothing is trained but those: 4 and 6. The first layer's inputs need no gradient, which is not
-  // taken off: dx of its q, k and v, and of the first halves of their adapters.
+  // A base under adapters trains the adapters only: 4 FLOPs per base element, 6 per adapter element. The first layer's
+  // inputs need no gradient: dx of its q, k and v, and of the first halves of their adapters, is counted but not
+  // computed.
   LoraSettings s;
   s.rank = 2, s.alpha = 3, s.targets = {"all-linear"}, s.where = "lora.targets";
   std::unique_ptr<Model> model = with_adapters(*make_model(tiny_families().at("llama"), "test"), s);

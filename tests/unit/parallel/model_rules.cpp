@@ -1,5 +1,5 @@
-// What a config makes of a model beyond its shapes: the scale of attention in each layer, rules for parameters, fields that are
-// read together.
+// Tests of config fields that change a model beyond its shapes: the scale of attention in each layer, rules for
+// parameters, fields that are read together.
 #include <cmath>
 #include <set>
 
@@ -17,7 +17,7 @@ Json tiny(const std::string& family, const Json& more = Json::object(), const st
   return c;
 }
 
-// What each layer asks the attention kernel for.
+// Returns the shape that each layer passes to the attention kernel.
 std::vector<AttentionShape> asked_of_attention(const Json& config) {
   static std::vector<AttentionShape> seen;
   static const Kernel<AttentionForward> attention = ref_kernels().of<AttentionForward>();
@@ -89,7 +89,7 @@ TEST(ModelRules, PairsUnderAWindow) {
     }
 }
 
-// What converters, plans and figures ask a model after it is built.
+// Tests the properties of a built model that converters, plans and reports read.
 TEST(ModelRules, AModelSaysHowItIsBuilt) {
   auto spec = [](const std::string& family) { return *make_model(tiny_families().at(family), "test")->decoder(); };
   for (const auto& [name, config] : tiny_families()) {
@@ -233,7 +233,7 @@ TEST(ModelRules, ParametersOfPublishedShapes) {
                      {"mscale", 0.707},
                      {"mscale_all_dim", 0.707}}}}),
             15706484224);
-  // What Transformers takes where a file says nothing is DeepSeek-V3 itself: 671026404352 parameters that learn, and corrections.
+  // The defaults of Transformers are DeepSeek-V3 itself: 671026404352 trained parameters, and corrections.
   EXPECT_EQ(count({{"model_type", "deepseek_v3"},
                    {"hidden_size", 7168},
                    {"intermediate_size", 18432},
@@ -344,8 +344,8 @@ TEST(ModelRules, TokensThatMeanSomething) {
   EXPECT_THROW(facts({{"pad_token_id", 19}}), UserError) << "the vocabulary ends before it";
 }
 
-// What kernels are asked for where a file says nothing, and where it says something else: classes of Transformers 4 have these
-// defaults.
+// The values that kernels get if a field is missing, and if it is set. The defaults are those in the classes of
+// Transformers 4.
 struct Asked {
   std::set<double> eps, head_eps;
   std::set<GeluForm> gelu;
@@ -427,7 +427,7 @@ TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
   EXPECT_NEAR(other.frequency, std::pow(700, -0.25), 1e-9);
 }
 
-// Which biases there are, which head is tied, how wide the MLP is.
+// Tests the biases, the tied head and the width of the MLP.
 TEST(ModelRules, ParametersWhereAFileSaysNothing) {
   struct Case {
     Json config;

@@ -1,5 +1,5 @@
-// FlatStore: who overwrites a gradient and who adds, what is frozen or unused, tied places of use, leaves, and values that are
-// gathered while a unit is leased.
+// FlatStore: who overwrites a gradient and who adds, what is frozen or unused, tied places of use, leaves, and values
+// that are gathered while a unit is leased.
 #include "parallel/flat_store.h"
 
 #include <gtest/gtest.h>
@@ -182,7 +182,7 @@ TEST(FlatValues, AUnitIsGatheredWhileItIsLeased) {
   EXPECT_EQ(h.arena.live(), 0);
 }
 
-// What ranks divide may stay whole all the same, where its parameters are small.
+// Buckets of small parameters may stay whole although ranks divide the others.
 TEST(FlatValues, SmallParametersStayWholeUnderZero3) {
   Ranks ranks = Ranks::fake({.data = 2}, 0);
   Here h(Types::of(DType::f64), {.zero = 3, .whole_below = 10, .stays_up_to = 16, .ranks = &ranks});
@@ -201,8 +201,8 @@ TEST(FlatValues, SmallParametersStayWholeUnderZero3) {
   }
 }
 
-// A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided along it,
-// beside others of the data axis.
+// A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided
+// along it, beside others of the data axis.
 TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
   for (int zero : {0, 1, 2, 3}) {
     on_ranks({.data = 2, .tensor = 2}, [&](const Ranks& ranks) {
@@ -243,7 +243,7 @@ TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
                         (expert ? 100000.0 + 20000.0 * ranks.at().data : 10000.0 + 200000.0 * ranks.at().tensor));
       }
       store.end_step();
-      // What each has of the values comes together along the same ranks.
+      // The values of all ranks are gathered along the same ranks.
       for (size_t b = 0; b < 2; ++b) {
         const TensorView owned = store.owned_master(b);
         for (int64_t i = 0; i < owned.count(); ++i)

@@ -8,7 +8,7 @@
 namespace ravine {
 namespace test_settle_recompute {
 
-// What is chosen within `memory` MiB where none needs 300, cheap 200 and full 100 MiB and a byte.
+// Returns the choice within `memory` MiB, if none needs 300 MiB, cheap 200 MiB, and full 100 MiB and a byte.
 Recompute chosen(int64_t memory, Recompute asked = Recompute::automatic) {
   Config c;
   c.train.recompute = asked;

@@ -1,5 +1,6 @@
-// Predicted times are what their definitions come to: every sum over ranks, message, update and micro batch once, worked out
-// here by hand from rates that make one of them count; what is known of the machine and of messages; who waits for whom.
+// Tests of predicted times against their definitions: every sum over ranks, message, update and micro batch counts
+// once. The expected values are computed by hand, with rates that make one part dominate. Also: the cached rates of the
+// machine and of messages, and which ranks wait for which.
 #include "plan/estimate.h"
 
 #include <gtest/gtest.h>
@@ -164,7 +165,8 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
   EXPECT_NEAR(estimate(memory).leaves, 3 * elements * 3 * 4, kSmall) << "three sums of two into one";
 }
 
-// Gradients of matrices in 16 bits: summed, exchanged, normed and read as such; all others are of the master's type.
+// Gradients of matrices have 16 bits: sums, messages, norms and reads count this size. Other gradients have the type of
+// the master.
 TEST_F(Estimate, GradientsCountAsWideAsTheyAre) {
   Rates memory;
   memory.flops_f32 = memory.flops_bf16 = kFast;
@@ -178,7 +180,8 @@ TEST_F(Estimate, GradientsCountAsWideAsTheyAre) {
   config.parallel.sum_leaves = 0, config.parallel.data = 2, config.parallel.zero = 0;
   memory.messages.ranks = 2;  // half of the sum is added here, the other half there; messages take no time
   memory.messages.all_to_all = memory.messages.all_gather = memory.messages.send = {{1e15, 0}};
-  auto parted = [](double elements) { return std::ceil(elements / 2 / 1024) * 1024 * 2; };  // shards of 1024 (engine/flat.h)
+  // shards of 1024 (engine/flat.h)
+  auto parted = [](double elements) { return std::ceil(elements / 2 / 1024) * 1024 * 2; };
   const double exchanged = parted(kVocabulary * kHidden) + kLayers * parted(4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth);
   EXPECT_NEAR(estimate(memory, wide).data - estimate(memory, narrow).data, exchanged / 2 * 3 * 2, kSmall);
   memory.bytes = kFast;

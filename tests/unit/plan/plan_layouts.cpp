@@ -1,5 +1,5 @@
-// Plans of layouts that are not there: published recipes fit their ranks, 1024 ranks in one process, decisions, predicted
-// times.
+// Plans of layouts that are not there: published recipes fit their ranks, 1024 ranks in one process, decisions,
+// predicted times.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -99,8 +99,8 @@ TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
   EXPECT_NE(lines[7].find("and the head, on ranks 896 897 .. 1023"), std::string::npos) << lines[7];
 }
 
-// What counts is the rank that needs most, and the one that sends most: with a large vocabulary the last stage, with the head
-// and its gradients.
+// The plan reports the rank that needs most memory, and the rank that sends most. With a large vocabulary both are on
+// the last stage, which has the head and its gradients.
 TEST(Plan, TheStageThatNeedsMostCounts) {
   Config c =
       parse_config("train: {global_batch: 8, micro_batch: 1}\ndata: {sequence_length: 32}\nparallel: {pipeline: 4}\n", "test");

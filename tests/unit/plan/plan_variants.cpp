@@ -82,7 +82,8 @@ TEST(Variants, FitAsTheRunItselfWouldAndCheapestFirst) {
   }
 }
 
-// Nothing was measured on this machine: times are those of a usual one, numbers all the same, and in order.
+// Nothing was measured on this machine: times are estimated with typical rates. Estimated times are still numbers, and
+// in order.
 TEST(Variants, HaveTimesWithoutMeasuredPeaks) {
   Planned p;
   Variants variants = p.variants(true);
@@ -164,8 +165,8 @@ TEST(Variants, TimeCountsTheForwardPassThatIsRunAgain) {
     if (v.changes == std::vector<std::string>{"train.recompute=full"}) full = v.time;
     if (v.changes == std::vector<std::string>{"train.micro_batch=4"}) micro = v.time;
   }
-  // One forward pass of the layers more, which are most of this model; no op's backward is cheaper than its forward, so half at
-  // most.
+  // One forward pass of the layers more, which are most of this model; no op's backward is cheaper than its forward, so
+  // half at most.
   EXPECT_GT(full, 1.1);
   EXPECT_LE(full, 1.5);
   EXPECT_GE(micro, 1);

@@ -1,5 +1,5 @@
-// Charts against their definition: ticks, places of points, gaps, what thinning keeps, names and colours; and the metrics that
-// they are drawn of.
+// Tests of charts against their definition: ticks, positions of points, gaps, thinning, names and colours; and the
+// metrics that charts show.
 #include "probe/chart.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ TEST(Ticks, StepsAreOneTwoOrFive) {
   EXPECT_EQ(round_ticks(0, std::numeric_limits<double>::infinity(), 5), (Ticks{0}));
 }
 
-// What the path of series `name` draws: points, and "M" before each that no line leads to.
+// Returns the SVG path of the series `name`: points, with "M" before each point that starts a line.
 std::string path_of(const std::string& svg, const std::string& name) {
   std::smatch m;
   EXPECT_TRUE(std::regex_search(svg, m, std::regex("<path d=\"([^\"]*)\"[^>]*><title>" + name + "</title>"))) << svg;

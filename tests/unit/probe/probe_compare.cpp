@@ -248,8 +248,8 @@ Dump dump_of(std::vector<DumpRecord> records) {
   return d;
 }
 
-// Two layers, each reading what the one before wrote; from call `fault` on everything is off.
-// The calls `fault` and `second` are spoilt.
+// Four layers, each reading the output of the previous one. The outputs of the calls `fault` and `second` are changed,
+// and all later layers inherit the error.
 Dump chain(int fault, bool statistics, bool outputs_only = false, int second = -1) {
   std::vector<DumpRecord> records;
   std::vector<float> x{1, 2, 3, 4};

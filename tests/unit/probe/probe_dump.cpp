@@ -1,5 +1,5 @@
-// What a dump keeps: figures of tensors against NumPy's (tools/golden/make_figures.py), its log, and what is left of one that was
-// torn.
+// Tests of dumps: figures of tensors against NumPy's (tools/golden/make_figures.py), the log, and reading an incomplete
+// dump.
 #include <gtest/gtest.h>
 
 #include <cmath>

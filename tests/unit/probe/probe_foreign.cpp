@@ -1,4 +1,5 @@
-// Dumps of other programs: their names and figures as records, what is refused, and who is named where two of them part.
+// Dumps of other programs: their names and figures as records, what is refused, and who is named where two of them
+// part.
 #include <gtest/gtest.h>
 
 #include <cmath>

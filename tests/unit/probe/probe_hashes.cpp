@@ -1,5 +1,5 @@
-// What checks of equality stand on, on calls made by hand: checksums of what calls write, a sum in another order, and the work
-// of a step.
+// Tests of the parts of equality checks, on calls made by hand: checksums of outputs, a reordered sum, and the work of
+// a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +130,8 @@ TEST(CompareRuns, NamesTheFirstStepThatDiffersInWhateverIsCompared) {
 }
 
 TEST(ReorderSum, ChangesOneElementOfOneProductOfThePath) {
-  std::vector<float> a{3, 4, 5, 1, 1e8F, -1e8F}, b{1, 1, 1, 1, 1, 1};  // of the second row the sum is 0 forwards, 1 backwards
+  // of the second row the sum is 0 forwards, 1 backwards
+  std::vector<float> a{3, 4, 5, 1, 1e8F, -1e8F}, b{1, 1, 1, 1, 1, 1};
   std::vector<float> out, bias{0, 0};
   auto run = [&](Observer& o, const char* path, const char* op, Phase phase, bool with_bias) {
     out = {12, 12, 0, 0};

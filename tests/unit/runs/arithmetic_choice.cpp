@@ -1,4 +1,5 @@
-// Which arithmetic a run takes: by the kind of CPU, by options, by what a checkpoint remembers; and what a resume may change.
+// Tests of the arithmetic of a run: by the kind of CPU, by options, by the record of a checkpoint; and the changes that
+// a resume allows.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

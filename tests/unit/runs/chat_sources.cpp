@@ -1,5 +1,5 @@
-// Conversations through a model: packed side by side, or padded to the longest of a micro batch, they have the loss and the
-// gradients of each alone.
+// Conversations through a model: packed side by side, or padded to the longest of a micro batch, they have the loss and
+// the gradients of each alone.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -100,9 +100,9 @@ struct Ends {
         weights(weights_of(trial)) {}
 };
 
-// What single precision of the same step lies from double is what its roundings come to here; sums in another order are another
-// draw of them, and those of double are 2^-29 of them. Two draws differ by at most both, and the largest of few by twice a
-// usual one: 4 times, and a last rounding.
+// The error of a step in f32 against f64 is the size of its roundings. Sums in another order have other roundings of
+// this size, and roundings in f64 are 2^-29 of it. Two such results differ by at most the sum, and the largest of a few
+// is at most twice a usual one. So the bound is 4 times the error, and a last rounding.
 TEST(ChatTraining, packed_and_padded_equal_each_alone) {
   Ends exact(false, 1, true, DType::f64);
   auto off = [](const Ends& a, const Ends& b) {

@@ -1,6 +1,6 @@
-// States per row, block and tensor: a rule that sees rows, matrices or whole tensors gives, under every way to divide a model,
-// what it gives on one rank, bit for bit; and goes on so from a checkpoint of any other. A rule of this test alone, then all
-// that users can choose.
+// Tests of states per row, block and tensor. A rule that sees rows, matrices or whole tensors gives the same bits as on
+// one rank, for every way to divide a model. A resume from any other way gives the same bits, too. First with a rule of
+// this test, then with all rules of the options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace test_optimizer_states {
 
 using Per = StateDeclaration::Per;
 
-// Keeps a moment like the parameter, a sum of squares of each row, the largest number of each block of 5, and where it sees
-// tensors whole their sum of squares.
+// A rule whose states are a moment like the parameter, a sum of squares of each row, and the largest number of each
+// block of 5. If it sees whole tensors, it also has their sum of squares.
 class ItemRule : public UpdateRule {
  public:
   explicit ItemRule(Whole sees) : sees_(sees) {}
@@ -164,7 +164,7 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
           }
           const int64_t whole = real ? (at * 7 + static_cast<int64_t>(p.index) * 13 + step * 5) % 23 - 11 : 0;
           const int64_t share = ranks.at().data == 0 ? whole - (layout.data - 1) * 3 : 3;
-          // Of neighbours that hold the same key/value head each has found a part.
+          // Each of the ranks that hold the same key/value head has a part of its gradient.
           const int n = replicas_of(p, layout.tensor);
           const auto value = static_cast<float>(real && (n == 1 || ranks.at().tensor % n == 0) ? share : 0);
           visit_float(g.dtype, [&](auto zero) { g.as<decltype(zero)>()[i] = decltype(zero)(value); });
@@ -277,8 +277,8 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryRule,
                                          "cadam"),
                          [](const auto& info) { return std::string(info.param); });
 
-// What each rank keeps for itself goes on in a run of as many, and is dropped, which is told, in one of others; from a
-// checkpoint on either side of the step from which on ranks part, that step among them.
+// A run with the same number of ranks resumes the states of each rank. A run with another number drops them, with a
+// warning. The checkpoint is before, at or after the step in which ranks diverge.
 TEST(ItemStates, RanksGoOnWithTheirOwn) {
   for (const char* type : {"onebit_adam", "zeroone_adam", "onebit_lamb"}) {
     static std::map<std::string, OptimizerOptions> all;
@@ -286,8 +286,8 @@ TEST(ItemStates, RanksGoOnWithTheirOwn) {
     o.freeze_step = o.var_freeze_step = 2, o.local_step_scaler = 1;
     const MakeRule make = [&] { return make_update_rule(o); };
     const bool parts = o.type == OptimizerType::zeroone_adam;
-    // Of DeepSpeed's ZeroOneAdam the variance moves in step var_freeze_step + 1 for the last time, of the others in
-    // freeze_step.
+    // The variance changes for the last time in step var_freeze_step + 1 for DeepSpeed's ZeroOneAdam, in step
+    // freeze_step for the others.
     const int alone = parts ? 4 : 3;
     for (int step = 2; step < 9; ++step) EXPECT_EQ(make()->wants_unreduced(step), step >= alone) << type << " " << step;
     EXPECT_EQ(make()->unreduced_from(), alone) << type;
@@ -325,8 +325,8 @@ TEST(ItemStates, SixteenBitsToo) {
     expect_same(one, trained(item_rule(Whole::tensor), Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
 }
 
-// precision.gradients=compute: what is widened as the update reads it gives the bits of gradients that are kept in f32 (these
-// are whole numbers, which bf16 holds), whatever the rule sees and however the model is divided.
+// precision.gradients=compute: gradients that are widened during the update give the bits of gradients kept in f32
+// (they are integers, which bf16 holds). All rules and all ways to divide the model are tested.
 TEST_P(EveryRule, GivesTheSameBitsFromGradientsOf16Bits) {
   const OptimizerOptions& options = options_of_type(GetParam());
   const MakeRule make = [&] { return make_update_rule(options); };

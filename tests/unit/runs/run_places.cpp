@@ -1,5 +1,5 @@
-// Which run or model a folder stands for: one that init prepared, one that was copied or moved with its run, a run with and
-// without its model.
+// Tests of the run or model of a folder: one made by init, one copied or moved with its run, a run with and without its
+// model.
 #include "runs/run_places.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ namespace ravine {
 namespace test_run_places {
 namespace fs = std::filesystem;
 
-// What a run of a version without marks left there.
+// Writes the files of a run without marks, as older versions did.
 void fake_run(const std::string& folder, const std::string& says) {
   fs::create_directories(folder);
   Config c;
@@ -57,13 +57,13 @@ TEST(RunMeant, IsThatOfThePreparedFolder) {
   EXPECT_NE(said.find("`ravine train --config " + first + "/run.yaml`"), std::string::npos) << said;
   fake_run(first + "/run", first + "/run");
   EXPECT_EQ(run_meant_by(first), first + "/run");
-  // A copy without a run of its own stands for the run that its run.yaml names, one with its own for that.
+  // A copy without a run stands for the run that its run.yaml names. A copy with a run stands for its own run.
   prepare(second, first + "/run");
   EXPECT_EQ(run_meant_by(second), first + "/run");
   fake_run(second + "/run", first + "/run");
   EXPECT_EQ(run_meant_by(second), second + "/run");
   EXPECT_EQ(run_meant_by(second + "/"), second + "/run");
-  // Where the first is gone it was moved, not copied.
+  // If the first folder is gone, it was moved and not copied.
   fs::rename(first, f / "old");
   EXPECT_EQ(run_meant_by(second), second + "/run");
   // The user's own choice of another place, which no folder of init holds.

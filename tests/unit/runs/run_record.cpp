@@ -1,5 +1,4 @@
-// What a checkpoint remembers of its run: the checksum of weights, what counts as the same model or the same place, and what
-// auto had chosen.
+// Tests of the record in a checkpoint: the checksum of weights, equal models, equal paths, and the choices of auto.
 #include "runs/run_record.h"
 
 #include <cstring>
@@ -33,7 +32,7 @@ TEST(WeightsChecksum, IsOfSizesAndBytesOfWeightFilesAlone) {
   EXPECT_NE(weights_checksum(f.path()), both) << "the order of the files does";
 }
 
-// Where one byte of a file of so many zeros makes a difference.
+// Returns the checksum of a file of `size` zeros with a one at byte `at` (below 0: none).
 std::string with_byte(int64_t size, int64_t at) {
   TemporaryFolder f;
   std::string bytes(static_cast<size_t>(size), '\0');
@@ -214,8 +213,8 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   EXPECT_NE(refusal(here, 3).find("the number of layers is 2, was 3"), std::string::npos);
 }
 
-// Changes of a config, and the field that a refusal names: "" where both are one model. Absent fields mean what Transformers
-// takes.
+// Changes of a config, and the field that a refusal names: "" where both are one model. Absent fields mean what
+// Transformers takes.
 TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
   const Json llama{
       {"model_type", "llama"},    {"hidden_size", 32},        {"intermediate_size", 64}, {"num_hidden_layers", 2},
@@ -226,7 +225,8 @@ TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
                       {"original_max_position_embeddings", 16},
                       {"short_factor", {1.0, 1.0, 1.0, 1.0}},
                       {"long_factor", {1.0, 2.0, 3.0, 4.0}}};
-  auto with = [](Json base, const Json& changes) { return base.merge_patch(changes), base; };  // null takes a field away
+  // null takes a field away
+  auto with = [](Json base, const Json& changes) { return base.merge_patch(changes), base; };
   auto part = [&](const Json& object, const char* key, const Json& value) { return with(object, Json{{key, value}}); };
   const Json scaled = with(llama, {{"rope_scaling", linear}}), far = with(llama, {{"rope_scaling", longrope}});
   const Json qwen = with(llama, {{"model_type", "qwen2"},
@@ -251,7 +251,7 @@ TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
       {far, {{"rope_scaling", {{"attention_factor", 1.0}}}}, "rope_scaling"},
       {qwen, {{"layer_types", {"sliding_attention", "full_attention"}}}, "layer_types"},
       {qwen, {{"sliding_window", 4}}, "sliding_window"},
-      // What only one of the two says.
+      // Fields that only one of the two has.
       {llama, {{"rope_scaling", linear}}, "rope_scaling"},
       {llama, {{"rope_parameters", linear}}, "rope_parameters"},
       {llama, {{"rope_theta", 5e5}}, "rope_theta"},

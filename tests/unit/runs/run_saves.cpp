@@ -1,4 +1,4 @@
-// What is said of checkpoints, when they are saved and when they cannot be.
+// Tests of the messages on checkpoints that are saved, and on those that cannot be saved.
 #include "runs/saves.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// What parallel.* means for so many ranks: meshes that fit, leaves, who takes which micro batch; refusals with what would do;
-// the layout in words.
+// Tests of parallel.* for a number of ranks: meshes that fit, leaves, micro batches of a rank; errors with the values
+// that fit; the layout as text.
 #include "step/layout.h"
 
 #include <gtest/gtest.h>
@@ -152,7 +152,7 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
   EXPECT_EQ(refused(1), "") << "256 are allowed";
 }
 
-// What was asked for and has to be given up is among what is to be set: else following the advice asks for it again.
+// An axis that was set and must be 1 is among the options to set: else the old value would still apply.
 TEST(NearestMeshes, name_what_is_given_up) {
   const auto no_tensor = [](const Mesh& m) { return m.tensor == 1; };
   const auto those = [](const std::function<bool(const Mesh&)>& fits) {

@@ -1,5 +1,5 @@
-// The loss scale step by step: sequences that DeepSpeed's own scaler gives, where they are at hand; worked examples of each
-// rule.
+// Tests of the loss scale step by step: sequences of DeepSpeed's own scaler, if it is installed; worked examples of
+// each rule.
 #include "step/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(LossScale, GoesOnFromItsState) {
       ASSERT_EQ(b.scale(), whole[i]) << "stopped after " << stop << ", step " << i;
     }
   }
-  // What cannot be the state after 3 steps is refused by its field.
+  // A value that is impossible after 3 steps is refused, and the error names its field.
   const Json good{{"scale", 2.0}, {"step", 3}, {"last_overflow", 1}, {"hysteresis", 1}};
   LossScale(s).restore(good, 3, "test");
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();

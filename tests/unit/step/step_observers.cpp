@@ -1,4 +1,4 @@
-// What watches kernel calls, on calls made by hand: the NaN watch, injected faults, the profile and its timeline.
+// Tests of the observers of kernel calls, on calls made by hand: NaN watch, injected faults, profile and timeline.
 #include <gtest/gtest.h>
 
 #include <cmath>

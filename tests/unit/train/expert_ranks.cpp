@@ -1,4 +1,5 @@
-// Experts divided over data ranks: what one rank computes, bit for bit, whoever has which expert and however few tokens it gets.
+// Experts divided over data ranks: what one rank computes, bit for bit, whoever has which expert and however few tokens
+// it gets.
 #include "engine/flat.h"
 #include "tests/unit/train_on_ranks.h"
 
@@ -87,7 +88,7 @@ TEST(ExpertRanks, CapacitiesAndIdleRanks) {
   EXPECT_GT(*std::max_element(one.routers.begin(), one.routers.end()), 2) << "experts stand idle";
 }
 
-// Where every expert computes as many rows as its capacity, messages are known before.
+// If every expert computes as many rows as its capacity, the bytes of messages are known before.
 TEST(ExpertRanks, SendWhatThePlanSays) {
   const Json shape = families_for_ranks().at("mixtral");
   for (const Parallel& parallel : kDivided) {

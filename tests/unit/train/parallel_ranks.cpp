@@ -1,5 +1,6 @@
-// Several ranks compute what one computes: every parameter after three steps, loss and norm, for every family; in double, where
-// sums in another order differ by roundings only. Layouts that promise the same bits are compared bit for bit.
+// Several ranks compute what one computes: every parameter after three steps, loss and norm, for every family; in
+// double, where sums in another order differ by roundings only. Layouts that promise the same bits are compared bit for
+// bit.
 #include "tests/unit/tiers.h"
 #include "tests/unit/train_on_ranks.h"
 
@@ -100,8 +101,8 @@ TEST(DataRanksAndStages, KeepEveryBit) {
     expect_same(one, trained(deep, config_of(parallel)), Json(parallel).dump());
 }
 
-// 16-bit copies beside masters, moments in parts, heads whose rows are brought to length 1 (the masters are read), activations
-// that are made again, dropout.
+// 16-bit copies beside masters, moments in parts, heads whose rows are brought to length 1 (the masters are read),
+// activations that are made again, dropout.
 TEST(DataRanksAndStages, KeepEveryBitInBf16) {
   auto families = families_for_ranks();
   for (const std::string name : {"llama, tied", "baichuan2-13b", "gpt2"})
@@ -126,8 +127,8 @@ TEST(DataRanksAndStages, KeepEveryBitInBf16) {
     }
 }
 
-// What is frozen stays, and the rest learns as if nothing were: gradients that are added up over micro batches too, beside a
-// joined or a neighbouring one that is frozen.
+// A frozen parameter does not change, and all others train as before. Gradients are summed over micro batches, too. The
+// frozen one may be joined with a trained one, or next to it.
 TEST(Frozen, OneParameterStaysAndTheRestLearnsAsBefore) {
   for (const auto& [family, shape] : families_for_ranks()) {
     Config c = config_of({{"leaves", 1}});
@@ -156,8 +157,8 @@ TEST(Frozen, OneParameterStaysAndTheRestLearnsAsBefore) {
   }
 }
 
-// A rank sends what the run on groups that are not there has counted, for `ravine plan`: also where most micro batches of a
-// step were left out of that run.
+// A rank sends the bytes that the planned step on fake groups has counted for `ravine plan`. The planned step may have
+// left out most micro batches.
 TEST(Traffic, IsWhatThePlanSays) {
   auto families = families_for_ranks();
   Drawn drawn(7);  // of 288; neighbours differ in layout and recomputation

@@ -1,4 +1,4 @@
-// What was asked for becomes numbers, the same for the same facts.
+// Tests of resolve: equal options and facts give equal numbers.
 #include "train/resolve.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Resolve, CountsTheStepsOfPassesOnceTheDataAreOpen) {
   EXPECT_EQ(spec.options.schedule.warmup_steps, 8);
   EXPECT_EQ(spec.record.at("train.steps"), "75");
   EXPECT_NE(spec.config_text.find("steps: 75"), std::string::npos);
-  // Rules between a length and other options are those of the length that came out.
+  // Rules between the length and other options use the resolved length.
   Opened late("train: {epochs: 1, global_batch: 8}\nschedule: {type: WarmUpStableDecayLR, decay_start_steps: 30}\n");
   late.facts.samples = 200;
   EXPECT_THROW(resolve(late.asked, late.facts), UserError);

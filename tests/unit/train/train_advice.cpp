@@ -1,4 +1,4 @@
-// What is said of configs that are valid and likely wrong all the same: each warning at its limit, and not beside it.
+// Tests of the warnings about valid configs that are likely wrong: each warning at its limit, and just inside it.
 #include "train/advice.h"
 
 #include <algorithm>
@@ -107,7 +107,8 @@ TEST(Advice, OfTheModelAndItsTokenizer) {
   EXPECT_TRUE(says(c, "config.json")) << "what cannot be opened is a line too";
 }
 
-// Of training, not of the model: whatever config.json says, a run drops what its options say, and is told of a difference once.
+// Dropout belongs to training, not to the model. A run uses its options, and one line names a difference from
+// config.json.
 TEST(Advice, OfDropoutThatTheModelWasTrainedWith) {
   TemporaryFolder f;
   Json model = tiny_llama();

@@ -1,4 +1,4 @@
-// What a run asks of its disk, counted by hand, and against what it has written.
+// Tests of the disk space that a run needs: counted by hand, and compared with the files that it has written.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,8 +15,8 @@ namespace test_train_disk {
 
 constexpr int64_t kCheckpoint = 100, kModel = 30;
 
-// What is on the disk over time, save by save: the new one lies beside those kept until it is complete; then older ones go;
-// last comes the model.
+// The bytes on disk over time, save by save: a new checkpoint is written next to the kept ones; then older ones are
+// removed; the model is last.
 DiskNeeds played(int64_t saves, int64_t keep, int64_t there) {
   int64_t n = there, peak = 0;
   for (int64_t s = 0; s < saves; ++s) {
@@ -68,7 +68,7 @@ TEST(SavedBytes, AreThoseOfTheFiles) {
   struct Case {
     const char* what;
     std::vector<Setting> settings;
-    bool new_weights = false;  // else those of `base`, and checkpoints leave out what is frozen
+    bool new_weights = false;  // else weights of `base`, and checkpoints leave out frozen ones
   };
   const std::vector<Setting> adapter = {{"lora.rank", "2"}, {"lora.targets", "all-linear"}};
   auto with = [](std::vector<Setting> all, const std::vector<Setting>& more) {

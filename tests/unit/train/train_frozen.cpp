@@ -1,4 +1,4 @@
-// Frozen parameters under bf16: what of them is kept, planned and saved, and where a resume has them from.
+// Tests of frozen parameters under bf16: their memory, plan and checkpoints, and their source in a resume.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -43,8 +43,8 @@ struct Engine {
 bool half(const Param& p) { return p.name.find("layers.0.") != std::string::npos || p.name == "model.embed_tokens.weight"; }
 bool none(const Param&) { return false; }
 
-// f32 masters of what is trained, with 16-bit copies for products; of what is frozen what kernels read: 16 bits for products,
-// f32 for norms and tables.
+// f32 masters of what is trained, with 16-bit copies for products; of what is frozen what kernels read: 16 bits for
+// products, f32 for norms and tables.
 TEST(Frozen, APlanCountsWhatIsKept) {
   for (DType compute : {DType::f32, DType::bf16})
     for (auto frozen : {none, half}) {
@@ -115,7 +115,7 @@ TEST(Frozen, AnOldCheckpointThatHoldsThemIsRead) {
   }
 }
 
-// What a checkpoint leaves out comes from the model folder, in any layout's type.
+// Parameters that a checkpoint leaves out are read from the model folder, for any type of the layout.
 TEST(Frozen, WhatIsLeftOutComesFromTheModelFolder) {
   TemporaryFolder dir;
   Engine began(DType::f32, none);

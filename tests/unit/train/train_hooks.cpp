@@ -42,7 +42,7 @@ TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
   skipped.step = 2, skipped.left_out = skipped.skipped = true, skipped.tokens = 40;
   hook->after_step(run, skipped);
   EXPECT_EQ(run.metrics()[1], (Json{{"step", 2}, {"skipped", true}, {"tokens", 40}}));
-  StepReport judged = report_of(3);  // by a guard: its figures are those of the step that was not applied
+  StepReport judged = report_of(3);  // by a guard: with the figures of the skipped step
   judged.skipped = true;
   hook->after_step(run, judged);
   EXPECT_EQ(run.metrics()[2]["skipped"], true);
@@ -178,7 +178,7 @@ TEST(LineDue, EveryAtTheEndAndWhereThereIsMore) {
   EXPECT_TRUE(due(7, 3, 20));
 }
 
-// What a line shows where it stands for several steps.
+// Tests the values of a log line over several steps.
 TEST(Shown, IsOfTheWindow) {
   FakeRun run(100);
   auto metrics = metrics_hook(2), board = tensorboard_hook(2);

@@ -1,4 +1,5 @@
-// The loop of a run: hooks in their order, the rate of each step, validation; and what of the machine's memory a rank may have.
+// Tests of the loop of a run: order of hooks, learning rate of each step, validation, and the memory that a rank may
+// use.
 #include <cmath>
 #include <regex>
 
@@ -157,7 +158,7 @@ TEST(Trainer, RanksOfOneHostShareItsMemory) {
   huge.update({{"hidden_size", 65536}, {"intermediate_size", 262144}, {"num_hidden_layers", 4}});
   std::ofstream(run.config.model.config) << huge.dump();
   const double before = allowed(run, 1), shared = allowed(run, 8), after = allowed(run, 1);
-  // What is free changes while others work on the machine: by less than half, in between.
+  // Free memory changes while other programs run: by less than half in between.
   EXPECT_LT(shared, std::max(before, after) / 8 * 2);
   EXPECT_GT(shared, std::min(before, after) / 8 / 2);
 }

@@ -1,4 +1,5 @@
-// What a config opens: the model with its frozen and grouped parameters, vocabularies beside tokenizers, and requests to stop.
+// Tests of opening a config: the model with frozen and grouped parameters, vocabularies with tokenizers, and stop
+// requests.
 #include "runs/open.h"
 #include "runs/run_state.h"
 

@@ -1,4 +1,5 @@
-// A run between two starts: what TensorBoard and checkpoints keep, what is said each time, and what the exported model gets.
+// A run between two starts: what TensorBoard and checkpoints keep, what is said each time, and what the exported model
+// gets.
 #include <filesystem>
 #include <numeric>
 #include <regex>

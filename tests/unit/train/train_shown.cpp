@@ -1,4 +1,4 @@
-// What a run shows of itself, and what is remembered of the machine: peaks in the cache, memory by parts of a step, norms of
+// Tests of the reports of a run and of the cached data of the machine: peaks, memory by phase of a step, norms of
 // parameters on a rank.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// StepEngine: what a step's loss and gradients are means over, what validation counts, when dropout acts, and when nothing may
-// change.
+// StepEngine: what a step's loss and gradients are means over, what validation counts, when dropout acts, and when
+// nothing may change.
 #include "engine/make_recipe.h"
 #include "step/step.h"
 
@@ -83,7 +83,8 @@ TEST(Step, LossAndGradientAreMeansOverAllTokensThatCount) {
   for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(d[i], (22 * da[i] + 6 * db[i]) / 28, kClose * norm(d)) << i;
 }
 
-// train.loss_average=micro: each micro batch counts alike, however many of its labels count; one without any counts as 0.
+// train.loss_average=micro: each micro batch counts alike, however many of its labels count; one without any counts as
+// 0.
 TEST(Step, MicroBatchesCountAlikeWhereAskedFor) {
   const MicroBatch a = made_up(1, 2, 1), b = made_up(2, 2, 9), none = made_up(3, 2, kWidth);
   Engine both(2, 0, Recompute::cheap, LossAverage::micro), three(3, 0, Recompute::cheap, LossAverage::micro), first, second;
