@@ -1,8 +1,7 @@
-// Continuous batching: sequences join and leave the batch while other sequences are generated.
-// Each step runs the model over one ragged batch without padding. The batch has one token of every sequence that
-// generates and, up to
-// a budget, the next tokens of prompts whose prefill is not complete. The tokens of a sequence do not depend on the
-// other sequences.
+// Continuous batching: sequences join and leave the batch while other sequences are generated. Each step runs the model
+// over one ragged batch without padding. The batch has one token of every sequence that generates and, up to a budget,
+// the next tokens of prompts whose prefill is not complete. The tokens of a sequence do not depend on the other
+// sequences.
 #pragma once
 #include <exception>
 #include <optional>
@@ -27,7 +26,7 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
 struct Sequence {
   size_t key = 0;                             // identifies the sequence for the caller
   const PromptModel* prompt_model = nullptr;  // must outlive it
-  // number of its prompt model; rows of one prompt model are adjacent in the batch
+  // Number of its prompt model; rows of one prompt model are adjacent in the batch
   size_t order = 0;
   uint64_t number = 0;  // number of the prompt; part of the key of its random numbers
   std::string place;    // name of the prompt in messages: "prompt 3"
@@ -41,15 +40,14 @@ struct NewToken {
   double logprob = 0;
   // The most likely ids with their log-probabilities (GenerateOptions::alternatives). Filled on the deciding rank only.
   std::vector<std::pair<int32_t, double>> best;
-  // set at the last token of a sequence (eos or length); the batcher has then removed the sequence
+  // Set at the last token of a sequence (eos or length); the batcher has then removed the sequence
   std::optional<Finish> finish;
   // Set instead of a token (finish: error): this sequence alone failed, and is removed.
   std::exception_ptr failure;
 };
 
 // Runs the sequences of one model. If several ranks run one model (infer/model_ranks.h), all ranks make the same calls
-// and get
-// the same results, except for `best`.
+// and get the same results, except for `best`.
 class Batcher {
  public:
   // base: the model that runs. Sequences use it, or models loaded by load_beside() that share its batches.
@@ -61,10 +59,9 @@ class Batcher {
   bool idle() const { return active_.empty(); }
   // Adds a sequence; a free slot is required. The prompt must have passed check_prompts (infer/generator.h).
   void admit(Sequence sequence);
-  // Runs the model once and returns the new tokens, in the order of the rows.
-  // If a sequence fails, for example by NaN in its logits, this sequence alone ends; the tokens of the others do not
-  // change.
-  // On several ranks, a forward pass that throws is an Error. The batcher then accepts no further call.
+  // Runs the model once and returns the new tokens, in the order of the rows. If a sequence fails, for example by NaN
+  // in its logits, this sequence alone ends; the tokens of the others do not change. On several ranks, a forward pass
+  // that throws is an Error. The batcher then accepts no further call.
   std::vector<NewToken> step();
   void remove(size_t key);           // ends an active sequence
   std::vector<size_t> keys() const;  // keys of the active sequences, in the order of the rows

@@ -2,10 +2,10 @@
 //
 // There are two sets of rules (BeamRules).
 // transformers: _beam_search in generation/utils.py of Transformers 5. Candidates are the best (1 + end ids) * beams
-// tokens, and at
-// least 2 * beams. Only the first `beams` candidates may end. The score of a hypothesis is sum / length^penalty.
-// modellink: ModelLink's beam_utils.py (from Megatron). Temperature, top-k and top-p apply without --sample too.
-// There is a separate list of hypotheses, and no early stopping.
+// tokens, and at least 2 * beams. Only the first `beams` candidates may end. The score of a hypothesis is sum /
+// length^penalty.
+// modellink: ModelLink's beam_utils.py (from Megatron). Temperature, top-k and top-p apply without --sample too. There
+// is a separate list of hypotheses, and no early stopping.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -33,8 +33,8 @@ struct BeamOptions {
 
 class BeamSearch {
  public:
-  // limit: the largest number of tokens of prompt and continuation together.
-  // prompt_number, with the seed, is the key of the draws of options.sample. `options` must outlive this object.
+  // limit: the largest number of tokens of prompt and continuation together. prompt_number, with the seed, is the key
+  // of the draws of options.sample. `options` must outlive this object.
   BeamSearch(const BeamOptions& beams, const GenerateOptions& options, const std::vector<int32_t>& prompt, int64_t limit,
              uint64_t prompt_number, int64_t vocabulary);
 
@@ -51,8 +51,8 @@ class BeamSearch {
   // Returns the largest number of candidates that weigh() returns.
   int64_t most_candidates() const;
   // Returns the best (or drawn) candidates of all live beams, best first.
-  // logits: [live][V]. At the first step all live beams are copies of the prompt, so logits is [1][V].
-  // A logit that is not finite is an Error.
+  // logits: [live][V]. At the first step all live beams are copies of the prompt, so logits is [1][V]. A logit that is
+  // not finite is an Error.
   std::vector<Candidate> weigh(std::vector<std::vector<float>> logits) const;
   // Runs one step with the candidates of weigh().
   void follow(const std::vector<Candidate>& candidates);

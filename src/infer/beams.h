@@ -5,9 +5,9 @@
 
 namespace ravine {
 
-// Like generate() (infer/generator.h), but each result has the `num_return` best beams.
-// The tokens of a prompt are passed to events.token when its search is done. options.batch is a number of prompts.
-// A num_return above the number of beams is an Error.
+// Like generate() (infer/generator.h), but each result has the `num_return` best beams. The tokens of a prompt are
+// passed to events.token when its search is done. options.batch is a number of prompts. A num_return above the number
+// of beams is an Error.
 std::vector<Generated> generate_beams(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                       const GenerateOptions& options, const BeamOptions& beams, int64_t num_return,
                                       const GenerateEvents& events = {}, const std::string& where = "prompts");

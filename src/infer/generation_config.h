@@ -19,17 +19,16 @@ struct GenerationDefaults {
   // End ids of the file, or else of config.json. The field is a list or one id; -1 means none.
   std::vector<int32_t> end_ids;
   std::vector<std::string> stop_texts;
-  bool sample = false;       // the file sets top_k
-  bool names_top_k = false;  // the file sets eos_token_id
+  bool sample = false;       // do_sample
+  bool names_top_k = false;  // the file sets top_k
+  bool names_end = false;    // the file sets eos_token_id
   // Fields that the file sets and Ravine does not support, although they would change the result.
-  bool names_end = false;
-  // fields that are set there, would change what is generated, and are not obeyed
   std::vector<std::string> not_offered;
 };
 
 // Reads generation_config.json of a folder. If the file is missing, the end ids are those that config.json names.
-// num_beams is ignored, and do_sample is used in conversations only: otherwise the command line selects the mode.
-// A field of a wrong type or out of range is a UserError that names file and field.
+// num_beams is ignored, and do_sample is used in conversations only: otherwise the command line selects the mode. A
+// field of a wrong type or out of range is a UserError that names file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);
 // The same from JSON that is already read; `file` is its name in messages.
 GenerationDefaults parse_generation_config(Json json, const std::string& file, const ModelFacts& facts);

@@ -12,7 +12,7 @@ namespace ravine {
 
 struct Beam {
   std::vector<int32_t> ids;  // new tokens only, up to and including the end id
-  // sum of log-probabilities / length^length_penalty; the log-probabilities are taken after penalties and warpers
+  // Sum of log-probabilities / length^length_penalty; the log-probabilities are taken after penalties and warpers
   double score = 0;
   double logprob = 0;  // sum of the model's own log-probabilities, as in Generated
 };
@@ -27,8 +27,8 @@ struct Generated {
   std::string error;        // the message, if finish is error
 };
 
-// Callbacks of generate(), all optional. The calling thread calls them, in no fixed order of sequences.
-// `prompt` counts from 0.
+// Callbacks of generate(), all optional. The calling thread calls them, in no fixed order of sequences. `prompt` counts
+// from 0.
 struct GenerateEvents {
   // Called with each new token. A result of false ends the sequence (Finish::stop).
   std::function<bool(size_t prompt, int32_t id)> token;
@@ -45,12 +45,11 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
 void check_prompts(std::span<const PromptModel> prompt_models, std::span<const size_t> of,
                    const std::vector<std::vector<int32_t>>& prompts, const std::string& where);
 
-// Returns one result per prompt, in order.
-// On several ranks that run one model (infer/model_ranks.h), all ranks call it with the same arguments and get the same
-// results. Events are called on each rank and must return the same values on all; only `stop` may differ, and is true
-// if any rank returns true.
-// An empty prompt, an id outside the vocabulary, or more tokens than the model has positions is a UserError. It names
-// `where` and the prompt, and is thrown before the model runs. NaN in the logits is an Error of its prompt.
+// Returns one result per prompt, in order. On several ranks that run one model (infer/model_ranks.h), all ranks call it
+// with the same arguments and get the same results. Events are called on each rank and must return the same values on
+// all; only `stop` may differ, and is true if any rank returns true. An empty prompt, an id outside the vocabulary, or
+// more tokens than the model has positions is a UserError. It names `where` and the prompt, and is thrown before the
+// model runs. NaN in the logits is an Error of its prompt.
 std::vector<Generated> generate(const LoadedModel& loaded, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");

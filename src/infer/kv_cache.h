@@ -9,11 +9,10 @@
 
 namespace ravine {
 
-// A KV cache with a fixed number of slots of one capacity; each slot holds one sequence.
-// Per layer, K is [slots * capacity, widths.keys] and V is [slots * capacity, widths.values]; V is absent if its width
-// is 0.
-// The tokens of slot s begin at row s * capacity.
-// A step calls begin_step(), then extend() for each slot with new tokens, then the model with segments() in its batch.
+// A KV cache with a fixed number of slots of one capacity; each slot holds one sequence. Per layer, K is [slots *
+// capacity, widths.keys] and V is [slots * capacity, widths.values]; V is absent if its width is 0. The tokens of slot
+// s begin at row s * capacity. A step calls begin_step(), then extend() for each slot with new tokens, then the model
+// with segments() in its batch.
 class SlotCache : public KvCache {
  public:
   // layers: numbers of the layers that this rank runs; widths: of a token on this rank; ranks: ranks of this host,
@@ -34,8 +33,8 @@ class SlotCache : public KvCache {
   void copy(int64_t from, int64_t to);
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // Copies the rows of the segments of k and v into the cache; returns views of the layer's whole K and V.
-  // k and v have the compute type. If the width of V is 0, v and the returned V are absent.
+  // Copies the rows of the segments of k and v into the cache; returns views of the layer's whole K and V. k and v have
+  // the compute type. If the width of V is 0, v and the returned V are absent.
   std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) override;
 
  private:

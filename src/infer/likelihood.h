@@ -34,13 +34,12 @@ struct LikelihoodEvents {
   std::function<bool()> stop;                                            // called before each batch; true ends the run
 };
 
-// Returns one result per item, in order. Items after a stop have no logprobs.
-// A context and a continuation together may have one token more than the model has positions. If they have more, the
-// first tokens of the context are dropped, as in lm-evaluation-harness (HFLM._loglikelihood_tokens).
-// On several ranks that run one model (infer/model_ranks.h), all ranks call it with the same arguments and get the same
-// results.
-// An id outside the vocabulary, a continuation without tokens, or a continuation longer than the positions is a
-// UserError. It names `where` and the item, and is thrown before the model runs. NaN is an Error.
+// Returns one result per item, in order. Items after a stop have no logprobs. A context and a continuation together may
+// have one token more than the model has positions. If they have more, the first tokens of the context are dropped, as
+// in lm-evaluation-harness (HFLM._loglikelihood_tokens). On several ranks that run one model (infer/model_ranks.h), all
+// ranks call it with the same arguments and get the same results. An id outside the vocabulary, a continuation without
+// tokens, or a continuation longer than the positions is a UserError. It names `where` and the item, and is thrown
+// before the model runs. NaN is an Error.
 std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events = {},
                                      const std::string& where = "items");

@@ -87,9 +87,8 @@ void prepare_weights(LoadedModel& s, const Kernels& kernels) {
   s.model->prepare_weights(c);
 }
 
-// Returns the adapters if each of them is an adapter of a linear layer; else null.
-// Null also with trained embeddings, tables or norms, and with an adapter on kv_b_proj. The input of kv_b_proj is the
-// cache, not rows of the batch.
+// Returns the adapters if each of them is an adapter of a linear layer; else null. Null also with trained embeddings,
+// tables or norms, and with an adapter on kv_b_proj. The input of kv_b_proj is the cache, not rows of the batch.
 const AdapterSet* adapters_by_row(const Model& model, const BesideStore& store) {
   const AdapterSet& all = model.params().adapters();
   const bool latent = model.decoder() && model.decoder()->attention.latent;

@@ -26,7 +26,7 @@ struct LoadedModel {
   Kernels kernels;
   Types types;
   InferenceLayout spread;
-  // block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks
+  // Block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks
   std::vector<BlockRange> parts;
   std::unique_ptr<WeightSource> store;
   // Names of model->files().tensors as the folder spells them; empty for random weights.
@@ -43,7 +43,7 @@ struct LoadedModel {
 
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
-  bool last_stage() const { return ranks().last_stage(); }  // the stage that computes logits
+  bool last_stage() const { return ranks().last_stage(); }  // true on the stage that computes logits
 
   // Returns the setup of a Ctx that runs the model forward, without stash and observers. The Ctx refers to this model,
   // which must outlive it and must not be moved.
@@ -57,9 +57,8 @@ struct LoadedModel {
 enum class OpenFor : uint8_t { running, gradients };
 
 // Reads FOLDER/config.json and the weights of the folder, and returns when they are in memory. f64 is computed by
-// backend "ref" only.
-// A fault of a file or a tensor is a UserError. Weights that need more memory than the machine has are a UserError too.
-// All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h).
+// backend "ref" only. A fault of a file or a tensor is a UserError. Weights that need more memory than the machine has
+// are a UserError too. All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h).
 // adapter: a PEFT folder; its matrices are added to the model (model/adapters.h), and with OpenFor::gradients the
 // weights of the base are frozen. base: the storage of the base's weights (lora.base), also for a running model without
 // an adapter; without an adapter it is a UserError with OpenFor::gradients.
@@ -67,9 +66,9 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
                        Bf16Products products = Bf16Products::widen, const InferenceLayout& spread = {},
                        const std::string& adapter = "", std::optional<BaseStorage> base = {});
 
-// Returns `base` plus the adapter of a PEFT folder. base must be loaded for running, without an adapter.
-// The new model holds the weights of the adapter and reads all other weights from `base`, which must outlive it and
-// must not be moved. Its results are equal to load_model() with this adapter. All ranks call it together.
+// Returns `base` plus the adapter of a PEFT folder. base must be loaded for running, without an adapter. The new model
+// holds the weights of the adapter and reads all other weights from `base`, which must outlive it and must not be
+// moved. Its results are equal to load_model() with this adapter. All ranks call it together.
 LoadedModel load_beside(const LoadedModel& base, const std::string& adapter);
 
 // Returns a model with random weights, for measurements of speed. config: CONFIG.json or a folder that has one.

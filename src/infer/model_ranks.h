@@ -8,14 +8,14 @@ namespace ravine {
 
 class ModelRanks {
  public:
-  // loaded and c must outlive this object.
+  // `loaded` and `c` must outlive this object.
   ModelRanks(const LoadedModel& loaded, Ctx& c);
 
   // Runs this rank's blocks over `batch`. Output "logits" of the Ctx is set if has_logits().
   void forward(const Batch& batch);
   bool has_logits() const { return loaded_.last_stage(); }
-  // True if this rank chooses the tokens: tensor rank 0 of the last stage. With ZeRO 3, data ranks run the same
-  // batches too, and data rank 0 decides.
+  // True if this rank chooses the tokens: tensor rank 0 of the last stage. With ZeRO 3, data ranks run the same batches
+  // too, and data rank 0 decides.
   bool decides() const;
 
   // Copies `data` of the deciding rank to all ranks. All ranks call it together with an equal number of bytes.

@@ -13,8 +13,8 @@ namespace ravine {
 // Writes results as they arrive by GenerateEvents. The arguments must outlive this object.
 // Plain output: the text after the prompt, streamed in whole UTF-8 characters, or ids if there is no tokenizer. With
 // several prompts, a line "--- 2 of 3" precedes each result.
-// JSON: a line {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt.
-// If `to` is null (another rank writes), nothing is written, but token() still reports stop texts.
+// JSON: a line {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. If `to` is null (another rank writes),
+// nothing is written, but token() still reports stop texts.
 class GenerateOutput {
  public:
   // beams: JSON lines also have "beams", the best results of each prompt with their scores.

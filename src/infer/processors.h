@@ -50,9 +50,8 @@ struct Processing {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
-  int64_t least_kept =
-      // The tokens that top-k and top-p must leave. With beams Transformers wants max(2, 1 + end ids).
-      1;
+  // The number of tokens that top-k and top-p must leave. With beams Transformers wants max(2, 1 + end ids).
+  int64_t least_kept = 1;
   double min_p = 0;
   double typical_p = 1;
   // Used for greedy decoding too.

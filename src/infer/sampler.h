@@ -17,8 +17,8 @@ int32_t choose_best(std::span<const float> scores);
 
 // Draws a token from softmax(scores) with the random number of the key (seed, sequence, position), so the draw does not
 // depend on the rest of the batch.
-// sequence: number of the prompt; position: index of the new token, counted from the first token of the prompt.
-// A removed token is never drawn. An Error if all tokens are removed.
+// sequence: number of the prompt; position: index of the new token, counted from the first token of the prompt. A
+// removed token is never drawn. An Error if all tokens are removed.
 int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t sequence, uint64_t position);
 
 }  // namespace ravine

@@ -19,8 +19,7 @@ struct TraceInput {
 
 // Reads a safetensors file. Tensors: input_ids [B,T]; optionally labels [B,T], which are shifted by one here;
 // attention_mask [B,T], with adjacent 1s in each row; position_ids [B,T], which cut rows into parts as in
-// data/fixed_batches.h.
-// A fault is a UserError that names file and tensor.
+// data/fixed_batches.h. A fault is a UserError that names file and tensor.
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts);
 
 struct NamedTensor {

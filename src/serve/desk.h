@@ -32,9 +32,9 @@ struct AnswerPiece {
   size_t choice = 0;  // index of the question in the request
   std::string text;
   std::vector<NewToken> tokens;
-  std::optional<Finish> finish;  // not empty: ends this request, and no other
-  std::string error;             // the error is that the request has run out of time
-  bool late = false;             // the error is that its time is over
+  std::optional<Finish> finish;  // set in the last piece of the choice
+  std::string error;             // not empty: ends this request, and no other
+  bool late = false;             // the error is that the request has run out of time
 };
 
 // The pieces of the answers to one request. The desk adds them; one thread of the server waits for them.
