@@ -17,15 +17,15 @@ std::vector<TokenSpan> parts_by_position(std::span<const int32_t> positions, int
 
 // The rows of a fixed batch file (.safetensors). Its tensors are integers [N,T]:
 //   input_ids
-//   labels: same columns as input_ids and shifted by one here, so that T columns give T-1 predictions; or
+//   labels: same columns as input_ids and shifted by one here, so T columns give T-1 predictions, or
 //   next_labels: shifted already; if both are missing, the ids are the labels.
-//   attention_mask (optional): 0 or 1, the ones of a row adjacent: padding on the left or right
-//   position_ids (optional): default 0..T-1, also with padding, as in Transformers' forward
-// adding columns belong to no segment and predict nothing; without labels they are not predicted either. As in
+//   attention_mask (optional): 0 or 1, the 1s of a row adjacent: padding on the left or right.
+//   position_ids (optional): default 0..T-1, also with padding, as in Transformers' forward.
+// Padding columns belong to no segment and predict nothing; without labels they are not predicted either. As in
 // Transformers, position_ids without a mask cut a row into parts (parts_by_position), and attention stays inside each
 // part. With a mask a row is one part. A label between two parts is used like any other, unless it is -100.
-// he constructor checks every number. A fault is a UserError that names file, tensor, row and column. Const members are
-// thread-safe.
+// The constructor checks every number. A fault is a UserError that names file, tensor, row and column. Const members
+// are thread-safe.
 class FixedBatches {
  public:
   // vocabulary: ids must be below it; positions: positions must be below it, 0: no limit. A file without anything to

@@ -63,7 +63,7 @@ std::vector<int64_t> share_of_rank(const LoaderOptions& options, int64_t micro_b
 // time.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
-// Returns an upper bound of the bytes of a run's batches. They are of the prepared steps (`prefetch` micro batches, in
+// Returns an upper bound of the bytes of a run's batches. Counted are the prepared steps (`prefetch` micro batches, in
 // whole steps of `micro_batches`), the step in preparation, and the step in use.
 int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns);
 

@@ -20,11 +20,11 @@ struct PackOptions {
 };
 
 // The samples of a token store, in order.
-// acked: sample i takes the S+1 tokens from i * S on, and column t predicts the token after it. So every token but the
+// Packed: sample i takes the S+1 tokens from i * S on, and column t predicts the token after it. So every token but the
 // first is predicted exactly once. The last sample is padded at its end.
-// ith document_attention, the tokens of a document are a segment, positions begin at 0 in each, and the last token of a
-// document predicts nothing.
-// ot packed: each document is cut separately in the same way. Const members are thread-safe.
+// With document_attention, the tokens of a document are a segment, positions begin at 0 in each, and the last token of
+// a document predicts nothing.
+// Not packed: each document is cut separately in the same way. Const members are thread-safe.
 class PackedSamples final : public SampleStream {
  public:
   PackedSamples(std::shared_ptr<const TokenDocuments> tokens, const PackOptions& options);

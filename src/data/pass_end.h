@@ -1,10 +1,10 @@
 // data.pass_end: epochs of whole steps, as in Transformers' Trainer.
 //
-// n epoch of N rows takes ceil(M / batch) steps.
-// hort: M = N. With several data ranks, M is rounded up to whole micro batches of all ranks, and filled with the first
+// An epoch of N rows takes ceil(M / batch) steps.
+// short: M = N. With several data ranks, M is rounded up to whole micro batches of all ranks, and filled with the first
 // rows of the epoch, as in accelerate.
-// rop: M is N rounded down in the same way.
-// he remaining rows of the last step are padding without labels: they change neither loss nor gradient.
+// drop: M is N rounded down in the same way.
+// The remaining rows of the last step are padding without labels: they change neither loss nor gradient.
 // that are padding, without a label: they change neither loss nor gradient.
 #pragma once
 #include <memory>

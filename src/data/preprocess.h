@@ -41,9 +41,9 @@ struct PreprocessOptions {
 
 // Reads every record once, in order, encodes on `workers` threads, and writes PREFIX_<list>_document.bin/.idx for each
 // list of the handler. The bytes do not depend on the number of workers.
-// he work is in the folder PREFIX.preprocess. The files appear when all are complete, each .idx after its .bin. After a
-// kill, the same call resumes at the last save.
-// emory: about two megabytes of text per worker with its tokens, and the largest record.
+// The work is in the folder PREFIX.preprocess. The files appear when all are complete, each .idx after its .bin. After
+// a kill, the same call resumes at the last save.
+// Memory: about two megabytes of text per worker with its tokens, and the largest record.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, const RecordHandler& handler);
 
 }  // namespace ravine

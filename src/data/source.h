@@ -23,7 +23,7 @@ SourceKind source_kind(const std::string& path);
 //  a glob (* ? [..]): sorted
 //  a folder: all files of text or records below it, sorted by path; hidden files, the descriptions of Hugging Face
 //  (dataset_info.json, ..) and all other files are skipped
-//  path without data is a UserError.
+// A path without data is a UserError.
 std::vector<std::string> source_files(const std::string& path);
 
 // Throws a UserError if `path` is the prefix of token files that `ravine preprocess` has not finished.
@@ -40,10 +40,10 @@ class DocumentReader {
 };
 
 // Opens a file of text or records.
-//  .txt file is cut into documents at the first blank line after each 64 KiB, so a smaller file is one document. If
+// A .txt file is cut into documents at the first blank line after each 64 KiB, so a smaller file is one document. If
 //  there is no blank line within 1 MiB, it is cut at the last line end before this size. The concatenated documents are
 //  the file, without a byte order mark.
-// ther files have a document per record (data/record_reader.h): the string under `text_key`. asked_by: the option or
+// Other files have a document per record (data/record_reader.h): the string under `text_key`. asked_by: the option or
 // flag that set the key, for messages.
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
                                                const std::string& asked_by = "data.text_key");

@@ -95,7 +95,7 @@ struct TokenizedFiles {
 
 // Reads and tokenizes files with several threads; returns when all are complete. A document gets the tokens that the
 // tokenizer adds to a text (bos), and eos at its end with append_eos.
-// he held-out documents follow from a hash of their text alone. So they do not depend on the seed, and equal documents
+// The held-out documents follow from a hash of their text alone. So they do not depend on the seed, and equal documents
 // are treated alike. If the share would be missed by far, documents are cut (held_out.h), so that between half and
 // twice the share is held out. Text too short for this is a UserError. An id at or above `vocabulary` is a UserError
 // that names file and line.
