@@ -12,14 +12,14 @@ namespace ravine {
 namespace {
 
 constexpr size_t kStack = size_t{8} << 20;
-constexpr uint32_t kHeap = uint32_t{1} << 20;  // KiB, of a search that the stack is too small for
+constexpr uint32_t kHeap = uint32_t{1} << 20;  // KiB, for a search that needs more than the stack
 
 std::string pcre_message(int code) {
   PCRE2_UCHAR text[256];
   return pcre2_get_error_message(code, text, sizeof text) > 0 ? reinterpret_cast<char*>(text) : "unknown error";
 }
 
-// Called before and behind what repeats: what lies between two calls takes time linear in the distance between their places.
+// Called before and after repetitions. The work between two calls is linear in the distance of their positions.
 int count_regex_steps(pcre2_callout_block* block, void* data) {
   auto& work = *static_cast<RegexWork*>(data);
   const size_t at = block->current_position;
