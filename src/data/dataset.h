@@ -22,7 +22,7 @@ struct DatasetOptions : DataOptions {
   std::string tokenizer_path;  // folder whose chat template is used if no template is named
   bool pairs = false;          // records are preference pairs
   uint64_t seed = static_cast<uint64_t>(TrainOptions().seed);
-  // Vocabulary of the model: ids must be below it; 0: the tokenizer's
+  // Vocabulary of the model: ids must be below it; 0: the tokenizer's.
   int64_t vocabulary = 0;
   int64_t max_positions = 0;                              // positions of the model; 0: no limit
   int threads = 0;                                        // threads for tokenizing; 0: thread_count()

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Files = std::vector<std::string>;
-// In the order of `datasets`: train, validation, test, others
+// In the order of `datasets`: train, validation, test, others.
 using Splits = std::vector<std::pair<std::string, Files>>;
 
 constexpr const char* kReaders[] = {"json", "csv", "text", "parquet", "arrow"};
@@ -269,7 +269,7 @@ std::string behind_caches(std::string folder) {
       throw UserError("a cache with several copies", folder, "one of them is read",
                       fmt::format("name one, for example {}", below[0].string()));
     const std::string name = below[0].filename().string();
-    // Not the folder of a version
+    // Not the folder of a version.
     if (!prepared && name.find_first_not_of("0123456789.") != std::string::npos) return folder;
     folder = below[0].string();
   }

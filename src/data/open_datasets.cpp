@@ -425,7 +425,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (!(o.valid_fraction >= 0 && o.valid_fraction < 1))
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
-  // Checked even if no source uses it
+  // Checked even if no source uses it.
   if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");
   if (o.order != SampleOrder::philox && o.pass_end != PassEnd::go_on)
     throw UserError(fmt::format("data.pass_end={}", name(o.pass_end)), "data.pass_end",

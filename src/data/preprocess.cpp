@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "state.json";
-// Files of a list while it is written
+// Files of a list while it is written.
 constexpr const char* kParts[] = {".bin", ".idx", ".lengths", ".documents", ".modes"};
 
 // A run of records. The main thread reads it, a worker encodes it, and the main thread writes it in the order of

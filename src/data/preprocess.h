@@ -33,7 +33,7 @@ struct PreprocessOptions {
   double save_seconds = 10;  // seconds between two saves of the state
   // The other settings that change the ids. To resume with other settings is a UserError.
   std::string settings;
-  // Called on the calling thread from time to time; may be empty
+  // Called on the calling thread from time to time; may be empty.
   std::function<void(const PreprocessProgress&)> progress;
   // Called from time to time on the calling thread; true saves the state and throws Stopped. May be empty.
   std::function<bool()> stop;

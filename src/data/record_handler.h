@@ -26,7 +26,7 @@ inline constexpr const char* kEmptyText = "empty text";  // reason in HandledRec
 
 // The output of a handler for one record.
 struct HandledRecord {
-  // One per list, in the order of lists(); documents without sequences are not written
+  // One per list, in the order of lists(); documents without sequences are not written.
   std::vector<TokenDocument> lists;
   // Reasons of dropped sequences ("longer than --seq-length"), one per sequence. The reasons are counted and reported
   // at the end.

@@ -41,7 +41,7 @@ constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},
                                 {".jsonl", SourceKind::jsonl},
                                 {".json", SourceKind::json},
                                 {".csv", SourceKind::csv},
-                                // Tables of Arrow too
+                                // Tables of Arrow too.
                                 {".parquet", SourceKind::parquet},
                                 {".arrow", SourceKind::parquet}};
 

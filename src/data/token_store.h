@@ -21,7 +21,7 @@ class TokenDocuments {
   virtual int64_t end_of(int64_t document) const = 0;
   virtual int64_t document_at(int64_t token) const = 0;  // the document that holds this token
   virtual void copy(int64_t begin, std::span<int32_t> into) const = 0;
-  // For messages: "a.txt document 3 to b.jsonl document 1"
+  // For messages: "a.txt document 3 to b.jsonl document 1".
   virtual std::string origin(int64_t begin, int64_t end) const = 0;
 };
 
@@ -84,7 +84,7 @@ struct TokenizeOptions {
   int64_t vocabulary = 0;  // ids must be below it; 0: the tokenizer's size
   double held_out = 0;     // share of the text for the second store (held_out.h), 0 <= share < 1
   int threads = 0;         // 0: thread_count()
-  // Called on the calling thread from time to time; may be empty
+  // Called on the calling thread from time to time; may be empty.
   std::function<void(const TokenizeProgress&)> progress;
 };
 

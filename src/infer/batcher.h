@@ -26,7 +26,7 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
 struct Sequence {
   size_t key = 0;                             // identifies the sequence for the caller
   const PromptModel* prompt_model = nullptr;  // must outlive it
-  // Number of its prompt model; rows of one prompt model are adjacent in the batch
+  // Number of its prompt model; rows of one prompt model are adjacent in the batch.
   size_t order = 0;
   uint64_t number = 0;  // number of the prompt; part of the key of its random numbers
   std::string place;    // name of the prompt in messages: "prompt 3"
@@ -40,7 +40,7 @@ struct NewToken {
   double logprob = 0;
   // The most likely ids with their log-probabilities (GenerateOptions::alternatives). Filled on the deciding rank only.
   std::vector<std::pair<int32_t, double>> best;
-  // Set at the last token of a sequence (eos or length); the batcher has then removed the sequence
+  // Set at the last token of a sequence (eos or length); the batcher has then removed the sequence.
   std::optional<Finish> finish;
   // Set instead of a token (finish: error): this sequence alone failed, and is removed.
   std::exception_ptr failure;

@@ -12,7 +12,7 @@ namespace ravine {
 
 struct Beam {
   std::vector<int32_t> ids;  // new tokens only, up to and including the end id
-  // Sum of log-probabilities / length^length_penalty; the log-probabilities are taken after penalties and warpers
+  // Sum of log-probabilities / length^length_penalty; the log-probabilities are taken after penalties and warpers.
   double score = 0;
   double logprob = 0;  // sum of the model's own log-probabilities, as in Generated
 };

@@ -26,7 +26,7 @@ struct LoadedModel {
   Kernels kernels;
   Types types;
   InferenceLayout spread;
-  // Block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks
+  // Block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks.
   std::vector<BlockRange> parts;
   std::unique_ptr<WeightSource> store;
   // Names of model->files().tensors as the folder spells them; empty for random weights.

@@ -112,7 +112,7 @@ Speed measure_decode(const LoadedModel& loaded, const SpeedOptions& o) {
     return static_cast<int64_t>(times.size()) == o.steps;
   };
   const Prompts prompts = random_prompts(o, f.vocabulary);
-  // The first sequences generate during the prefill of the last
+  // The first sequences generate during the prefill of the last.
   g.max_new_tokens += ceil_div(o.batch * o.length, g.step_tokens);
   generate(loaded, prompts, g, events, "--sequence-length");
   require(static_cast<int64_t>(times.size()) == o.steps, "bench: {} steps of {}", times.size(), o.steps);

@@ -69,7 +69,7 @@ HttpHead read_http_head(std::string_view text, int64_t most_body) {
       return refused(400, "a header is malformed");
     const std::string name = lower(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));
-    // Answers are sent whole and without encoding
+    // Answers are sent whole and without encoding.
     if (name == "range" || name == "accept-encoding" || name == "expect") continue;
     if (name == "content-length") {
       int64_t n = -1;

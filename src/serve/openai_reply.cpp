@@ -80,7 +80,7 @@ Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& token
   for (const NewToken& t : tokens) {
     const std::string bytes = tokens_.of(t.id, choice.at_start);
     const bool in_text = !tokens_.skipped(t.id);
-    // The first token of completions is written as at the start of a text
+    // The first token of completions is written as at the start of a text.
     const bool begins = choice.first || choice.at_start;
     Json list = Json::array(), top = Json::object();
     for (const auto& [id, logprob] : t.best) {

@@ -27,7 +27,7 @@ struct ServedModel {
 
 struct ServiceRules {
   std::string key;  // API key that clients must send; "": none
-  // Origins of pages whose scripts may send requests (CORS); "*": all
+  // Origins of pages whose scripts may send requests (CORS); "*": all.
   std::vector<std::string> origins;
   std::function<void(const std::string& line)> log;  // called with one line per request
 };

@@ -21,7 +21,7 @@ class PackedHandler : public RecordHandler {
     const Json& json;
     std::string where;
     std::string text(const char* key) const { return text(json, key); }
-    // A missing field, or one that is not a string, is a UserError
+    // A missing field, or one that is not a string, is a UserError.
     std::string text(const Json& of, const char* key) const;
     const Json& map(const char* key) const;  // the field must be an object
     [[noreturn]] void wrong(const std::string& what, const std::string& rule) const;
@@ -67,7 +67,7 @@ class PlainTextHandler : public RecordHandler {
   HandlerOptions options_;
 };
 
-// A missing field, or one that is not a string, is a UserError
+// A missing field, or one that is not a string, is a UserError.
 std::string text_field(const Json& object, const char* key, const std::string& where);
 std::string replaced(std::string text, std::string_view what, std::string_view by);
 std::string stripped(std::string_view text);                                    // as Python's str.strip()

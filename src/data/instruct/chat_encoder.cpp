@@ -299,7 +299,7 @@ class AnswerPlaces {
   std::optional<size_t> begin(size_t message) const { return begins_[message]; }
 
  private:
-  // Private use characters, of no script
+  // Private use characters, of no script.
   static std::string mark(size_t i) { return fmt::format("\ue000{}\ue001", i); }
   std::vector<std::optional<size_t>> begins_;
 };

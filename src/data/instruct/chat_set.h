@@ -16,7 +16,7 @@ struct ChatSetOptions {
   int64_t vocabulary = 0;                               // ids must be below it; 0: the tokenizer's size
   // Share of the conversations for the second store, selected by a hash of their record.
   double held_out = 0;
-  // Called on the calling thread from time to time; may be empty
+  // Called on the calling thread from time to time; may be empty.
   std::function<void(const TokenizeProgress&)> progress;
   // Largest data.sequence_length of the model; 0: no limit. Used in advice.
   int64_t positions = 0;

@@ -16,7 +16,7 @@ class ChatStore {
  public:
   explicit ChatStore(int64_t vocabulary) : tokens_(vocabulary) {}
   void begin_file(const std::string& path) { files_.emplace_back(path, count()); }
-  // At least two ids; record: its number in the file, for messages
+  // At least two ids; record: its number in the file, for messages.
   void append(const EncodedChat& chat, int64_t record);
 
   int64_t count() const { return tokens_.documents(); }

@@ -20,7 +20,7 @@ ChatSet read_pairs(const std::vector<std::string>& files, const Tokenizer& token
                    const ChatSetOptions& options);
 // "100 pairs, 21234 tokens (71 % learned), 12 cut, 3 left out: ..."
 std::string pair_counts_text(const ChatCounts& counts);
-// A warning if answers are equal, or many pairs are dropped; else ""
+// A warning if answers are equal, or many pairs are dropped; else "".
 std::string pair_counts_warning(const ChatCounts& counts);
 
 // True if the first record of a file holds lists of messages. A record that is not a preference is a UserError.

@@ -54,7 +54,7 @@ size_t character_before(const std::string& s, size_t end) {
 void extract_text_prompt(Preference& p) {
   size_t n = shared_text(p.chosen, p.rejected);
   if (n == std::min(p.chosen.size(), p.rejected.size()))
-    // The shorter text keeps a character
+    // The shorter text keeps a character.
     n = character_before(p.chosen.size() < p.rejected.size() ? p.chosen : p.rejected, n);
   else if (n > 0 && p.chosen[n - 1] == ' ')
     --n;

@@ -23,7 +23,7 @@ ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layo
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)]; });
     std::vector<std::vector<int64_t>> with_room(static_cast<size_t>(S) + 1);  // samples by their remaining columns
-    // The numbers of remaining columns that occur
+    // The numbers of remaining columns that occur.
     std::set<int64_t> rooms;
     for (int64_t i : order) {
       int64_t columns = lengths[static_cast<size_t>(i)], room = S, at = samples;

@@ -175,7 +175,7 @@ std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank)
   if (!text.starts_with(header) || (bytes.size() - header.size()) / sizeof(T) != count ||
       (bytes.size() - header.size()) % sizeof(T) != 0)
     return std::nullopt;
-  // At 64 bytes after the start of a page: aligned
+  // At 64 bytes after the start of a page: aligned.
   const std::span view(reinterpret_cast<const T*>(bytes.data() + header.size()), count);
   return IndexArray<T>(std::move(map), view);
 }

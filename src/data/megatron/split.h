@@ -10,7 +10,7 @@
 
 namespace ravine {
 
-// Megatron-core 0.16; Megatron-LM of November 2023, as in ModelLink
+// Megatron-core 0.16; Megatron-LM of November 2023, as in ModelLink.
 enum class MegatronOrder : uint8_t { core, of_2023 };
 constexpr auto names_of(MegatronOrder) {  // the names in data.order
   using enum MegatronOrder;

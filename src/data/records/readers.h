@@ -24,11 +24,11 @@ class TextWindow {
     if (at_ + ahead >= buffer_.size() && !more(ahead)) return -1;
     return static_cast<unsigned char>(buffer_[at_ + ahead]);
   }
-  // The next n characters; peek() must have reached them
+  // The next n characters; peek() must have reached them.
   std::string_view view(size_t n) const { return std::string_view(buffer_).substr(at_, n); }
   std::string_view rest() const { return std::string_view(buffer_).substr(at_); }  // the characters in memory
   void skip(size_t n);                                                             // counts lines
-  // Line of the current position, from 1
+  // Line of the current position, from 1.
   int64_t line() const { return line_; }
   double done() const;
   const std::string& path() const { return path_; }

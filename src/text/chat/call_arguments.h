@@ -11,8 +11,8 @@ namespace ravine {
 // A form that the template writes is kept: a text that appears unchanged, or a map whose names and values appear in
 // another notation than Python's. Otherwise a text becomes a map. A map becomes the text of tojson, if the template
 // writes texts. Which forms the template writes is tested with other arguments in place of all.
-// Null and blank text mean no arguments. A jinja::TemplateError that names the message and the member is thrown for a
-// text that is not a JSON object if the template requires a map, and for arguments that are neither a text nor a map.
+// Null and blank text mean no arguments. If the template requires a map, a text that is not a JSON object is a
+// jinja::TemplateError that names the message and the member. So are arguments that are neither a text nor a map.
 Json with_written_arguments(const ChatTemplate& chat, Json conversation);
 
 }  // namespace ravine

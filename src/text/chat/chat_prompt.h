@@ -20,7 +20,7 @@ class ChatPrompt {
   // apply_chat_template with add_generation_prompt. A conversation that the template refuses is a UserError with the
   // template's message; the question is then not added.
   std::vector<int32_t> ask(const std::string& question);
-  // Adds the answer of the model: the ids that follow those of ask(), or their text.
+  // Adds the answer of the model: the ids after the prompt of ask(), or their text.
   void answered(const std::vector<int32_t>& prompt, const std::vector<int32_t>& ids);
   void answered(const std::string& text);
   void begin_again();                        // removes all messages except the system message
@@ -34,7 +34,7 @@ class ChatPrompt {
   // Returns the ids of a conversation, like ask(). A refusal of the template is a jinja::TemplateError. Thread-safe.
   std::vector<int32_t> ids_of(const Json& messages) const;
 
-  // The token with which a model that was trained with the template ends an answer
+  // The token with which a model that was trained with the template ends an answer.
   int32_t end_token() const { return end_; }
 
  private:

@@ -55,8 +55,8 @@ EndOfAnswer end_of_answer(const Tokenizer& tokenizer, const ChatTemplate& chat) 
     throw UserError("the chat template drops the answer", "a question and its answer", "it must write what the assistant said",
                     "use another template");
 
-  // Tokens that open messages end no answer. They are the first special token of a text, except bos. Another one is a
-  // token that is alone between an answer and the next question, and also occurs before the first question.
+  // Tokens that open messages end no answer: the first special token of a text, except bos. So is a token that is alone
+  // between an answer and the next question, and also occurs before the first question.
   const auto& eos = tokenizer.special().eos;
   auto ends = [&](const Special& s, const std::vector<Special>& before, bool alone) {
     if (s.token.id == eos) return true;

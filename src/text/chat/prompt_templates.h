@@ -1,5 +1,5 @@
-// Prompt templates by name, for tokenizers without a chat template: those of LLaMA-Factory and ModelLink (its
-// --prompt-type), written in Jinja.
+// Prompt templates by name, for tokenizers without a chat template. LLaMA-Factory's and ModelLink's (--prompt-type),
+// written in Jinja.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ std::string read_template_file(const std::string& path);
 
 struct ChosenTemplate {
   std::unique_ptr<ChatTemplate> chat;
-  // Source of a named template or a file, to be stored with the model; empty: the tokenizer's template
+  // Source of a named template or a file, to be stored with the model; empty: the tokenizer's template.
   std::string source;
 };
 

@@ -12,8 +12,7 @@ namespace ravine {
 enum class Rendered : uint8_t { conversation, all };
 
 // Parses like parse_json(). A whole number beyond 64 bits in the rendered part is a UserError that names `where` and
-// the member ("messages[1].tool_calls[0].function.arguments.n"), because Json stores only the nearest f64, which has
-// other digits.
+// the member ("messages[1].tool_calls[0].function.arguments.n"), because Json stores only the nearest f64.
 Json parse_rendered(std::string_view text, const std::string& where, Rendered rendered = Rendered::conversation);
 
 // Returns the member of a JSON text that holds the first such number; "" if there is none, or if the text is not JSON.

@@ -35,7 +35,7 @@ Value Run::invoke(const Value& f, Arguments& a) {
   return f.function()(a);
 }
 
-// The name "" at the end of the chain is the input
+// The name "" at the end of the chain is the input.
 Value Run::filter_chain(const Node& n, const Value& input, Scope& s) {
   Budget::Level level(budget_);
   if (n.kind == NodeKind::name && n.text.empty()) return input;

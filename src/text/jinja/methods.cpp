@@ -16,7 +16,7 @@ const std::string& text_of(const Value& v, const char* what) {
   return v.string();
 }
 
-// Continuation byte of a character in UTF-8
+// Continuation byte of a character in UTF-8.
 bool is_tail(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
 // Strips characters from both ends; the rest of the text is not read.

@@ -166,7 +166,7 @@ Value Builtins::loop_attribute(Namespace* space, std::string_view name) {
       loop.last = now;
       return Value(!same);
     }));
-  // These read ahead: they see the next item, or the end of the list.
+  // last and nextitem read ahead: the next item, or the end of the list.
   if (name == "last" || name == "nextitem") {
     const size_t n = l.over.is_open() ? l.over.open().size() : l.over.list().size();
     if (l.index + 1 < n) {

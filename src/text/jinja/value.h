@@ -111,7 +111,7 @@ class Value {
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
-  // A string that is safe for HTML: texts joined to it are escaped
+  // A string that is safe for HTML: texts joined to it are escaped.
   bool is_markup() const { return form_ == Form::markup; }
   bool is_group() const { return form_ == Form::group; }  // a tuple of groupby with the attributes grouper and list
   bool is_range() const { return form_ == Form::range; }  // a list of range(..), which is not written like a list
@@ -267,7 +267,7 @@ Value from_json(const Json& j);  // nesting deeper than kDeepestValue is a Templ
 const Value* lookup(const Dict& d, const Value& key, Budget& budget);
 const Value* lookup(const Dict& d, std::string_view key, Budget& budget);
 int64_t length(const Value& v, Budget& budget);  // in characters for a string
-// The list of elements that a loop over the value sees; a list is returned unchanged
+// The list of elements that a loop over the value sees; a list is returned unchanged.
 Value items(const Value& v, Budget& budget);
 int64_t add_checked(int64_t a, int64_t b);
 

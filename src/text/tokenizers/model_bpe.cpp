@@ -185,7 +185,7 @@ class Bpe final : public TokenModel {
       }
       if (o_.byte_fallback &&
           std::all_of(text.begin(), text.end(), [&](char b) { return fallback_[static_cast<unsigned char>(b)] >= 0; })) {
-        // Before a pending unknown symbol, as upstream
+        // Before a pending unknown symbol, as upstream.
         for (char b : text) symbols.push_back(fallback_[static_cast<unsigned char>(b)]);
         continue;
       }

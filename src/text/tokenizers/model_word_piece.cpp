@@ -37,7 +37,7 @@ class WordPiece final : public TokenModel {
       for (size_t at = start; at < word.size();) {
         node = trie.step(node, static_cast<unsigned char>(word[at++]));
         if (node == 0) break;
-        // Pieces are UTF-8, so no piece ends inside a character
+        // Pieces are UTF-8, so no piece ends inside a character.
         if (trie.value(node) >= 0) id = trie.value(node), end = at;
       }
       if (id < 0) {

@@ -9,12 +9,12 @@ namespace ravine {
 
 // Opens a tokenizer. Any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with an
 // unknown part, is a UserError.
-//   FILE tokenizer.json   as in Hugging Face's library tokenizers
-//   FILE tokenizer.model  raw SentencePiece: no special strings in text, no tokens around it; control pieces decode to
-//   ""
-//   DIR                   tokenizer.json, as AutoTokenizer of Transformers; without it tokenizer.model by the rules of
-//                         LlamaTokenizer, legacy or not by the settings; without both vocab.json with merges.txt, or
-//                         vocab.txt; each with the settings files of the folder
+//   FILE tokenizer.json   as in Hugging Face's library tokenizers.
+//   FILE tokenizer.model  raw SentencePiece: no special strings in text, no tokens around it.
+//                         Control pieces decode to "".
+//   DIR                   tokenizer.json, as AutoTokenizer of Transformers. Without it tokenizer.model, by the rules of
+//                         LlamaTokenizer, legacy or not by the settings. Without both vocab.json with merges.txt, or
+//                         vocab.txt. The settings files of the folder are read too.
 // If a folder has tokenizer.json and tokenizer.model, "use_fast": false or "backend": "sentencepiece" in
 // tokenizer_config.json selects tokenizer.model. If the two give other ids for a few test texts, a warning says so
 // once.

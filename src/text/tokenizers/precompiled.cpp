@@ -178,7 +178,7 @@ std::string PrecompiledRules::apply(std::string_view text) const {
       continue;
     }
     size_t end = at + 1;
-    // Clusters end between two characters of ASCII
+    // Clusters end between two characters of ASCII.
     while (end < text.size() && !(plain(text[end - 1]) && plain(text[end]))) ++end;
     std::string_view stretch = text.substr(at, end - at);
     size_t from = 0;

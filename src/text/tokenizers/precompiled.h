@@ -9,7 +9,7 @@ namespace ravine {
 
 class PrecompiledRules {
  public:
-  // A damaged table is a UserError that names `where`
+  // A damaged table is a UserError that names `where`.
   PrecompiledRules(std::string_view base64, const std::string& where);
   std::string apply(std::string_view text) const;
 

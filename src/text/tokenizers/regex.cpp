@@ -37,7 +37,7 @@ RegexScratch::RegexScratch()
   require(data_ && context_ && stack_, "regex: out of memory");
   pcre2_jit_stack_assign(context_, nullptr, stack_);
   pcre2_set_callout(context_, count_regex_steps, &work_);
-  pcre2_set_match_limit(context_, UINT32_MAX);  // the callout bounds the work
+  pcre2_set_match_limit(context_, UINT32_MAX);  // the callout limits the work
   pcre2_set_heap_limit(context_, kHeap);
 }
 
@@ -78,7 +78,7 @@ bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size
                        scratch.data_, scratch.context_);
   };
   int rc = match(0);
-  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter keeps its places on the heap
+  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter stores its positions on the heap
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0)
     throw UserError("regular expression takes too much work", fmt::format("{}: '{}'", where_, shown_),

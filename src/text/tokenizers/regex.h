@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files. They are written for Oniguruma with Ruby's syntax; PCRE2 runs them.
+// Regular expressions of tokenizer files, written for Oniguruma with Ruby's syntax. PCRE2 runs them.
 #pragma once
 #include <cstdint>
 #include <memory>
