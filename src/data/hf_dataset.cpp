@@ -161,7 +161,7 @@ Splits splits_of_patterns(const std::string& folder,
       const size_t before = found.size();
       std::error_code ec;
       if (pattern.find_first_of("*?[") == std::string::npos) {
-        const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays as it is
+        const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays unchanged
         if (fs::is_regular_file(file, ec)) found.push_back(file.lexically_normal().string());
       } else {
         // The part before the first wildcard is a folder, below this one or absolute.
@@ -379,7 +379,7 @@ void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const F
 
 namespace {
 
-// Matches one character that is not a star. `p` moves behind the matched part of the pattern. False if the character
+// Matches one character that is not a star. `p` moves past the matched part of the pattern. False if the character
 // does not match.
 bool fits_one(std::string_view pattern, size_t& p, char c) {
   if (const size_t close = pattern.find(']', p + 2); pattern[p] == '[' && close != std::string_view::npos) {

@@ -32,7 +32,7 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
 struct RowsOfFile {
   std::string path;
   int64_t first = 0, end = -1;  // rows [first, end), from 0; end -1: all rows from `first` on
-  bool lines = false;           // rows are lines, whatever the suffix
+  bool lines = false;           // rows are lines, for any suffix
   bool operator==(const RowsOfFile&) const = default;
 };
 

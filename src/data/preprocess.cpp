@@ -215,7 +215,7 @@ class Job {
     try {
       create_folders(folder_);
       work(files);
-    } catch (...) {  // an error leaves nothing but a saved state to resume from
+    } catch (...) {  // an error leaves only a saved state to resume from
       leave();
       for (const fs::path& p : made) fs::remove(p, ec);
       throw;

@@ -16,7 +16,7 @@ struct RecordOptions {
   int64_t max_record = int64_t{256} << 20;  // bytes; a longer record is a UserError
   std::string member;                       // of a .json file with a single object: the member that holds the records
   int64_t first = 0, end = -1;              // range of records to read, from 0; end -1: to the last
-  bool lines = false;                       // a text file, whatever its suffix: each line is a record
+  bool lines = false;                       // a text file with any suffix: each line is a record
 };
 
 // Reads the records of one file, in order. Not thread-safe.

@@ -26,7 +26,7 @@ struct GenerationDefaults {
   std::vector<std::string> not_offered;
 };
 
-// Reads generation_config.json of a folder. If the file is missing, the end ids are those that config.json names.
+// Reads generation_config.json of a folder. If the file is missing, the end ids are taken from config.json.
 // num_beams is ignored, and do_sample is used in conversations only: otherwise the command line selects the mode. A
 // field of a wrong type or out of range is a UserError that names file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);

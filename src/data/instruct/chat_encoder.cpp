@@ -132,7 +132,7 @@ class TokenPlaces {
 
  private:
   struct Part {
-    size_t byte = 0, id = 0;  // where it begins
+    size_t byte = 0, id = 0;  // where the part begins
   };
   // Returns the number of bytes for which the text is equal to the decoded ids before the last part.
   size_t stands_for_text() {

@@ -59,8 +59,8 @@ struct InstructionChoice {
 };
 
 // Selects the conversations; all are read once. Dropped are conversations without a label before the cut, and with
-// TooLong::drop those with more than `longest` tokens. Held-out ones are selected by a hash of their ids. A UserError
-// if none remains.
+// TooLong::drop conversations with more than `longest` tokens. A hash of the ids selects the held-out conversations. A
+// UserError if none remains.
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& options);
 
 // Throws the UserError of files in which no conversation has a label to learn, with a length that would reach one.

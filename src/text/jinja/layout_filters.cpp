@@ -1,4 +1,4 @@
-// Filters of layout: format, indent, center, truncate, wordcount, pprint, and those for HTML.
+// Filters of layout: format, indent, center, truncate, wordcount, pprint, and filters for HTML.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"

@@ -78,7 +78,7 @@ class Translator {
             ++at_;
             return count();
           }
-          if (group_ended_ || text.ends_with(",}") || text.size() > 6) count();  // else few steps, whatever comes
+          if (group_ended_ || text.ends_with(",}") || text.size() > 6) count();  // otherwise few steps, for any text
           return;
         }
         out_ += "\\{";

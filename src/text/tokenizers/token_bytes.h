@@ -29,7 +29,7 @@ class TokenBytes {
   std::vector<int32_t> before_;  // ids of some text
 };
 
-// Counts the characters of a text whose tokens come one by one.
+// Counts the characters of a text, given its tokens in order.
 class TokenPlaces {
  public:
   // Returns the position of the next token in the text, in characters. If its first byte is inside an incomplete

@@ -16,7 +16,7 @@ enum CharClass : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}
   kSpace = 4,        // \s, White_Space
-  kPunctuation = 8,  // ASCII punctuation or \p{P}, as crate unicode_categories 0.1.1 has it
+  kPunctuation = 8,  // ASCII punctuation or \p{P}, as in crate unicode_categories 0.1.1
   kWord = 16,        // \w of Rust's regex crate
   kNumeric = 32,     // char::is_numeric of Rust
 };
@@ -61,7 +61,7 @@ void append_lower(std::string& out, char32_t c);
 void append_upper(std::string& out, char32_t c);  // upper case, as Python's str.upper
 
 bool is_mark(char32_t c);             // \p{M} of Unicode 9
-bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as crate unicode_categories 0.1.1 has it
+bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as in crate unicode_categories 0.1.1
 bool is_other(char32_t c);            // control, format, private use: removed by BERT's clean-up
 bool is_chinese(char32_t c);          // the blocks around which BERT puts spaces
 
