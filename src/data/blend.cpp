@@ -15,7 +15,7 @@ Blend::Blend(std::span<const double> weights) {
     require(std::isfinite(w) && w > 0, "blend: weights are above 0, got {}", w);
     sum += w;
   }
-  // Whole places by largest remainder.
+  // Rounds the shares to whole numbers by largest remainder.
   std::vector<double> rest;
   int64_t given = 0;
   for (double w : weights) {

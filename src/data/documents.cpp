@@ -78,7 +78,7 @@ class TextReader final : public DocumentReader {
   std::string path_, buffer_;
   std::unique_ptr<ByteSource> source_;
   bool at_end_ = false, first_ = true;
-  int64_t offset_ = 0, line_ = 1, document_line_ = 1;  // of what has not been handed out yet
+  int64_t offset_ = 0, line_ = 1, document_line_ = 1;  // position of the text that was not returned yet
 };
 
 class RecordDocuments final : public DocumentReader {
@@ -136,7 +136,7 @@ JsonlParser::~JsonlParser() = default;
 
 namespace {
 
-// The first few: a record may have thousands.
+// Returns the first few keys: a record may have thousands.
 std::string named(const std::vector<std::string>& keys) {
   constexpr size_t kMost = 8;
   std::string out;
@@ -164,7 +164,7 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
     std::string near = nearest(impl_->key, keys);
     if (!near.empty() && !record[near].is_string()) near.clear();
     const auto form = near.empty() ? detect_chat_format(record) : std::nullopt;
-    std::vector<std::string> texts;  // keys that hold one
+    std::vector<std::string> texts;  // keys whose value is a string
     for (const auto& [key, held] : record.items())
       if (held.is_string()) texts.push_back(key);
     const std::string meant = !near.empty() ? near : texts.size() == 1 ? texts[0] : "";

@@ -20,7 +20,7 @@ void add_file(Checksum& sum, const std::string& path, bool whole) {
   const Fd file = open_to_read(path, &size);
   sum.update(std::as_bytes(std::span(&size, 1)));
   std::vector<std::byte> part;
-  auto add = [&](int64_t at, int64_t bytes) {  // read, not mapped: a touched page would bring its neighbours into memory
+  auto add = [&](int64_t at, int64_t bytes) {  // read, not mapped: a mapped page would bring its neighbours into memory
     part.resize(static_cast<size_t>(bytes));
     read_all_at(*file, at, part, path);
     sum.update(part);

@@ -77,7 +77,7 @@ FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t 
   check(ids_, 0, vocabulary - 1, false);
   check(labels_, 0, vocabulary - 1, true);
   check(next_labels_, 0, vocabulary - 1, true);
-  constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each
+  constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each position
   check(positions_, 0, (positions > 0 ? positions : kMostPositions) - 1, false);
   check(mask_, 0, 1, false);
   check_mask();

@@ -30,7 +30,7 @@ HeldOut hold_out_bytes(std::vector<DocumentSize> documents, double share) {
   std::sort(documents.begin(), documents.end(), [](const DocumentSize& a, const DocumentSize& b) { return a.hash < b.hash; });
   double left = share * bytes_of(documents);
   for (size_t i = 0; i < documents.size();) {
-    size_t end = i;  // equal documents go the same way
+    size_t end = i;  // equal documents are treated alike
     double bytes = 0;
     for (; end < documents.size() && documents[end].hash == documents[i].hash; ++end)
       bytes += static_cast<double>(documents[end].bytes);

@@ -1,4 +1,4 @@
-// The files of a local folder that are the rows of a split: the card's configurations, saved data sets, names of files.
+// Finds the files of a split in a local folder: by the configurations of a card, as a saved dataset, or by file names.
 #include "data/hf_dataset.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 using Files = std::vector<std::string>;
-using Splits = std::vector<std::pair<std::string, Files>>;  // in order of the library: train, validation, test, others
+// In the order of `datasets`: train, validation, test, others.
+using Splits = std::vector<std::pair<std::string, Files>>;
 
 constexpr const char* kReaders[] = {"json", "csv", "text", "parquet", "arrow"};
 
@@ -42,7 +43,7 @@ const std::vector<Keywords>& keywords() {
 
 bool is_between(char c) { return std::string_view("-._ 0123456789").find(c) != std::string_view::npos; }
 
-// True if the word stands in a name between separators; its end may be the name's own where `at_end`.
+// True if the word is in the name, between separators. at_end: the end of the name is accepted as a separator.
 bool has_word(std::string_view name, std::string_view word, bool at_end) {
   for (size_t at = name.find(word); at != std::string_view::npos; at = name.find(word, at + 1)) {
     const size_t end = at + word.size();
@@ -57,7 +58,7 @@ std::vector<std::string> folders_of(const std::string& relative) {
   return parts;
 }
 
-// "data/NAME-00000-of-00002.parquet": the split that the name says, or empty.
+// Returns the split of a file "data/SPLIT-00000-of-00002.parquet"; empty if the file has another name.
 std::string sharded_split(const std::string& relative) {
   if (!relative.starts_with("data/") || relative.find('/', 5) != std::string::npos) return "";
   const std::string name = relative.substr(5);
@@ -72,7 +73,7 @@ std::string extension_of(std::string path) {
   return fs::path(path).extension().string();
 }
 
-// The reader that a file belongs to; empty: none.
+// Returns the reader of a file by its suffix; empty: none.
 std::string reader_of(const std::string& path) {
   const std::string e = extension_of(path);
   if (e == ".json" || e == ".jsonl") return "json";
@@ -81,8 +82,8 @@ std::string reader_of(const std::string& path) {
   return "";
 }
 
-// Files below a folder that hold rows, relative to it and sorted. Hidden ones, __folders and descriptions are passed over, as
-// are the caches that the library leaves beside a saved data set.
+// Returns the data files below a folder, relative to it and sorted. Hidden files, folders __NAME, descriptions, and the
+// caches of `datasets` are skipped.
 Files files_below(const std::string& folder) {
   Files out;
   std::error_code ec;
@@ -101,7 +102,8 @@ Files files_below(const std::string& folder) {
   return out;
 }
 
-// By the names of folders and files, as the library groups them; where no name has a word of a split, all are train.
+// Groups files by the split in their folder or file name, as `datasets` does. If no name contains a split, all files
+// are train.
 Splits splits_by_name(const Files& files) {
   Splits out;
   const auto add = [&](const std::string& split, const std::string& file) {
@@ -127,7 +129,7 @@ Splits splits_by_name(const Files& files) {
   return out;
 }
 
-// The reader of most files of the first split decides; files of others are left out, as there.
+// Keeps the files of one reader: the most frequent one in the first split. Other files are dropped, as in `datasets`.
 void keep_one_reader(Splits& splits) {
   splits.erase(std::remove_if(splits.begin(), splits.end(), [](const auto& s) { return s.second.empty(); }), splits.end());
   if (splits.empty()) return;
@@ -148,7 +150,7 @@ Splits under(const std::string& folder, Splits splits) {
   return splits;
 }
 
-// Files that patterns name, below a folder; a pattern without wildcards must be there.
+// Returns the files below a folder that match the patterns; a pattern without matches is a UserError.
 Splits splits_of_patterns(const std::string& folder,
                           const std::vector<std::pair<std::string, std::vector<std::string>>>& patterns,
                           const std::string& where) {
@@ -159,7 +161,7 @@ Splits splits_of_patterns(const std::string& folder,
       const size_t before = found.size();
       std::error_code ec;
       if (pattern.find_first_of("*?[") == std::string::npos) {
-        const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays as it is
+        const fs::path file = fs::path(folder) / pattern;  // an absolute pattern stays unchanged
         if (fs::is_regular_file(file, ec)) found.push_back(file.lexically_normal().string());
       } else {
         // The part before the first wildcard is a folder, below this one or absolute.
@@ -181,7 +183,7 @@ Splits splits_of_patterns(const std::string& folder,
   return out;
 }
 
-// The `configs` of a card: the YAML between the lines --- at the head of README.md.
+// Returns the `configs` of a card: YAML between lines --- at the beginning of README.md.
 Json configs_of_card(const std::string& folder) {
   const std::string path = (fs::path(folder) / "README.md").string();
   std::error_code ec;
@@ -195,7 +197,8 @@ Json configs_of_card(const std::string& folder) {
   return configs != card.end() && configs->is_array() ? *configs : Json::array();
 }
 
-// A data set of save_to_disk: its files in the order that state.json has them; nothing if the folder is none.
+// Returns the files of a dataset of save_to_disk, in the order of state.json; nothing if the folder is not such a
+// dataset.
 std::optional<Files> saved_files(const std::string& folder) {
   std::error_code ec;
   const std::string state = (fs::path(folder) / "state.json").string();
@@ -233,7 +236,7 @@ std::optional<Splits> saved_splits(const std::string& folder) {
   return out;
 }
 
-// Folders of the library's own caches lead on: snapshots/COMMIT of the hub, VERSION/HASH of prepared tables.
+// Follows the folders of caches: snapshots/COMMIT of the hub, VERSION/HASH of prepared tables.
 std::string behind_caches(std::string folder) {
   std::error_code ec;
   if (const fs::path snapshots = fs::path(folder) / "snapshots"; fs::is_directory(snapshots, ec)) {
@@ -266,7 +269,8 @@ std::string behind_caches(std::string folder) {
       throw UserError("a cache with several copies", folder, "one of them is read",
                       fmt::format("name one, for example {}", below[0].string()));
     const std::string name = below[0].filename().string();
-    if (!prepared && name.find_first_not_of("0123456789.") != std::string::npos) return folder;  // no folder of a version
+    // Not the folder of a version.
+    if (!prepared && name.find_first_not_of("0123456789.") != std::string::npos) return folder;
     folder = below[0].string();
   }
   return folder;
@@ -292,7 +296,7 @@ std::vector<std::string> folders_in(const std::string& folder) {
   return out;
 }
 
-// The splits of one configuration of a card.
+// Returns the splits of one configuration of a card.
 Splits splits_of_config(const Json& config, const std::string& folder, const std::string& where) {
   const std::string data_dir = field_or<std::string>(config, "data_dir", where, "");
   const std::string base = data_dir.empty() ? folder : (fs::path(folder) / data_dir).string();
@@ -352,7 +356,8 @@ int64_t count_rows(const Files& files, const std::string& record_field, bool lin
   return count;
 }
 
-// The slice of a split's files, file by file. The rows of a file are counted only where the slice begins or ends behind it.
+// Appends the rows of a slice, file by file. The rows of each file are counted, to find the files in which the slice
+// begins and ends.
 void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const Files& files, const std::string& record_field,
                   bool lines) {
   if (!slice.from && !slice.to) {
@@ -374,7 +379,8 @@ void append_slice(std::vector<RowsOfFile>& out, const SplitSlice& slice, const F
 
 namespace {
 
-// Passes one character that is no star; false: path[t] does not fit. `p` goes behind the pattern's part.
+// Matches one character that is not a star. `p` moves past the matched part of the pattern. False if the character
+// does not match.
 bool fits_one(std::string_view pattern, size_t& p, char c) {
   if (const size_t close = pattern.find(']', p + 2); pattern[p] == '[' && close != std::string_view::npos) {
     std::string_view set = pattern.substr(p + 1, close - p - 1);
@@ -397,7 +403,7 @@ bool fits_one(std::string_view pattern, size_t& p, char c) {
 
 }  // namespace
 
-// Follows all places of the pattern that can be reached behind each character: the work is pattern times path.
+// Keeps all positions of the pattern that are reachable after each character: time is O(pattern * path).
 bool fits_pattern(std::string_view pattern, std::string_view path) {
   std::vector<char> at(pattern.size() + 1), next;
   const auto reach = [&](std::vector<char>& to, size_t p) {
@@ -406,11 +412,11 @@ bool fits_pattern(std::string_view pattern, std::string_view path) {
       if (p >= pattern.size() || pattern[p] != '*') return;
       const bool across = pattern.substr(p).starts_with("**");
       p += across ? 2 : 1;
-      if (across && p < pattern.size() && pattern[p] == '/') to[p + 1] = 1;  // **/ may be no folder
+      if (across && p < pattern.size() && pattern[p] == '/') to[p + 1] = 1;  // **/ may match no folder
     }
   };
   reach(at, 0);
-  for (size_t again = 0; again < at.size(); ++again)  // behind **/ a further star may stand
+  for (size_t again = 0; again < at.size(); ++again)  // a further star may follow **/
     if (at[again]) reach(at, again);
   for (const char c : path) {
     next.assign(pattern.size() + 1, 0);
@@ -435,7 +441,7 @@ std::vector<RowsOfFile> rows_of_dataset(const HfDatasetRequest& r, const std::st
     throw UserError(fmt::format("{} is code", r.path), where, "code of a data set is not run",
                     "name the folder of its files, as \"path\", with \"data_files\" where it needs them");
   Splits splits;
-  bool lines = false;  // the reader of texts takes the lines of any file
+  bool lines = false;  // the reader "text" takes the lines of any file
   if (std::any_of(std::begin(kReaders), std::end(kReaders), [&](const char* k) { return r.path == k; }) &&
       !r.data_files.empty()) {
     splits = splits_of_patterns(r.data_dir, r.data_files, where);

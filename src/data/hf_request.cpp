@@ -1,4 +1,4 @@
-// The arguments of load_dataset, and the language of its splits.
+// Parses the arguments of load_dataset and its notation of splits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace ravine {
 
 namespace {
 
-// Arguments that change where copies lie, how fast it goes or what is checked, not the rows.
+// Arguments that change caches, speed or checks, but not the rows.
 constexpr const char* kWithoutMeaning[] = {"streaming",       "cache_dir",         "num_proc",        "keep_in_memory",
                                            "download_mode",   "verification_mode", "save_infos",      "ignore_verifications",
                                            "download_config", "trust_remote_code", "storage_options", "token",
@@ -23,7 +23,7 @@ constexpr const char* kWithoutMeaning[] = {"streaming",       "cache_dir",      
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// `"key: VALUE` becomes `"key": VALUE`, and True, False, None outside of texts become true, false, null.
+// Repairs `"key: VALUE` to `"key": VALUE`, and True, False, None outside of strings to true, false, null.
 std::string with_slips_mended(const std::string& text) {
   std::string out;
   bool quoted = false;
@@ -32,7 +32,7 @@ std::string with_slips_mended(const std::string& text) {
     if (c == '"' && !quoted) {
       size_t end = at + 1;
       while (end < text.size() && is_letter(text[end])) ++end;
-      if (end > at + 1 && end < text.size() && text[end] == ':') {  // its closing quote is missing
+      if (end > at + 1 && end < text.size() && text[end] == ':') {  // the closing quote is missing
         out += text.substr(at, end - at) + "\"";
         at = end;
         continue;
@@ -57,7 +57,7 @@ Json parse_request(const std::string& text, const std::string& where, std::vecto
   try {
     return parse_json(text, where);
   } catch (const UserError&) {
-    // Slips of people who write Python: `"streaming: True,` is printed so on a page that many copy.
+    // Common slips of Python users; for example, `"streaming: True,` is printed on a page that many copy.
     const std::string out = with_slips_mended(text);
     if (out == text) throw;
     Json read;
@@ -85,7 +85,7 @@ std::vector<std::string> patterns_of(const Json& value, const std::string& where
   return out;
 }
 
-// A text, a list of texts, {split: text or list}, or the card's [{split, path}].
+// Parses a text, a list of texts, {split: text or list}, or the [{split, path}] of a card.
 std::vector<std::pair<std::string, std::vector<std::string>>> data_files_of(const Json& value, const std::string& where) {
   std::vector<std::pair<std::string, std::vector<std::string>>> out;
   if (value.is_object()) {
@@ -106,7 +106,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> data_files_of(cons
 int64_t percent_of(int64_t part, int64_t count, bool whole) {
   if (whole) return part * (count / 100);
   const double exact = static_cast<double>(part) * static_cast<double>(count) / 100;
-  return static_cast<int64_t>(std::nearbyint(exact));  // halves to even, as Python rounds
+  return static_cast<int64_t>(std::nearbyint(exact));  // halves round to even, as in Python
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ DataHistory DataHistory::from_json(const Json& json, const std::string& where) {
                           "choose another checkpoint");
         d.weights.push_back(w.get<double>());
       }
-    // As far as options let a run come, so that no product of these overflows.
+    // The limits of the options; they keep products of these numbers from overflowing.
     bool good = d.step >= 0 && static_cast<double>(d.step) <= kMostSteps && d.sample >= 0 &&
                 static_cast<double>(d.sample) <= kMostSteps * kMostSequences && d.global_batch >= 1 &&
                 static_cast<double>(d.global_batch) <= kMostSequences && d.weights.size() <= h.sources_.size();

@@ -1,5 +1,5 @@
-// Which samples the steps of a run take, though batch size, sources and weights may have changed when it was resumed: the whole
-// state of a run's data, a few hundred bytes, kept in checkpoints.
+// The history of a run's data: batch sizes, sources and weights of its steps, which may change when the run is resumed.
+// Checkpoints store it; it is the whole state of the data, in a few hundred bytes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,32 +9,35 @@
 
 namespace ravine {
 
+// The steps of a run between two changes.
 struct DataSegment {
-  int64_t step = 0, sample = 0;  // its first step, from 0, and the first sample of that step
+  int64_t step = 0, sample = 0;  // its first step, from 0, and the first sample of this step
   int64_t global_batch = 1;      // samples per step
-  std::vector<double> weights;   // shares of the sources (by their number), 0 or missing: not in use; empty: no blend
+  // Shares of the sources, by their numbers; 0 or missing: not used; empty: no blend.
+  std::vector<double> weights;
 };
 
-// Sources are numbered in the order in which the run met them, and keep their number for ever; two of one path are told apart
-// by their order. An empty history takes step * global_batch, without a blend.
+// The segments of a run. Sources are numbered in the order in which the run first used them, and keep their numbers.
+// Two sources of one path are distinguished by their order. An empty history means sample = step * global_batch,
+// without a blend.
 class DataHistory {
  public:
   DataHistory() = default;
-  // From step `step` on the run has this batch and these sources with their weights (no weights: no blend). Nothing happens if
-  // that is how it was. Segments that begin at `step` or later are replaced.
+  // From step `step` on, the run has this batch size and these sources with their weights (empty: no blend). Does
+  // nothing if they are unchanged. Segments that begin at `step` or later are replaced.
   void change(int64_t step, int64_t global_batch, const std::vector<std::string>& sources, const std::vector<double>& weights);
 
   bool empty() const { return segments_.empty(); }
-  int64_t first_sample(int64_t step) const;  // of a step from 0; not of an empty history
+  int64_t first_sample(int64_t step) const;  // first sample of a step, from 0; the history must not be empty
   int64_t global_batch(int64_t step) const;
   const std::vector<DataSegment>& segments() const { return segments_; }
   const std::vector<std::string>& sources() const { return sources_; }
-  // Numbers of these sources; -1 for one that the run never met.
+  // Returns the numbers of these sources; -1: not a source of the run.
   std::vector<int64_t> numbers(const std::vector<std::string>& sources) const;
 
   Json json() const;  // {"sources": [..], "segments": [{"step": 0, "sample": 0, "global_batch": 8, "weights": [..]}]}
-  static DataHistory from_json(const Json& json,
-                               const std::string& where);  // a UserError naming `where` if it is no such thing
+  // Reads the result of json(). A fault is a UserError that names `where`.
+  static DataHistory from_json(const Json& json, const std::string& where);
 
  private:
   const DataSegment& segment(int64_t step) const;

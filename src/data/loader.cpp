@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRaggedMultiple = 32;
 
-// Columns of the micro batch that these rows make.
+// Returns the number of columns of a micro batch of these rows.
 int64_t width(const Dataset& data, const std::vector<Sample>& rows) {
   if (!data.ragged()) return data.columns();
   int64_t used = 1;
@@ -20,7 +20,7 @@ int64_t width(const Dataset& data, const std::vector<Sample>& rows) {
   return std::min(data.columns(), round_up(used, kRaggedMultiple));
 }
 
-// Segments count tokens in 32 bits.
+// Returns the number of tokens of a micro batch; segments count tokens in 32 bits.
 int64_t tokens_of(int64_t rows, int64_t columns) {
   const int64_t n = mul_checked(rows, columns);
   require(n <= INT32_MAX, "micro batch: {} rows of {} columns are too many tokens", rows, columns);

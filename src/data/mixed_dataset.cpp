@@ -24,7 +24,8 @@ MixedDataset::MixedDataset(std::vector<MixedStream> streams, bool blend, std::op
 void MixedDataset::note_sources(DataHistory& history, int64_t step, int64_t global_batch) const {
   std::vector<std::string> names;
   std::vector<double> weights;
-  // One stream is a blend of one, and who was blended stays so: then nobody's place is lost when others come and go.
+  // One stream is recorded as a blend of one, and a run with a blend keeps its weights. So no source loses its position
+  // when other sources are added or removed.
   bool apart = blend_ || streams_.size() == 1 ||
                std::any_of(history.segments().begin(), history.segments().end(),
                            [](const DataSegment& s) { return !s.weights.empty(); });

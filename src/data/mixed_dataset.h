@@ -1,4 +1,4 @@
-// Streams of samples as one dataset: shuffled, blended by weights.
+// Combines streams of samples into one dataset: shuffled, and blended by weights.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,12 +13,12 @@ namespace ravine {
 struct MixedStream {
   std::string name;  // of the source, for the history
   double weight = 1;
-  std::unique_ptr<SampleStream> samples;  // at least one
+  std::unique_ptr<SampleStream> samples;  // at least one sample
 };
 
-// With `blend` each stream is shuffled by itself and gives its share of the samples by data/blend.h. Otherwise the streams
-// stand one behind the other and are shuffled together. Not shuffled without a seed. A stream's passes are permuted by (seed,
-// its number in the history).
+// A dataset of several streams. With `blend`, each stream is shuffled separately and gets its share of the samples by
+// data/blend.h. Otherwise the streams are concatenated and shuffled together. Without a seed there is no shuffle. The
+// permutation of a stream follows from the seed, the number of the stream in the history, and the epoch.
 class MixedDataset final : public Dataset {
  public:
   MixedDataset(std::vector<MixedStream> streams, bool blend, std::optional<uint64_t> seed, int64_t columns);
@@ -26,7 +26,7 @@ class MixedDataset final : public Dataset {
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return tokens_; }
   bool ragged() const override { return ragged_; }
-  PairSet pairs() const override;  // of the streams, one behind the other
+  PairSet pairs() const override;  // of the concatenated streams
   Sample sample(int64_t index) const override;
   std::string origin(int64_t index) const override;
   void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const override;
@@ -36,8 +36,8 @@ class MixedDataset final : public Dataset {
   struct Part {  // samples from `begin` on
     int64_t begin = 0;
     std::optional<Blend> blend;
-    std::vector<int64_t> number;  // in the history, of each share of the blend
-    std::vector<int64_t> given;   // by sources of these numbers before `begin`
+    std::vector<int64_t> number;  // number in the history of each source of the blend
+    std::vector<int64_t> given;   // samples of each source before `begin`, by the source's number
   };
   struct Place {
     size_t stream = 0;

@@ -62,7 +62,7 @@ bool weighted(const std::vector<Files>& sources) {
 
 std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const char* key, const DatasetOptions& options,
                                     int64_t vocabulary, std::vector<std::string>& notes) {
-  // All of one source is a share of 1.
+  // A single source with weight 1 is accepted.
   if (weighted(sources) && (sources.size() > 1 || sources[0].source.weight != 1))
     throw UserError("weights do not apply", key, "fixed batch files are taken in order", "remove the weights");
   require(vocabulary > 0, "dataset: fixed batches need the size of the vocabulary, got {}", vocabulary);
@@ -90,7 +90,7 @@ struct Streams {
 // Opens text, conversations and token files of one list, one source after another.
 class Opening {
  public:
-  // `tokenizer` may be null when only token files come.
+  // `tokenizer` may be null if all sources are token files.
   Opening(const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out,
           Datasets& out)
       : key_(key), o_(o), tokenizer_(tokenizer), vocabulary_(vocabulary), held_out_(held_out), out_(out) {
@@ -127,7 +127,8 @@ class Opening {
         held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
 
-  // Tokens of records, kept under key() or read now, as samples of both parts.
+  // Adds the tokens of records as samples for training and validation; the tokens are loaded from the cache by key(),
+  // or read now.
   template <class Samples, class Key, class Read>
   TokensInUse add_tokens(const Files& g, Key&& key, Read&& read) {
     TokensInUse tokens;
@@ -172,7 +173,7 @@ class Opening {
       out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
   }
 
-  // Preferences: both answers of a pair share a sequence, and each may have half of it.
+  // Opens preference records. Both answers of a pair share a sequence, so each may have half of it.
   void pairs(const Files& g) {
     std::shared_ptr<const ChatTemplate> chat;
     if (holds_conversations_of_preferences(g.paths[0])) {
@@ -207,7 +208,7 @@ class Opening {
     add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
   }
 
-  // Files of `ravine preprocess --handler`: what is learned was settled there.
+  // Opens the files of `ravine preprocess --handler`, which contain the labels already.
   void instructions(const Files& g) {
     if (o_.loss_on != LossOn::answers)
       throw UserError("the labels are in the files already", fmt::format("{}: {}", key_, g.source.path),
@@ -232,9 +233,10 @@ class Opening {
   Streams streams;
 
  private:
-  static constexpr size_t kFilesNamed = 4;  // of a source
+  static constexpr size_t kFilesNamed = 4;  // named in notes, per source
 
-  // Which field of records is trained on, and what is not: that a conversation is taken apart must not go unsaid.
+  // Notes which field of the records is used and which are not. Warns if records of conversations are used as plain
+  // text.
   void note_fields(const std::string& path, RecordFormat format) {
     Record first;
     if (!ChatRecords(path).next(first)) return;
@@ -281,7 +283,8 @@ class Opening {
   Datasets& out_;
 };
 
-// All text of a list without weights (and of every list that is not trained on) is one source, and so are all token files.
+// Joins the sources of a list without weights: all text becomes one source, and so do all token files. Lists that are
+// not trained on are always joined.
 std::vector<Files> joined(const std::vector<Files>& sources) {
   std::vector<Files> out;
   std::map<Files::Kind, size_t> first;
@@ -298,8 +301,7 @@ std::vector<Files> joined(const std::vector<Files>& sources) {
   return out;
 }
 
-// The dataset of a list of text and conversations goes into out.train; with `held_out` above 0 out.valid has what is held out
-// of it.
+// Opens a list of text and conversations as out.train. If `held_out` is above 0, the held-out part becomes out.valid.
 void open_read(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer,
                int64_t vocabulary, double held_out, bool train, Datasets& out) {
   bool blend = train && weighted(sources);
@@ -338,8 +340,8 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
   out.valid = std::make_unique<MixedDataset>(std::move(opening.streams.held), false, std::nullopt, o.sequence_length);
 }
 
-// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all. More than
-// can be counted: the most.
+// Returns the number of samples that Megatron requests for validation, if a validation takes train.valid_batches micro
+// batches; -1 (one epoch) if it takes all. On overflow, INT64_MAX.
 int64_t valid_samples(const TrainOptions& t) {
   if (t.valid_every == 0) return 0;
   if (t.valid_batches == 0) return -1;
@@ -349,7 +351,7 @@ int64_t valid_samples(const TrainOptions& t) {
   return samples;
 }
 
-// Orders of Megatron make an index of all samples that a run asks for.
+// Megatron orders build an index of all samples that a run requests.
 void check_valid_samples(const Config& config) {
   constexpr int64_t kMost = int64_t{1} << 40;
   if (config.data.order != SampleOrder::philox && valid_samples(config.train) > kMost)
@@ -391,7 +393,7 @@ bool needs_tokenizer(const DatasetOptions& o) {
 
 namespace {
 
-// Options that say how to read what no source holds.
+// Warns of options for kinds of data that no source holds.
 void note_idle_options(const DatasetOptions& o, const std::vector<Files>& train, const std::vector<Files>& valid, Datasets& d) {
   auto holds = [&](std::initializer_list<Files::Kind> kinds) {
     auto is = [&](const Files& f) { return std::find(kinds.begin(), kinds.end(), f.kind) != kinds.end(); };
@@ -423,7 +425,8 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (!(o.valid_fraction >= 0 && o.valid_fraction < 1))
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
-  if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
+  // Checked even if no source uses it.
+  if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");
   if (o.order != SampleOrder::philox && o.pass_end != PassEnd::go_on)
     throw UserError(fmt::format("data.pass_end={}", name(o.pass_end)), "data.pass_end",
                     fmt::format("data.order={} has its own rule for the end of a pass", name(o.order)),

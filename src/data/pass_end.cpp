@@ -10,7 +10,8 @@ namespace {
 
 class WholeSteps final : public Dataset {
  public:
-  // Of a pass `rows` are taken, those behind the last one again from its beginning; a pass is `places` long.
+  // rows: rows taken in an epoch; above the row count of `data`, its first rows are taken again. places: rows of an
+  // epoch with padding.
   WholeSteps(std::unique_ptr<Dataset> data, int64_t rows, int64_t places)
       : data_(std::move(data)), rows_(rows), places_(places) {}
   int64_t sample_count() const override { return places_; }

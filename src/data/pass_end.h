@@ -1,7 +1,10 @@
-// data.pass_end: passes over the data that take whole steps, as Transformers' Trainer has them.
+// data.pass_end: epochs of whole steps, as in Transformers' Trainer.
 //
-// A pass of N rows takes ceil(M / batch) steps. short: M is N, with several data ranks rounded up to whole micro batches of all of
-// them, by the first rows of the pass, as accelerate fills them. drop: M is N rounded down so. The rest of the last step are rows
+// An epoch of N rows takes ceil(M / batch) steps.
+// short: M = N. With several data ranks, M is rounded up to whole micro batches of all ranks, and filled with the first
+// rows of the epoch, as in accelerate.
+// drop: M is N rounded down in the same way.
+// The remaining rows of the last step are padding without labels: they change neither loss nor gradient.
 // that are padding, without a label: they change neither loss nor gradient.
 #pragma once
 #include <memory>
@@ -10,7 +13,8 @@
 
 namespace ravine {
 
-// `batch`: rows of a step. `rows_at_once`: of a micro batch of every data rank, a multiple of `micro_batch`.
+// Returns `data` with epochs of whole steps. batch: rows of a step; rows_at_once: rows of a micro batch summed over the
+// data ranks, a multiple of `micro_batch`.
 std::unique_ptr<Dataset> end_passes(std::unique_ptr<Dataset> data, PassEnd end, int64_t rows_at_once, int64_t micro_batch,
                                     int64_t batch);
 

@@ -1,11 +1,12 @@
-// A shuffle that is computed, not stored.
+// A shuffle that is computed on demand, not stored.
 #pragma once
 #include <cstdint>
 
 namespace ravine {
 
-// A bijection of [0, n) fixed by `key`: a balanced Feistel network of six rounds of Philox on the next power of four, walked
-// until the value is inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Constant memory, n up to 2^62.
+// A bijection of [0, n) selected by `key`. A balanced Feistel network of six rounds of Philox permutes the next power
+// of four. The network is repeated until the value is below n (cycle walking: Black and Rogaway, "Ciphers with
+// arbitrary finite domains", 2002). Constant memory; n is at most 2^62.
 class Permutation {
  public:
   Permutation(int64_t n, uint64_t key);

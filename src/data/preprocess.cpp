@@ -35,17 +35,19 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "state.json";
-constexpr const char* kParts[] = {".bin", ".idx", ".lengths", ".documents", ".modes"};  // of a list, while it is written
+// Files of a list while it is written.
+constexpr const char* kParts[] = {".bin", ".idx", ".lengths", ".documents", ".modes"};
 
-// A run of records: read by the main thread, encoded by a worker, written by the main thread in the order of reading.
+// A run of records. The main thread reads it, a worker encodes it, and the main thread writes it in the order of
+// reading.
 struct Batch {
-  std::vector<Record> records;  // the first `count`; the others are kept for their memory
+  std::vector<Record> records;  // the first `count` are used; the others keep their memory for reuse
   size_t count = 0;
   std::vector<StoredDocuments> lists;
-  std::vector<std::pair<std::string, size_t>> left_out;  // reason and record
+  std::vector<std::pair<std::string, size_t>> left_out;  // reason and index of the record
   std::vector<size_t> repaired;
-  int64_t file = 0, record = 0;  // where reading goes on behind it
-  double bytes = 0;              // of all files, read up to there
+  int64_t file = 0, record = 0;  // position after the batch
+  double bytes = 0;              // bytes of all files up to this position
   std::exception_ptr error;
   bool done = false;
 };
@@ -55,9 +57,9 @@ class Workers {
   Workers(int count, std::function<void(Batch&)> work) : work_(std::move(work)) {
     try {
       for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
-    } catch (const std::system_error&) {  // a limit on threads: fewer do the same work
+    } catch (const std::system_error&) {  // above a limit of threads, fewer workers do the work
       if (threads_.empty()) throw;
-    } catch (...) {  // those before it wait for work
+    } catch (...) {  // the started threads wait for work
       end();
       throw;
     }
@@ -118,7 +120,7 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// The files of all inputs as one stream of batches.
+// Reads the files of all inputs as one sequence of batches.
 class Reading {
  public:
   Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
@@ -132,7 +134,7 @@ class Reading {
         if (!reader_->next(skipped))
           fail("preprocess: '{}' has {} records, {} were done", files_[static_cast<size_t>(file_)].path, record_, state.record);
   }
-  // False at the end of everything.
+  // Fills the next batch; false at the end of the last file.
   bool fill(Batch& b) {
     constexpr size_t kBytes = 256 << 10, kRecords = 4096;
     b.count = 0;
@@ -166,11 +168,11 @@ class Reading {
     return true;
   }
   const std::vector<InputFile>& files_;
-  const std::vector<RowsOfFile>& rows_;  // of each file; empty: all
+  const std::vector<RowsOfFile>& rows_;  // of each file; empty: all rows
   RecordOptions options_;
   std::unique_ptr<RecordReader> reader_;
   int64_t file_, record_ = 0;
-  double before_ = 0;  // bytes of the files that are done
+  double before_ = 0;  // bytes of the completed files
 };
 
 TokenType chosen_type(const std::string& text, int64_t vocabulary, bool negative) {
@@ -196,7 +198,7 @@ class Job {
     std::vector<InputFile> files;
     for (const RowsOfFile& r : o_.rows) files.push_back(input_file(r.path));
     if (o_.rows.empty()) files = list_inputs(o_.inputs);
-    std::vector<fs::path> made;  // the folders that are not there yet, the innermost first
+    std::vector<fs::path> made;  // missing folders, the innermost first
     std::error_code ec;
     for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);
     create_folders(folder_of(o_.output_prefix));
@@ -204,14 +206,16 @@ class Job {
       throw UserError("a file or link has the name of the work folder", folder_,
                       "preprocess keeps there what it goes on from after a stop", "move it, or choose another --output-prefix");
     const bool theirs =
-        fs::is_empty(folder_, ec) && !ec;  // a folder that the user made for something else stays, empty as it was
+        // An empty folder that the user made is kept.
+        fs::is_empty(folder_, ec) && !ec;
     auto leave = [&] {
-      if (!theirs) ::rmdir(folder_.c_str());  // only if it is empty, and no file or link of the user's that has its name
+      // Removes an empty folder only; a file or link of this name stays.
+      if (!theirs) ::rmdir(folder_.c_str());
     };
     try {
       create_folders(folder_);
       work(files);
-    } catch (...) {  // a refusal leaves nothing, but what a saved state goes on from
+    } catch (...) {  // an error leaves only a saved state to resume from
       leave();
       for (const fs::path& p : made) fs::remove(p, ec);
       throw;
@@ -231,7 +235,7 @@ class Job {
  private:
   void work(const std::vector<InputFile>& files) {
     std::error_code ec;
-    refuse_foreign();  // before the lock: nothing is written into a folder of others
+    refuse_foreign();  // before the lock, so that a folder of another program stays unchanged
     FolderLock lock(folder_);
     refuse_foreign();
     try {
@@ -262,7 +266,7 @@ class Job {
     for (const char* part : kParts) parts_.insert(list + part);
   }
 
-  // By their names, those that the mark lists among them: an earlier call may have had other lists.
+  // True if the entry is a file of this work. The mark names them, because an earlier call may have had other lists.
   bool is_work_file(const fs::directory_entry& entry) const {
     const std::string name = entry.path().filename().string();
     std::error_code ec;
@@ -270,7 +274,7 @@ class Job {
     return name == kState || name == ".lock" || name == kFolderMark || parts_.count(name) || parse_temporary(name);
   }
 
-  // Whose the folder is, and which names in it are the work's.
+  // Writes the mark of the folder, with the names of the work files.
   void mark() {
     FolderMark mark = read_mark(folder_).value_or(FolderMark{.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
     const size_t had = mark.files.size();
@@ -278,8 +282,8 @@ class Job {
     if (had != mark.files.size()) write_mark(folder_, mark);
   }
 
-  // The folder is ours by its mark, or by the state that a version without marks left; what is not the work's in it is the
-  // user's.
+  // Throws a UserError if the folder holds a file that is not of this work. The folder is a work folder by its mark, or
+  // by a state of a version without marks.
   void refuse_foreign() {
     std::error_code ec;
     const auto mark = read_mark(folder_);
@@ -296,14 +300,14 @@ class Job {
       if (const auto temporary = parse_temporary(entry.path().filename().string());
           entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") &&
           (!ours || !is_work_file(entry)) &&
-          entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process ends there now
+          entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process has just removed it
         throw UserError("the work folder holds files of others", entry.path().string(),
                         "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }
 
-  // All but the lock; whoever calls this holds it. The state goes when what it describes has gone, and the mark, which says
-  // whose all this is, goes last: after a kill in between the same call goes on.
+  // Removes the work files except the lock, which the caller holds. The state is removed after the files that it
+  // describes, and the mark last. So the same call can resume after a kill in between.
   void clear() const {
     std::error_code ec;
     for (const auto& entry : fs::directory_iterator(folder_, ec))
@@ -320,7 +324,7 @@ class Job {
                                                          state_.lists.empty() ? nullptr : &state_.lists[i]));
     for (const InputFile& f : state_.files) total_bytes_ += static_cast<double>(f.size);
     const int count = std::max(1, o_.workers);
-    std::deque<std::unique_ptr<Batch>> ready, free;  // in order of reading; to be used again
+    std::deque<std::unique_ptr<Batch>> ready, free;  // ready: in the order of reading; free: for reuse
     Reading reading(o_, state_, handler_.fields());
     {
       Workers workers(count, [this](Batch& b) { encode(b); });
@@ -336,7 +340,7 @@ class Job {
             free.pop_front();
           }
           more = fill(reading, *batch);
-          batch->done = batch->error != nullptr;  // told when everything before is written
+          batch->done = batch->error != nullptr;  // an error is thrown after all earlier batches are written
           if (!more && !batch->error) continue;
           ready.push_back(std::move(batch));
           if (more) workers.add(*ready.back());
@@ -353,7 +357,7 @@ class Job {
     writers_.clear();
   }
 
-  // What reading throws belongs behind the records read before it.
+  // Fills a batch. An exception is stored in the batch, so that it is thrown after the records before it are written.
   static bool fill(Reading& reading, Batch& b) {
     b.error = nullptr;
     try {
@@ -403,7 +407,7 @@ class Job {
     std::unique_ptr<Batch> b = std::move(ready.front());
     ready.pop_front();
     if (b->error) {
-      if (state_.report.records > 0) save();  // so that what came before need not be done again
+      if (state_.report.records > 0) save();  // keeps the work on the earlier records
       std::rethrow_exception(b->error);
     }
     PreprocessReport& r = state_.report;
@@ -439,7 +443,7 @@ class Job {
   std::vector<RecordHandler::List> lists_;
   std::vector<TokenType> types_;
   std::string folder_;
-  std::set<std::string> parts_;  // names in the work folder that are its own
+  std::set<std::string> parts_;  // names of work files in the folder
   PreprocessState state_;
   std::vector<std::unique_ptr<IndexedWriter>> writers_;
   double total_bytes_ = 0;

@@ -1,4 +1,4 @@
-// What `ravine preprocess` has counted so far; a run that goes on after a kill counts on.
+// The counts of `ravine preprocess`. A resumed run continues them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,12 +9,12 @@ namespace ravine {
 
 struct PreprocessReport {
   int64_t files = 0, records = 0, documents = 0, tokens = 0;
-  int64_t resumed_at = 0;                    // records that an earlier run had done
-  std::map<std::string, int64_t> left_out;   // by reason
-  std::map<std::string, std::string> first;  // where a reason was met first
-  int64_t repaired = 0;                      // records in which bad UTF-8 became U+FFFD
+  int64_t resumed_at = 0;                    // records that an earlier run has completed
+  std::map<std::string, int64_t> left_out;   // number of skipped texts, by reason
+  std::map<std::string, std::string> first;  // where a reason occurred first
+  int64_t repaired = 0;                      // records in which bad UTF-8 was replaced by U+FFFD
   std::string first_repaired;
-  std::vector<std::string> prefixes;  // what was written
+  std::vector<std::string> prefixes;  // prefixes of the written files
 };
 
 }  // namespace ravine

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kVersion = 1;
 
-// Of two settings of preprocess: its words in this order, then lists with their types (text:uint16).
+// Returns the option that differs between two settings of preprocess. Settings are words in this order, then lists with
+// their types (text:uint16).
 std::string what_differs(const std::string& was, const std::string& now) {
   static constexpr const char* kWords[] = {"tokenizer",    "tokenizer",    "--split-by-document", "--strict",      "--handler",
                                            "--append-eod", "--seq-length", "--template",          "--load-dataset"};
@@ -113,14 +114,14 @@ bool PreprocessState::load(const std::string& folder, const std::string& setting
   } catch (const Json::exception&) {
     refuse("its state.json is damaged");
   }
-  if (s.report.records == 0 && !s.written) return false;  // nothing is lost by beginning anew
+  if (s.report.records == 0 && !s.written) return false;  // a new start loses nothing
   if (s.settings != settings) refuse(fmt::format("it had another {}", what_differs(s.settings, settings)));
   if (s.lists.size() != lists || s.file < 0 || s.record < 0 || s.file > static_cast<int64_t>(s.files.size()))
     refuse("its state.json is damaged");
   for (const auto& p : s.lists)
     if (p.bin < 0 || p.lengths < 0 || p.lengths % 4 != 0 || p.documents < 0 || p.documents % 8 != 0)
       refuse("its state.json is damaged");
-  // Files that were not begun may have changed since.
+  // Files that were not begun may have changed.
   for (size_t i = 0; i < s.files.size() && static_cast<int64_t>(i) <= s.file; ++i) {
     const bool same = i < files.size() && files[i].path == s.files[i].path && files[i].size == s.files[i].size &&
                       files[i].modified == s.files[i].modified;

@@ -1,4 +1,4 @@
-// What a preprocess run leaves in its work folder to go on from: state.json.
+// The saved state of a preprocess run in its work folder, from which it resumes: state.json.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,22 +14,23 @@ struct InputFile {
   std::string path;
   int64_t size = 0, modified = 0;  // bytes; nanoseconds
 };
-InputFile input_file(const std::string& path);  // as it lies there; UserError if it cannot be read
-std::vector<InputFile> list_inputs(
-    const std::vector<std::string>& inputs);  // files of all, in order; UserError if one cannot be read
+// Returns size and time of a file. A file that cannot be read is a UserError.
+InputFile input_file(const std::string& path);
+// Returns the files of all inputs, in order. A file that cannot be read is a UserError.
+std::vector<InputFile> list_inputs(const std::vector<std::string>& inputs);
 
 struct PreprocessState {
-  std::string settings;  // ends in " name:type" of each list
+  std::string settings;  // ends with " name:type" of each list
   std::vector<InputFile> files;
-  int64_t file = 0, record = 0;  // where reading goes on: records of that file which are done
+  int64_t file = 0, record = 0;  // position of the reader: index of the file, and its completed records
   std::vector<IndexedWriter::Position> lists;
-  PreprocessReport report;  // counters so far
-  bool written = false;     // nothing is left but to give the files their names
+  PreprocessReport report;  // counts so far
+  bool written = false;     // only the renaming of the files remains
 
   void save(const std::string& folder) const;
-  // The names of the lists that the state in this folder is of; nothing if there is none of ours.
+  // Returns the names of the lists in the state of this folder; nothing if the folder has no valid state.
   static std::optional<std::vector<std::string>> lists_in(const std::string& folder);
-  // False if there is none. What does not fit `settings` or the files as they are now is a UserError.
+  // Loads the state; false if there is none. Other `settings`, or files that have changed, are a UserError.
   static bool load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists,
                    PreprocessState* state);
 };

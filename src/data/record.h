@@ -1,4 +1,4 @@
-// One record of a corpus: an object of a JSON file, a row of a table, a piece of a text file.
+// One record of a corpus: an object of a JSON file, a row of a table, or a piece of a text file.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,13 +9,14 @@
 namespace ravine {
 
 struct Record {
-  std::string body;  // a JSON object as text; with `plain` the text itself, standing for {"text": body}
+  std::string body;  // a JSON object as text; with `plain` a text, which means {"text": body}
   bool plain = false;
-  std::shared_ptr<const std::string> file;  // its path
-  int64_t number = 0;                       // line of the file, or row of a table, from 1
+  std::shared_ptr<const std::string> file;  // path of the file
+  int64_t number = 0;                       // line of the file, or row of the table, from 1
 
   std::string where() const;  // "FILE:NUMBER"
-  Json json() const;          // the object; anything else, and bad syntax, is a UserError naming where()
+  // Returns the JSON object. Bad syntax, or a value that is not an object, is a UserError that names where().
+  Json json() const;
 };
 
 }  // namespace ravine

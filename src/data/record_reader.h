@@ -1,4 +1,4 @@
-// What reads the records of a file; of which kinds there are readers says records/open_records.h.
+// The interface of readers of record files; records/open_records.h opens a reader.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,16 +10,16 @@
 namespace ravine {
 
 struct RecordOptions {
-  std::vector<std::string> fields;          // of a table, those to read; empty: all
-  std::string asked_by = "data.text_key";   // the option or flag that names the fields, for messages
+  std::vector<std::string> fields;          // columns of a table to read; empty: all
+  std::string asked_by = "data.text_key";   // option or flag that names the fields, for messages
   bool whole_text = false;                  // a .txt file is one record; else each line is one
-  int64_t max_record = int64_t{256} << 20;  // bytes; a longer one is a UserError
-  std::string member;                       // of a .json file that is one object: the member that holds the records
-  int64_t first = 0, end = -1;              // records from 0 that are read; end -1: to the last
-  bool lines = false;                       // a text, whatever its suffix: each line is a record
+  int64_t max_record = int64_t{256} << 20;  // bytes; a longer record is a UserError
+  std::string member;                       // of a .json file with a single object: the member that holds the records
+  int64_t first = 0, end = -1;              // range of records to read, from 0; end -1: to the last
+  bool lines = false;                       // a text file with any suffix: each line is a record
 };
 
-// The records of one file, in order. One thread at a time.
+// Reads the records of one file, in order. Not thread-safe.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
@@ -27,10 +27,10 @@ class RecordReader {
   virtual double done() const = 0;        // share of the file that was read, 0 to 1
 };
 
-// "set data.text_key=body" or "add --text-key body".
+// Returns the advice to name a field: "set data.text_key=body" or "add --text-key body".
 std::string name_field(const std::string& asked_by, const std::string& field);
 
-// `text` as a JSON string, with quotes, appended.
+// Appends `text` as a JSON string with quotes.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace ravine

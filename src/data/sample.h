@@ -1,11 +1,11 @@
-// What a step sees.
+// A sample: one sequence of a training step.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace ravine {
 
-inline constexpr int32_t kIgnored = -100;  // a label that does not count
+inline constexpr int32_t kIgnored = -100;  // the label of a column without prediction
 
 // A run of columns whose tokens attend to each other and to no others.
 struct TokenSpan {
@@ -15,18 +15,19 @@ struct TokenSpan {
 
 // One sequence of T columns. Columns outside every segment are padding.
 struct Sample {
-  std::vector<int32_t> ids;         // T
-  std::vector<int32_t> labels;      // T; labels[t] is what column t predicts, already shifted; or kIgnored
-  std::vector<int32_t> positions;   // T
-  std::vector<TokenSpan> segments;  // in order, apart
-  // Numbers of its preference pairs (PairSet): each is two segments, of the chosen and of the rejected answer. Empty: no pairs.
+  std::vector<int32_t> ids;         // [T]
+  std::vector<int32_t> labels;      // [T]: labels[t] is the token that column t predicts (already shifted), or kIgnored
+  std::vector<int32_t> positions;   // [T]
+  std::vector<TokenSpan> segments;  // in order, not overlapping
+  // Numbers of its preference pairs (PairSet). A pair is two segments: the chosen and the rejected answer. Empty: no
+  // pairs.
   std::vector<int64_t> pairs;
 };
 
-// All preference pairs of a source or a dataset, numbered from 0.
+// The preference pairs of a source or a dataset, numbered from 0.
 struct PairSet {
-  int64_t count = 0;         // 0: it holds no pairs
-  uint64_t fingerprint = 0;  // of their ids
+  int64_t count = 0;         // 0: there are no pairs
+  uint64_t fingerprint = 0;  // of the ids of all pairs
 };
 
 }  // namespace ravine

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// In lower case, as suffixes are compared.
+// Returns the path in lower case, without the suffix of a compression.
 std::string without_compression(std::string path) {
   for (char& c : path) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   for (const char* suffix : {".gz", ".zst", ".xz"})
@@ -37,9 +37,13 @@ struct Suffix {
   const char* text;
   SourceKind kind;
 };
-constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},        {".jsonl", SourceKind::jsonl},
-                                {".json", SourceKind::json},       {".csv", SourceKind::csv},
-                                {".parquet", SourceKind::parquet}, {".arrow", SourceKind::parquet}};  // tables of Arrow too
+constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},
+                                {".jsonl", SourceKind::jsonl},
+                                {".json", SourceKind::json},
+                                {".csv", SourceKind::csv},
+                                // Tables of Arrow too.
+                                {".parquet", SourceKind::parquet},
+                                {".arrow", SourceKind::parquet}};
 
 bool is_record_file(const fs::path& path) {
   const std::string plain = without_compression(path.filename().string());
@@ -49,7 +53,7 @@ bool is_record_file(const fs::path& path) {
   return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](const Suffix& s) { return plain.ends_with(s.text); });
 }
 
-// By its name: a file of a tokenizer, or of the model beside it.
+// True if the name is of a tokenizer's file, or of a file of a model.
 bool is_of_tokenizer(const fs::path& file) {
   const std::string name = without_compression(file.filename().string());
   auto is = [&](const char* other) { return name == other; };
@@ -58,7 +62,7 @@ bool is_of_tokenizer(const fs::path& file) {
          name == "generation_config.json" || name.ends_with(".index.json") || name.starts_with("adapter_");
 }
 
-// How what lies in such a file becomes data.
+// Returns the advice how to turn a file of another kind into data.
 std::string other_kind_advice(const std::string& path) {
   const auto is = [&](std::initializer_list<const char*> suffixes) {
     return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return path.ends_with(s); });
@@ -74,7 +78,7 @@ std::string other_kind_advice(const std::string& path) {
   return "if it is plain text, give it the suffix .txt; records of JSON, .jsonl";
 }
 
-// Of the two files of a prefix one is missing. `path`: the prefix, or the file that is there.
+// Throws a UserError if exactly one of the two files of a prefix exists. path: the prefix, or the existing file.
 void refuse_half_prefix(const std::string& path) {
   const std::string prefix = path.ends_with(".bin") || path.ends_with(".idx") ? path.substr(0, path.size() - 4) : path;
   std::error_code ec;
@@ -86,7 +90,7 @@ void refuse_half_prefix(const std::string& path) {
       fmt::format("copy it beside {}, or make both again with ravine preprocess", prefix + (bin ? ".bin" : ".idx")));
 }
 
-// Whether a word names data that are there.
+// True if the word names existing data.
 bool is_data(const std::string& word) {
   std::error_code ec;
   return fs::exists(word, ec) || is_instruction_prefix(word) || is_indexed_prefix(word);
@@ -100,7 +104,7 @@ void refuse_unfinished_prefix(const std::string& path) {
     const std::string prefix = path.substr(0, end), work = prefix + ".preprocess";
     if (path.find('/', end) != std::string::npos) return;
     if (prefix.ends_with('/')) continue;
-    const auto mark = read_mark(work);  // there before anything is saved
+    const auto mark = read_mark(work);  // exists before anything is saved
     if ((mark && mark->kind == kPreprocessFolder) || fs::is_regular_file(work + "/state.json", ec))
       throw UserError("token files that are not finished", path,
                       fmt::format("ravine preprocess works on them in {}, or was stopped there", work),
@@ -160,7 +164,7 @@ std::vector<std::string> source_files(const std::string& path) {
       for (size_t i = 0; i < found.gl_pathc; ++i)
         if (!fs::is_directory(found.gl_pathv[i], ec)) files.emplace_back(found.gl_pathv[i]);
     globfree(&found);
-    // All files of a prefix fit most patterns; it counts once.
+    // A pattern matches all files of a prefix; the prefix is listed once.
     std::set<std::string> seen;
     std::vector<std::string> found_files;
     found_files.swap(files);

@@ -1,4 +1,4 @@
-// What the sources of a list are: the files of each, and of which kind these are.
+// The sources of a list: their files, and the kind of data of each.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,13 +14,13 @@ struct Files {
   Kind kind = text;
 };
 
-bool holds_ids(const std::string& path);  // of a kind that needs no tokenizer
+bool holds_ids(const std::string& path);  // true if the file holds token ids and needs no tokenizer
 
-// The format of a source: its own, else that of all.
+// Returns the format of the source, or the default format if the source has none.
 RecordFormat format_of(const DataSource& s, const DatasetOptions& o);
 
-// key: the option that holds the list, for errors. fixed: whether all are fixed batch files. A weight of 0 or less, and kinds
-// that do not mix, are UserErrors.
+// Returns the files and the kind of each source. key: the option that holds the list, for errors; fixed: receives true
+// if all are fixed batch files. A weight of 0 or less, and kinds that do not mix, are UserErrors.
 std::vector<Files> expand(const std::vector<DataSource>& sources, const char* key, const DatasetOptions& o, bool* fixed);
 
 }  // namespace ravine

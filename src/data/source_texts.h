@@ -1,4 +1,4 @@
-// The documents of sources as the text that a tokenizer learns from.
+// Reads the documents of sources as training text of a tokenizer.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,19 +12,19 @@ namespace ravine {
 
 class SourceTexts final : public TrainingText {
  public:
-  // `input`: files, globs, folders as in data/source.h; they are looked for when first asked for. `text_key`: of records. None
-  // is a UserError.
+  // input: files, globs and folders as in data/source.h; they are opened at the first call of next(). text_key: field
+  // of records that holds the text. An empty input is a UserError.
   SourceTexts(std::vector<std::string> input, std::string text_key);
 
-  bool next(std::string& document) override;  // what is no text is a UserError before the first one
+  bool next(std::string& document) override;  // a source that is not text is a UserError before the first document
   std::vector<std::string> files() override;
   const std::string& name() const override { return input_[0]; }
 
  private:
   std::vector<std::string> input_;
   std::string text_key_;
-  std::optional<std::vector<std::string>> files_;  // none: not checked yet
-  size_t file_ = 0;                                // the next to be opened
+  std::optional<std::vector<std::string>> files_;  // not set: not checked yet
+  size_t file_ = 0;                                // index of the next file to open
   std::unique_ptr<DocumentReader> reader_;
 };
 

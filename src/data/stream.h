@@ -1,4 +1,4 @@
-// Samples of one source in its own order; datasets shuffle and blend streams.
+// The interface of sample streams: the samples of one source in its order. Datasets shuffle and blend streams.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace ravine {
 
-// Const members may be called by several threads.
+// The samples of one source. Const members are thread-safe.
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
   virtual int64_t count() const = 0;
   virtual Sample sample(int64_t i) const = 0;       // i in [0, count())
-  virtual std::string origin(int64_t i) const = 0;  // where it comes from, for people
+  virtual std::string origin(int64_t i) const = 0;  // the origin of the sample, for messages
   virtual int64_t token_count() const = 0;          // of the whole source
-  virtual bool ragged() const { return false; }     // samples end in padding of different length, as the rule
+  virtual bool ragged() const { return false; }     // true if most samples end in padding, of different lengths
   virtual PairSet pairs() const { return {}; }
 };
 

@@ -11,7 +11,7 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kBeginning = 512;  // bytes of a file that tell its kind
+constexpr size_t kBeginning = 512;  // bytes of a file that show its kind
 
 struct Magic {
   std::string_view bytes;
@@ -32,12 +32,12 @@ std::string convert_from(const char* encoding, const std::string& path) {
   return fmt::format("iconv -f {} -t UTF-8 {} > {}", encoding, shell_word(path), shell_word(made.string()));
 }
 
-// Pairs of bytes as GBK writes Chinese: nearly all of both bytes lie above 0xa0, since the common characters do.
+// True if the bytes look like Chinese in GBK: in nearly all pairs, both bytes are above 0xa0, as in common characters.
 bool looks_chinese(std::string_view t) {
   size_t pairs = 0, common = 0;
   for (size_t i = 0; i < t.size(); ++i) {
     if (byte(t, i) < 0x80) continue;
-    if (i + 1 == t.size()) break;  // cut
+    if (i + 1 == t.size()) break;  // the text is cut here
     const unsigned char lead = byte(t, i), trail = byte(t, ++i);
     if (lead == 0x80 || lead == 0xff || trail < 0x30 || trail == 0x7f || trail == 0xff) return false;
     if (trail < 0x40) {  // four bytes of GB18030
@@ -50,7 +50,7 @@ bool looks_chinese(std::string_view t) {
   return pairs > 0 && 10 * common >= 8 * pairs;
 }
 
-// Single bytes above 0x9f among letters, as French or German text in Latin-1 has them.
+// True if single bytes above 0x7f between ASCII letters prevail, as in French or German text in Latin-1.
 bool looks_western(std::string_view t) {
   size_t high = 0, alone = 0;
   for (size_t i = 0; i < t.size(); ++i) {
@@ -61,7 +61,7 @@ bool looks_western(std::string_view t) {
   return high > 0 && 10 * alone >= 8 * high;
 }
 
-// Characters of several bytes that are UTF-8, up to the first that are not.
+// Returns the number of characters of several bytes before the first invalid UTF-8.
 int64_t utf8_characters(std::string_view t) {
   const std::string_view good = t.substr(0, find_invalid_utf8(t));
   return std::count_if(good.begin(), good.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xc2; });

@@ -1,4 +1,4 @@
-// The handler of plain text: the strings under some keys, one list for each.
+// The handler of plain text: one list for each key, of the strings under this key.
 #pragma once
 #include <memory>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// A text is one sequence; a list of texts is a document of several. Texts without a token are left out and counted. With
-// append_eod the end token goes behind the last sequence of each document.
+// A text is one sequence; a list of texts is a document of several sequences. Texts without tokens are dropped and
+// counted. With append_eod, the end token is appended to the last sequence of each document.
 std::unique_ptr<RecordHandler> make_text_handler(const HandlerOptions& options);
 
 }  // namespace ravine

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "ravine-tokens-1";
-// The number counts up with each change of the encoders, whose old ids are not taken for new ones.
+// The number is raised with each change of the encoders, so that old entries are not used.
 constexpr const char *kChatFormat = "ravine-chats-3", *kAnyChatFormat = "ravine-chats-";
 
 std::string file_of(const std::string& folder, uint64_t key) {
@@ -32,7 +32,7 @@ uint64_t checksum_of_all(const std::vector<std::span<const std::byte>>& parts) {
   return sum.value();
 }
 
-// `text` and the bytes and kinds of the files.
+// Returns the checksum of `text` and of the bytes and suffixes of the files.
 uint64_t cache_key(std::string text, const std::vector<std::string>& files) {
   // The suffix decides how a file is read.
   for (const std::string& f : files) {
@@ -42,7 +42,7 @@ uint64_t cache_key(std::string text, const std::vector<std::string>& files) {
   return checksum_of(std::as_bytes(std::span(text)));
 }
 
-// Tensors of an entry, in order, and the text beside them; views, the stores must stay.
+// Collects the tensors of an entry, in order. The tensors are views: the stores must outlive this object.
 class CacheContents {
  public:
   void add(const std::string& name, DType t, std::span<const std::byte> bytes) {
@@ -71,7 +71,7 @@ class CacheContents {
   std::list<std::vector<int64_t>> starts_;
 };
 
-// An entry that was found whole; what is not is an exception.
+// A complete entry of the cache; the constructor throws if the entry is damaged.
 struct CacheEntry {
   CacheEntry(const std::string& path, uint64_t key, const char* format, const std::vector<const char*>& names) : in(path) {
     for (const char* store : {"train.", "held_out."})
@@ -89,7 +89,8 @@ struct CacheEntry {
   std::vector<std::span<const std::byte>> parts;
 };
 
-// Damaged entries, and files that are not ours: the text is tokenized anew.
+// Returns the result of read(), or nothing if it throws: damaged entries and other files are ignored, and the text is
+// tokenized again.
 template <class F>
 auto or_nothing(const std::string& path, F read) -> decltype(read()) {
   std::error_code ignored;
@@ -101,7 +102,7 @@ auto or_nothing(const std::string& path, F read) -> decltype(read()) {
   }
 }
 
-// Written here: by its name and by the key inside.
+// True if the name is of an entry of this cache; is_cache_entry() also checks the key inside.
 bool is_entry_name(const std::string& name) {
   uint64_t key;
   return fs::path(name).extension() == ".safetensors" && parse_checksum(fs::path(name).stem().string(), &key);
@@ -216,7 +217,7 @@ void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
     save_safetensors(path, c.tensors, {.metadata = text});
     t.fresh = false;
   }
-  // A folder that is linked here may be in use by others.
+  // Other runs may use a folder that is linked here.
   std::error_code ignored;
   if (fs::is_symlink(folder, ignored)) return;
   remove_leftovers(folder, is_entry_name);

@@ -1,6 +1,6 @@
-// Tokens of text and conversations kept in a folder from one start of a run to the next: FOLDER/<key>.safetensors. The key is a
-// checksum of the files' bytes, of the tokenizer and of every option that changes the ids, so a file can only be of use or be
-// passed over. Written atomically.
+// A cache of the tokens of text and conversations, in a folder, for the next start of a run: FOLDER/<key>.safetensors.
+// The key is a checksum of the files' bytes, the tokenizer, and every option that changes the ids. So an entry is valid
+// for its key, or ignored. Entries are written atomically.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,33 +14,34 @@
 
 namespace ravine {
 
-// They read all files.
+// Return the keys of the cache. All files are read for it.
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& options);
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
                    const ChatSetOptions& options);
 uint64_t pairs_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
                    const ChatSetOptions& options);
 
-// What was kept under the key, as tokenize_files and read_chats (read_pairs) would give it for these files; nothing if it is
-// not there or damaged.
+// Returns the cached tokens of the key, equal to the result of tokenize_files, read_chats or read_pairs for these
+// files; nothing if the entry is missing or damaged.
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                           const Tokenizer& tokenizer);
 std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                   const Tokenizer& tokenizer);
 
-// Tokens of a run: what it read from the cache, and what is to be written there. Either text or conversations (or pairs).
+// The tokens of one source in a run: loaded from the cache, or to be written to it. Either text, or conversations (or
+// pairs).
 struct TokensInUse {
   uint64_t key = 0;
   bool fresh = false;  // not in the folder yet
   std::shared_ptr<const TokenStore> train, held_out;
   std::shared_ptr<const ChatStore> chats, held_out_chats;
-  std::vector<std::string> files;  // of the conversations
+  std::vector<std::string> files;  // files of the conversations
   ChatCounts counts;
   ChatFormat format = ChatFormat::alpaca;
 };
 
-// Creates the folder, writes what is fresh and removes entries of other keys, and nothing that was not written here. A full
-// disk is a DiskFull; the run can go on without.
+// Creates the folder, writes the fresh tokens, and removes entries of other keys; files that are not entries of this
+// cache stay. A full disk is a DiskFull; the run can continue without the cache.
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens);
 
 }  // namespace ravine

@@ -10,7 +10,7 @@
 namespace ravine {
 
 size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where) {
-  constexpr size_t kSmall = size_t{64} << 20;  // bytes that are not asked about
+  constexpr size_t kSmall = size_t{64} << 20;  // below this number of bytes the free memory is not checked
   const size_t least = have + more, wanted = std::max(2 * have, least);
   if (wanted * width <= kSmall) return wanted;
   const auto free = static_cast<size_t>(std::max<int64_t>(available_memory(), 0));

@@ -11,32 +11,33 @@
 
 namespace ravine {
 
-// Documents one behind the other, wherever they lie. Const members may be called by any number of threads.
+// The interface of tokenized documents, concatenated. Const members are thread-safe.
 class TokenDocuments {
  public:
   virtual ~TokenDocuments() = default;
   virtual int64_t tokens() const = 0;
   virtual int64_t documents() const = 0;
-  virtual int64_t begin_of(int64_t document) const = 0;  // its first token, counted from the start of all
+  virtual int64_t begin_of(int64_t document) const = 0;  // its first token, counted from the start of all documents
   virtual int64_t end_of(int64_t document) const = 0;
   virtual int64_t document_at(int64_t token) const = 0;  // the document that holds this token
   virtual void copy(int64_t begin, std::span<int32_t> into) const = 0;
-  virtual std::string origin(int64_t begin, int64_t end) const = 0;  // for people: "a.txt document 3 to b.jsonl document 1"
+  // For messages: "a.txt document 3 to b.jsonl document 1".
+  virtual std::string origin(int64_t begin, int64_t end) const = 0;
 };
 
-// How many elements of `width` bytes to make room for, where `have` are held and `more` come.
+// Returns the capacity for `have` elements of `width` bytes and `more` further ones; see grow_held().
 size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where);
 
-// Room for `more` further elements: twice as much as before, or barely enough where memory does not allow that. Where not even
-// that is free it is a UserError that says how much is held and how much is free, before the system runs out of memory.
+// Reserves memory for `more` further elements: twice the size, or only slightly more than needed if memory is short. If
+// even this is not free, throws a UserError with the held and the free bytes, before the system runs out of memory.
 template <class T>
 void grow_held(std::vector<T>& held, size_t more, const std::string& where) {
   if (held.size() + more <= held.capacity()) return;
   held.reserve(held_capacity(held.size(), more, sizeof(T), where));
 }
 
-// All documents of some files in memory. Two bytes per token where the vocabulary fits, four otherwise. Once filled
-// it is only read, by any number of threads.
+// All documents of several files in memory: two bytes per token if the vocabulary allows it, else four. After it is
+// filled, it is read-only and thread-safe.
 class TokenStore final : public TokenDocuments {
  public:
   explicit TokenStore(int64_t vocabulary) : narrow_(vocabulary <= 65536) {}
@@ -49,7 +50,8 @@ class TokenStore final : public TokenDocuments {
   int64_t end_of(int64_t document) const override { return ends_[static_cast<size_t>(document)]; }
   int64_t document_at(int64_t token) const override;
   void copy(int64_t begin, std::span<int32_t> into) const override;
-  // All of it as bytes, and back into an empty store of the same vocabulary. False if the parts do not fit together.
+  // The contents as bytes, and restore() into an empty store of the same vocabulary. False if the parts do not fit
+  // together.
   std::span<const std::byte> id_bytes() const;
   const std::vector<int64_t>& ends() const { return ends_; }
   std::vector<int64_t> file_starts() const;  // first document of each file
@@ -60,7 +62,7 @@ class TokenStore final : public TokenDocuments {
  private:
   struct File {
     std::string path;
-    int64_t first = 0;  // document
+    int64_t first = 0;  // the first document of the file
   };
   std::string name_of(int64_t document) const;
   std::string last_file() const { return files_.empty() ? "data" : files_.back().path; }
@@ -80,21 +82,23 @@ struct TokenizeOptions {
   std::string text_key;
   bool append_eos = false;
   int64_t vocabulary = 0;  // ids must be below it; 0: the tokenizer's size
-  double held_out = 0;     // share of the text that goes to the second store (held_out.h), 0 <= share < 1
-  int threads = 0;         // 0: as many as thread_count()
-  std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
+  double held_out = 0;     // share of the text for the second store (held_out.h), 0 <= share < 1
+  int threads = 0;         // 0: thread_count()
+  // Called on the calling thread from time to time; may be empty.
+  std::function<void(const TokenizeProgress&)> progress;
 };
 
 struct TokenizedFiles {
   TokenStore train, held_out;
-  int64_t empty = 0;  // records with an empty or null text, which are no documents
+  int64_t empty = 0;  // records with an empty or null text, which are not documents
 };
 
-// Reads and tokenizes files with threads of its own; blocks until done. A document gets what the tokenizer puts around a text
-// (bos), and eos behind it when asked. Which documents are held out follows from a hash of their text alone, so it does not
-// depend on the seed, and equal documents never part; where documents are few one is cut (held_out.h), so that between half and
-// twice the share is held out; text too short for that is a UserError. An id at or above `vocabulary` is a UserError naming
-// file and line.
+// Reads and tokenizes files with several threads; returns when all are complete. A document gets the tokens that the
+// tokenizer adds to a text (bos), and eos at its end with append_eos.
+// The held-out documents follow from a hash of their text alone. So they do not depend on the seed, and equal documents
+// are treated alike. If the share would be missed by far, documents are cut (held_out.h), so that between half and
+// twice the share is held out. Text too short for this is a UserError. An id at or above `vocabulary` is a UserError
+// that names file and line.
 TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options);
 

@@ -24,7 +24,7 @@ struct Document {
   bool held_out = false;
 };
 
-constexpr size_t kRoundBytes = 8 << 20;  // text that is tokenized between two looks at the progress
+constexpr size_t kRoundBytes = 8 << 20;  // bytes of text that are tokenized between two calls of progress
 
 class Pass {
  public:
@@ -57,11 +57,11 @@ class Pass {
     }
   }
 
-  std::vector<DocumentSize> documents;  // with a share to hold out
+  std::vector<DocumentSize> documents;  // filled if a share is held out
   bool any = false;
 
  private:
-  // Queues a document, one that is cut as two.
+  // Queues a document; a document that is cut becomes two.
   void add(Document d) {
     if (options_.held_out > 0) {
       d.hash = checksum_of(std::as_bytes(std::span(d.text)));
@@ -86,7 +86,7 @@ class Pass {
     std::atomic<size_t> next{0};
     std::mutex mutex;
     std::exception_ptr error;
-    size_t error_at = SIZE_MAX;  // the first document in order decides which error is told
+    size_t error_at = SIZE_MAX;  // of several errors, the first in document order is thrown
     auto work = [&] {
       for (size_t i; (i = next.fetch_add(1)) < round_.size();) {
         try {

@@ -7,7 +7,7 @@
 namespace ravine {
 namespace {
 
-// How many bytes at the end of `text` are the beginning of `stop`, but not all of it.
+// Returns the number of bytes at the end of `text` that are a beginning of `stop`, and not all of `stop`.
 size_t begun_at_end(std::string_view text, std::string_view stop) {
   for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
     if (text.ends_with(stop.substr(0, n))) return n;

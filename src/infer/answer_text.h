@@ -1,4 +1,4 @@
-// The text of an answer while its ids come, and the texts at which it ends.
+// Turns the ids of an answer into text as they arrive, and finds the stop texts that end the answer.
 #pragma once
 #include <span>
 #include <string>
@@ -10,15 +10,16 @@ namespace ravine {
 
 class AnswerText {
  public:
-  // The text is what follows the prompt's, so the decoder hears the prompt first. stops: not empty ones, in UTF-8. The tokenizer
-  // must outlive it.
+  // Reads the prompt first, so that the answer's text continues the text of the prompt.
+  // stops: stop texts, not empty, in UTF-8. The tokenizer must outlive this object.
   AnswerText(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops);
 
-  // The text that became certain: never half a character, nor what may be the beginning of a stop text. Where one is complete the
-  // answer ends before it. Ids that only the model has make no text.
+  // Returns the text that is final after this id. A part of a UTF-8 character and a possible beginning of a stop text
+  // are held back until a later call. An answer ends before its first complete stop text. An id that the tokenizer does
+  // not have adds no text.
   std::string next(int32_t id);
-  bool stopped() const { return stopped_; }  // by a stop text; from then on no text comes
-  std::string finish();                      // what was held back; nothing may follow
+  bool stopped() const { return stopped_; }  // true after a stop text; next() then returns no more text
+  std::string finish();                      // returns the text that was held back; the last call
 
  private:
   std::string take(const std::string& more, bool all);

@@ -15,7 +15,7 @@ namespace {
 
 TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
-// Host work: what is done to scores and draws is by the rules of sampling (infer/sampler.h).
+// Copies a row of logits as f32. Host work: processing and sampling (infer/sampler.h).
 std::vector<float> scores_of(const TensorView& logits, int64_t row) {
   std::vector<float> scores(static_cast<size_t>(logits.cols()));
   visit_float(logits.dtype, [&](auto zero) {
@@ -25,14 +25,14 @@ std::vector<float> scores_of(const TensorView& logits, int64_t row) {
   return scores;
 }
 
-// Names the first score that is not a finite number.
+// Throws an Error that names the first score that is not finite.
 void refuse(const Sequence& s, size_t position, std::span<const float> scores) {
   for (size_t i = 0; i < scores.size(); ++i)
     require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of {}", scores[i], i, position,
             s.place);
 }
 
-// The `count` best scores, less what all of them come to (`log_sum`): log-probabilities. Among equals the lower id goes first.
+// Returns the `count` best ids with their log-probabilities: score - log_sum. Of equal scores the lower id comes first.
 std::vector<std::pair<int32_t, double>> best_of(std::span<const float> scores, int64_t count, double log_sum) {
   std::vector<int32_t> ids(scores.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -98,7 +98,8 @@ std::vector<NewToken> Batcher::step() {
   if (all.empty()) return tokens;
   if (model_ranks_.alone()) try {
       pass(all, tokens);
-    } catch (const std::exception&) {  // by whom, a pass of each shows
+      // A pass of each sequence alone finds the sequence that failed.
+    } catch (const std::exception&) {
       pass_apart(all, tokens);
     }
   else
@@ -107,7 +108,7 @@ std::vector<NewToken> Batcher::step() {
   return tokens;
 }
 
-// A step of these sequences, whose tokens are added.
+// Runs one step of these sequences and appends the new tokens.
 void Batcher::pass(const std::vector<Active*>& all, std::vector<NewToken>& tokens) {
   forward(all);
   std::vector<const Active*> of;
@@ -136,7 +137,7 @@ void Batcher::pass(const std::vector<Active*>& all, std::vector<NewToken>& token
   std::move(more.begin(), more.end(), std::back_inserter(tokens));
 }
 
-// A step of each by itself, from its first token on: what the pass that threw has left in the cache is not known.
+// Runs one step of each sequence alone, from its first token: the pass that threw leaves the cache in an unknown state.
 void Batcher::pass_apart(const std::vector<Active*>& all, std::vector<NewToken>& tokens) {
   for (Active* a : all) cache_.clear(a->slot), a->fed = 0;
   for (Active* a : all) try {
@@ -166,7 +167,7 @@ void Batcher::retire(Active& a) {
   free_.push_back(std::exchange(a.slot, -1));
 }
 
-// One pass of the model over what is pending; sets take and row.
+// Runs the model once over the pending tokens; sets `take` and `row` of each sequence.
 void Batcher::forward(const std::vector<Active*>& all) {
   int64_t budget = shared_.step_tokens, room = 0, rows = 0;
   for (Active* at : all) {
@@ -200,7 +201,7 @@ void Batcher::forward(const std::vector<Active*>& all) {
   b.tokens = static_cast<int64_t>(ids_.size());
   b.ids = view(ids_);
   b.positions = view(positions_);
-  b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
+  b.logit_rows = view(logit_rows_);  // empty while no prompt is complete
   b.segments = cache_.segments();
   for (const Active* a : all)
     if (a->take > 0) b.lengths.push_back(a->length);
@@ -208,7 +209,7 @@ void Batcher::forward(const std::vector<Active*>& all) {
   model_ranks_.forward(b);
 }
 
-// The next token of every row with logits, or why there is none.
+// Returns the next token of every row with logits, or marks the row as failed.
 std::vector<Batcher::Choice> Batcher::choose(const std::vector<const Active*>& of, std::vector<NewToken>& tokens) {
   std::vector<Choice> choices(of.size());
   if (model_ranks_.decides() && !of.empty()) decide(of, choices, tokens);
@@ -225,7 +226,7 @@ void Batcher::decide(const std::vector<const Active*>& of, std::vector<Choice>& 
   const TensorView logits = ctx_.outputs().at("logits").view();
   std::vector<int32_t> ids(of.size());
   std::vector<double> losses(of.size());
-  // What a row throws is of its sequence alone.
+  // An exception in one row ends the sequence of this row; the other rows continue.
   auto of_its_own = [&](size_t r, auto&& f) {
     if (choices[r].failed) return;
     try {
@@ -252,7 +253,8 @@ void Batcher::decide(const std::vector<const Active*>& of, std::vector<Choice>& 
     });
 }
 
-// Host work, as above. Where a score is not finite, what comes out has no meaning, and neither has its probability.
+// Chooses the token of a row. Host work: sampling. If a score is not finite, the result has no meaning; the caller
+// checks the loss of the row.
 int32_t Batcher::choose_one(const Active& a, const TensorView& logits, int64_t row) const {
   const GenerateOptions& o = a.options();
   if (!o.sample && !changes_best(o.processing) && logits.dtype == DType::f32)

@@ -1,6 +1,7 @@
-// Sequences that come and end while others are at work: continuous batching. They go through the model as one ragged batch,
-// without padding: each step feeds one token of every sequence that is writing and, within a budget, the next piece of prompts
-// that are still being read. What a sequence says does not depend on what else is in the batch.
+// Continuous batching: sequences join and leave the batch while other sequences are generated. Each step runs the model
+// over one ragged batch without padding. The batch has one token of every sequence that generates and, up to a budget,
+// the next tokens of prompts whose prefill is not complete. The tokens of a sequence do not depend on the other
+// sequences.
 #pragma once
 #include <exception>
 #include <optional>
@@ -14,57 +15,66 @@
 
 namespace ravine {
 
-// eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside; error: something failed.
+// The reason why a sequence ended. eos: an end id; length: max_new_tokens or max_length is reached;
+// stop: the caller ended it; error: an exception.
 enum class Finish : uint8_t { eos, length, stop, error };
 std::string_view name(Finish f);
 
-// Tokens that the prompt and what follows it may have together.
+// Returns the largest number of tokens that the prompt and its new tokens may have together.
 int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& options);
 
 struct Sequence {
-  size_t key = 0;                             // by which the caller knows it
+  size_t key = 0;                             // identifies the sequence for the caller
   const PromptModel* prompt_model = nullptr;  // must outlive it
-  size_t order = 0;                           // of prompt models: rows of one lie together
-  uint64_t number = 0;                        // by which its draws are keyed
-  std::string place;                          // by which messages name it: "prompt 3"
+  // Number of its prompt model; rows of one prompt model are adjacent in the batch.
+  size_t order = 0;
+  uint64_t number = 0;  // number of the prompt; part of the key of its random numbers
+  std::string place;    // name of the prompt in messages: "prompt 3"
   std::vector<int32_t> prompt;
 };
 
 struct NewToken {
   size_t key = 0;
   int32_t id = 0;
-  double logprob = 0;                            // that the model itself gives it
-  std::vector<std::pair<int32_t, double>> best;  // the likeliest ids with theirs (GenerateOptions::alternatives), where decided
-  std::optional<Finish> finish;                  // eos or length: it was the last, and the sequence is gone
-  std::exception_ptr failure;  // in place of a token (finish: error): the sequence alone has failed, and is gone
+  // log-probability of the token by the model itself, before processing of logits
+  double logprob = 0;
+  // The most likely ids with their log-probabilities (GenerateOptions::alternatives). Filled on the deciding rank only.
+  std::vector<std::pair<int32_t, double>> best;
+  // Set at the last token of a sequence (eos or length); the batcher has then removed the sequence.
+  std::optional<Finish> finish;
+  // Set instead of a token (finish: error): this sequence alone failed, and is removed.
+  std::exception_ptr failure;
 };
 
-// Of several ranks that run one model (infer/model_ranks.h) all do alike and get the same, but for `best`.
+// Runs the sequences of one model. If several ranks run one model (infer/model_ranks.h), all ranks make the same calls
+// and get the same results, except for `best`.
 class Batcher {
  public:
-  // base: whose model runs; sequences run through it or through models loaded beside it that share its batches. slots: sequences at
-  // a time; longest: tokens that one may come to; step_tokens, recipe and observer are those of `shared`.
+  // base: the model that runs. Sequences use it, or models loaded by load_beside() that share its batches.
+  // slots: the largest number of sequences at a time; longest: the largest number of tokens of a sequence.
+  // shared: step_tokens, recipe and observer of all sequences. base and shared must outlive this object.
   Batcher(const LoadedModel& base, int64_t slots, int64_t longest, const GenerateOptions& shared);
 
   int64_t free() const { return static_cast<int64_t>(free_.size()); }
   bool idle() const { return active_.empty(); }
-  // Takes a free slot. The prompt must be one that check_prompts (infer/generator.h) lets pass.
+  // Adds a sequence; a free slot is required. The prompt must have passed check_prompts (infer/generator.h).
   void admit(Sequence sequence);
-  // One pass of the model, and the tokens that it gave, in the order of rows. Where a sequence makes the model give NaN, or fails
-  // otherwise, it alone ends; the others say what they would without it. Of several ranks a pass that throws is an Error, after
-  // which nothing more may be asked.
+  // Runs the model once and returns the new tokens, in the order of the rows. If a sequence fails, for example by NaN
+  // in its logits, this sequence alone ends; the tokens of the others do not change. On several ranks, a forward pass
+  // that throws is an Error. The batcher then accepts no further call.
   std::vector<NewToken> step();
-  void remove(size_t key);           // one at work
-  std::vector<size_t> keys() const;  // at work, in the order of rows
+  void remove(size_t key);           // ends an active sequence
+  std::vector<size_t> keys() const;  // keys of the active sequences, in the order of the rows
   const ModelRanks& model_ranks() const { return model_ranks_; }
 
  private:
   struct Active {
     Sequence of;
-    size_t prompt = 0;                               // tokens of the context that the model did not write
-    int64_t slot = 0, fed = 0, limit = 0, take = 0;  // take: tokens of it in this step
-    int64_t length = 0;                              // of the context when the model last ran
-    int64_t row = -1;                                // of its logits in this step; -1: none
+    size_t prompt = 0;  // number of tokens of the prompt
+    // fed: tokens in the cache; limit: largest length of the context; take: tokens of this step
+    int64_t slot = 0, fed = 0, limit = 0, take = 0;
+    int64_t length = 0;  // length of the context when the model last ran
+    int64_t row = -1;    // row of its logits in this step; -1: none
     std::vector<int32_t> context;
     const GenerateOptions& options() const { return of.prompt_model->options; }
     int64_t pending() const { return static_cast<int64_t>(context.size()) - fed; }

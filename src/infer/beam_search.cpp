@@ -10,9 +10,9 @@
 namespace ravine {
 namespace {
 
-constexpr float kNever = -1e9f;  // Transformers' mark of what must not be chosen
+constexpr float kNever = -1e9f;  // the score that Transformers gives to a token that must not be chosen
 
-// Indices of the `count` largest, larger first, the lower index among equals.
+// Returns the indices of the `count` largest values, largest first; of equal values the lower index comes first.
 template <class T, class F>
 std::vector<size_t> largest(const std::vector<T>& v, size_t count, F&& value) {
   std::vector<size_t> order(v.size());
@@ -43,7 +43,8 @@ BeamSearch::BeamSearch(const BeamOptions& beams, const GenerateOptions& options,
       prompt_number_(prompt_number) {
   require(beams.beams >= 1 && limit > static_cast<int64_t>(prompt.size()), "beam_search: {} beams, {} tokens of at most {}",
           beams.beams, prompt.size(), limit);
-  // All beams begin as the prompt; only the first counts, or they would all go on alike.
+  // All beams begin as the prompt. Only the first has a score above kNever; otherwise all beams would continue with the
+  // same tokens.
   for (int64_t i = 0; i < beams.beams; ++i) live_.push_back({prompt, i == 0 ? 0.0f : kNever, 0, false});
   if (beams.rules == BeamRules::transformers)
     finished_.assign(static_cast<size_t>(beams.beams), Sequence{prompt, kNever, 0, false});
@@ -103,7 +104,7 @@ std::vector<BeamSearch::Candidate> BeamSearch::best_candidates(const std::vector
   return best;
 }
 
-// Draws `count` candidates one after another from softmax(rows), each once. total: of e^score, before that.
+// Draws up to `count` different candidates from softmax(rows). total: the sum of e^score before the first draw.
 std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector<std::vector<float>>& rows, int64_t count,
                                                                double& total) const {
   float top = -INFINITY;
@@ -126,7 +127,7 @@ std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector
       of_beam[b] = std::accumulate(weight.begin() + static_cast<std::ptrdiff_t>(b * width),
                                    weight.begin() + static_cast<std::ptrdiff_t>((b + 1) * width), 0.0);
     double target = uniform * std::accumulate(of_beam.begin(), of_beam.end(), 0.0);
-    size_t last = weight.size(), b = 0;  // last: the last that could be drawn, for the rounding at the end
+    size_t last = weight.size(), b = 0;  // last: the last candidate that can be drawn, if rounding leaves none chosen
     while (b + 1 < rows.size() && target >= of_beam[b]) target -= of_beam[b++];
     double sum = 0;
     size_t chosen = weight.size();
@@ -136,7 +137,7 @@ std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector
       if (target < (sum += weight[i])) chosen = i;
     }
     if (chosen == weight.size()) chosen = last;
-    if (chosen == weight.size()) break;  // nothing is left
+    if (chosen == weight.size()) break;  // no candidate is left
     weight[chosen] = 0;
     drawn.push_back(
         {static_cast<int64_t>(chosen / width), static_cast<int32_t>(chosen % width), rows[chosen / width][chosen % width]});
@@ -167,7 +168,7 @@ std::vector<BeamSearch::Candidate> BeamSearch::weigh(std::vector<std::vector<flo
   std::vector<Candidate> candidates;
   if (generate_.sample) {
     candidates = draw_candidates(logits, most_candidates(), total);
-    // ModelLink draws only where what e^score adds up to lies between these.
+    // ModelLink draws only if the sum of e^score is between these bounds.
     if (options_.rules == BeamRules::modellink && !(total > 1e-5 && total < 1)) candidates.clear();
   }
   if (candidates.empty()) candidates = best_candidates(logits, most_candidates());

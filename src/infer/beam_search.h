@@ -1,9 +1,11 @@
-// Beam search over the scores of one prompt, without a model: which beams go on, which are finished, when it is over.
+// Beam search over the scores of one prompt, without a model: selects the beams to continue and the finished beams.
 //
-// Two sets of rules. transformers: generation/utils.py, _beam_search, of Transformers 5: candidates are the (1 + end ids) *
-// beams best (at least twice the beams); of these only the first `beams` may end; hypotheses are worth sum / length^penalty.
-// modellink: ModelLink's beam_utils.py (Megatron's): temperature, top-k and top-p act without --sample too; a hypothesis list
-// of its own; no early stopping.
+// There are two sets of rules (BeamRules).
+// transformers: _beam_search in generation/utils.py of Transformers 5. Candidates are the best (1 + end ids) * beams
+// tokens, and at least 2 * beams. Only the first `beams` candidates may end. The score of a hypothesis is sum /
+// length^penalty.
+// modellink: ModelLink's beam_utils.py (from Megatron). Temperature, top-k and top-p apply without --sample too. There
+// is a separate list of hypotheses, and no early stopping.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,44 +33,47 @@ struct BeamOptions {
 
 class BeamSearch {
  public:
-  // limit: tokens of prompt and continuation together; `prompt_number` and the seed key the draws of options.sample.
+  // limit: the largest number of tokens of prompt and continuation together. prompt_number, with the seed, is the key
+  // of the draws of options.sample. `options` must outlive this object.
   BeamSearch(const BeamOptions& beams, const GenerateOptions& options, const std::vector<int32_t>& prompt, int64_t limit,
              uint64_t prompt_number, int64_t vocabulary);
 
   int64_t live() const { return static_cast<int64_t>(live_.size()); }
-  const std::vector<int32_t>& tokens(int64_t beam) const {
-    return live_[static_cast<size_t>(beam)].tokens;
-  }  // prompt and continuation
-  // A token that may continue a live beam. Plain data: ranks that have no logits are told these.
+  // Returns the tokens of a live beam: prompt and continuation.
+  const std::vector<int32_t>& tokens(int64_t beam) const { return live_[static_cast<size_t>(beam)].tokens; }
+  // A token that may continue a live beam. Plain data: it is sent to ranks that have no logits.
   struct Candidate {
     int64_t beam = 0;
     int32_t id = 0;
-    float score = 0;    // sum so far, with this token
-    float logprob = 0;  // of this token, by the model itself
+    float score = 0;    // log-probability of the beam with this token
+    float logprob = 0;  // log-probability of this token by the model itself
   };
-  // The most that weigh() gives.
+  // Returns the largest number of candidates that weigh() returns.
   int64_t most_candidates() const;
-  // The best (or drawn) of all, best first, from the logits of every live beam, [live][V], which are used up. At the first step
-  // all live beams are copies of the prompt, whose logits are given once. A number that is not finite is an Error.
+  // Returns the best (or drawn) candidates of all live beams, best first.
+  // logits: [live][V]. At the first step all live beams are copies of the prompt, so logits is [1][V]. A logit that is
+  // not finite is an Error.
   std::vector<Candidate> weigh(std::vector<std::vector<float>> logits) const;
-  // One step on, by what weigh() gave.
+  // Runs one step with the candidates of weigh().
   void follow(const std::vector<Candidate>& candidates);
   void advance(std::vector<std::vector<float>> logits) { follow(weigh(std::move(logits))); }
   bool first() const { return step_ == 0; }
-  // Which live beam of before advance() each one of now continues.
+  // Returns, for each live beam, its parent: the index among the live beams before the last step.
   const std::vector<int64_t>& parents() const { return parents_; }
   bool done() const { return done_; }
-  // The best `count`, best first; before done(), what there is by then, live beams included.
+  // Returns the best `count` results, best first. Before done(), live beams are included.
   std::vector<Beam> best(int64_t count) const;
 
  private:
   struct Sequence {
     std::vector<int32_t> tokens;
-    float score = 0;     // running: sum of log-probabilities; finished: divided by the length's power
-    double logprob = 0;  // of the model itself
+    // running: sum of log-probabilities; finished: sum / length^penalty
+    float score = 0;
+    double logprob = 0;  // sum of log-probabilities by the model itself
     bool finished = false;
   };
-  // Log-probabilities of each live beam after processing and with its score added; raw: the model's own.
+  // Replaces each row by the processed log-probabilities of its live beam plus the score of the beam.
+  // raw: the log-probabilities of the model itself.
   void score(std::vector<std::vector<float>>& rows, std::vector<std::vector<float>>& raw) const;
   std::vector<Candidate> best_candidates(const std::vector<std::vector<float>>& rows, int64_t count) const;
   std::vector<Candidate> draw_candidates(const std::vector<std::vector<float>>& rows, int64_t count, double& total) const;

@@ -13,16 +13,17 @@ namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-// A prompt at work.
+// A prompt whose search is running.
 struct ActiveSearch {
   size_t prompt;
   BeamSearch search;
-  std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
+  std::vector<int64_t> slots;  // slots of the live beams; during prefill only the first is used
   std::vector<int64_t> spare;
-  int64_t fed = 0, take = 0, row = -1;  // tokens of each beam in the cache; of it in this step; first row of logits
-  int64_t length = 0;                   // tokens of each beam when the model last ran
-  size_t place = 0;                     // of its candidates in this step
-  std::exception_ptr failure;           // of this step
+  // fed: tokens of each beam in the cache; take: tokens of each beam in this step; row: its first row of logits, or -1
+  int64_t fed = 0, take = 0, row = -1;
+  int64_t length = 0;          // tokens of each beam when the model last ran
+  size_t place = 0;            // index of its candidates among the prompts of this step
+  std::exception_ptr failure;  // error of this step
 };
 
 class BeamRun {
@@ -87,14 +88,15 @@ class BeamRun {
       results_[next_].begun = true;
       active_.push_back(std::move(a));
     }
-    if (prompt_models_.several())  // rows of one prompt model lie together
+    if (prompt_models_.several())  // keeps the rows of one prompt model adjacent
       active_.sort([&](const ActiveSearch& a, const ActiveSearch& b) {
         return prompt_models_.at(a.prompt) < prompt_models_.at(b.prompt);
       });
     return !active_.empty();
   }
 
-  // One pass of the model: the next piece of prompts that are being read, one token of every live beam of the others.
+  // Runs the model once: over the next tokens of prompts in prefill, and over one token of every live beam of the
+  // others.
   void forward() {
     int64_t budget = shared_.step_tokens, room = 0, rows = 0;
     for (ActiveSearch& a : active_) {
@@ -144,7 +146,7 @@ class BeamRun {
   }
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
-  // Candidates of every prompt with logits, by the rank that decides; told to all.
+  // Computes the candidates of every prompt with logits on the deciding rank, and sends them to all ranks.
   void weigh() {
     int64_t most = 0, prompts = 0;
     for (const ActiveSearch& a : active_)
@@ -160,7 +162,7 @@ class BeamRun {
         const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
         std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
         counts_[a.place] = static_cast<int64_t>(found.size());
-      } catch (const std::exception& e) {  // of this prompt alone
+      } catch (const std::exception& e) {  // fails this prompt only
         const GenerateOptions& o = prompt_models_.options(a.prompt);
         a.failure = std::make_exception_ptr(Error(fmt::format("{} of {}", e.what(), o.place(a.prompt))));
         counts_[a.place] = kFailed;
@@ -175,7 +177,7 @@ class BeamRun {
     }
   }
 
-  // Host work: what is done to scores is by the rules of beams (infer/beam_search.h).
+  // Copies the logits of a prompt as f32. Host work: beam search (infer/beam_search.h).
   std::vector<std::vector<float>> logits_of(const ActiveSearch& a) {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));
@@ -199,11 +201,12 @@ class BeamRun {
     a.search.follow({begin, begin + counts_[a.place]});
     if (a.search.done()) return finish(a, false);
     std::vector<int64_t> parents = a.search.parents();
-    if (first) std::fill(parents.begin(), parents.end(), 0);  // copies of the prompt
+    if (first) std::fill(parents.begin(), parents.end(), 0);  // at the first step all beams are copies of the prompt
     move_slots(a, parents);
   }
 
-  // The first child of a beam takes its slot, others get copies in slots that nobody continues.
+  // Moves slots to the next beams: the first child of a beam takes its slot. Other children get a copy, in a slot
+  // without a child.
   void move_slots(ActiveSearch& a, const std::vector<int64_t>& parents) {
     std::vector<bool> taken(a.slots.size(), false);
     std::vector<int64_t> next(parents.size(), -1), spare = a.spare;
@@ -242,7 +245,7 @@ class BeamRun {
   const Prompts& prompts_;
   const GenerateOptions& shared_;
   std::span<const BeamOptions> beams_;  // by prompt model
-  int64_t width_, num_return_;          // beams of each prompt; of them returned
+  int64_t width_, num_return_;          // beams of each prompt; beams returned of each prompt
   const GenerateEvents& events_;
   std::vector<Generated> results_;
   HeapArena arena_;
@@ -254,7 +257,7 @@ class BeamRun {
   size_t next_ = 0;
   int64_t longest_ = 0;
   Batch batch_;
-  std::vector<BeamSearch::Candidate> candidates_;  // of this step: as many places for each prompt
+  std::vector<BeamSearch::Candidate> candidates_;  // of this step: an equal number of entries for each prompt
   static constexpr int64_t kFailed = -1;
   std::vector<int64_t> counts_;
   std::vector<int32_t> ids_, positions_, logit_rows_;

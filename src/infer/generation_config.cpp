@@ -60,7 +60,7 @@ class Fields {
     }
     return out;
   }
-  // Set to something that has an effect.
+  // True if the field is set to a value that has an effect.
   bool acts(const std::string& key, const Json& neutral) const {
     if (!has(key) || json_.at(key) == neutral || json_.at(key) == Json(false)) return false;
     return !(json_.at(key).is_array() && json_.at(key).empty());
@@ -89,7 +89,7 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
   p.repetition_penalty = f.number("repetition_penalty", 1e-6, 1e6, "it must be a number above 0").value_or(1);
   p.no_repeat_ngram = f.integer("no_repeat_ngram_size", 0).value_or(0);
   p.temperature = f.number("temperature", 0, 1e6, "it must be a number, at least 0").value_or(1);
-  if (p.temperature == 0) p.temperature = 1;  // written by models that are meant for greedy decoding
+  if (p.temperature == 0) p.temperature = 1;  // models for greedy decoding have a temperature of 0 in the file
   p.top_k = f.integer("top_k", 0).value_or(50);
   p.top_p = f.number("top_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
   p.min_p = f.number("min_p", 0, 1, "it must be a number from 0 to 1").value_or(0);

@@ -1,4 +1,4 @@
-// generation_config.json of a model folder, as Transformers writes it: default values for generation, and the ids that end it.
+// Reads generation_config.json of a model folder, as Transformers writes it: default options and end ids of generation.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,24 +11,26 @@
 namespace ravine {
 
 struct GenerationDefaults {
-  Processing processing;  // of the file; top_k is 50 where it says nothing, as in Transformers
+  Processing processing;  // top_k is 50 if the file does not set it, as in Transformers
   std::optional<int64_t> max_new_tokens, max_length;
-  // Of beams.
+  // Options of beam search.
   double length_penalty = 1;
   EarlyStop early_stopping = EarlyStop::no;
-  std::vector<int32_t> end_ids;  // of the file, else of config.json; a list or a single id; -1 there is none
+  // End ids of the file, or else of config.json. The field is a list or one id; -1 means none.
+  std::vector<int32_t> end_ids;
   std::vector<std::string> stop_texts;
-  bool sample = false;                   // do_sample
-  bool names_top_k = false;              // top_k stands in the file
-  bool names_end = false;                // and eos_token_id
-  std::vector<std::string> not_offered;  // fields that are set there, would change what is generated, and are not obeyed
+  bool sample = false;       // do_sample
+  bool names_top_k = false;  // the file sets top_k
+  bool names_end = false;    // the file sets eos_token_id
+  // Fields that the file sets and Ravine does not support, although they would change the result.
+  std::vector<std::string> not_offered;
 };
 
-// Without the file, what config.json says. num_beams is not obeyed, and do_sample in conversations only: elsewhere the
-// command line chooses the mode. A field
-// of a wrong type or out of range is a UserError naming file and field.
+// Reads generation_config.json of a folder. If the file is missing, the end ids are taken from config.json.
+// num_beams is ignored, and do_sample is used in conversations only: otherwise the command line selects the mode. A
+// field of a wrong type or out of range is a UserError that names file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);
-GenerationDefaults parse_generation_config(Json json, const std::string& file,
-                                           const ModelFacts& facts);  // the same, already read
+// The same from JSON that is already read; `file` is its name in messages.
+GenerationDefaults parse_generation_config(Json json, const std::string& file, const ModelFacts& facts);
 
 }  // namespace ravine

@@ -10,7 +10,7 @@ namespace ravine {
 
 namespace {
 
-// Prompt `i` of `where`.
+// Checks prompt `i` of the list that messages call `where`.
 void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts& facts, const GenerateOptions& o,
                   const std::string& where) {
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,

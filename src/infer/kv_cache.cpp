@@ -74,7 +74,7 @@ std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView&
   Layer& at = layers_[static_cast<size_t>(place)];
   const TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, widths_.keys}),
                    values = v.absent() ? v : view_of(at.v.data(), dtype_, {slots() * capacity_, widths_.values});
-  constexpr int64_t kRows = 64;  // of a task
+  constexpr int64_t kRows = 64;  // rows of a task
   struct Piece {
     int64_t from, to, rows;
   };
@@ -91,7 +91,7 @@ std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView&
         std::memcpy(into->row_range(p.to + r, 1).data, from->row_range(p.from + r, 1).data,
                     static_cast<size_t>(into->cols() * size_of(dtype_)));
   };
-  // A step of decode has a few rows in all: no work for several threads.
+  // A decoding step copies too few rows for several threads.
   if (rows <= kRows)
     for (const Piece& p : pieces) copy(p);
   else

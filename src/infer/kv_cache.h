@@ -1,4 +1,5 @@
-// Keys and values of the tokens that a model has seen, per layer and sequence. Lies outside the arena.
+// The KV cache: keys and values of the tokens that the model has seen, per layer and sequence. Its memory is not in the
+// arena.
 #pragma once
 #include <span>
 #include <vector>
@@ -8,39 +9,41 @@
 
 namespace ravine {
 
-// A fixed number of slots, one sequence in each, all of one capacity. Per layer, K and V are [slots * capacity, width], of
-// widths of their own (V may have none); the tokens of slot s are rows from s * capacity on. One step: begin_step, extend each
-// slot that gets tokens, run the model over a batch with segments().
+// A KV cache with a fixed number of slots of one capacity; each slot holds one sequence. Per layer, K is [slots *
+// capacity, widths.keys] and V is [slots * capacity, widths.values]; V is absent if its width is 0. The tokens of slot
+// s begin at row s * capacity. A step calls begin_step(), then extend() for each slot with new tokens, then the model
+// with segments() in its batch.
 class SlotCache : public KvCache {
  public:
-  // layers: those that are kept, by number; widths: on this rank; ranks: of this host, which share its memory. Nothing is
-  // allocated yet.
+  // layers: numbers of the layers that this rank runs; widths: of a token on this rank; ranks: ranks of this host,
+  // which share its memory. Allocates nothing.
   SlotCache(const std::vector<int64_t>& layers, const CacheWidths& widths, DType dtype, int64_t slots, int64_t ranks = 1);
 
   int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
-  int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }  // tokens in it
-  int64_t bytes() const;                                                              // reserved; resident only where written
+  int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }  // tokens in the slot
+  int64_t bytes() const;  // reserved bytes; pages become resident when they are written
   void clear(int64_t slot) { lengths_[static_cast<size_t>(slot)] = 0; }
 
-  // Forgets the segments of the step before and makes room for `tokens` per slot: grows to twice the size, but not beyond
-  // `most`, keeping what is there. UserError if the machine has not the memory.
+  // Clears the segments of the previous step and makes room for `tokens` tokens per slot. The capacity at least
+  // doubles, up to `most`; the contents are kept. Throws a UserError if the machine does not have the memory.
   void begin_step(int64_t tokens, int64_t most);
-  // Rows [q_begin, q_begin + count) of the coming batch are the next tokens of this slot, one extend per slot and step.
+  // Appends rows [q_begin, q_begin + count) of the next batch to a slot. At most one call per slot and step.
   void extend(int64_t slot, int64_t q_begin, int64_t count);
-  // Makes slot `to` hold what slot `from` holds.
+  // Copies the contents of slot `from` to slot `to`.
   void copy(int64_t from, int64_t to);
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // k, v of the compute type; copies the rows of the segments. Without width of V, v is absent and so is what comes back.
+  // Copies the rows of the segments of k and v into the cache; returns views of the layer's whole K and V. k and v have
+  // the compute type. If the width of V is 0, v and the returned V are absent.
   std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) override;
 
  private:
   void grow(int64_t capacity);
-  int64_t row_bytes() const { return (widths_.keys + widths_.values) * size_of(dtype_); }  // of both
+  int64_t row_bytes() const { return (widths_.keys + widths_.values) * size_of(dtype_); }  // bytes of a key and a value
   struct Layer {
     Storage k, v;
   };
-  // f(storage, bytes of a row) of what a layer keeps.
+  // Calls f(storage, bytes of a row) for K, and for V if it is present.
   template <class F>
   void each_part(Layer& layer, F&& f) {
     f(layer.k, widths_.keys * size_of(dtype_));
@@ -50,7 +53,7 @@ class SlotCache : public KvCache {
   int64_t capacity_ = 0, ranks_;
   DType dtype_;
   std::vector<Layer> layers_;
-  std::vector<int64_t> places_;  // in layers_, by number of the layer; -1: not here
+  std::vector<int64_t> places_;  // index in layers_ by number of the layer; -1: not on this rank
   std::vector<int64_t> lengths_;
   std::vector<Segment> segments_;
 };

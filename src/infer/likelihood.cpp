@@ -13,22 +13,22 @@ namespace ravine {
 namespace {
 
 using Ids = std::vector<int32_t>;
-constexpr int64_t kLeastShared = 16;  // tokens: fewer are not worth a pass of their own
+constexpr int64_t kLeastShared = 16;  // tokens; a shorter common beginning is not worth a pass
 
-// One context with one continuation: what is fed, and from which place on the next token is of the continuation.
+// One context with one continuation: the tokens to run, and the index of the last context token.
 struct Row {
   Ids fed;                        // all tokens but the last
   std::span<const int32_t> says;  // the continuation
-  int64_t from = 0;               // its first token comes behind fed[from]
-  double* logprob = nullptr;      // where its sum goes
-  int32_t* first = nullptr;       // where the most likely token behind the context goes; null: another row says it
+  int64_t from = 0;               // index in `fed` of the token before the continuation
+  double* logprob = nullptr;      // receives the sum of log-probabilities
+  int32_t* first = nullptr;       // receives the most likely token after the context; null if another row writes it
   int64_t length() const { return static_cast<int64_t>(fed.size()); }
 };
 
-// Some tokens of a row, the next ones of a slot; `rows` want what comes behind them.
+// The next tokens of a slot. `rows`: the rows that use the logits of these tokens.
 struct Feed {
   int64_t slot = 0, begin = 0, end = 0;
-  std::vector<Row*> rows;  // all begin alike up to `end`; the first one's tokens are fed
+  std::vector<Row*> rows;  // all have equal tokens before `end`; the tokens of the first are run
 };
 
 int64_t common_length(const Ids& a, const Ids& b, int64_t most) {
@@ -38,14 +38,14 @@ int64_t common_length(const Ids& a, const Ids& b, int64_t most) {
   return n;
 }
 
-// A logit row of a pass that somebody wants.
+// A row of logits that a row needs.
 struct Wanted {
   Row* row = nullptr;
   int32_t label = 0;
   bool first = false;
 };
 
-// Host work: one row of scores is looked through.
+// Returns the most likely token of a row of logits. Host work: a search of one row.
 int32_t most_likely(const TensorView& logits, int64_t row) {
   std::vector<float> scores(static_cast<size_t>(logits.cols()));
   visit_float(logits.dtype, [&](auto zero) {
@@ -57,7 +57,7 @@ int32_t most_likely(const TensorView& logits, int64_t row) {
 
 class LikelihoodRun {
  public:
-  // longest: tokens of a row that are fed; rows: the most of one item.
+  // longest: largest number of tokens of a row in the cache; rows: largest number of rows of an item.
   LikelihoodRun(const LoadedModel& loaded, const LikelihoodOptions& o, int64_t longest, int64_t rows)
       : loaded_(loaded),
         o_(o),
@@ -71,7 +71,7 @@ class LikelihoodRun {
 
   bool stops(bool mine) const { return model_ranks_.any(mine); }
 
-  // The rows of each item of a batch; next: a row of the batch behind it, or null.
+  // Runs a batch: the rows of each item. next: the first row of the following batch, or null.
   void batch(std::vector<std::vector<Row>>& items, const Row* next) {
     const int64_t root = shares_ ? read_root(items, next) : 0;
     std::vector<Feed> trunks, branches;
@@ -102,7 +102,7 @@ class LikelihoodRun {
   }
   int64_t trunk_slot(size_t item) const { return 1 + static_cast<int64_t>(item) * (1 + rows_); }
 
-  // Makes `slot` hold the first `tokens` tokens, which slot `like` holds.
+  // Makes `slot` hold the first `tokens` tokens of slot `like`.
   int64_t begin(int64_t slot, int64_t like, int64_t tokens) {
     if (tokens > 0)
       cache_.copy(like, slot);
@@ -111,7 +111,7 @@ class LikelihoodRun {
     return slot;
   }
 
-  // What the rows of an item have in common.
+  // Returns the number of tokens that the rows of an item have in common.
   int64_t trunk_of(const std::vector<Row>& rows) const {
     if (rows.empty() || (!shares_ && rows.size() > 1)) return 0;
     int64_t shared = rows[0].length();
@@ -119,8 +119,9 @@ class LikelihoodRun {
     return shared;
   }
 
-  // Makes slot 0 hold a beginning of all rows that ends before anything is wanted of them, and gives its length. One that is
-  // there from the batch before stays as long as it fits: it is then extended by what the next batch has in common too.
+  // Makes slot 0 hold a common beginning of all rows and returns its length. The beginning ends before the first logits
+  // that a row needs. The beginning of the previous batch is kept if it fits, and extended by the tokens that the next
+  // batch shares too.
   int64_t read_root(std::vector<std::vector<Row>>& items, const Row* next) {
     Row* any = nullptr;
     int64_t own = longest_;
@@ -144,7 +145,7 @@ class LikelihoodRun {
     return target;
   }
 
-  // Reads on in every slot, in passes of at most step_tokens tokens.
+  // Runs the tokens of all feeds, in passes of at most step_tokens tokens.
   void feed(std::vector<Feed> feeds) {
     for (size_t first = 0; first < feeds.size();) {
       int64_t budget = o_.step_tokens, room = 0;
@@ -169,13 +170,13 @@ class LikelihoodRun {
         }
         f->begin += take;
         batch_.max_position = std::max(batch_.max_position, f->begin);
-        if (f->begin == f->end) ++first;  // in order: only the last of a pass may be unfinished
+        if (f->begin == f->end) ++first;  // in order: only the last feed of a pass may be incomplete
       }
       pass();
     }
   }
 
-  // Notes what row `r` wants of the token at place p, which comes next.
+  // Records the logits that row `r` needs of the token at position p, which is added next.
   void want(Row& r, int64_t p) {
     const int64_t at = p - r.from;
     if (at < 0 || at >= static_cast<int64_t>(r.says.size())) return;
@@ -221,8 +222,8 @@ class LikelihoodRun {
   Ctx ctx_;
   ModelRanks model_ranks_;
   SlotCache cache_;
-  const bool shares_;  // keys of a shared beginning are right for all rows
-  Ids root_;           // what slot 0 holds
+  const bool shares_;  // true if the keys of a common beginning are equal in all rows
+  Ids root_;           // the tokens in slot 0
   Batch batch_;
   Ids ids_, positions_, logit_rows_;
   std::vector<Wanted> wanted_;

@@ -1,5 +1,5 @@
-// How likely a model finds given continuations of given contexts. What several rows have in common is read once: the beginning
-// of all contexts of a batch (worked examples), and of an item whatever its continuations share.
+// Log-probabilities of continuations of contexts. A common beginning runs through the model once. This applies to the
+// beginning of all contexts of a batch (the examples of a few-shot prompt), and to the continuations of an item.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,33 +11,35 @@ namespace ravine {
 
 struct Continuations {
   std::vector<int32_t> context;                     // at least one token
-  std::vector<std::vector<int32_t>> continuations;  // each of one token or more
-  std::vector<std::vector<int32_t>> contexts;  // of each: tokens that it follows in place of `context`; empty: it follows that
+  std::vector<std::vector<int32_t>> continuations;  // each has at least one token
+  // Per continuation, the tokens that it follows instead of `context`; an empty entry: it follows `context`.
+  std::vector<std::vector<int32_t>> contexts;
 };
 
 struct Likelihoods {
-  std::vector<double> logprobs;  // natural, summed over the tokens of each continuation
-  int32_t first = -1;            // the most likely token behind the context, where a continuation has a token
+  std::vector<double> logprobs;  // natural logarithms, summed over the tokens of each continuation
+  int32_t first = -1;            // the most likely token after the context; -1 if there are no continuations
 };
 
 struct LikelihoodOptions {
   int64_t batch = 16;          // items at a time
-  int64_t step_tokens = 1024;  // per pass: bounds the memory of activations
+  int64_t step_tokens = 1024;  // tokens per pass: limits the memory of activations
   const Recipe* recipe = nullptr;
-  Observer* observer = nullptr;  // of every kernel call
+  Observer* observer = nullptr;  // called for every kernel call
 };
 
-// Both optional, called on the calling thread.
+// Callbacks of likelihoods(), all optional. The calling thread calls them.
 struct LikelihoodEvents {
-  std::function<void(size_t item, const Likelihoods& result)> finished;  // in order
-  std::function<bool()> stop;                                            // asked before each batch; true ends all
+  std::function<void(size_t item, const Likelihoods& result)> finished;  // called for each item, in order
+  std::function<bool()> stop;                                            // called before each batch; true ends the run
 };
 
-// One result per item, in order; those that a stop left out have no logprobs. Where context and continuation have more tokens
-// than the model has positions, plus one, tokens of the context are left out on the left, as lm-evaluation-harness does
-// (HFLM._loglikelihood_tokens). Of several ranks that run one model (infer/model_ranks.h) all call it alike and get the same. An id
-// outside the vocabulary, a continuation without tokens, or one longer than the positions, is a UserError naming `where` and the number of the
-// item, before anything runs. A model that gives NaN is an Error.
+// Returns one result per item, in order. Items after a stop have no logprobs. A context and a continuation together may
+// have one token more than the model has positions. If they have more, the first tokens of the context are dropped, as
+// in lm-evaluation-harness (HFLM._loglikelihood_tokens). On several ranks that run one model (infer/model_ranks.h), all
+// ranks call it with the same arguments and get the same results. An id outside the vocabulary, a continuation without
+// tokens, or a continuation longer than the positions is a UserError. It names `where` and the item, and is thrown
+// before the model runs. NaN is an Error.
 std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events = {},
                                      const std::string& where = "items");

@@ -56,7 +56,7 @@ LoadedModel declare(const std::string& path, DType compute, Backend backend, Bf1
   return s;
 }
 
-// Keeps the store that make(device) gives, if the machine has the memory.
+// Stores the store that make(device) returns. Throws a UserError if the machine does not have the memory.
 template <class Make>
 auto& hold(LoadedModel& s, Make&& make) {
   int64_t bytes = make(DeviceKind::meta)->weight_bytes(), free = available_memory() / s.spread.ranks_per_host;
@@ -77,9 +77,9 @@ InferenceStore& hold_for_running(LoadedModel& s) {
   });
 }
 
-// kernels: those of `s`, or such that do no work.
+// kernels: the kernels of `s`, or kernels that do no work.
 void prepare_weights(LoadedModel& s, const Kernels& kernels) {
-  if (!s.last_stage()) return;  // it is about the head
+  if (!s.last_stage()) return;  // only the head has work here
   HeapArena arena;
   Ctx::Setup setup = s.setup(arena);
   setup.kernels = &kernels;
@@ -87,8 +87,8 @@ void prepare_weights(LoadedModel& s, const Kernels& kernels) {
   s.model->prepare_weights(c);
 }
 
-// Adapters of the embedding, tables and norms that were trained whole are no adapters of linear layers; nor do rows of the batch
-// go through one on kv_b_proj, which expands the keys of a cache.
+// Returns the adapters if each of them is an adapter of a linear layer; else null. Null also with trained embeddings,
+// tables or norms, and with an adapter on kv_b_proj. The input of kv_b_proj is the cache, not rows of the batch.
 const AdapterSet* adapters_by_row(const Model& model, const BesideStore& store) {
   const AdapterSet& all = model.params().adapters();
   const bool latent = model.decoder() && model.decoder()->attention.latent;
@@ -149,7 +149,7 @@ LoadedModel load_beside(const LoadedModel& base, const std::string& adapter) {
   load_adapter(adapter, *s.model, store);
   s.base = &base, s.beside = adapters_by_row(*s.model, store);
   if (s.trainable) return s;
-  // What is the base's head is settled already, and the model hears of it.
+  // The head of the base is already prepared; kernels that do no work only inform the model.
   const Param* head = s.model->params().find(kHead);
   prepare_weights(s, head && store.owns(*head) ? s.kernels : meta_kernels(s.kernels));
   return s;
@@ -158,7 +158,8 @@ LoadedModel load_beside(const LoadedModel& base, const std::string& adapter) {
 LoadedModel load_random_model(const std::string& config, DType compute, Backend backend, Bf16Products products) {
   LoadedModel s = declare(config, compute, backend, products, {});
   InferenceStore& store = hold_for_running(s);
-  // Host work, once: one run of normal numbers again and again: drawing each would take longer than the measurement.
+  // Host work, once per model: one run of normal numbers is repeated, because drawing every weight would take longer
+  // than the measurement.
   constexpr int64_t kRun = 65521;  // a prime: rows are not equal
   for (const Param& p : s.model->params().params()) {
     if (p.tied) continue;

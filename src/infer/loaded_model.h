@@ -1,5 +1,5 @@
-// A model folder opened for running: declarations, weights and the kernels that read them. trace and generate begin here.
-// Of several ranks each reads and holds its part.
+// A model folder that is loaded for running: its declaration, its weights, and the kernels. trace and generate use it.
+// On several ranks each rank reads and holds its part.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,58 +13,65 @@
 
 namespace ravine {
 
-// How a model is spread over ranks.
+// The distribution of a model over ranks.
 struct InferenceLayout {
-  std::shared_ptr<const Ranks> ranks = std::make_shared<Ranks>();  // alone
-  ParallelOptions options;                                         // stage_layers, virtual, zero, zero_threshold, sequence
-  int64_t ranks_per_host = 1;                                      // they share its memory
+  std::shared_ptr<const Ranks> ranks = std::make_shared<Ranks>();  // default: one rank
+  ParallelOptions options;     // used: stage_layers, virtual, zero, zero_threshold, sequence
+  int64_t ranks_per_host = 1;  // ranks that share the memory of a host
 };
 
 struct LoadedModel {
-  std::string folder, adapter;  // adapter: a PEFT folder whose weights are there too; "": none
+  std::string folder, adapter;  // adapter: a PEFT folder whose weights are loaded too; "": none
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;
   InferenceLayout spread;
-  std::vector<BlockRange> parts;  // of the pipeline (parallel/stage.h); empty: one, of everything
+  // Block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks.
+  std::vector<BlockRange> parts;
   std::unique_ptr<WeightSource> store;
-  std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
-  // The store, where it can hold gradients (OpenFor::gradients), is divided over data ranks (ZeRO 3), or keeps blocks of 4 bits.
+  // Names of model->files().tensors as the folder spells them; empty for random weights.
+  std::vector<std::string> stored_names;
+  // The store, if it can hold gradients (OpenFor::gradients), is sharded over data ranks (ZeRO 3), or holds blocks of 4
+  // bits; else null.
   FlatStore* trainable = nullptr;
 
-  // Of load_beside: the model beside which it is loaded. beside: the adapters, where they and nothing else tell the two models
-  // apart, layer by layer for each row: then one batch of the base's model may run rows of both (infer/prompt_models.h).
+  // base: the model that this one was loaded beside by load_beside(); else null.
+  // beside: the adapters, if adapters of linear layers are the only difference from the base; else null. A batch of the
+  // base's model may then contain rows of both models (infer/prompt_models.h).
   const LoadedModel* base = nullptr;
   const AdapterSet* beside = nullptr;
 
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
-  bool last_stage() const { return ranks().last_stage(); }                                             // where logits come out
+  bool last_stage() const { return ranks().last_stage(); }  // true on the stage that computes logits
 
-  // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this model, which must stay where it is.
+  // Returns the setup of a Ctx that runs the model forward, without stash and observers. The Ctx refers to this model,
+  // which must outlive it and must not be moved.
   Ctx::Setup setup(Arena& arena) const;
 };
 
-// running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3, or a base
-// in blocks of 4 bits, as for gradients. gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as
-// spread.options.zero says.
+// How the weights are held.
+// running: one copy of each weight, in the type that kernels read, rounded from the type of the file. With ZeRO 3, or
+// with a base in blocks of 4 bits, the store is as for `gradients`.
+// gradients: as in a training run, f32 masters and 16-bit copies, sharded over data ranks by spread.options.zero.
 enum class OpenFor : uint8_t { running, gradients };
 
-// Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
-// UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that
-// the model fits their mesh is the caller's to see to (parallel/fit.h). With an adapter of PEFT its matrices stand beside the
-// weights (model/adapters.h), and for gradients the weights are frozen; `base` says how these are kept (lora.base), of a model that
-// runs with or without an adapter; for gradients without one it is a UserError.
+// Reads FOLDER/config.json and the weights of the folder, and returns when they are in memory. f64 is computed by
+// backend "ref" only. A fault of a file or a tensor is a UserError. Weights that need more memory than the machine has
+// are a UserError too. All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h).
+// adapter: a PEFT folder; its matrices are added to the model (model/adapters.h), and with OpenFor::gradients the
+// weights of the base are frozen. base: the storage of the base's weights (lora.base), also for a running model without
+// an adapter; without an adapter it is a UserError with OpenFor::gradients.
 LoadedModel load_model(const std::string& folder, DType compute, Backend backend, OpenFor use = OpenFor::running,
                        Bf16Products products = Bf16Products::widen, const InferenceLayout& spread = {},
                        const std::string& adapter = "", std::optional<BaseStorage> base = {});
 
-// `base`, open for running and without an adapter, with that of a PEFT folder beside its weights: the new one holds what
-// the adapter brings and reads everything else where the base has it, which must outlive it and stay where it is. It answers as
-// load_model with that adapter would. All ranks call it.
+// Returns `base` plus the adapter of a PEFT folder. base must be loaded for running, without an adapter. The new model
+// holds the weights of the adapter and reads all other weights from `base`, which must outlive it and must not be
+// moved. Its results are equal to load_model() with this adapter. All ranks call it together.
 LoadedModel load_beside(const LoadedModel& base, const std::string& adapter);
 
-// As above for speed only: CONFIG.json or a folder that holds one; weights are drawn at random, for running.
+// Returns a model with random weights, for measurements of speed. config: CONFIG.json or a folder that has one.
 LoadedModel load_random_model(const std::string& config, DType compute, Backend backend,
                               Bf16Products products = Bf16Products::widen);
 

@@ -39,7 +39,7 @@ bool ModelRanks::decides() const {
   return true;
 }
 
-// First over the ranks of the last stage, then from each of them to the stages before it.
+// Shares first over the tensor ranks of each stage, then from each rank of the last stage to the earlier stages.
 void ModelRanks::share(void* data, int64_t bytes) const {
   if (bytes == 0) return;
   std::vector<std::byte> all;

@@ -1,5 +1,5 @@
-// The ranks that run one model together, as generation sees them: all of them run the same batches, one has the logits and
-// decides.
+// The ranks that run one model together, as generation uses them. All of them run the same batches; one rank of the
+// last stage has the logits and decides.
 #pragma once
 #include "infer/loaded_model.h"
 #include "model/layers/attention.h"
@@ -8,26 +8,27 @@ namespace ravine {
 
 class ModelRanks {
  public:
-  // Both must outlive it.
+  // `loaded` and `c` must outlive this object.
   ModelRanks(const LoadedModel& loaded, Ctx& c);
 
-  // Runs this rank's blocks of `batch`. Output "logits" comes out where has_logits().
+  // Runs this rank's blocks over `batch`. Output "logits" of the Ctx is set if has_logits().
   void forward(const Batch& batch);
   bool has_logits() const { return loaded_.last_stage(); }
-  // One rank of a model; with ZeRO 3 data ranks run the same batches too, and the first of them decides.
+  // True if this rank chooses the tokens: tensor rank 0 of the last stage. With ZeRO 3, data ranks run the same batches
+  // too, and data rank 0 decides.
   bool decides() const;
 
-  // What the deciding rank has in `data`, to all. All ranks call it with as many bytes.
+  // Copies `data` of the deciding rank to all ranks. All ranks call it together with an equal number of bytes.
   void share(void* data, int64_t bytes) const;
-  std::string share_text(const std::string& text) const;  // of the deciding rank
-  bool any(bool mine) const;                              // on any rank
+  std::string share_text(const std::string& text) const;  // returns the text of the deciding rank
+  bool any(bool mine) const;                              // true if `mine` is true on any rank
   bool alone() const { return groups_.empty(); }          // one rank runs all of the model
-  // Of the layers of the model those that this rank runs.
+  // Returns the numbers of the layers that this rank runs.
   std::vector<int64_t> layers() const;
-  // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run
-  // again.
+  // True if the cached keys of a sequence are invalid after it grows from `before` tokens (0: none) to `now` tokens.
+  // The whole sequence must then run again.
   bool invalidates_cache(int64_t before, int64_t now) const;
-  // Whether its first tokens have other keys in a sequence of `now` tokens than in one of `before`.
+  // True if the keys of the first tokens differ between a sequence of `before` tokens and one of `now` tokens.
   bool turns(int64_t before, int64_t now) const;
   CacheWidths cache_widths() const;  // of a token in a layer on this rank
 
@@ -36,7 +37,7 @@ class ModelRanks {
   Ctx& c_;
   std::vector<BlockRange> parts_;
   Stage stage_;
-  std::vector<const Group*> groups_;  // in the order in which news travels; none: alone
+  std::vector<const Group*> groups_;  // in the order in which share() uses them; empty: one rank
 };
 
 }  // namespace ravine

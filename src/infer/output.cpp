@@ -75,7 +75,9 @@ void GenerateOutput::write(One& one) {
   if (!json_ && !std::exchange(one.begun, true) && of_.size() > 1)
     fmt::print(to_, "{}--- {} of {}\n", std::exchange(any_, true) ? "\n" : "", front_ + 1, of_.size());
   const std::string shown =
-      terminal_ ? escaped(one.text, "\n\t") : one.text;  // a model may write anything; files and pipes get it as it is
+      // A terminal gets control characters escaped, because a model may generate any text. Files and pipes get the text
+      // unchanged.
+      terminal_ ? escaped(one.text, "\n\t") : one.text;
   std::fwrite(shown.data(), 1, shown.size(), to_);
   std::fflush(to_);
   one.text.clear();

@@ -1,4 +1,4 @@
-// What `generate` writes: texts, or JSON lines, in the order of the prompts, each as soon as it may.
+// Writes the output of `generate`: text or JSON lines, in the order of the prompts, each as early as possible.
 #pragma once
 #include <cstdio>
 #include <memory>
@@ -10,22 +10,24 @@
 
 namespace ravine {
 
-// Plain: the text that follows the prompt's, streamed, never half a character; of several prompts each begins with a line
-// "--- 2 of 3" of its own; ids where there is no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per
-// prompt. Refers to its arguments; to be fed by GenerateEvents. Where nothing is to be written (`to` null: another rank writes) it
-// says all the same when an answer meets a stop text.
+// Writes results as they arrive by GenerateEvents. The arguments must outlive this object.
+// Plain output: the text after the prompt, streamed in whole UTF-8 characters, or ids if there is no tokenizer. With
+// several prompts, a line "--- 2 of 3" precedes each result.
+// JSON: a line {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. If `to` is null (another rank writes),
+// nothing is written, but token() still reports stop texts.
 class GenerateOutput {
  public:
-  // beams: JSON lines also have "beams", the best of each prompt with their scores.
+  // beams: JSON lines also have "beams", the best results of each prompt with their scores.
   GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to,
                  bool beams = false);
 
-  // This prompt is answered by an adapter of this name, which its JSON line says, in the words of this tokenizer (null: none), and
-  // ends before one of these texts.
+  // Sets how a prompt is answered. adapter: name for its JSON line; tokenizer: null if there is none; stops: stop
+  // texts.
   void answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer, std::vector<std::string> stops = {});
-  bool token(size_t prompt, int32_t id);  // false: the answer has met a stop text
+  bool token(size_t prompt, int32_t id);  // false: the answer has reached a stop text
   void finished(size_t prompt, const Generated& result);
-  void rest();  // after a stop: results that wait behind prompts that never began
+  // After a stop, writes the results that are still held back behind prompts that did not begin.
+  void rest();
 
  private:
   struct One {
@@ -44,7 +46,7 @@ class GenerateOutput {
   std::FILE* to_;
   bool terminal_;
   std::vector<One> of_;
-  size_t front_ = 0;  // the first prompt whose result is not out yet
+  size_t front_ = 0;  // the first prompt whose result is not written yet
 };
 
 }  // namespace ravine

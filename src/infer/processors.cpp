@@ -59,7 +59,7 @@ void keep_top_p(std::span<float> scores, double p, int64_t least_kept) {
   std::vector<float> sorted;
   for (int32_t id : order) sorted.push_back(scores[static_cast<size_t>(id)]);
   softmax(sorted);
-  double sum = 0;  // PyTorch adds up in double and stores float
+  double sum = 0;  // PyTorch adds in f64 and stores f32
   float limit = static_cast<float>(1 - p);
   for (size_t i = 0; i + static_cast<size_t>(least_kept) < order.size(); ++i) {
     sum += sorted[i];
@@ -86,7 +86,7 @@ void keep_min_p(std::span<float> scores, double min_p, int64_t least_kept) {
   std::vector<float> p(scores.begin(), scores.end());
   softmax(p);
   const float limit = static_cast<float>(min_p) * *std::max_element(p.begin(), p.end());
-  std::vector<float> best = p;  // what the last of the `least_kept` best has
+  std::vector<float> best = p;  // its entry `last` becomes the probability of the last of the `least_kept` best
   const auto last = std::min(best.size(), static_cast<size_t>(least_kept)) - 1;
   std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(last), best.end(), std::greater<>());
   for (size_t i = 0; i < p.size(); ++i)
@@ -100,7 +100,7 @@ void keep_typical(std::span<float> scores, double mass, int64_t least_kept) {
   double sum = 0, entropy = 0;
   for (const float s : scores) sum += std::exp(static_cast<double>(s - top));
   const double log_sum = std::log(sum);
-  std::vector<float> distance(scores.size());  // infinite of what is removed already
+  std::vector<float> distance(scores.size());  // infinite for removed tokens
   for (size_t i = 0; i < scores.size(); ++i)
     if (scores[i] > kRemoved) entropy += static_cast<double>(p[i]) * (log_sum - static_cast<double>(scores[i] - top));
   std::vector<size_t> order(scores.size());
@@ -110,7 +110,7 @@ void keep_typical(std::span<float> scores, double mass, int64_t least_kept) {
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance[a] < distance[b]; });
   size_t last = 0;
-  double reached = 0;  // PyTorch adds up in double and stores float
+  double reached = 0;  // PyTorch adds in f64 and stores f32
   for (; last + 1 < order.size(); ++last)
     if (reached += p[order[last]]; !(static_cast<float>(reached) < static_cast<float>(mass))) break;
   for (size_t i = static_cast<size_t>(least_kept); i < order.size(); ++i)

@@ -1,5 +1,5 @@
-// What happens to the logits of one row [V] before a token is chosen. The arithmetic is that of Transformers'
-// generation/logits_process.py in float32, ties included; a removed token has score -infinity. Scores must not be NaN.
+// Changes the logits of one row [V] before a token is chosen. The arithmetic follows Transformers'
+// generation/logits_process.py in f32, ties included. A removed token has score -infinity. Scores must not be NaN.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,61 +7,64 @@
 
 namespace ravine {
 
-// Once per distinct id of `context` (prompt and new tokens): positive scores are divided by `penalty`, negative ones
-// multiplied.
+// Divides positive scores by `penalty` and multiplies negative ones, once per distinct id of `context` (prompt and new
+// tokens).
 void penalize_repetition(std::span<float> scores, std::span<const int32_t> context, double penalty);
 
-// Removes each token that would complete a run of `size` tokens already in `context`.
+// Removes each token that would complete an n-gram of `size` tokens that `context` already contains.
 void forbid_repeated_ngrams(std::span<float> scores, std::span<const int32_t> context, int64_t size);
 
 void apply_temperature(std::span<float> scores, double temperature);
 
-// Keeps the k best (at least `least`) and whatever ties with the last of them.
+// Keeps the k best tokens (at least `least`) and all tokens that tie with the last of them.
 void keep_top_k(std::span<float> scores, int64_t k, int64_t least = 1);
 
-// Adds a number to the scores of single tokens: Transformers' sequence_bias of one id each, OpenAI's logit_bias.
+// A number to add to the score of one token: Transformers' sequence_bias with a single id, OpenAI's logit_bias.
 struct TokenBias {
   int32_t id = 0;
   double bias = 0;
 };
 void add_bias(std::span<float> scores, std::span<const TokenBias> biases);
 
-// OpenAI's two: from a token that occurs n > 0 times in `written` n * frequency + presence is taken away.
+// Applies OpenAI's frequency and presence penalties: the score of a token that occurs n > 0 times in `written` is
+// lowered by n * frequency + presence.
 void penalize_frequency(std::span<float> scores, std::span<const int32_t> written, double frequency, double presence);
 
-// Removes the least likely tokens whose probabilities together are at most 1 - p: the token that crosses p stays, and so does
-// the `least` best. Among equals the lower id goes first.
+// Removes the least likely tokens whose probabilities together are at most 1 - p. The token that crosses p stays, and
+// so do the `least` best. Of equal scores the lower id is removed first.
 void keep_top_p(std::span<float> scores, double p, int64_t least = 1);
 
-// Removes tokens less likely than min_p times the most likely one; the `least` best stay.
+// Removes tokens with a probability below min_p times the largest one; the `least` best stay.
 void keep_min_p(std::span<float> scores, double min_p, int64_t least = 1);
 
-// Keeps the tokens whose surprise is nearest to the entropy, as many as reach the probability `mass` together, and whatever is as
-// near as the last of them; at least `least`. Among equals the lower id goes first.
+// Locally typical sampling. Keeps the tokens whose surprise -log(p) is nearest to the entropy, until they reach the
+// probability `mass` together; at least `least`. Tokens at the distance of the last one are kept too. Of equal
+// distances the lower id comes first.
 void keep_typical(std::span<float> scores, double mass, int64_t least = 1);
 
-// Each setting has a value that means off.
+// The settings of process(). Each has a value that turns it off.
 struct Processing {
   double repetition_penalty = 1;
   int64_t no_repeat_ngram = 0;
-  // Only where tokens are drawn.
+  // Used only if tokens are drawn.
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
-  int64_t least_kept =
-      1;  // that top-k and top-p leave: with beams Transformers wants one more than there are end ids, at least 2
+  // The number of tokens that top-k and top-p must leave. With beams Transformers wants max(2, 1 + end ids).
+  int64_t least_kept = 1;
   double min_p = 0;
   double typical_p = 1;
-  // Also where nothing is drawn.
+  // Used for greedy decoding too.
   double frequency_penalty = 0, presence_penalty = 0;
   std::vector<TokenBias> bias;
 };
 
-// Whether anything is on that acts without drawing too.
+// True if a setting is on that also changes greedy decoding.
 bool changes_best(const Processing& settings);
 
-// All that is on, in Transformers' order: bias, repetition, n-grams, then the penalties that it does not have; then, where
-// `sample`, temperature, top-k, top-p, min-p, typical. The first `prompt` ids of the context were not written by the model.
+// Applies all settings that are on, in Transformers' order: bias, repetition, n-grams. OpenAI's penalties follow, which
+// Transformers does not have. If `sample`: temperature, top-k, top-p, min-p, typical.
+// prompt: number of ids at the beginning of `context` that the model did not generate.
 void process(std::span<float> scores, std::span<const int32_t> context, const Processing& settings, bool sample,
              size_t prompt = 0);
 

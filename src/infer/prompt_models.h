@@ -1,6 +1,6 @@
-// Models that answer prompts which go through one model together. A base and models loaded beside it may share batches
-// (LoadedModel::beside): the base's model runs, its weights are read once for all rows of a step, and the rows of each prompt go
-// through its own adapters besides.
+// Several models that answer prompts in shared batches. A base and the models loaded beside it may share batches
+// (LoadedModel::beside). The base's model runs, so its weights are read once for all rows of a step. The rows of a
+// prompt also run through the adapters of its model.
 #pragma once
 #include <span>
 
@@ -8,22 +8,24 @@
 
 namespace ravine {
 
-// Rows of a batch, and those of its logit_rows, that belong to one prompt.
+// The rows of a batch that belong to one prompt, and its entries of logit_rows.
 struct PromptRows {
   int64_t row = 0, count = 0, logit = 0, logits = 0;  // [row, row + count), [logit, logit + logits)
 };
 
-// These rows go through the adapters of `of` where it stands beside `base`, whose model runs. Rows come in order; those of one
-// model should lie together.
+// Adds the adapters of `of` for these rows, if `of` is a model beside `base`; the model of `base` runs. Rows are added
+// in ascending order. Rows of one model should be adjacent, so that they form one entry.
 void add_adapter_rows(Batch& batch, const LoadedModel& base, const LoadedModel& of, const PromptRows& rows);
 
 class PromptModels {
  public:
-  // of: the model of each prompt. Two models that do not share batches are an Error.
+  // all: the models; of: the index of each prompt's model. Two models that cannot share batches are an Error.
   PromptModels(std::span<const PromptModel> all, std::span<const size_t> of);
 
-  const LoadedModel& loaded() const { return *loaded_; }  // whose model runs: the base of several, or that of the only one
+  // Returns the model that runs: the base if there are several, or the only model.
+  const LoadedModel& loaded() const { return *loaded_; }
   bool several() const { return several_; }
+  // Returns the index of the prompt's model.
   size_t at(size_t prompt) const { return of_[prompt]; }
   const GenerateOptions& options(size_t prompt) const { return all_[of_[prompt]].options; }
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kMostPrompts = int64_t{64} << 20;  // bytes of a file
 
-// Calls f(line, number) for each line, numbers from 1; `count` is told first how many there may be.
+// Calls f(line, number) for each line; numbers begin at 1. Calls `count` first with an upper bound of the number of
+// lines.
 template <class Count, class F>
 void each_line(const std::string& path, const Count& count, const F& f) {
   std::string text = read_text(path, kMostPrompts, "the prompts");

@@ -21,7 +21,7 @@ void softmax(std::span<float> scores) {
 }
 
 int32_t index_of_largest(std::span<const float> scores) {
-  constexpr size_t kChains = 8;  // of comparisons that need not wait for each other
+  constexpr size_t kChains = 8;  // chains of comparisons that do not depend on each other
   float top[kChains];
   std::fill(top, top + kChains, -INFINITY);
   size_t i = 0;

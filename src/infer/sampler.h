@@ -1,22 +1,24 @@
-// Choosing one token from the scores of one row [V]. Scores are finite, or -infinity for removed tokens.
+// Chooses one token from the scores of one row [V]. Scores are finite, or -infinity for removed tokens.
 #pragma once
 #include <cstdint>
 #include <span>
 
 namespace ravine {
 
-// In place: exp(x - max) / sum, stored in float as PyTorch does; -infinity becomes exactly 0. At least one score is finite.
+// Computes exp(x - max) / sum in place. The results are f32, as in PyTorch; -infinity becomes exactly 0. At least one
+// score must be finite.
 void softmax(std::span<float> scores);
 
-// The lowest index of the largest score; 0 if none is a number.
+// Returns the lowest index of the largest score; 0 if all scores are NaN.
 int32_t index_of_largest(std::span<const float> scores);
 
-// The best score, the lowest id among equals (torch.argmax). Nothing left to choose is an Error.
+// Returns the token with the best score, the lowest id among equals (torch.argmax). An Error if all tokens are removed.
 int32_t choose_best(std::span<const float> scores);
 
-// Draws from softmax(scores) with the one number that (seed, sequence, position) gives: the same whatever else is in the batch.
-// Error as above; a removed token is never drawn. sequence: number of the prompt; position: of the new token, counted from the
-// prompt's first.
+// Draws a token from softmax(scores) with the random number of the key (seed, sequence, position), so the draw does not
+// depend on the rest of the batch.
+// sequence: number of the prompt; position: index of the new token, counted from the first token of the prompt. A
+// removed token is never drawn. An Error if all tokens are removed.
 int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t sequence, uint64_t position);
 
 }  // namespace ravine

@@ -29,7 +29,7 @@ GenerateOptions generate_options(const SpeedOptions& o, int64_t new_tokens) {
   return g;
 }
 
-// Keys that a query sees of `keys` there are, summed over layers: under a window fewer.
+// Returns the number of keys that a query at the end of `keys` tokens sees, summed over layers; a window limits it.
 int64_t seen_keys(const Model& model, int64_t keys) {
   int64_t sum = 0;
   for (int64_t i = 0; i < model.facts().layers; ++i) {
@@ -39,7 +39,8 @@ int64_t seen_keys(const Model& model, int64_t keys) {
   return sum;
 }
 
-// Of one pass over `tokens` tokens that see `pairs` keys, summed over layers, with logits of `rows` of them.
+// Returns the FLOPs of one pass over `tokens` tokens. pairs: pairs of query and key, summed over layers; rows: rows
+// with logits.
 double flops_of(const Model& model, double tokens, double pairs, double rows) {
   const ModelFacts& f = model.facts();
   const double head = static_cast<double>(f.vocabulary) * static_cast<double>(f.hidden);
@@ -51,7 +52,7 @@ int64_t weight_bytes(const LoadedModel& s, int64_t tokens) {
   int64_t bytes = 0;
   for (const Param& p : s.model->params().params()) {
     const TensorView v = s.store->value(p);
-    // A tied head counts under its own name; of experts as many as the tokens may be sent to.
+    // A tied head is counted under its own name. Of experts, as many are counted as the tokens can select.
     const double part = std::min(1.0, p.active * static_cast<double>(tokens));
     bytes += p.use == Use::table ? tokens * v.cols() * size_of(v.dtype)
              : p.active < 1      ? static_cast<int64_t>(part * static_cast<double>(v.bytes()))
@@ -92,7 +93,7 @@ Speed measure_decode(const LoadedModel& loaded, const SpeedOptions& o) {
   constexpr int64_t kWarm = 2;
   GenerateOptions g = generate_options(o, 1 + kWarm + o.steps);
   g.observer = o.observer;
-  // A step counts when every sequence had a token before it.
+  // A step is measured if every sequence had a token before it.
   std::vector<double> times;
   int64_t writing = 0, warm = 0;
   double began = 0;
@@ -111,7 +112,8 @@ Speed measure_decode(const LoadedModel& loaded, const SpeedOptions& o) {
     return static_cast<int64_t>(times.size()) == o.steps;
   };
   const Prompts prompts = random_prompts(o, f.vocabulary);
-  g.max_new_tokens += ceil_div(o.batch * o.length, g.step_tokens);  // the first sequences write while the last are read
+  // The first sequences generate during the prefill of the last.
+  g.max_new_tokens += ceil_div(o.batch * o.length, g.step_tokens);
   generate(loaded, prompts, g, events, "--sequence-length");
   require(static_cast<int64_t>(times.size()) == o.steps, "bench: {} steps of {}", times.size(), o.steps);
   std::nth_element(times.begin(), times.begin() + o.steps / 2, times.end());

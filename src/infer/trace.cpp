@@ -51,7 +51,7 @@ std::vector<int64_t> read_ids(const SafetensorsReader& file, const TensorInfo& t
   return out;
 }
 
-// Copies rows of any floating type to `to`.
+// Copies rows of any floating type as type `to`.
 NamedTensor copy_out(const std::string& name, const TensorView& v, const Shape& shape, DType to) {
   NamedTensor out{name, to, shape, std::vector<std::byte>(static_cast<size_t>(shape.count() * size_of(to)))};
   Kernels ref = ref_kernels();
@@ -60,11 +60,11 @@ NamedTensor copy_out(const std::string& name, const TensorView& v, const Shape& 
   return out;
 }
 
-// Copies the hidden state (x + branch) that every block hands on, by the number of the block: of the tokens that are here.
+// Copies the hidden state (x + branch) after every block that runs here, by the number of the block.
 class HiddenStates : public Observer {
  public:
   explicit HiddenStates(DType to) : to_(to) {}
-  void begin(size_t block) { next_ = block; }  // the one that comes next
+  void begin(size_t block) { next_ = block; }  // number of the next block
   void flow(Ctx& c, std::string_view, const Flow& f) override {
     if (!f.x) return;
     Tensor sum = c.empty({f.x.rows(), f.x.cols()}, c.types().residual);
@@ -82,10 +82,10 @@ class HiddenStates : public Observer {
   size_t next_ = 0;
 };
 
-// Copies which experts each router chose, by number of the layer.
+// Copies the experts that each router chose, by the number of the layer.
 class RouterChoices : public Observer {
  public:
-  // Host work: numbers of experts.
+  // Host work: copies the numbers of experts.
   void after(const CallInfo& info) override {
     if (info.op != std::string_view(RouterChoice::name)) return;
     for (const NamedView& t : info.tensors)
@@ -97,7 +97,7 @@ class RouterChoices : public Observer {
   std::map<int64_t, NamedTensor> chosen;
 
  private:
-  // Of model.layers.N.mlp.
+  // Returns N of a path model.layers.N.mlp.
   static int64_t layer_number(std::string_view path) {
     constexpr std::string_view kLayers = "layers.";
     const size_t at = path.find(kLayers);
@@ -110,7 +110,8 @@ struct RowRange {
   int64_t begin = 0, count = 0;
 };
 
-// The rows of data rank `rank`. One that has none runs the last row, for the others wait for it, and is not listened to.
+// Returns the rows of a data rank. A rank without rows runs the last row without labels, because the other ranks wait
+// for it; its results are dropped.
 RowRange rows_of(int64_t rows, int rank, int ranks) {
   const int64_t begin = rows * rank / ranks;
   return {begin, rows * (rank + 1) / ranks - begin};
@@ -167,7 +168,7 @@ class TraceRun {
     const int64_t valid = std::count_if(in.labels.begin(), in.labels.end(), [](int32_t l) { return l >= 0; });
     batch_.grad_scale = valid > 0 ? 1.0 / static_cast<double>(valid) : 0.0;
   }
-  ~TraceRun() { store_.end_step(); }  // also when something throws: the store outlives the arena
+  ~TraceRun() { store_.end_step(); }  // also after an exception: the store outlives the arena
 
   void declare(bool backward) {
     out_.declare("logits", to(), {whole_.rows, whole_.columns, facts_.vocabulary});
@@ -239,7 +240,7 @@ class TraceRun {
     store_.finish_grads(c);
     UnitExport whole(model_, store_, ranks_, loaded_.stages(), UnitExport::Of::gradients);
     if (!ranks_.first()) return whole.serve();
-    // Named and laid out as in the files that were read.
+    // Gradients have the names and layouts of the files that were read.
     for (size_t i = 0; i < learned_.tensors.size(); ++i) {
       const FileTensor& t = learned_.tensors[i];
       if (!learns(t)) continue;
@@ -255,7 +256,7 @@ class TraceRun {
   }
 
  private:
-  // Of all stages; one that pools layers is on the last.
+  // Returns the router losses of all stages. A loss that pools layers is on the last stage.
   double losses_of_routers(const RouterLosses& losses, const StepSums& sums) const {
     ExactSum sum_here;
     if (!losses.pools())
@@ -265,7 +266,7 @@ class TraceRun {
                    (ranks_.last_stage() ? losses.balance_coef * pooled_balance(sums.pool(0)) : 0));
     return sum(ranks_.along(Axis::pipeline), sum_here).value();
   }
-  // Corrections of routers do not.
+  // True if the tensor has a gradient; the correction biases of routers have none.
   static bool learns(const FileTensor& t) { return t.params[0]->policy.trainable; }
   std::string gradient_name(size_t i) const {
     return "grad." + (loaded_.adapter.empty() ? loaded_.stored_names[i] : learned_.tensors[i].name);
@@ -278,8 +279,9 @@ class TraceRun {
     return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())});
   }
 
-  // The rows of all data ranks, one after another, on rank 0, from the ranks of `stage`. tokens: under sequence parallelism
-  // each tensor rank has a part of them; else the first of these has all.
+  // Gathers the rows of all data ranks on rank 0, from the ranks of `stage`, and writes them.
+  // tokens: with sequence parallelism each tensor rank holds a part of the tokens. Otherwise tensor rank 0 holds all of
+  // them.
   void gather_rows(const std::string& name, NamedTensor& mine, DType type, int64_t columns, int stage, bool tokens) {
     const Mesh& mesh = ranks_.mesh();
     const int parts = tokens && setup_.sequence ? mesh.tensor : 1;
@@ -309,7 +311,7 @@ class TraceRun {
   FlatStore& store_;
   const Ranks& ranks_;
   const ModelFacts& facts_;
-  const WeightFiles learned_;  // what has gradients
+  const WeightFiles learned_;  // tensors with gradients
   TraceOutput& out_;
   const TraceInput& whole_;
   const TraceInput mine_;
@@ -355,7 +357,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   for (size_t i = 0; i < in.ids.size(); ++i) in.positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % in.columns);
   if (const TensorInfo* t = file.find("position_ids")) {
     shape_of(*t);
-    constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each
+    constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each position
     const int64_t most = facts.max_positions > 0 ? facts.max_positions : kMostPositions;
     auto p = read_ids(file, *t);
     for (size_t i = 0; i < p.size(); ++i) {

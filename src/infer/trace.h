@@ -1,6 +1,5 @@
-// One forward (and backward) pass on given token ids, with everything of interest written down. What comes out is in Hugging
-// Face's terms: logits, hidden states, loss, gradients by weight name. Of several ranks all run; what they find comes out whole
-// on rank 0.
+// Runs one forward (and backward) pass over given token ids and writes its tensors: logits, hidden states, loss, and
+// gradients, under Hugging Face's names. All ranks run it together; rank 0 gets the whole tensors.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,14 +11,15 @@ namespace ravine {
 
 struct TraceInput {
   int64_t rows = 0, columns = 0;
-  std::vector<int32_t> ids, positions;  // rows * columns
-  std::vector<int32_t> labels;          // already shifted, -100 ignored; empty: no loss
+  std::vector<int32_t> ids, positions;  // [rows * columns]
+  std::vector<int32_t> labels;          // shifted by one; -100: ignored; empty: no loss
   std::vector<Segment> segments;
-  std::string note;  // of positions that begin again under a mask; empty: nothing to say
+  std::string note;  // a note if positions begin again under a mask; else empty
 };
 
-// input_ids [B,T], optional labels [B,T] (the shift by one happens here), attention_mask [B,T] (1s of a row must stand
-// together) and position_ids [B,T], which cut rows into parts as in data/fixed_batches.h. UserErrors name file and tensor.
+// Reads a safetensors file. Tensors: input_ids [B,T]; optionally labels [B,T], which are shifted by one here;
+// attention_mask [B,T], with adjacent 1s in each row; position_ids [B,T], which cut rows into parts as in
+// data/fixed_batches.h. A fault is a UserError that names file and tensor.
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts);
 
 struct NamedTensor {
@@ -29,7 +29,7 @@ struct NamedTensor {
   std::vector<std::byte> data;
 };
 
-// Where it goes, on rank 0: every tensor is declared, then each is written, in that order.
+// Receives the tensors on rank 0: all are declared first, then written in the same order.
 class TraceOutput {
  public:
   virtual ~TraceOutput() = default;
@@ -37,12 +37,15 @@ class TraceOutput {
   virtual void write(const NamedTensor& tensor) = 0;
 };
 
-// logits [B,T,V], hidden.0 .. hidden.L [B,T,C], of layers with experts router.<layer> i32 [B,T,K]: those chosen, best first;
-// loss [] (with those of routers) if there are labels, grad.<name> with backward. In f32, or f64 when the
-// model computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide
-// over its tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.
+// Runs the trace and writes these tensors to `out`, as f32, or as f64 if the model computes in f64:
+//   logits [B,T,V], hidden.0 .. hidden.L [B,T,C],
+//   router.<layer> i32 [B,T,K] for layers with experts: the chosen experts, best first,
+//   loss [] if there are labels, with the losses of routers, and grad.<name> if `backward`.
+// Rows are divided over data ranks. With parallel.sequence, the tokens of each data rank must be a multiple of its
+// tensor ranks (UserError). Rank 0 holds one tensor at a time besides its own part; gradients are gathered unit by
+// unit.
 void trace(LoadedModel& loaded, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
-std::vector<NamedTensor> trace(LoadedModel& loaded, const TraceInput& input, bool backward,
-                               const Recipe& recipe);  // all of them, on rank 0
+// The same; returns all tensors on rank 0.
+std::vector<NamedTensor> trace(LoadedModel& loaded, const TraceInput& input, bool backward, const Recipe& recipe);
 
 }  // namespace ravine

@@ -67,7 +67,7 @@ bool Desk::busy() const {
 }
 
 void Desk::run(const std::function<bool()>& stop) {
-  constexpr auto kLook = std::chrono::milliseconds(50);  // at signals, where nobody asks
+  constexpr auto kLook = std::chrono::milliseconds(50);  // interval of calls of stop() while there are no requests
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -97,7 +97,7 @@ Desk::Group& Desk::group_of(const LoadedModel& loaded) {
   return *groups_.back();
 }
 
-// Those whose turn it is take the places that are free.
+// Gives free places to the first waiting questions.
 void Desk::admit() {
   while (true) {
     int64_t taken = 0;
@@ -115,7 +115,7 @@ void Desk::admit() {
     Group& group = group_of(*w.question.prompt_model.loaded);
     try {
       begin(group, key, std::move(w));
-    } catch (const std::exception& e) {  // no memory for it
+    } catch (const std::exception& e) {  // for example if the memory is not sufficient
       group.working.erase(key);
       end(answers, failure_of(choice, e.what()));
     }
@@ -130,7 +130,7 @@ void Desk::begin(Group& group, size_t key, Waiting w) {
   group.batcher->admit({key, &q.prompt_model, place_of(*q.prompt_model.loaded), q.number, q.place, q.prompt});
 }
 
-// A request that is done leaves the counts.
+// Adds a piece to the answers. A request whose answers are all complete leaves the counts.
 void Desk::end(const std::shared_ptr<Answers>& answers, AnswerPiece piece) {
   answers->say(std::move(piece));
   bool all = false;
@@ -143,7 +143,7 @@ void Desk::end(const std::shared_ptr<Answers>& answers, AnswerPiece piece) {
   --(answers->begun_ ? counts_.running : counts_.waiting);
 }
 
-// Whoever has left, and whose time is over, gives places back.
+// Removes requests whose client is gone or whose time is over, and frees their places.
 void Desk::drop() {
   const double now = seconds_now();
   auto over = [&](const Answers& a) { return a.left_ || a.counted_ || now > a.until_; };
@@ -173,7 +173,7 @@ void Desk::step(Group& group) {
   std::vector<NewToken> tokens;
   try {
     tokens = group.batcher->step();
-  } catch (const std::exception& e) {  // of no single one: the next ones begin with an empty batch
+  } catch (const std::exception& e) {  // of the whole batch: all its sequences fail, and the next batch begins empty
     const std::map<size_t, Working> failed = std::exchange(group.working, {});
     group.batcher.reset();
     for (const auto& [key, w] : failed) end(w.answers, failure_of(w.choice, e.what()));
@@ -186,7 +186,7 @@ void Desk::step(Group& group) {
   for (const NewToken& token : tokens) take(group, token);
 }
 
-// One that fails ends alone.
+// Passes a token to its answers. An exception ends this answer only.
 void Desk::take(Group& group, const NewToken& token) {
   const auto at = group.working.find(token.key);
   if (at == group.working.end()) return;

@@ -1,5 +1,5 @@
-// Where requests are handed in, and one thread runs the model for all of them: sequences join the batch when a place is free and
-// leave it when they end, or when nobody waits for them any more.
+// A desk takes requests from many threads; one thread runs the model for all of them. Sequences join the batch when a
+// place is free. They leave it when they end, or when their client is gone.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -17,34 +17,34 @@
 
 namespace ravine {
 
-// One text that is asked for.
+// One text to generate for a request.
 struct Question {
   PromptModel prompt_model;
-  uint64_t number = 0;  // its draws are those of (options.seed, number)
-  std::string place;    // by which errors name it: "prompt 2 of the request"
+  uint64_t number = 0;  // with options.seed the key of its random numbers
+  std::string place;    // its name in errors: "prompt 2 of the request"
   std::vector<int32_t> prompt;
   const Tokenizer* tokenizer = nullptr;
   std::vector<std::string> stops;
 };
 
-// What has been written since the piece before.
+// The output of one choice since its previous piece.
 struct AnswerPiece {
-  size_t choice = 0;  // of the request's questions
+  size_t choice = 0;  // index of the question in the request
   std::string text;
   std::vector<NewToken> tokens;
-  std::optional<Finish> finish;  // of the choice
-  std::string error;             // ends the request, and no other
-  bool late = false;             // the error is that its time is over
+  std::optional<Finish> finish;  // set in the last piece of the choice
+  std::string error;             // not empty: ends this request, and no other
+  bool late = false;             // the error is that the request has run out of time
 };
 
-// The answers to the questions of a request, as they are written. One thread waits, the desk writes.
+// The pieces of the answers to one request. The desk adds them; one thread of the server waits for them.
 class Answers {
  public:
   explicit Answers(size_t choices) : open_(choices) {}
-  // The next piece, or nothing after so many seconds, or when all has been said (over()).
+  // Returns the next piece. Returns nothing after `seconds`, or when all pieces have been returned (over()).
   std::optional<AnswerPiece> wait(double seconds);
-  bool over() const;              // no piece will come
-  void leave() { left_ = true; }  // nobody waits any more: the places are free for others
+  bool over() const;              // no further piece follows
+  void leave() { left_ = true; }  // the client is gone: the desk frees the places of this request
 
  private:
   friend class Desk;
@@ -52,17 +52,18 @@ class Answers {
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<AnswerPiece> pieces_;
-  size_t open_;  // choices that are not done
+  size_t open_;  // choices that are not complete
   std::atomic<bool> left_{false};
-  bool begun_ = false, counted_ = false;  // the desk's: some choice has a place; it is in no count any more
-  double until_ = 0;                      // when its time is over
+  // Used by the desk. begun_: a choice has a place in the batch; counted_: the request has left the counts.
+  bool begun_ = false, counted_ = false;
+  double until_ = 0;  // time at which the request fails
 };
 
 struct DeskLimits {
   int64_t places = 16;      // sequences at a time
-  int64_t queue = 256;      // requests that wait
+  int64_t queue = 256;      // waiting requests
   int64_t longest = 32768;  // tokens of a sequence
-  double seconds = 600;     // of a request, waiting included
+  double seconds = 600;     // largest duration of a request, waiting included
 };
 
 struct DeskCounts {
@@ -70,16 +71,17 @@ struct DeskCounts {
   int64_t prompt_tokens = 0, generated_tokens = 0, steps = 0;
 };
 
+// Queue of requests, and the thread that generates their answers.
 class Desk {
  public:
-  // shared: step_tokens and recipe of all.
+  // shared: step_tokens and recipe of all requests.
   Desk(const DeskLimits& limits, GenerateOptions shared);
   ~Desk();
 
-  // Hands a request in; prompt_tokens: to be counted. Null: too many wait, or the desk is closed. Questions must be such as
-  // check_prompts lets pass. Any thread may call it.
+  // Adds a request; any thread may call it. Questions must have passed check_prompts. prompt_tokens: added to the
+  // counts. Returns null if the queue is full or the desk is closed.
   std::shared_ptr<Answers> ask(std::vector<Question> questions, int64_t prompt_tokens);
-  // Runs the model until `stop` says so and everything that was handed in has been answered. Of the main thread.
+  // Runs the model until stop() returns true and all requests are answered. The main thread calls it.
   void run(const std::function<bool()>& stop);
   bool closed() const;
   DeskCounts counts() const;
@@ -96,14 +98,14 @@ class Desk {
     Question question;
     std::unique_ptr<AnswerText> text;
   };
-  // Those that share batches: a base with what stands beside it, or one model alone.
+  // Models that share batches: a base with the models loaded beside it, or one model alone.
   struct Group {
     const LoadedModel* loaded = nullptr;
     std::unique_ptr<Batcher> batcher;
-    std::map<size_t, Working> working;  // by key
+    std::map<size_t, Working> working;  // by key of the sequence
   };
   Group& group_of(const LoadedModel& loaded);
-  size_t place_of(const LoadedModel& loaded);  // in the order of prompt models
+  size_t place_of(const LoadedModel& loaded);  // index in loaded_models_: the order of prompt models in a batch
   void admit();
   void begin(Group& group, size_t key, Waiting waiting);
   void drop();
@@ -118,7 +120,7 @@ class Desk {
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<const LoadedModel*> loaded_models_;
   size_t next_key_ = 0;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable asked_;
   std::deque<Waiting> queue_;
   DeskCounts counts_;

@@ -21,9 +21,9 @@
 namespace ravine {
 namespace {
 
-constexpr double kTick = 0.1;  // how soon a thread that waits sees that the server ends
+constexpr double kTick = 0.1;  // seconds after which a waiting thread checks whether the server ends
 
-// The bytes of a connection. Reading has a deadline for a whole request, writing one for each piece.
+// A connection. Reading has a deadline for a whole request, writing has one for each piece.
 class Connection : public httplib::Stream {
  public:
   Connection(int socket, const HttpLimits& limits) : socket_(socket), limits_(limits) {
@@ -31,7 +31,7 @@ class Connection : public httplib::Stream {
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
 
-  // The head of the next request; nothing where none comes in time, or the server ends.
+  // Returns the head of the next request; nothing if none arrives in time, or if the server ends.
   std::optional<HttpHead> next(const std::atomic<bool>& ending) {
     const double began = seconds_now();
     while (in_.size() == at_ && !ending) {
@@ -54,10 +54,11 @@ class Connection : public httplib::Stream {
     return head;
   }
 
-  // Nobody reads what is written any more: the client has reset the connection, or answered a write so.
+  // True if the client has reset the connection, so that nobody reads what is written.
   bool broken() const { return (state() & (POLLHUP | POLLERR)) != 0; }
-  // True now and then while the client's end is closed. It may have closed the connection, or be waiting for the answer: the two
-  // look alike until something is written, which a closed connection answers with a reset.
+  // True at most once in kProbes seconds, while the client's sending side is closed. Such a client has closed the
+  // connection, or waits for the answer. Only a write tells the two cases apart: a closed connection answers it with a
+  // reset.
   bool wants_probe() {
     if ((state() & POLLRDHUP) == 0 || seconds_now() - probed_ < kProbes) return false;
     probed_ = seconds_now();
@@ -93,11 +94,11 @@ class Connection : public httplib::Stream {
     }
     return static_cast<ssize_t>(size);
   }
-  void get_remote_ip_and_port(std::string&, int&) const override {}  // nobody asks who it is
+  void get_remote_ip_and_port(std::string&, int&) const override {}  // not used
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return socket_; }
 
-  // So that what was written is read before the connection is cut: what still comes is thrown away for a while.
+  // Lets the client read the answer before the connection is closed: reads and drops further input for up to 2 seconds.
   void linger() {
     ::shutdown(socket_, SHUT_WR);
     char waste[1 << 14];
@@ -107,7 +108,7 @@ class Connection : public httplib::Stream {
   }
 
  private:
-  static constexpr double kProbes = 1;  // seconds between two
+  static constexpr double kProbes = 1;  // seconds between two probes
   short state() const {
     pollfd p{socket_, POLLRDHUP, 0};
     return ::poll(&p, 1, 0) > 0 ? p.revents : short{0};
@@ -138,9 +139,9 @@ class Connection : public httplib::Stream {
   double deadline_ = 0, probed_ = 0;
 };
 
-thread_local Connection* current = nullptr;  // of this thread; the library hands on no context of its own
+thread_local Connection* current = nullptr;  // of this thread; cpp-httplib passes no context
 
-// A thread per connection. enqueue() of one too many runs it at once, where it is refused.
+// A thread per connection. Above the limit, enqueue() runs the connection at once, and the connection is refused.
 class Threads : public httplib::TaskQueue {
  public:
   explicit Threads(int64_t most) : most_(most) {}
@@ -156,7 +157,7 @@ class Threads : public httplib::TaskQueue {
           }).detach();
           ++busy_;
           return;
-        } catch (const std::system_error&) {  // no thread is to be had: as many as may be are there
+        } catch (const std::system_error&) {  // no further thread can be created
         }
       }
     }
@@ -211,7 +212,7 @@ class HttpServer::Impl : public httplib::Server {
     set_payload_max_length(static_cast<size_t>(limits_.body));
     set_keep_alive_max_count(kRequests);
     set_keep_alive_timeout(static_cast<time_t>(limits_.idle));
-    set_socket_options([](socket_t s) {  // the library's own would let two servers share a port
+    set_socket_options([](socket_t s) {  // cpp-httplib's default lets two servers share a port
       const int on = 1;
       ::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     });
@@ -227,13 +228,14 @@ class HttpServer::Impl : public httplib::Server {
     });
   }
 
-  // The library's own number of connections that may wait to be taken is 5: of more at once some are reset.
+  // Raises the number of connections that may wait for accept(). With cpp-httplib's 5, some of many simultaneous
+  // connections are reset.
   void hear_many() { ::listen(svr_sock_, SOMAXCONN); }
 
   std::atomic<bool> ending{false};
 
  private:
-  static constexpr size_t kRequests = 10000;  // of one connection
+  static constexpr size_t kRequests = 10000;  // per connection
 
   class Exchange : public HttpExchange {
    public:
@@ -258,7 +260,8 @@ class HttpServer::Impl : public httplib::Server {
       refusal.closes = true;
       return {};
     }
-    // Clients of HTTP/1.1 pass over answers of this status that come before the one that counts.
+    // Sends an interim answer (100 Continue) as a probe. Clients of HTTP/1.1 skip interim answers before the final
+    // answer.
     bool gone() override {
       constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
       if (!current || current->broken()) return true;
@@ -304,7 +307,7 @@ class HttpServer::Impl : public httplib::Server {
     c.write((text + body).data(), text.size() + body.size());
   }
 
-  // The library's own would read heads without bounds of number and time.
+  // Replaces the function of cpp-httplib, which reads heads without limits of size and time.
   bool process_and_close_socket(socket_t socket) override {
     {
       Connection c(socket, limits_);
@@ -314,7 +317,7 @@ class HttpServer::Impl : public httplib::Server {
         current = &c, closes_ = false;
         try {
           converse(c);
-        } catch (const std::exception&) {  // no memory for a request: its connection ends
+        } catch (const std::exception&) {  // no memory for a request: its connection is closed
         }
         current = nullptr;
         c.linger();
@@ -338,7 +341,7 @@ class HttpServer::Impl : public httplib::Server {
   HttpHandler handler_;
   HttpRefusal refusal_;
   std::atomic<int64_t> held_{0};
-  static inline thread_local bool closes_ = false;  // of this thread's connection
+  static inline thread_local bool closes_ = false;  // closes the connection of this thread
 };
 
 HttpServer::HttpServer(const std::string& host, int port, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal)

@@ -14,7 +14,7 @@ bool is_token(std::string_view text) {
   });
 }
 
-// No control characters but tabs.
+// True if the text has no control characters except tabs.
 bool is_value(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c == '\t' || (c >= 0x20 && c != 0x7f); });
 }
@@ -69,7 +69,8 @@ HttpHead read_http_head(std::string_view text, int64_t most_body) {
       return refused(400, "a header is malformed");
     const std::string name = lower(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));
-    if (name == "range" || name == "accept-encoding" || name == "expect") continue;  // answers are whole, and as they are
+    // Answers are sent whole and without encoding.
+    if (name == "range" || name == "accept-encoding" || name == "expect") continue;
     if (name == "content-length") {
       int64_t n = -1;
       const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), n);

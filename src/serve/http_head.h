@@ -1,4 +1,4 @@
-// The head of a request as the guard of the server reads it (RFC 9112), before anything else sees it.
+// Reads and checks the head of a request (RFC 9112) before cpp-httplib reads it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,16 +7,16 @@
 namespace ravine {
 
 struct HttpHead {
-  std::string text;      // what may be parsed again: without headers that the server does not honour
-  int64_t length = 0;    // of the body that is announced
-  bool chunked = false;  // announced without a length
-  int refusal = 0;       // a status, where the head is not taken
-  std::string reason;    // in words
+  std::string text;      // the head for cpp-httplib, without headers that the server does not support
+  int64_t length = 0;    // Content-Length of the body
+  bool chunked = false;  // Transfer-Encoding is chunked; there is no length
+  int refusal = 0;       // status of the error if the head is refused; else 0
+  std::string reason;    // message of the error
 };
 
 constexpr size_t kMostHead = 16384, kMostRequestLine = 2048, kMostHeaders = 100;
 
-// head: up to and including the empty line. most_body: announced bodies above are refused.
+// Reads a head, up to and including the empty line. most_body: a larger Content-Length is refused.
 HttpHead read_http_head(std::string_view head, int64_t most_body);
 
 }  // namespace ravine

@@ -39,7 +39,8 @@ Json list_of(const std::string& bytes) {
   return list;
 }
 
-// A token in the form of completions, which has no list of bytes: "bytes: \\xf0\\x9f" where it is no text, as OpenAI writes it.
+// Returns a token as a string, for completions, whose format has no list of bytes. A token that is not UTF-8 becomes
+// "bytes:\\xf0\\x9f", as in OpenAI's API.
 std::string name_of(const std::string& bytes) {
   if (find_invalid_utf8(bytes) == std::string::npos) return bytes;
   std::string name = "bytes:";
@@ -79,12 +80,13 @@ Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& token
   for (const NewToken& t : tokens) {
     const std::string bytes = tokens_.of(t.id, choice.at_start);
     const bool in_text = !tokens_.skipped(t.id);
-    const bool begins = choice.first || choice.at_start;  // completions write their first token as at the start of a text
+    // The first token of completions is written as at the start of a text.
+    const bool begins = choice.first || choice.at_start;
     Json list = Json::array(), top = Json::object();
     for (const auto& [id, logprob] : t.best) {
       const std::string other = tokens_.of(id, choice.at_start), name = name_of(tokens_.of(id, begins));
       list.push_back({{"token", lossy_utf8(other)}, {"logprob", logprob}, {"bytes", list_of(other)}});
-      // Tokens of one name: the likelier one keeps it, the other is told by its id.
+      // If two tokens have the same text, the likelier one keeps it, and the other is named by its id.
       top[top.contains(name) ? fmt::format("token_id:{}", id) : name] = logprob;
     }
     content.push_back(

@@ -1,4 +1,4 @@
-// Replies of OpenAI's API, whole or as a stream of server-sent events.
+// Replies of OpenAI's API, complete or as a stream of server-sent events.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,23 +15,25 @@ struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0;
 };
 
-// One reply: what all its parts say.
+// Writes one reply.
 class Reply {
  public:
-  // logprobs: whether tokens are told with theirs.
+  // logprobs: include the log-probabilities of tokens.
   Reply(std::string model, bool chat, bool logprobs, const Tokenizer& tokenizer, size_t choices);
 
-  // Before the first piece of a choice: what its text follows.
+  // Sets the prompt of a choice; called before its first piece.
   void begins(size_t choice, std::span<const int32_t> prompt);
 
-  // Of a stream, each an event: the first of a choice, a piece, and the usage at its end.
+  // Events of a stream. first: the beginning of a choice; empty for completions.
+  // piece: new text and tokens of a choice; usage: the event has a field "usage", which is null.
   std::string first(size_t choice) const;
   std::string piece(size_t choice, const std::string& text, const std::vector<NewToken>& tokens, std::optional<Finish> finish,
                     bool usage);
+  // The event with the usage, at the end of a stream.
   std::string last(const Usage& usage) const;
   static std::string done() { return "data: [DONE]\n\n"; }
 
-  // The whole.
+  // A complete reply: add() collects pieces, whole() returns the reply.
   void add(size_t choice, const std::string& text, const std::vector<NewToken>& tokens, std::optional<Finish> finish);
   std::string whole(const Usage& usage) const;
 
@@ -40,9 +42,9 @@ class Reply {
     std::string text;
     std::vector<NewToken> tokens;
     std::optional<Finish> finish;
-    TokenPlaces places;     // of tokens in the text
-    bool at_start = false;  // no text stands before the next token
-    bool first = true;      // no token of text was told yet
+    TokenPlaces places;     // positions of tokens in the text
+    bool at_start = false;  // there is no text before the next token
+    bool first = true;      // no token with text was written yet
   };
   Json object(bool chunk) const;
   Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const;

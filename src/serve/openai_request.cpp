@@ -42,7 +42,7 @@ class Body {
     }
   }
 
-  // A field that is there and not null; each is asked for once, and those that were not are refused by rest().
+  // Returns a field that is present and not null. Fields that were never asked for are refused by refuse_others().
   std::optional<dom::element> find(const char* key) {
     all_.erase(key);
     dom::element value;
@@ -126,7 +126,7 @@ void read_prompts(Body& body, ApiRequest& r) {
   }
 }
 
-// Every field of a message is kept for the template. text: of the whole body; the numbers in it come out as they were written.
+// Reads messages with all their fields, for the template. text: the whole body, in which numbers keep their spelling.
 void read_messages(Body& body, const std::string& text, ApiRequest& r) {
   const auto found = body.find("messages");
   dom::array list;
@@ -199,7 +199,7 @@ void read_logprobs(Body& body, ApiRequest& r, bool chat) {
   r.alternatives = count.value_or(0);
 }
 
-// Fields that may say only what is the case anyway.
+// Reads fields that Ravine ignores, or that may only have the value that does not change the result.
 void read_neutral(Body& body, ApiRequest& r, bool chat) {
   for (const char* key : {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}) body.find(key);
   if (const auto options = body.find("stream_options")) {

@@ -1,5 +1,5 @@
-// Requests of OpenAI's API, /v1/completions and /v1/chat/completions: https://platform.openai.com/docs/api-reference. Every field
-// is honoured or refused by name.
+// Reads requests of OpenAI's API, /v1/completions and /v1/chat/completions:
+// https://platform.openai.com/docs/api-reference. Every field is used, or refused by name.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace ravine {
 
-// What a client is told: a status and OpenAI's error object.
+// An error that is sent to the client: a status, and OpenAI's error object.
 struct ApiError : std::runtime_error {
   ApiError(int status, const std::string& message, std::string param = "", std::string code = "")
       : std::runtime_error(message), status(status), param(std::move(param)), code(std::move(code)) {}
@@ -24,30 +24,30 @@ std::string error_body(const ApiError& error);
 
 struct ApiRequest {
   std::string model;
-  // Of completions: texts, or ids. Of chats: messages, as a template takes them (text/chat/messages.h).
+  // Completions: texts or ids. Chats: messages in the form for chat templates (text/chat/messages.h).
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;
   Json messages;
   std::optional<int64_t> max_tokens;
   int64_t n = 1;
   std::optional<uint64_t> seed;
-  bool stream = false, usage = false;  // usage: a last chunk says it
+  bool stream = false, usage = false;  // usage: a last chunk reports it
   std::vector<std::string> stops;
   std::vector<int32_t> stop_ids;
   bool logprobs = false;
-  int64_t alternatives = 0;  // at each token
-  // What the request says of sampling; the rest is the model's.
+  int64_t alternatives = 0;  // number of most likely tokens to report for each token
+  // Options of sampling in the request; options that are not set have the model's defaults.
   std::optional<double> temperature, top_p, min_p, typical_p, repetition_penalty;
   std::optional<int64_t> top_k, no_repeat_ngram;
   double frequency_penalty = 0, presence_penalty = 0;
   std::vector<TokenBias> bias;
 };
 
-// body: what the client has sent. chat: of /v1/chat/completions. Anything wrong is an ApiError of status 400.
+// Parses the body of a request. chat: a request of /v1/chat/completions. Any fault is an ApiError of status 400.
 ApiRequest parse_api_request(const std::string& body, bool chat);
 
-// The rules that the request and the model's defaults come to.
+// Returns the settings of the request, with the model's defaults for options that are not set.
 Processing processing_of(const ApiRequest& request, const GenerationDefaults& defaults);
-// Whether tokens are drawn: unless the temperature is 0.
+// True if tokens are drawn: if the temperature is not 0.
 bool draws(const ApiRequest& request);
 
 }  // namespace ravine

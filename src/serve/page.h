@@ -1,4 +1,4 @@
-// The page at /: a conversation with the model in a browser. It loads nothing from elsewhere.
+// The page at /: a chat with the model in a browser. It loads nothing from other servers.
 #pragma once
 #include <string_view>
 

@@ -16,14 +16,14 @@
 namespace ravine {
 namespace {
 
-constexpr double kLook = 0.1;  // seconds between two looks at whether the client is still there
+constexpr double kLook = 0.1;  // seconds between two checks of the connection
 
 uint64_t random_seed() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
 }
 
-// In a time that does not say where they differ.
+// Compares two texts in a time that does not depend on the position of a difference.
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned differ = a.size() != b.size();
   for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
@@ -52,7 +52,7 @@ HttpAnswer as_json(std::string body) {
 
 }  // namespace
 
-// What the log says of a request.
+// The data of a request for the log.
 struct Service::Told {
   std::string method, path, error;
   int status = 0;
@@ -92,7 +92,7 @@ HttpAnswer Service::answer(HttpExchange& exchange) {
   } catch (const std::exception& e) {
     fail(ApiError(500, e.what()));
   }
-  if (exchange.method == "POST" && answer.status >= 400) answer.closes = true;  // its body may not have been read
+  if (exchange.method == "POST" && answer.status >= 400) answer.closes = true;  // the body may not have been read
   told->status = answer.status;
   allow_origin(exchange, answer);
   count(exchange.path, answer.status);
@@ -104,7 +104,7 @@ HttpAnswer Service::answer(HttpExchange& exchange) {
   return answer;
 }
 
-// Those who ask every few seconds whether all is well would hide the others.
+// Logs a request. Successful checks of health and metrics are not logged, because they would hide the other requests.
 void Service::tell(const Told& t) const {
   if (!rules_.log || (t.status < 400 && (t.path == "/health" || t.path == "/metrics"))) return;
   std::string line = fmt::format("{} {} {}", t.method, escaped(cut_text(t.path, 200)), t.status);
@@ -297,7 +297,7 @@ HttpAnswer Service::whole(Asked& asked, HttpExchange& exchange) {
 HttpAnswer Service::stream(std::shared_ptr<Asked> asked) {
   HttpAnswer answer;
   answer.type = "text/event-stream";
-  answer.probe = ": \n\n";  // a comment
+  answer.probe = ": \n\n";  // a comment in the format of server-sent events
   answer.stream = [asked](const HttpSend& send) {
     const bool tells_usage = asked->request.usage;
     bool there = true;

@@ -1,4 +1,4 @@
-// The routes of the server: OpenAI's, /health, /metrics, and a page to talk to the model at /.
+// The routes of the server: OpenAI's API, /health, /metrics, and a chat page at /.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -16,26 +16,28 @@
 
 namespace ravine {
 
-// A model as clients see it: one with its own words, or with an adapter.
+// A model as clients see it: a loaded model, perhaps with an adapter, and its tokenizer.
 struct ServedModel {
   std::string name;
   const LoadedModel* loaded = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  const ChatPrompt* chat = nullptr;  // null: it has no chat template
+  const ChatPrompt* chat = nullptr;  // null: the model has no chat template
   const GenerationDefaults* defaults = nullptr;
 };
 
 struct ServiceRules {
-  std::string key;                                   // that clients must show; "": none
-  std::vector<std::string> origins;                  // of pages whose scripts may ask; "*": of all
-  std::function<void(const std::string& line)> log;  // hears a line for each request
+  std::string key;  // API key that clients must send; "": none
+  // Origins of pages whose scripts may send requests (CORS); "*": all.
+  std::vector<std::string> origins;
+  std::function<void(const std::string& line)> log;  // called with one line per request
 };
 
+// Answers the requests of all routes.
 class Service {
  public:
-  // The first model is asked where a request names none. All must outlive it.
+  // The first model answers requests that name no model. All arguments must outlive this object.
   Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared);
-  // Called by many threads at once.
+  // Answers a request. Thread-safe.
   HttpAnswer answer(HttpExchange& exchange);
   static std::string refusal(int status, const std::string& message);
 

@@ -1,4 +1,4 @@
-// Fields of JSON that simdjson has read.
+// Reads fields of JSON that simdjson has parsed.
 #pragma once
 #include <simdjson.h>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// Whether `object` has a field `key`; `value` is then its value. Of equal keys the last counts, as in base/json.h and Python;
-// simdjson's at_key takes the first.
+// True if `object` has a field `key`; `value` receives its value. Of equal keys the last one is used, as in base/json.h
+// and Python; simdjson's at_key() uses the first one.
 inline bool last_field(simdjson::dom::object object, std::string_view key, simdjson::dom::element& value) {
   bool found = false;
   for (const auto field : object)

@@ -33,7 +33,8 @@ std::string StreamDecoder::settle() {
   return held.substr(std::exchange(settled_, held).size());
 }
 
-// Without what settle() has given; where the text goes on otherwise (bytes that made no character do now), from there.
+// Removes the text that settle() has returned. If the text continues differently (bytes without a character have become
+// one), returns the text from the first difference on.
 std::string StreamDecoder::new_text(std::string out) {
   certain_ += out.size();
   if (settled_.empty() || out.empty()) return out;

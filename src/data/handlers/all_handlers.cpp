@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-// The text handler, then those of instruction sets (handlers/handlers.cpp).
+// Returns the text handler and the handlers of instruction sets (handlers/handlers.cpp).
 std::vector<HandlerEntry> all_handlers() {
   std::vector<HandlerEntry> all{{"text", "the texts under --json-keys", make_text_handler}};
   for (const HandlerEntry& e : instruct_handlers()) all.push_back(e);

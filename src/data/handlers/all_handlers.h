@@ -1,4 +1,4 @@
-// All record handlers there are: that of plain text, and those of instruction sets (handlers.h).
+// The registry of all record handlers: the handler of plain text, and the handlers of instruction sets (handlers.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// By name; "" and "text" take the texts under `keys` (a list per key). An unknown name is a UserError that lists the known.
+// Returns a handler by its name. "" and "text" are the handler of plain text, with a list per key of `keys`. An unknown
+// name is a UserError that lists the known names.
 std::unique_ptr<RecordHandler> make_record_handler(const std::string& name, const HandlerOptions& options);
 std::vector<std::string> record_handler_names();
 

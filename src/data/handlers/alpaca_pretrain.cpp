@@ -1,5 +1,5 @@
-// Records {"instruction", "input", "output"} as plain text by the prompt below. An empty input leaves its part out, where the
-// seed's own handler writes "###None".
+// Records {"instruction", "input", "output"} as plain text with the prompt below. For an empty input its part of the
+// prompt is left out; ModelLink's handler writes "###None" there.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

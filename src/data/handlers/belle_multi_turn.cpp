@@ -1,5 +1,5 @@
-// Records {"instruction": "Human: .. Assistant: .. Human: .. Assistant:", "output"}. What follows the last "Assistant:" of the
-// instruction is replaced by the output; a part without "Assistant:" counts as an answer.
+// Records {"instruction": "Human: .. Assistant: .. Human: .. Assistant:", "output"}. The output replaces the text after
+// the last "Assistant:" of the instruction. A part without "Assistant:" is an answer.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

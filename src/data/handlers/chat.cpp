@@ -1,5 +1,6 @@
-// Conversations (data/instruct/conversation.h) by the chat template that --template names, or the tokenizer's own; all answers
-// are learned, each with the end token behind it. --append-eod puts eos behind a conversation that does not end with it.
+// Conversations (data/instruct/conversation.h), rendered by the template of --template or the tokenizer's template. All
+// answers are learned, with their end tokens. With --append-eod, eos is appended to a conversation that does not end
+// with it.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 #include "data/instruct/chat_encoder.h"

@@ -1,4 +1,5 @@
-// Records {"instruction", "input", "output"}. The input stands on the line below the instruction, also when it is empty.
+// Records {"instruction", "input", "output"}. The input is on the line after the instruction; an empty input leaves an
+// empty line.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

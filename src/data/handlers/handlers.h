@@ -1,4 +1,4 @@
-// The record handlers of instruction sets, one file each: their lines for the table of record_handler.cpp.
+// The record handlers of instruction sets, one file each. The table is in handlers.cpp.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@ struct HandlerEntry {
 
 std::span<const HandlerEntry> instruct_handlers();
 
-// Each in the file of its name; what a record must hold stands there.
+// Each function is in the file of its name, which describes the records.
 std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options);
 std::unique_ptr<RecordHandler> make_belle_multi_turn(const HandlerOptions& options);
 std::unique_ptr<RecordHandler> make_moss(const HandlerOptions& options);

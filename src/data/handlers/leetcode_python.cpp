@@ -1,5 +1,5 @@
-// Records {"code_with_problem", "code_only", "explanation_only"}. The question is the problem before its first code block, the
-// answer the code and its explanation.
+// Records {"code_with_problem", "code_only", "explanation_only"}. The question is the text of the problem before its
+// first code block. The answer is the code and its explanation.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

@@ -1,6 +1,6 @@
-// Records {"chat": {"turn_1": {"Human": "<|Human|>: ..<eoh>\n", "MOSS": "<|MOSS|>: ..<eom>\n"}, ..}}. One sequence for the
-// first turn, one for the first two, and so on, each with its last answer learned; they are sequences of one document and get
-// no eod.
+// Records {"chat": {"turn_1": {"Human": "<|Human|>: ..<eoh>\n", "MOSS": "<|MOSS|>: ..<eom>\n"}, ..}}. There is one
+// sequence for the first turn, one for the first two turns, and so on; the last answer of each is learned. The
+// sequences form one document and get no eod.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

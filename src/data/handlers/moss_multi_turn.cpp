@@ -1,5 +1,5 @@
-// Records as moss.cpp, for Baichuan: each turn is 195, the question, 196, the answer; eos closes the whole. All answers are
-// learned, and eos in the place of each 195.
+// Records as in moss.cpp, for Baichuan. Each turn is 195, the question, 196, the answer; eos ends the conversation. All
+// answers are learned; the label of each 195 is eos.
 #include "base/error.h"
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"

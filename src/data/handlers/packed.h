@@ -1,4 +1,4 @@
-// What the handlers of instruction sets share: three lists side by side, the prompt of the ModelLink seed, and its label mask.
+// The base classes of handlers of instruction sets: three parallel lists, ModelLink's prompt, and its label mask.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// Writes PREFIX_packed_input_ids_document, _packed_attention_mask_document and _packed_labels_document, all of int32 as
-// ModelLink has them.
+// Writes PREFIX_packed_input_ids_document, _packed_attention_mask_document and _packed_labels_document, all as int32,
+// as in ModelLink.
 class PackedHandler : public RecordHandler {
  public:
   explicit PackedHandler(const HandlerOptions& options);  // append_eod without an eos is a UserError
@@ -17,16 +17,17 @@ class PackedHandler : public RecordHandler {
   void handle(const Record& record, HandledRecord& out) const final;
 
  protected:
-  struct Fields {  // of a record
+  struct Fields {  // the fields of a record
     const Json& json;
     std::string where;
     std::string text(const char* key) const { return text(json, key); }
-    std::string text(const Json& of, const char* key) const;  // missing, or no string: a UserError
-    const Json& map(const char* key) const;                   // an object
+    // A missing field, or one that is not a string, is a UserError.
+    std::string text(const Json& of, const char* key) const;
+    const Json& map(const char* key) const;  // the field must be an object
     [[noreturn]] void wrong(const std::string& what, const std::string& rule) const;
   };
   virtual void add_sequences(const Fields& record, HandledRecord& out) const = 0;
-  // One sequence: mask of ones, dropped where it reaches --seq-length.
+  // Adds a sequence with a mask of ones. A sequence of --seq-length tokens or more is dropped.
   void add(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels, HandledRecord& out) const;
   std::vector<int32_t> encode(const std::string& text) const { return options_.tokenizer->encode(text, true); }
   const HandlerOptions& options() const { return options_; }
@@ -35,9 +36,9 @@ class PackedHandler : public RecordHandler {
   HandlerOptions options_;
 };
 
-// Messages by the Alpaca prompt of ModelLink (modellink/data/prompter.py), the last answer learned: the labels up to and with
-// the last
-// "### Response:" and its line end are ignored, as many as that text alone has tokens.
+// Renders messages with ModelLink's Alpaca prompt (modellink/data/prompter.py). Only the last answer is learned. The
+// ignored labels are the first n, where n is the number of tokens of the text up to the last "### Response:" and its
+// line end.
 class PromptHandler : public PackedHandler {
  public:
   using PackedHandler::PackedHandler;
@@ -52,7 +53,7 @@ class PromptHandler : public PackedHandler {
   void add_prompt(const std::vector<Message>& messages, bool append_eod, HandledRecord& out) const;
 };
 
-// The list "text" of one document: for handlers that make plain text.
+// Writes one list "text", for handlers that produce plain text.
 class PlainTextHandler : public RecordHandler {
  public:
   explicit PlainTextHandler(const HandlerOptions& options);
@@ -66,7 +67,8 @@ class PlainTextHandler : public RecordHandler {
   HandlerOptions options_;
 };
 
-std::string text_field(const Json& object, const char* key, const std::string& where);  // missing, or no string: a UserError
+// A missing field, or one that is not a string, is a UserError.
+std::string text_field(const Json& object, const char* key, const std::string& where);
 std::string replaced(std::string text, std::string_view what, std::string_view by);
 std::string stripped(std::string_view text);                                    // as Python's str.strip()
 std::vector<std::string> split_by(std::string_view text, std::string_view by);  // as Python's str.split(by)

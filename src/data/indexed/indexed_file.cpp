@@ -263,8 +263,8 @@ void IndexedFile::check() const {
   for (int64_t d = 0; d + 1 < entries_; ++d)
     if (document_begin(d) > document_begin(d + 1))
       refuse("wrong index", fmt::format("document {} of {} must not end before it begins", d + 1, documents()));
-  // Every sequence begins where the one before it ends: pairs of neighbours, so that the loop has no running sum. The last was
-  // checked on opening.
+  // Every sequence begins at the end of the previous one. Neighbours are compared, so that the loop has no running sum.
+  // The constructor has checked the last one.
   constexpr int64_t kBlock = 1 << 14;
   auto wrong = [&](int64_t i) {
     const int64_t n = load<int32_t>(lengths_, i), begins = load<int64_t>(offsets_, i),

@@ -1,4 +1,4 @@
-// Megatron's token files as a stream of documents, for our own order (data/packing.h).
+// Megatron's token files as token documents, for Ravine's order (data/packing.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace ravine {
 
-// The files one behind the other; nothing is copied. Sequences must lie back to back in document order, as every builder writes
-// them. An id outside [0, vocabulary) is a UserError when it is met.
+// The concatenated documents of several files, without a copy. Sequences must be stored in document order, as every
+// builder writes them. An id outside [0, vocabulary) is a UserError when it is read.
 class IndexedTokens final : public TokenDocuments {
  public:
   IndexedTokens(const std::vector<std::string>& prefixes, int64_t vocabulary);
@@ -35,12 +35,12 @@ class IndexedTokens final : public TokenDocuments {
   int64_t vocabulary_;
 };
 
-// Opens a prefix for training on its tokens: whole numbers without modes and an index that holds together (IndexedFile::check),
-// else a UserError. With a vocabulary, up to 64 pieces of the file are looked at for ids beyond it, so that files of another
-// tokenizer are mostly found before a run begins.
+// Opens a prefix for training. The tokens must be whole numbers without modes, with a consistent index
+// (IndexedFile::check); else a UserError. With a vocabulary, up to 64 pieces of the file are checked for ids outside
+// it, so that files of another tokenizer are usually found before training.
 std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vocabulary = 0);
 
-// A UserError naming file and place if an id is outside [0, vocabulary).
+// Throws a UserError with file and position if an id is outside [0, vocabulary).
 void check_ids(std::span<const int32_t> ids, int64_t vocabulary, const std::string& where);
 
 }  // namespace ravine

@@ -29,7 +29,7 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// Appends the numbers as T; gives the place of the first that T cannot hold.
+// Appends the numbers as T. Returns the index of the first number that T cannot hold, or ids.size().
 template <class T>
 size_t append(std::span<const int32_t> ids, std::vector<std::byte>& out) {
   const size_t had = out.size();
@@ -109,7 +109,7 @@ void IndexedWriter::Part::flush() {
   buffer.clear();
 }
 
-// What was written, and not what has its name meanwhile.
+// Maps the written file; an Error if another file has its name now.
 MappedFile IndexedWriter::Part::mapped(int64_t size) const {
   struct stat s {
   }, named{};
@@ -231,12 +231,13 @@ void IndexedWriter::finish() {
 
 void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite) {
   finish_file_set(indexed_journal(prefix),
-                  indexed_set(prefix));  // a replacement that was cut short would be ended later, over these
+                  // An interrupted replacement would otherwise be completed later, over these files.
+                  indexed_set(prefix));
   for (const char* suffix : {".bin", ".idx"}) {
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
     if (!fs::exists(from, ec)) continue;
-    if (overwrite && suffix == std::string_view(".bin")) {  // an old index must not be seen with new tokens
+    if (overwrite && suffix == std::string_view(".bin")) {  // an old index must not be read with new tokens
       refuse_folders(folder_of(prefix), indexed_set(prefix).files);
       if (::unlink((prefix + ".idx").c_str()) == 0)
         sync_folder(folder_of(prefix));

@@ -27,7 +27,7 @@ size_t find_text(std::string_view text, std::string_view words, size_t from) {  
   return at ? static_cast<size_t>(static_cast<const char*>(at) - text.data()) : std::string_view::npos;
 }
 
-// A template's refusal as the user's error.
+// Turns a refusal of the template into a UserError.
 template <class F>
 auto refused(const std::string& where, F&& what) {
   try {
@@ -44,14 +44,15 @@ Json request(const Json& messages, const Json& tools, bool ask) {
   return c;
 }
 
-// How the renderings of the first messages compare with that of all. Opened when first asked.
+// Compares the rendering of the first n messages with the rendering of all messages. The rendering is created on first
+// use.
 class FirstMessages {
  public:
   FirstMessages(const ChatTemplate& chat, const Conversation& c, bool ask, const std::string& text, const std::string& where)
       : chat_(chat), c_(c), ask_(ask), text_(text), where_(where) {}
 
   struct Compared {
-    size_t size = 0, common = 0;  // bytes; of them like the beginning of the text
+    size_t size = 0, common = 0;  // bytes of the rendering; common: bytes that are equal to the beginning of the text
   };
   Compared first(size_t n) {  // n ascends
     return refused(where_, [&] {
@@ -74,12 +75,12 @@ class FirstMessages {
   bool ask_;
   const std::string &text_, &where_;
   std::optional<jinja::Beginnings> texts_;
-  size_t seen_ = 0, common_ = 0;  // of the lead: compared, alike
+  size_t seen_ = 0, common_ = 0;  // bytes of the lead: compared, equal
 };
 
-// Which ids stand for the beginnings of a text. The end token of answers cuts a text in parts that have their ids by
-// themselves, so only the part that a beginning ends in is encoded for it; that the parts make up the ids is checked, else the
-// whole text is one part.
+// Maps beginnings of a text to its ids. End tokens of answers cut the text into parts with separate ids, so only the
+// part in which a beginning ends is encoded. The constructor checks that the ids of the parts are the ids of the text;
+// otherwise the whole text is one part.
 class TokenPlaces {
  public:
   TokenPlaces(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& ids, const std::string& end_text,
@@ -104,7 +105,7 @@ class TokenPlaces {
     }
   }
 
-  // How many of the ids stand for the first `bytes` of the text, whole.
+  // Returns the number of ids that represent the first `bytes` bytes of the text completely.
   size_t within(size_t bytes) {
     if (bytes >= text_.size()) return ids_.size();
     if (bytes == 0) return 0;
@@ -119,7 +120,8 @@ class TokenPlaces {
         std::mismatch(own.begin(), own.begin() + static_cast<ptrdiff_t>(std::min(own.size(), ids.size())), ids.begin());
     auto same = static_cast<size_t>(x - own.begin());
     if (x == own.end()) return part.id + same;
-    // Cut here, the text has other tokens before the cut: go on by the text that the ids stand for, while it is the same.
+    // Cut here, the text has other tokens before the cut. Continue by the text that the ids decode to, while it is
+    // equal.
     while (same < ids.size() && (part.byte == 0 || part.byte <= stands_for_text())) {
       const std::string stands_for = tokenizer_.decode(ids.first(same + 1), false);
       if (stands_for.size() > bytes || !text.starts_with(stands_for)) break;
@@ -130,9 +132,9 @@ class TokenPlaces {
 
  private:
   struct Part {
-    size_t byte = 0, id = 0;  // where it begins
+    size_t byte = 0, id = 0;  // where the part begins
   };
-  // Up to where the text is what the ids before the last part decode to.
+  // Returns the number of bytes for which the text is equal to the decoded ids before the last part.
   size_t stands_for_text() {
     if (!decoded_) decoded_ = common_prefix(tokenizer_.decode(std::span(ids_).first(parts_.back().id), false), text_);
     return *decoded_;
@@ -148,7 +150,7 @@ class TokenPlaces {
 
 }  // namespace
 
-// A template that writes whatever role it is given would let a slip ("usr") be trained as a speaker of its own.
+// A template that writes any role would let a misspelled role ("usr") be trained as another speaker.
 void check_roles(const ChatTemplate& chat, const Json& messages, const std::string& where) {
   static const std::vector<std::string> usual = {"system",   "user",      "assistant",   "tool",
                                                  "function", "developer", "observation", "ipython"};
@@ -182,8 +184,8 @@ std::string_view words_of(const Json& message) {
   return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
 }
 
-// Where an answer begins whose words stand at `at`: with the blanks that the record has before them, as far as the text has them
-// behind `from`.
+// Returns the begin of an answer whose words are at `at`. The begin includes the white space that the record has before
+// the words, as far as the text has it after `from`.
 size_t with_blanks(std::string_view text, size_t at, size_t from, const Json& message) {
   const Json& said = message["content"];
   if (!said.is_string()) return at;
@@ -198,7 +200,7 @@ bool has_calls(const Json& message) {
          (message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty());
 }
 
-// Whether each function that a message calls is named in what a template writes of it.
+// True if each function that a message calls is named in the text that a template writes for it.
 bool names_calls(const Json& message, std::string_view written) {
   if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return true;
   for (const Json& call : message["tool_calls"]) {
@@ -211,7 +213,7 @@ bool names_calls(const Json& message, std::string_view written) {
   return true;
 }
 
-// Whether the template writes all calls: whether functions of other names, which no tool has, appear in the text.
+// True if the template writes all calls: calls of renamed functions, whose name no tool has, appear in the text.
 bool writes_calls(const ChatTemplate& chat, Json conversation) {
   for (Json& message : conversation["messages"]) {
     if (!has_calls(message) || !message.contains("tool_calls")) continue;
@@ -263,8 +265,8 @@ std::string ChatEncoder::settings() const {
 
 namespace {
 
-// Where the answers stand in the text: the conversation is rendered once more with a mark in place of each, and what lies
-// between the marks must be the text that lies between the answers.
+// Finds the answers in the text. The conversation is rendered again with a mark instead of each answer; the text
+// between the marks must be equal to the text between the answers.
 class AnswerPlaces {
  public:
   AnswerPlaces(const ChatTemplate& chat, const Conversation& c, const std::string& text) : begins_(c.messages.size()) {
@@ -281,7 +283,7 @@ class AnswerPlaces {
     } catch (const jinja::TemplateError&) {
       return;
     }
-    size_t at = 0, from = 0;  // in the text, in the other one
+    size_t at = 0, from = 0;  // at: in the text; from: in the other one
     for (size_t i = 0; i < begins_.size(); ++i) {
       const std::string_view words = words_of(c.messages[i]);
       if (!c.learned[i] || words.empty()) continue;
@@ -297,7 +299,8 @@ class AnswerPlaces {
   std::optional<size_t> begin(size_t message) const { return begins_[message]; }
 
  private:
-  static std::string mark(size_t i) { return fmt::format("\ue000{}\ue001", i); }  // of no script
+  // Private use characters, of no script.
+  static std::string mark(size_t i) { return fmt::format("\ue000{}\ue001", i); }
   std::vector<std::optional<size_t>> begins_;
 };
 
@@ -310,8 +313,8 @@ std::string without_space(std::string_view text) {
 
 }  // namespace
 
-// Behind the special token that follows, with nothing but white space in between; npos if there is none. One that stands before
-// `body`, where the words of the first message begin, opens messages and ends none.
+// Returns the offset after the next special token, if only white space is before it; npos if there is none. A token
+// that also occurs before `body` (the words of the first message) opens messages and does not end them.
 size_t ChatEncoder::end_behind(const std::string& text, size_t at, size_t body) const {
   constexpr size_t kNear = 256;
   for (const int32_t id : tokenizer_.encode(std::string_view(text).substr(at, kNear), false)) {
@@ -346,7 +349,7 @@ size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, 
 
 namespace {
 
-// Whether a text ends with its last answer and the template has written no end token behind it.
+// True if a text ends with its last answer and the template has written no end token after it.
 bool is_bare(const Tokenizer& tokenizer, const EndOfAnswer& end, const std::vector<int32_t>& ids, const std::string& text,
              std::string_view words) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -366,12 +369,12 @@ void append_missing_end(const Tokenizer& tokenizer, const EndOfAnswer& end, cons
                         std::vector<int32_t>& ids) {
   const std::string_view words = words_of(last_message);
   if (last_message["role"] != "assistant" || !is_bare(tokenizer, end, ids, text, words)) return;
-  if (const size_t at = text.rfind(words); !words.empty() && at != std::string::npos)  // without blanks behind it
+  if (const size_t at = text.rfind(words); !words.empty() && at != std::string::npos)  // without white space at the end
     ids.resize(TokenPlaces(tokenizer, text, ids, "", -1).within(at + words.size()));
   ids.push_back(end.id);
 }
 
-// Of the answers to learn, in order: each holds the answer and the end token that the template writes there.
+// Returns the answers to learn, in order: each span holds the answer and the end token that the template writes.
 std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, bool bare, const Conversation& c,
                                                     const std::string& where) const {
   FirstMessages asked(*chat_, c, true, text, where), told(*chat_, c, false, text, where);
@@ -395,12 +398,14 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, boo
     const FirstMessages::Compared prompt = i == 0 ? FirstMessages::Compared{} : asked.first(i);
     if (i > 0 && prompt.common == prompt.size) {
       s.begin = prompt.size;
-      // A template that does not ask puts its heading of the answer ("assistant: ") behind the prompt: that is not what was
-      // said.
+      // A template without a generation prompt writes the heading of the answer ("assistant: ") after the prompt: it is
+      // not part of the answer.
       size_t at = asks_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
       if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty())
         s.begin = with_blanks(text, at, s.begin, c.messages[i]);
-    } else {  // the prompt says more than the text repeats, or the conversation opens with an answer: look for its words
+      // The prompt has text that the conversation does not repeat, or the conversation begins with an answer: find its
+      // words.
+    } else {
       const FirstMessages::Compared before = i == 0 ? FirstMessages::Compared{} : told.first(i);
       s.begin = words.empty()                  ? std::string::npos
                 : before.common == before.size ? find_text(text, words, before.common)
@@ -412,11 +417,11 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, boo
         i + 1 < c.messages.size() ? told.first(i + 1) : FirstMessages::Compared{text.size(), text.size()};
     s.end = std::max(behind.common, s.begin);
     const std::string_view span = std::string_view(text).substr(s.begin, s.end - s.begin);
-    const bool whole = behind.common == behind.size;  // the text begins with what the first messages make
+    const bool whole = behind.common == behind.size;  // the text begins with the rendering of the first messages
     const size_t stop = end_.text.empty() ? 0 : span.rfind(end_.text);
     size_t said = words.empty() ? 0 : std::string::npos;
     if (!words.empty() && stop != std::string::npos && stop >= words.size())
-      said = span.rfind(words, stop - words.size());  // the end may hold its letters
+      said = span.rfind(words, stop - words.size());  // the end token may contain letters of the answer
     if (said == std::string::npos) said = span.rfind(words);
     const bool ends =
         end_.text.empty() || (stop != std::string::npos && said != std::string::npos && stop >= said + words.size());
@@ -429,11 +434,11 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, boo
     }
     if (said != std::string::npos && ends && (whole || (!words.empty() && !end_.text.empty()))) {
       if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
-    } else if (whole && said == std::string::npos) {  // spaces may be others, as around thoughts
+    } else if (whole && said == std::string::npos) {  // white space may differ, as around thoughts
       if (without_space(span).find(without_space(words)) == std::string::npos) lost(i, "as it is");
       if (!end_.text.empty() && stop == std::string::npos) lost(i, "with an end token behind it");
       if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
-    } else {  // an earlier answer is written otherwise than the last one
+    } else {  // the template writes an earlier answer in another way than the last one
       std::optional<size_t> from = words.empty() ? std::optional<size_t>(s.begin) : whole ? s.begin + said : place(i);
       if (!from || *from < s.begin) lost(i, "as it is");
       const size_t over = *from + words.size();

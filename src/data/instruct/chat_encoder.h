@@ -1,4 +1,4 @@
-// Conversations to token ids, and which of them are learned.
+// Encodes conversations as token ids, and marks the ids that are learned.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,25 +12,28 @@
 
 namespace ravine {
 
-// A role that is neither usual nor named by the template is a UserError naming `where` and the message.
+// Throws a UserError with `where` and the message if a role is neither usual nor named by the template.
 void check_roles(const ChatTemplate& chat, const Json& messages, const std::string& where);
-// The text of messages; what the template refuses is a UserError naming `where`. ask: with the prompt for an answer behind.
+// Renders messages as text. ask: with the prompt of an answer at the end. A refusal of the template is a UserError that
+// names `where`.
 std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
                             const std::string& where);
-// The messages as the template writes all their calls of tools: the arguments in a form that it takes
-// (text/chat/call_arguments.h), and null in place of an empty text beside calls where it writes them beside null alone.
-// Arguments in no form that it takes are a UserError naming `where`, the message and the member.
+// Returns the messages in a form in which the template writes all tool calls. The arguments get a form that the
+// template accepts (text/chat/call_arguments.h). An empty content next to calls becomes null if the template writes the
+// calls only then. Arguments in no accepted form are a UserError that names `where`, the message and the member.
 Json written_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, const std::string& where);
 
-// How many ids of a rendered text stand before message n: before what the template writes behind its prompt for an answer, or,
-// where the text does not go on as that prompt does, before the words of the message.
+// Returns the number of ids of a rendered text that precede message n. The message begins where the template writes
+// text after its prompt for an answer. If the text does not continue like this prompt, it begins at the words of the
+// message.
 size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
                           size_t n, const std::string& text, const std::vector<int32_t>& ids, const std::string& where);
 
-// The end token of answers; a template that cannot render a question and its answer, or no end token at all, is a UserError.
+// Returns the end token of answers. A template that cannot render a question and its answer, or no end token at all, is
+// a UserError.
 EndOfAnswer end_of_answers(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-// Puts the end token behind the ids of a rendered text that ends with its last answer, where the template writes none.
+// Appends the end token to the ids of a rendered text that ends with an answer, if the template has not written one.
 void append_missing_end(const Tokenizer& tokenizer, const EndOfAnswer& end, const Json& last_message, const std::string& text,
                         std::vector<int32_t>& ids);
 
@@ -39,25 +42,26 @@ struct EncodedChat {
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
 };
 
-// The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template
-// puts between the prompt it makes for generation and the end token behind the answer, which is learned with it; earlier
-// answers may have another end token than the last one, and none of the thoughts. Where a token
-// holds the end of a prompt and the beginning of the answer, it is learned; what stands behind the last learned token is left
-// out. A last answer that the template writes no end token behind gets it appended: the one that the template writes behind other
-// answers, or the tokenizer's eos if it writes none. Const members may be called by several
-// threads.
+// Encodes conversations. The ids encode the whole rendered text, as in Transformers' apply_chat_template.
+// An answer is the text between the template's prompt for generation and the end token; the end token is learned with
+// it. Earlier answers may have another end token than the last one, and no thoughts. A token that holds the end of a
+// prompt and the beginning of its answer is learned. Text after the last learned token is left out.
+// If the template writes no end token after the last answer, one is appended: the end token of other answers, or else
+// the tokenizer's eos. Const members are thread-safe.
 class ChatEncoder {
  public:
   // A template that cannot render a question and its answer, or no end token at all, is a UserError.
   ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss);
 
-  // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot
-  // be found in the text, each with its calls of tools and an end token, is a UserError naming `where` and the message. Without an answer to learn, no id is learned.
+  // Encodes a conversation. If there is no answer to learn, no id is learned. Each fault is a UserError that names
+  // `where` and the message. Faults are a role that is neither usual nor named by the template, and a conversation that
+  // the template refuses. Another fault is an answer that cannot be found in the text with its tool calls and an end
+  // token.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
-  int32_t end_token() const { return end_.id; }  // what a model trained so says when an answer is done
+  int32_t end_token() const { return end_.id; }  // the token with which a trained model ends an answer
   bool end_is_appended() const { return end_.text.empty(); }
-  std::string settings() const;  // all that decides, with the tokenizer, what encode() gives
+  std::string settings() const;  // all settings that determine encode(), with the tokenizer
 
  private:
   struct Span {

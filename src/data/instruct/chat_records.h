@@ -1,4 +1,4 @@
-// The records of a set of conversations.
+// Reads the records of a set of conversations.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ravine {
 
-// Files as data/record_reader.h says. Records of a .json are numbered by their order instead of their line, since a list is
-// often one line.
+// Reads a file by data/record_reader.h. Records of a .json file are numbered by their order instead of their line,
+// because a list is often on one line.
 class ChatRecords {
  public:
   explicit ChatRecords(const std::string& path);

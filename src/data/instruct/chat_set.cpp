@@ -18,7 +18,7 @@ namespace ravine {
 
 namespace {
 
-constexpr size_t kChatRoundBytes = 8 << 20;  // of records that are encoded between two looks at the progress
+constexpr size_t kChatRoundBytes = 8 << 20;  // bytes of records that are encoded between two calls of progress
 
 enum class Fate { kept, cut, too_long, without_answer, answer_behind };
 
@@ -26,7 +26,7 @@ struct Row {
   Record record;
   EncodedChat chat;
   uint64_t hash = 0;
-  int64_t length = 0;  // tokens, before anything was cut
+  int64_t length = 0;  // tokens before the cut
   Fate fate = Fate::kept;
   std::exception_ptr error;
 };
@@ -98,7 +98,7 @@ class ChatReading {
       }
     });
     for (const Row& r : round_) {
-      if (r.error) std::rethrow_exception(r.error);  // of the first record in order
+      if (r.error) std::rethrow_exception(r.error);  // of several errors, the first in record order
       ++counts.records;
       progress_.text_bytes += static_cast<int64_t>(r.record.body.size());
       counts.cut += r.fate == Fate::cut;
@@ -172,7 +172,7 @@ std::string reasons(const ChatCounts& c) {
   return s;
 }
 
-// What would leave a conversation, where none is left.
+// Returns the advice for a set of which no conversation remains.
 std::string what_is_missing(const ChatCounts& c, ChatFormat form, const ChatSetOptions& o) {
   if (c.longest_left_out > 0) {
     const std::string advice = c.longer_advice(o.longest - 1, o.positions);

@@ -11,41 +11,43 @@
 
 namespace ravine {
 
-// Once filled it is only read, by any number of threads.
+// A store of encoded conversations. After it is filled, it is read-only and thread-safe.
 class ChatStore {
  public:
   explicit ChatStore(int64_t vocabulary) : tokens_(vocabulary) {}
   void begin_file(const std::string& path) { files_.emplace_back(path, count()); }
-  void append(const EncodedChat& chat, int64_t record);  // of at least two ids; `record`: its number in the file, for people
+  // At least two ids; record: its number in the file, for messages.
+  void append(const EncodedChat& chat, int64_t record);
 
   int64_t count() const { return tokens_.documents(); }
   int64_t length(int64_t i) const { return tokens_.end_of(i) - tokens_.begin_of(i); }
   int64_t tokens() const { return tokens_.tokens(); }
   EncodedChat chat(int64_t i) const;
   std::string origin(int64_t i) const;  // "FILE record 3"
-  // All of it as bytes, and back into an empty store of the same vocabulary. files: for each file that was begun its place
-  // among `paths` and its first conversation. restore is false if the parts do not fit together.
+  // The contents as bytes, and restore() into an empty store of the same vocabulary. files: for each file its index in
+  // `paths` and its first conversation. restore() returns false if the parts do not fit together.
   struct Bytes {
     std::span<const std::byte> ids, ends, learned, records, files;
   };
   std::vector<int64_t> file_places(const std::vector<std::string>& paths) const;
-  Bytes bytes(const std::vector<int64_t>& file_places) const;  // views; both must stay
+  Bytes bytes(const std::vector<int64_t>& file_places) const;  // views; the store and `file_places` must outlive them
   bool restore(const Bytes& bytes, const std::vector<std::string>& paths);
-  // Copies each conversation into `below` if its hash is less than the threshold, else into `others`; both are empty.
+  // Copies each conversation into `below` if its hash is below the threshold, else into `others`. Both stores must be
+  // empty.
   void split(const std::vector<uint64_t>& hashes, uint64_t threshold, ChatStore& below, ChatStore& others) const;
 
  private:
   TokenStore tokens_;
   std::vector<uint8_t> learned_;  // of each token
   std::vector<int64_t> records_;
-  std::vector<std::pair<std::string, int64_t>> files_;  // with its first conversation
+  std::vector<std::pair<std::string, int64_t>> files_;  // path and first conversation of each file
 };
 
-// Appends a conversation as a segment of its own, with positions from 0.
+// Appends a conversation to a sample, as a separate segment with positions from 0.
 void append_chat(Sample& sample, const EncodedChat& chat);
 
-// A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the
-// other, so the loss is that of each alone. No conversation may be longer than columns + 1.
+// Samples of whole conversations. Each is a separate segment with positions from 0, so attention stays inside it and
+// its loss does not depend on the others. A conversation may have at most columns + 1 tokens.
 class ChatSamples final : public SampleStream {
  public:
   ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);

@@ -20,7 +20,7 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// The text under a key; "" if it is not there or null and may be.
+// Returns the text of a key. "" if the key is missing or null, and not `needed`.
 std::string text_of(const Json& record, const char* key, const std::string& where, bool needed) {
   auto it = record.find(key);
   if (it == record.end() || it->is_null()) {
@@ -49,7 +49,8 @@ void say(Conversation& c, const char* role, std::string text) {
   c.messages.push_back({{"role", role}, {"content", std::move(text)}});
 }
 
-// A list of objects, such a list as text, or one of objects as texts: tables hold what is unlike in its rows so. Null: none.
+// Reads a list of objects, a JSON text of such a list, or a list of JSON texts. Tables store rows with different
+// members in this way. Null: none.
 Json objects_of(const Json& record, const char* key, const char* of, const std::string& where) {
   auto it = record.find(key);
   if (it == record.end() || it->is_null() || (it->is_string() && it->get<std::string>().empty())) return nullptr;
@@ -81,7 +82,7 @@ Conversation alpaca(const Json& r, const std::string& where) {
   return c;
 }
 
-// Roles of chat templates by the speakers of ShareGPT.
+// Maps the speakers of ShareGPT to the roles of chat templates.
 const std::map<std::string, const char*>& speakers() {
   static const std::map<std::string, const char*> roles{
       {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
@@ -106,7 +107,7 @@ const char* role_of(const std::string& from, const std::string& where) {
                near.empty() ? "write one of them" : fmt::format("did you mean '{}'?", near));
 }
 
-// The first of two keys that the entry has: both spellings of a turn are in use under both names of the list.
+// Returns the first of two keys that the entry has: both spellings of a turn are used under both names of the list.
 const char* first_of(const Json& entry, const char* usual, const char* other) {
   return !entry.contains(usual) && entry.contains(other) ? other : usual;
 }
@@ -155,7 +156,7 @@ Conversation messages(const Json& r, const std::string& where) {
     if (m.contains("tool_calls"))
       m["tool_calls"] =
           objects_of(m, "tool_calls", "calls of tools", fmt::format("{}, message {}", where, c.messages.size() + 1));
-    // A table has every field in every message: null stands for none.
+    // A table has every field in every message; null means that the message does not have the field.
     for (auto field = m.begin(); field != m.end();)
       if (field->is_null())
         field = m.erase(field);
@@ -190,7 +191,7 @@ std::optional<ChatFormat> detect_chat_format(const Json& r) {
 
 namespace {
 
-// Questions and answers under other keys than Alpaca's.
+// Refuses questions and answers under other keys than Alpaca's.
 void refuse_questions(const Json& record, const std::string& where) {
   static constexpr std::pair<const char*, const char*> kPairs[] = {{"instruction", "output"},
                                                                    {"instruction", "response"},
@@ -221,7 +222,7 @@ void refuse_questions(const Json& record, const std::string& where) {
                                                                    {"问", "答"},
                                                                    {"输入", "输出"},
                                                                    {"用户", "助手"}};
-  std::map<std::string, std::string> texts;  // by their keys in small letters
+  std::map<std::string, std::string> texts;  // by their keys in lower case
   for (const auto& [key, value] : record.items())
     if (value.is_string()) texts.emplace(in_small_letters(key), key);
   if (texts.contains("text")) return;
@@ -241,7 +242,7 @@ void refuse_questions(const Json& record, const std::string& where) {
   }
 }
 
-// One object around the lists of records.
+// Refuses one object around the lists of records.
 void refuse_wrapped(const Json& record, const std::string& where) {
   std::vector<std::string> lists;
   for (const auto& [key, value] : record.items())
@@ -256,7 +257,7 @@ void refuse_wrapped(const Json& record, const std::string& where) {
 constexpr const char* kMessages =
     R"({"messages": [{"role": "user", "content": ".."}, {"role": "assistant", "content": ".."}]})";
 
-// Turns of other forms: texts in turn, questions and answers in one entry, a list as text.
+// Refuses turns of other formats: alternating texts, questions and answers in one entry, a list as text.
 void refuse_turns(const Json& record, const std::string& where) {
   for (const char* key : {"messages", "conversations"})
     if (const auto text = record.find(key); text != record.end() && text->is_string()) {

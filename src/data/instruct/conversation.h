@@ -1,4 +1,4 @@
-// Conversations out of records, in the forms that instruction sets are published in.
+// Reads conversations from records, in the common formats of instruction sets.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,39 +9,40 @@
 
 namespace ravine {
 
-// alpaca    {"instruction", "input", "output"}, perhaps "system" and "history": [[question, answer], ..]; an input that is not
-//           empty stands behind the instruction on a line of its own
-// sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant,
-//           system, function_call, observation or tool; {"role", "content"} stand for {"from", "value"}
-// messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list
-//           of {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; tool_calls
-//           and tools are lists of objects, or JSON texts of them; {"from", "value"} stand for
-//           {"role", "content"}
+// The formats of conversations.
+// alpaca    {"instruction", "input", "output"}, optionally "system" and "history": [[question, answer], ..]. An input
+//           that is not empty follows the instruction on a new line.
+// sharegpt  {"conversations": [{"from", "value"}, ..]}, optionally "system" and "tools". from: human or user, gpt or
+//           assistant, system, function_call, observation or tool. {"role", "content"} may replace {"from", "value"}.
+// messages  {"messages": [{"role", "content", ..}, ..]}, optionally "tools", as in OpenAI's API. content is a text or
+//           a list of {"type": "text", "text"}. An assistant's message of "weight": 0 is not learned. tool_calls and
+//           tools are lists of objects, or JSON texts of them. {"from", "value"} may replace {"role", "content"}.
 enum class ChatFormat : uint8_t { alpaca, sharegpt, messages };
 constexpr auto names_of(ChatFormat) {
   using enum ChatFormat;
   return std::to_array<ValueName<ChatFormat>>({{alpaca, "alpaca"}, {sharegpt, "sharegpt"}, {messages, "messages"}});
 }
 
-std::optional<ChatFormat> chat_format(RecordFormat format);  // none: records are text, or the first one tells
-// What a record looks like; nothing if it is no conversation.
+// The format of conversations that `format` names; none: records are text, or the first record decides.
+std::optional<ChatFormat> chat_format(RecordFormat format);
+// Returns the format of a record; nothing if it is not a conversation.
 std::optional<ChatFormat> detect_chat_format(const Json& record);
 
-// A record that is none, but nearly: a UserError for one misspelled key of a form, for questions and answers under other keys,
-// and for lists of records under a key.
+// Throws a UserError if a record is almost a conversation: one misspelled key, questions and answers under other keys,
+// or lists of records under a key.
 void refuse_chat_slip(const Json& record, const std::string& where);
 
 struct Conversation {
-  Json messages = Json::array();  // {"role", "content", ..} each, as chat templates take them
+  Json messages = Json::array();  // {"role", "content", ..} each, as chat templates expect them
   Json tools;                     // null: none
-  std::vector<bool> learned;      // of each message: it is an answer to learn
+  std::vector<bool> learned;      // of each message: true if it is an answer to learn
 };
 
-// The tools of a record: a list of objects, or JSON text of one, or a list of such texts. Null: none.
+// Returns the tools of a record: a list of objects, a JSON text of a list, or a list of JSON texts. Null: none.
 Json read_tools(const Json& record, const std::string& where);
 
-// An answer without any text, and without calls of tools, is not learned. A missing field or a wrong value is a UserError
-// naming `where` and the field. `asked_by`: the option or flag that names the form, for messages.
+// Reads a conversation. An answer without text and without tool calls is not learned. A missing field or a wrong value
+// is a UserError that names `where` and the field. asked_by: the option or flag that sets the format, for messages.
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,
                                const std::string& asked_by = "data.format");
 

@@ -137,7 +137,7 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
   struct Look {
     uint64_t hash = 0;
     int64_t tokens = 0, learned = 0;
-    int32_t end = -1;  // its last label, also where it is cut
+    int32_t end = -1;  // its last label, before a cut
     Fate fate = Fate::kept;
   };
   std::vector<Look> looks(static_cast<size_t>(files.count()));
@@ -204,7 +204,7 @@ InstructionEnd instruction_end(const InstructionChoice& choice, const Tokenizer*
     try {
       own = open_tokenizer(path);
       tokenizer = own.get();
-    } catch (const UserError&) {  // ids suffice
+    } catch (const UserError&) {  // the tokenizer is not required
     }
   }
   if (!tokenizer) return {};

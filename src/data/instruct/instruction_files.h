@@ -1,5 +1,5 @@
-// Instruction files as ModelLink and `ravine preprocess --handler` write them: X_packed_input_ids_document,
-// X_packed_attention_mask_document and X_packed_labels_document, three .bin/.idx side by side with one sequence per
+// Reads instruction files as ModelLink and `ravine preprocess --handler` write them: X_packed_input_ids_document,
+// X_packed_attention_mask_document and X_packed_labels_document, three parallel .bin/.idx pairs with one sequence per
 // conversation. Source: modellink/data/mtf_dataset.py.
 #pragma once
 #include <cstdint>
@@ -16,34 +16,34 @@
 
 namespace ravine {
 
-// Whether `path` is X, or the name of one of the three (with or without .bin or .idx), and one of their files is there; then X.
-// What exists under the name X itself is not meant.
+// True if `path` is X, or the name of one of the three pairs (with or without .bin or .idx), and a file of them exists.
+// prefix: receives X. False if X itself exists as a file, folder or token files.
 bool is_instruction_prefix(const std::string& path, std::string* prefix = nullptr);
 
-// The conversations of some X, one X behind the other; mapped. Const members may be called by many threads.
+// The conversations of several X, concatenated and mapped. Const members are thread-safe.
 class InstructionFiles {
  public:
-  // A file that is missing or broken, and three that do not have the same sequences, are UserErrors naming it. ids are in [0,
-  // vocabulary).
+  // A missing or damaged file, and three pairs with different sequences, are UserErrors that name the file. vocabulary:
+  // ids must be below it.
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 
   int64_t count() const { return parts_.back().end; }
   int64_t tokens() const { return tokens_; }
   int64_t length(int64_t i) const;
-  std::string where(int64_t i) const;  // "X_packed_input_ids_document sequence 3", from 0 as Megatron counts
+  std::string where(int64_t i) const;  // "X_packed_input_ids_document sequence 3", from 0 as in Megatron
 
   struct Row {
-    std::vector<int32_t> ids, labels;  // n - 1 of each: labels[t] is what ids[t] predicts, or kIgnored
-    TokenSpan seen;                    // columns whose attention mask is 1; others predict nothing
+    std::vector<int32_t> ids, labels;  // n - 1 of each: labels[t] is the token that ids[t] predicts, or kIgnored
+    TokenSpan seen;                    // columns whose attention mask is 1; other columns predict nothing
   };
-  // The first `most` tokens (at least 2) of conversation i. An id or a label beyond the vocabulary, and a mask whose ones do
-  // not stand side by side, are UserErrors.
+  // Returns the first `most` tokens (at least 2) of conversation i. An id or a label outside the vocabulary, and a mask
+  // whose 1s are not adjacent, are UserErrors.
   Row row(int64_t i, int64_t most) const;
 
  private:
   struct Part {
     std::unique_ptr<IndexedFile> ids, mask, labels;
-    int64_t begin = 0, end = 0;  // conversations
+    int64_t begin = 0, end = 0;  // range of conversations
   };
   const Part& part(int64_t i) const;
   std::vector<Part> parts_;
@@ -51,28 +51,30 @@ class InstructionFiles {
 };
 
 struct InstructionChoice {
-  std::vector<int64_t> train, held_out;  // conversations
+  std::vector<int64_t> train, held_out;  // numbers of conversations
   ChatCounts counts;
   std::optional<int32_t>
-      end;  // the last id of every conversation chosen, also of one that is cut, when that is one and it is learned
+      // The last id of every chosen conversation (before a cut), if it is the same for all and is learned.
+      end;
 };
 
-// Looks at everything once. Left out is what has no label that counts, also behind a cut, and with drop_longer what is longer
-// than `longest` tokens. Held out is by a hash of the ids. Nothing left is a UserError.
+// Selects the conversations; all are read once. Dropped are conversations without a label before the cut, and with
+// TooLong::drop conversations with more than `longest` tokens. A hash of the ids selects the held-out conversations. A
+// UserError if none remains.
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& options);
 
-// The UserError of files of which no conversation has a label to learn, with the length that would reach one.
+// Throws the UserError of files in which no conversation has a label to learn, with a length that would reach one.
 [[noreturn]] void refuse_nothing_learned(const ChatCounts& counts, const std::string& where, const ChatSetOptions& options);
 
-// The token that a model trained on them ends answers with: the common end, if it is special to the tokenizer (opened at `path`
-// when null and there is one). Otherwise the note says so.
+// The token with which a trained model ends answers: the common last id, if it is a special token of the tokenizer. If
+// `tokenizer` is null, the tokenizer is opened at `path`, if there is one. Without such a token, the note says so.
 struct InstructionEnd {
   std::optional<int32_t> token;
   std::string note;
 };
 InstructionEnd instruction_end(const InstructionChoice& choice, const Tokenizer* tokenizer, const std::string& path);
 
-// Chosen conversations as samples; longer ones are cut. Each is a segment of its own with positions from 0.
+// The chosen conversations as samples; longer ones are cut. Each is a separate segment with positions from 0.
 class InstructionSamples final : public SampleStream {
  public:
   InstructionSamples(std::shared_ptr<const InstructionFiles> files, std::vector<int64_t> chosen, const ChatLayout& layout);

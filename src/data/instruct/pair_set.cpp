@@ -16,7 +16,7 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kPairRoundBytes = 8 << 20;  // of records that are encoded between two looks at the progress
+constexpr size_t kPairRoundBytes = 8 << 20;  // bytes of records that are encoded between two calls of progress
 
 enum class PairFate { kept, cut, too_long, prompt_too_long, alike };
 
@@ -64,7 +64,7 @@ class PairReading {
   }
 
   ChatStore all;
-  std::vector<uint64_t> hashes;  // of each conversation in `all`: of its record
+  std::vector<uint64_t> hashes;  // of the record of each conversation in `all`
   ChatCounts counts;
 
  private:
@@ -78,7 +78,7 @@ class PairReading {
       }
     });
     for (const PairRow& r : round_) {
-      if (r.error) std::rethrow_exception(r.error);  // of the first record in order
+      if (r.error) std::rethrow_exception(r.error);  // of several errors, the first in record order
       ++counts.records;
       progress_.text_bytes += static_cast<int64_t>(r.record.body.size());
       counts.cut += r.fate == PairFate::cut;
@@ -219,7 +219,8 @@ Sample PairSamples::sample(int64_t i) const {
   }
   const auto used = static_cast<ptrdiff_t>(s.positions.size());
   pad_sample(s, layout_);
-  std::fill(s.positions.begin() + used, s.positions.end(), 0);  // the model may have half as many as the sequence has columns
+  // The model may have only half as many positions as the sequence has columns.
+  std::fill(s.positions.begin() + used, s.positions.end(), 0);
   return s;
 }
 

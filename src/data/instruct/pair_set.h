@@ -1,4 +1,4 @@
-// Reads a set of preferences: records, encoded by all cores, cut or left out where they do not fit; and the samples made of it.
+// Reads a set of preference pairs, encoded on all cores, and makes samples of them.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,19 +11,22 @@
 
 namespace ravine {
 
-// The pairs of a store are its conversations 2p, the chosen, and 2p + 1, the rejected. options.longest is of each of the two
-// (TRL's max_length): longer ones are cut behind it (TRL's keep_start), or with TooLong::drop their pair is left out; so is a
-// pair whose prompt alone is as long (counted as answer_behind), and one whose answers are the same ids (without_answer). What
-// a record has wrong is a UserError naming file and record, as is a set of which nothing is left.
+// Reads preference pairs. In the store, conversation 2p is the chosen answer of pair p, and 2p + 1 the rejected one.
+// options.longest is the limit of each of the two (TRL's max_length). Longer ones are cut at the end (TRL's
+// keep_start), or with TooLong::drop their pair is dropped. A pair whose prompt reaches the limit is dropped and
+// counted as answer_behind. A pair with equal answers is dropped and counted as without_answer.
+// A fault of a record is a UserError that names file and record; so is a set without any remaining pair.
 ChatSet read_pairs(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
                    const ChatSetOptions& options);
-std::string pair_counts_text(const ChatCounts& counts);     // "100 pairs, 21234 tokens (71 % learned), 12 cut, 3 left out: ..."
-std::string pair_counts_warning(const ChatCounts& counts);  // where answers are the same, or much is left out; else ""
+// "100 pairs, 21234 tokens (71 % learned), 12 cut, 3 left out: ..."
+std::string pair_counts_text(const ChatCounts& counts);
+// A warning if answers are equal, or many pairs are dropped; else "".
+std::string pair_counts_warning(const ChatCounts& counts);
 
-// Whether the first record of a file holds lists of messages; one that is no preference is a UserError.
+// True if the first record of a file holds lists of messages. A record that is not a preference is a UserError.
 bool holds_conversations_of_preferences(const std::string& file);
 
-// A sample holds whole pairs, chosen and rejected side by side, each a segment of its own with positions from 0.
+// Samples of whole pairs: chosen and rejected are adjacent segments with positions from 0.
 class PairSamples final : public SampleStream {
  public:
   PairSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);

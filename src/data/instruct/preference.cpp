@@ -32,7 +32,7 @@ const Json& answer_of(const Json& record, const char* key, const std::string& wh
   return record[key];
 }
 
-// Bytes of the beginning that two texts share, whole characters.
+// Returns the number of bytes of the common beginning of two texts, in whole characters.
 size_t shared_text(const std::string& a, const std::string& b) {
   size_t n = 0;
   while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
@@ -43,7 +43,7 @@ size_t shared_text(const std::string& a, const std::string& b) {
   return n;
 }
 
-// Where the last character before `end` begins.
+// Returns the offset of the last character before `end`.
 size_t character_before(const std::string& s, size_t end) {
   do {
     --end;
@@ -54,14 +54,15 @@ size_t character_before(const std::string& s, size_t end) {
 void extract_text_prompt(Preference& p) {
   size_t n = shared_text(p.chosen, p.rejected);
   if (n == std::min(p.chosen.size(), p.rejected.size()))
-    n = character_before(p.chosen.size() < p.rejected.size() ? p.chosen : p.rejected, n);  // the shorter keeps a character
+    // The shorter text keeps a character.
+    n = character_before(p.chosen.size() < p.rejected.size() ? p.chosen : p.rejected, n);
   else if (n > 0 && p.chosen[n - 1] == ' ')
     --n;
   p.prompt = p.chosen.substr(0, n);
   p.chosen.erase(0, n), p.rejected.erase(0, n);
 }
 
-// An answer is a list of messages or one of them.
+// Reads an answer: a list of messages, or one message.
 Json messages_of(const Json& given, const Json& record, const char* key, const std::string& where) {
   Json as_chat{{"messages", given.is_array() ? given : Json::array({given})}};
   if (record.contains("tools")) as_chat["tools"] = record["tools"];
@@ -73,14 +74,14 @@ Json joined_messages(Json a, const Json& b) {
   return a;
 }
 
-// The key that holds the question of a record with a form of conversations around it; null: "prompt", or none.
+// Returns the key of the question in the formats of conversations; null: "prompt", or no question.
 const char* question_key(const Json& r) {
   for (const char* key : {"instruction", "conversations", "messages"})
     if (is_given(r, key)) return key;
   return nullptr;
 }
 
-// Of Alpaca's keys, whose answers are texts.
+// Reads a preference with Alpaca's keys, whose answers are texts.
 Preference alpaca_preference(const Json& r, const std::string& where) {
   Preference p;
   p.conversation = true;
@@ -95,7 +96,7 @@ Preference alpaca_preference(const Json& r, const std::string& where) {
   return p;
 }
 
-// Lists of messages: with a prompt of its own, or both answers beginning alike.
+// Reads a preference of lists of messages: with a prompt, or with a common beginning of both answers.
 Preference conversation(const Json& r, const std::string& where) {
   Preference p;
   p.conversation = true;
@@ -118,14 +119,14 @@ Preference conversation(const Json& r, const std::string& where) {
   const size_t most = std::min(chosen.size(), rejected.size());
   size_t n = 0;
   while (n < most && chosen[n] == rejected[n]) ++n;
-  if (n == most) --n;  // the shorter keeps a message
+  if (n == most) --n;  // the shorter list keeps a message
   p.prompt_messages = Json::array();
   for (size_t i = 0; i < n; ++i) p.prompt_messages.push_back(chosen[i]);
   p.chosen_messages = std::move(chosen), p.rejected_messages = std::move(rejected);
   return p;
 }
 
-// A question under another key would be left out without a word.
+// Refuses a question under another key, which would be ignored silently.
 void refuse_other_question(const Json& r, const std::string& where) {
   if (r.contains("prompt")) return;
   for (const char* key : {"question", "query", "input", "user", "problem", "context", "source"})

@@ -22,8 +22,9 @@ ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layo
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)]; });
-    std::vector<std::vector<int64_t>> with_room(static_cast<size_t>(S) + 1);  // samples by the columns they have left
-    std::set<int64_t> rooms;                                                  // that occur
+    std::vector<std::vector<int64_t>> with_room(static_cast<size_t>(S) + 1);  // samples by their remaining columns
+    // The numbers of remaining columns that occur.
+    std::set<int64_t> rooms;
     for (int64_t i : order) {
       int64_t columns = lengths[static_cast<size_t>(i)], room = S, at = samples;
       if (auto fits = rooms.lower_bound(columns); fits != rooms.end()) {

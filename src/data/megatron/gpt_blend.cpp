@@ -1,4 +1,4 @@
-// How a run's three splits are put together of several files.
+// Builds the three splits of a run, of one or several files.
 #include <cmath>
 #include <numeric>
 
@@ -39,12 +39,13 @@ int64_t GptBlend::tokens() const {
 }
 
 struct GptBuilder {
-  const std::vector<double>& weights;  // as given; none: by size
+  const std::vector<double>& weights;  // as set by the user; empty: by size
   const GptOptions& options;
   std::vector<std::shared_ptr<const IndexedFile>> files;
   SplitString split;
 
-  // Samples asked of one dataset for its share of `size`, and what it counts for in the blend.
+  // Returns the number of samples to request of a dataset for its share of `size` (with `surplus`), or its part of the
+  // blend's size. The former is half a percent larger; in the 2023 order both are.
   int64_t asked(int64_t size, double share, bool surplus) const {
     const double exact = static_cast<double>(size) * share;
     if (options.order == MegatronOrder::of_2023) return static_cast<int64_t>(std::ceil(exact * 1.005));

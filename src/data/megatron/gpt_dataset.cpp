@@ -17,7 +17,7 @@ int64_t count_tokens(const IndexedFile& file, SplitRange range) {
   for (size_t at = 0; at < bytes.size(); at += 4) {
     int32_t length;
     std::memcpy(&length, bytes.data() + at, 4);
-    if (length < 0) file.length(range.begin + static_cast<int64_t>(at / 4));  // says what is wrong
+    if (length < 0) file.length(range.begin + static_cast<int64_t>(at / 4));  // throws the UserError
     sum += length;
   }
   return sum;
@@ -72,7 +72,7 @@ std::array<int64_t, 4> GptDataset::place(int64_t i) const {
   require(i >= 0 && i < size(), "gpt dataset: sample is 0 to {}, got {}", size() - 1, i);
   const auto number = static_cast<size_t>(shuffle_.view()[static_cast<size_t>(i)]);
   const auto index = samples_.view();
-  // What a cache holds is not trusted.
+  // The contents of a cache are checked.
   auto refuse = [&](const char* why) {
     throw UserError("index files do not fit the data", options_.index_cache.empty() ? file_->prefix() : options_.index_cache,
                     why, "remove the index files: they are made again");

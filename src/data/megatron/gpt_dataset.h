@@ -1,5 +1,5 @@
-// Megatron's GPT dataset: which tokens sample i has, for a seed, a split, a number of samples. Bit for bit as Megatron-core
-// 0.16 and as Megatron-LM of November 2023 give it.
+// Megatron's GPT dataset: the tokens of sample i for a seed, a split and a number of samples. The results are bit for
+// bit equal to Megatron-core 0.16 and Megatron-LM of November 2023.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -20,31 +20,32 @@ namespace ravine {
 struct GptOptions : MegatronOptions {
   MegatronOrder order = MegatronOrder::core;
   int64_t seed = 1234;         // 0 to 2^32-1
-  bool partial_valid = false;  // core: the last, padded sample of the validation split, too
+  bool partial_valid = false;  // core: the validation split includes its last, padded sample
   bool extra_token = true;     // false (core): samples of S tokens without overlap; the last column predicts nothing
-  int64_t vocabulary = 0;      // ids are expected below it (a few are looked at on opening); 0: any
-  std::string tokenizer;       // core: identifiers that name the index files (see GptDescription)
+  int64_t vocabulary = 0;      // ids must be below it (opening checks some of them); 0: any
+  std::string tokenizer;       // core: identifiers in the names of index files (see GptDescription)
 };
 
-// One sample as Megatron's loader returns it. Padding has token 0, label 0 and no loss.
+// A sample as Megatron's loader returns it. Padding has token 0, label 0 and loss mask 0.
 struct GptSample {
-  std::vector<int32_t> tokens, labels, positions;  // S each
+  std::vector<int32_t> tokens, labels, positions;  // [S] each
   std::vector<uint8_t> loss_mask;
-  std::vector<TokenSpan> segments;  // columns that see each other (causally); padding at the end is in the last
-  int64_t padding = 0;              // columns at the end that are none
+  // Segments of columns that see each other (causally); padding at the end belongs to the last one.
+  std::vector<TokenSpan> segments;
+  int64_t padding = 0;  // number of padding columns at the end
 };
 
-// Rows of the sample's attention mask, S rows of (S+7)/8 bytes: bit k of row c (least significant first) is 1 if column c does
-// not see column k.
+// Returns the attention mask of a sample: S rows of (S+7)/8 bytes. Bit k of row c (least significant first) is 1 if
+// column c does not see column k.
 std::vector<uint8_t> hidden_bits(const GptSample& sample);
 
-// A split of one file. Const members may be called by several threads.
+// A split of one file. Const members are thread-safe.
 class GptDataset {
  public:
   // samples below 0: one epoch. Builds the indices, or maps them from the cache.
   GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples,
              const GptOptions& options);
-  int64_t size() const { return static_cast<int64_t>(shuffle_.view().size()); }  // all samples of all epochs
+  int64_t size() const { return static_cast<int64_t>(shuffle_.view().size()); }  // samples of all epochs
   int64_t tokens() const { return tokens_; }                                     // of one epoch
   GptSample sample(int64_t i) const;
   std::string origin(int64_t i) const;
@@ -54,7 +55,8 @@ class GptDataset {
   const std::string& description() const { return description_; }
 
  private:
-  std::array<int64_t, 4> place(int64_t i) const;  // first document place and token, last likewise
+  // First and last position: index in the document index and token, each.
+  std::array<int64_t, 4> place(int64_t i) const;
   std::shared_ptr<const IndexedFile> file_;
   GptOptions options_;
   SplitRange range_;
@@ -64,7 +66,7 @@ class GptDataset {
   IndexArray<uint32_t> shuffle_;
 };
 
-// A split of a run: one dataset, or several blended. Const members may be called by several threads.
+// A split of a run: one dataset, or several blended. Const members are thread-safe.
 class GptBlend {
  public:
   int64_t size() const { return blended_ ? static_cast<int64_t>(dataset_.view().size()) : parts_[0]->size(); }
@@ -88,8 +90,9 @@ class GptBlend {
   std::string description_;
 };
 
-// train, valid and test; null where the split has weight 0 or 0 samples are wanted. Sizes below 0: one epoch. Weights: none for
-// a single prefix or (core) a blend by size. What does not fit together is a UserError.
+// Returns the splits train, valid and test; null if a split has weight 0 or its size is 0. sizes: numbers of samples;
+// below 0: one epoch. weights: empty for a single prefix, or (core) for a blend by size. Arguments that contradict each
+// other are a UserError.
 using GptSplits = std::array<std::unique_ptr<GptBlend>, 3>;
 GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights,
                            const std::array<int64_t, 3>& sizes, const GptOptions& options);

@@ -14,7 +14,7 @@ namespace ravine {
 
 namespace {
 
-// As Python prints them: shortest digits that read back, whole numbers with ".0".
+// Formats a number as Python does: the shortest digits that read back; whole numbers with ".0".
 std::string number(double x) {
   std::string text = fmt::format("{}", x);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -45,7 +45,7 @@ std::string object(const std::vector<std::pair<std::string, std::string>>& field
   return out + "\n}";
 }
 
-// Without "tokenizer", also inside the datasets of a blend. Null if it is no JSON.
+// Parses a description and removes "tokenizer", also inside the datasets of a blend. Null if it is not JSON.
 Json without_tokenizer(const std::string& description) {
   Json j;
   try {
@@ -139,7 +139,7 @@ void IndexCache::find_other(const std::string& kind_and_split) {
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, ec)) {
     const std::string file = entry.path().filename().string();
-    const bool better = !complete_ || file < read_start_ + "description.txt";  // of several the first by name
+    const bool better = !complete_ || file < read_start_ + "description.txt";  // of several, the first by name
     if (!better || !file.ends_with(tail) || !entry.is_regular_file(ec) ||
         entry.file_size(ec) > static_cast<uintmax_t>(kMostDescription))
       continue;
@@ -163,7 +163,7 @@ std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank)
   MappedFile map(file);
   const std::span<const std::byte> bytes = map.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // The header as numpy.save writes it for this shape, and no other.
+  // The header must be exactly as numpy.save writes it for this shape.
   const size_t brace = text.substr(0, 256).find("'shape': (");
   if (brace == std::string_view::npos) return std::nullopt;
   int64_t n = 0;
@@ -175,7 +175,8 @@ std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank)
   if (!text.starts_with(header) || (bytes.size() - header.size()) / sizeof(T) != count ||
       (bytes.size() - header.size()) % sizeof(T) != 0)
     return std::nullopt;
-  const std::span view(reinterpret_cast<const T*>(bytes.data() + header.size()), count);  // 64 bytes behind a page: aligned
+  // At 64 bytes after the start of a page: aligned.
+  const std::span view(reinterpret_cast<const T*>(bytes.data() + header.size()), count);
   return IndexArray<T>(std::move(map), view);
 }
 

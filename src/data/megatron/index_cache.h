@@ -1,6 +1,7 @@
-// Index files in Megatron's format: FOLDER/<md5>-GPTDataset-<split>-document_index.npy and its siblings, named by the md5 of a
-// JSON text that describes the dataset; the 2023 kind leaves the split out of the name. In core's description stands who
-// Megatron's tokenizer object was. No index depends on it, so files that differ in it alone are found too.
+// Index files in Megatron's format: FOLDER/<md5>-GPTDataset-<split>-document_index.npy and others. <md5> is the
+// checksum of a JSON text that describes the dataset; the 2023 order omits the split in the name.
+// The description of core includes the identifiers of Megatron's tokenizer. No index depends on them, so files with
+// other identifiers are found too.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,14 +14,14 @@
 
 namespace ravine {
 
-// Numbers of an index: in memory, or in a mapped .npy file.
+// The numbers of an index: in memory, or in a mapped .npy file.
 template <class T>
 class IndexArray {
  public:
   IndexArray() = default;
   explicit IndexArray(std::vector<T> values) : own_(std::move(values)), view_(own_) {}
   IndexArray(MappedFile map, std::span<const T> view) : map_(std::move(map)), view_(view) {}
-  IndexArray(IndexArray&&) noexcept = default;  // a moved vector or mapping stays where it is
+  IndexArray(IndexArray&&) noexcept = default;  // a moved vector or mapping keeps its address
   IndexArray& operator=(IndexArray&&) noexcept = default;
   std::span<const T> view() const { return view_; }
 
@@ -30,44 +31,46 @@ class IndexArray {
   std::span<const T> view_;
 };
 
-// What names a dataset's files. `samples` below 0: one epoch (null).
+// The description that names a dataset's files. samples below 0: one epoch (null).
 struct GptDescription {
   MegatronOrder order = MegatronOrder::core;
   std::string prefix;
   int64_t samples = -1, seed = 0, sequence_length = 0;
   MegatronSplit split = MegatronSplit::train;
   const SplitString* split_string = nullptr;
-  std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, one line; "null" if unknown
+  std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, on one line; "null" if unknown
 };
 
-// For GptDescription::tokenizer: `text` is such a JSON object, or a file that holds one or is a description.txt of Megatron
-// (whose tokenizer is meant); empty stays empty. Anything else is a UserError.
+// Returns the value of GptDescription::tokenizer. text: a JSON object, a file that holds one, or a description.txt of
+// Megatron, whose tokenizer is taken. Empty remains empty; anything else is a UserError.
 std::string tokenizer_identity(const std::string& text);
 
-// The JSON text as Python's json.dumps(indent=4) writes it.
+// Returns the JSON text as Python's json.dumps(indent=4) writes it.
 std::string describe(const GptDescription& d);
-// Of a blend of datasets. Weights are doubles, or with `counts` whole numbers; size below 0: null.
+// Returns the JSON text of a blend of datasets. Weights are floating point, or whole numbers with `counts`; size below
+// 0: null.
 std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split,
                            const std::vector<double>& weights, bool counts, int64_t size);
 
-// The files of one dataset or blend in a folder.
+// The index files of one dataset or blend in a folder.
 class IndexCache {
  public:
-  // No folder: nothing is found and nothing is kept. kind: "GPTDataset" or "BlendedDataset".
+  // Without a folder, nothing is loaded or saved. kind: "GPTDataset" or "BlendedDataset".
   IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description);
-  // The array in <name>.npy, mapped; nothing if the file is not there, or of another type or number of dims.
+  // Maps the array in <name>.npy; nothing if the file is missing, or has another type or number of dims.
   template <class T>
   std::optional<IndexArray<T>> load(const std::string& name, int rank) const;
   template <class T>
   void save(const std::string& name, std::span<const T> values, int rank) const;  // rank 2: pairs
-  void save_description() const;                                                  // last: what is complete has one
-  bool complete() const;  // whether there is a description, and it is this one or differs in its tokenizer alone
+  void save_description() const;  // called last: a complete set of files has a description
+  // True if there is a description that is equal to this one, except for its tokenizer.
+  bool complete() const;
 
  private:
   void find_other(const std::string& kind_and_split);
   std::string path(const std::string& name) const { return folder_ + "/" + start_ + name; }
   std::string folder_, start_, description_;
-  std::string read_start_;  // of the files that load() takes
+  std::string read_start_;  // prefix of the files that load() reads
   bool complete_ = false;
 };
 

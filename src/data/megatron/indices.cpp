@@ -55,7 +55,7 @@ std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std:
     std::memcpy(&value, at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(d)]), 4);
     return static_cast<int64_t>(value);
   };
-  // Lengths are looked up in shuffled order; they are asked for this far ahead.
+  // Lengths are read in shuffled order; they are prefetched this far ahead.
   constexpr int64_t kAhead = 32;
   for (int64_t d = 0; d < std::min(kAhead, n); ++d)
     __builtin_prefetch(at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(d)]));
@@ -69,7 +69,7 @@ std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std:
       here = length_of(++document);
       rest -= here;
     }
-    offset = rest > 0 ? here - extra : here + rest - extra;  // behind the last document: a partial sample ends with it
+    offset = rest > 0 ? here - extra : here + rest - extra;  // after the last document: a partial sample ends with it
     *out++ = static_cast<int32_t>(document);
     *out++ = static_cast<int32_t>(offset);
   }

@@ -80,11 +80,12 @@ Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, con
                   const char* key) -> std::unique_ptr<Dataset> {
     auto files = std::make_shared<const InstructionFiles>(std::vector{prefix}, vocabulary);
     const auto range =
-        SplitString(split).range(part, files->count(), MegatronOrder::of_2023);  // ModelLink has kept that rounding
+        // ModelLink has kept this rounding.
+        SplitString(split).range(part, files->count(), MegatronOrder::of_2023);
     if (!range || range->begin >= range->end || samples == 0) return nullptr;
     const ChatSetOptions looked{RecordFormat::automatic, o.sequence_length + 1, TooLong::cut, vocabulary, 0, nullptr,
                                 o.max_positions};
-    const InstructionChoice all = choose_instructions(*files, looked);  // finds every mistake
+    const InstructionChoice all = choose_instructions(*files, looked);  // finds every fault
     int64_t cut = 0;
     for (int64_t i = range->begin; i < range->end; ++i) cut += files->length(i) > o.sequence_length + 1;
     const int64_t rows = range->end - range->begin;

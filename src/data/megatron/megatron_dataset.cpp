@@ -14,7 +14,7 @@ namespace {
 
 class MegatronDataset final : public Dataset {
  public:
-  // used: samples of one pass, the first of `data`.
+  // used: samples of one epoch, the first of `data`.
   MegatronDataset(std::unique_ptr<GptBlend> data, int64_t used, int64_t columns, int64_t vocabulary)
       : data_(std::move(data)), used_(used), columns_(columns), vocabulary_(vocabulary) {}
   int64_t sample_count() const override { return used_; }
@@ -82,12 +82,12 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   if (g.eod < 0 && tokenizer) g.eod = tokenizer->special().eos.value_or(-1);
   g.vocabulary = vocabulary;
   const GptBlendList train = gpt_blend_list(o.train, "data.train");
-  // A blend by weights needs a number of samples, also for the one epoch that validation takes otherwise.
+  // A blend by weights needs a number of samples, also for the single epoch of validation.
   if (o.valid_samples < 0 && o.valid.empty() && !train.weights.empty() && SplitString(o.split).shares(MegatronSplit::valid))
     throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one",
                     "set train.valid_batches, or data.split=100 for no validation");
   Datasets d;
-  // whole: samples of one pass, rounded down to whole steps; 0: all that were drawn.
+  // whole: samples of one epoch, rounded down to whole steps; 0: all samples.
   auto wrap = [&](std::unique_ptr<GptBlend>& data, int64_t whole) -> std::unique_ptr<Dataset> {
     if (!data || data->size() == 0) return nullptr;
     const int64_t used = whole > 0 ? std::min(whole / o.batch * o.batch, data->size()) : data->size();

@@ -1,4 +1,4 @@
-// NumPy's legacy random numbers, as far as Megatron's data order needs them.
+// NumPy's legacy random numbers, as far as Megatron's order needs them.
 #pragma once
 #include <cstdint>
 #include <random>
@@ -6,11 +6,13 @@
 
 namespace ravine {
 
-// numpy.random.RandomState(seed): MT19937 seeded by init_genrand. Source: numpy/random/mtrand.pyx, _legacy_seeding and shuffle.
+// numpy.random.RandomState(seed): MT19937 seeded by init_genrand. Source: numpy/random/mtrand.pyx, _legacy_seeding and
+// shuffle.
 class NumpyRandomState {
  public:
   explicit NumpyRandomState(uint32_t seed) : engine_(seed) {}
-  // As RandomState.shuffle of a one-dimensional array: Fisher-Yates from the back, each index drawn by masked rejection.
+  // Shuffles like RandomState.shuffle of a one-dimensional array: Fisher-Yates from the end, each index drawn by masked
+  // rejection.
   template <class T>
   void shuffle(std::span<T> values);
 
@@ -21,7 +23,7 @@ class NumpyRandomState {
 
 template <class T>
 void NumpyRandomState::shuffle(std::span<T> values) {
-  // Indices are drawn ahead, a block at a time, so that their places can be fetched from memory meanwhile.
+  // Indices are drawn in blocks, so that their elements can be prefetched.
   constexpr size_t kBlock = 128;
   uint32_t other[kBlock];
   for (size_t left = values.size(); left > 1;) {

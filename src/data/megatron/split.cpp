@@ -10,7 +10,7 @@ namespace ravine {
 
 namespace {
 
-// numpy's pairwise_sum: plain below eight values, eight running sums up to 128, halves beyond.
+// numpy's pairwise_sum: a plain sum below eight values, eight running sums up to 128, halves above.
 double pairwise(const double* a, size_t n) {
   if (n < 8) {
     double sum = 0;
@@ -32,7 +32,7 @@ double pairwise(const double* a, size_t n) {
   return sum;
 }
 
-int64_t rounded(double x) { return static_cast<int64_t>(std::nearbyint(x)); }  // half to even, as Python
+int64_t rounded(double x) { return static_cast<int64_t>(std::nearbyint(x)); }  // half to even, as in Python
 
 }  // namespace
 

@@ -17,12 +17,12 @@ namespace ravine {
 namespace {
 
 constexpr const char* kIds = "input_ids";
-// Of labels; the second is their name in files that the converters of Qwen write.
+// Names of the column of labels; the second is the name in files of the converters of Qwen.
 constexpr const char* kLabelColumns[] = {"labels", "target_ids"};
 
 class MindRecordDataset final : public Dataset {
  public:
-  // batch: rows of a step, of which an epoch has whole ones. rows: of an epoch; 0: all.
+  // batch: rows of a step; an epoch has whole steps. rows: rows of an epoch; 0: all.
   MindRecordDataset(const std::vector<std::string>& paths, const DatasetOptions& o, bool shuffle, int64_t batch, int64_t rows)
       : files_(paths),
         columns_(o.sequence_length),
@@ -113,10 +113,10 @@ class MindRecordDataset final : public Dataset {
   int64_t columns_, vocabulary_, pad_;
   uint64_t seed_;
   bool shuffle_, chained_;
-  const char* label_column_;  // null: ids are their own labels
+  const char* label_column_;  // null: the ids are the labels
   int64_t rows_ = 0, used_ = 0;
   mutable std::mutex mutex_;
-  mutable std::vector<int64_t> order_;  // of the epoch `epoch_`, from 1; 0: as stored
+  mutable std::vector<int64_t> order_;  // order of epoch `epoch_`, from 1; 0: as stored
   mutable int64_t epoch_ = 0;
 };
 

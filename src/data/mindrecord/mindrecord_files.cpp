@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kHeader = uint64_t{64} << 20;  // bytes of JSON at most
-constexpr uint64_t kValues = uint64_t{1} << 28;   // of a row
+constexpr uint64_t kHeader = uint64_t{64} << 20;  // limit of the bytes of JSON
+constexpr uint64_t kValues = uint64_t{1} << 28;   // limit of a row
 constexpr const char* kFix = "write the file again with mindspore.mindrecord.FileWriter";
 
 uint64_t little(const std::byte* from, int bytes) {
@@ -44,7 +44,7 @@ uint64_t count_field(const Json& object, const char* key, const std::string& whe
   return static_cast<uint64_t>(n);
 }
 
-// A list of texts; none where the key is absent.
+// Returns a list of texts; empty if the key is missing.
 std::vector<std::string> texts_field(const Json& object, const char* key, const std::string& where) {
   std::vector<std::string> out;
   if (!object.is_object() || !object.contains(key)) return out;
@@ -127,7 +127,7 @@ void MindRecordFiles::open(const std::string& path) {
   const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length}, where);
   if (!header.is_object()) damaged("its header is no object of JSON");
   const auto header_size = count_field(header, "header_size", where), page_size = count_field(header, "page_size", where);
-  const bool empty = header.contains("page") && header["page"].is_null();  // a file that got no row
+  const bool empty = header.contains("page") && header["page"].is_null();  // a file without rows
   const Json none = Json::array();
   const Json &schemas = array_field(header, "schema", where), &pages = empty ? none : array_field(header, "page", where);
   if (schemas.size() != 1) damaged("its header needs one schema");
@@ -159,7 +159,7 @@ void MindRecordFiles::open(const std::string& path) {
     uint64_t at, size;
   };
   std::vector<Page> blobs;
-  uint64_t held = 0;  // by all pages, of which none lies on another
+  uint64_t held = 0;  // by all pages; pages do not overlap
   for (const Json& p : pages) {
     if (field<std::string>(p, "page_type", where) != "BLOB_DATA") continue;
     const auto id = count_field(p, "page_id", where), size = count_field(p, "page_size", where);
@@ -188,12 +188,12 @@ void MindRecordFiles::open(const std::string& path) {
   files_.push_back(std::move(file));
 }
 
-// The files of a data set lie beside each other, and each names all, in their order.
+// The files of a dataset are in one folder, and each names all of them in their order.
 std::vector<std::string> MindRecordFiles::parts_of(const std::string& path) {
   const MappedFile file(path, MappedFile::Use::any);
   const std::span<const std::byte> bytes = file.bytes();
   const uint64_t length = bytes.size() < 8 ? 0 : little(bytes.data(), 8);
-  if (length == 0 || length > kHeader || length > bytes.size() - 8) return {path};  // open() says it
+  if (length == 0 || length > kHeader || length > bytes.size() - 8) return {path};  // open() throws the error
   const Json header = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, length}, path + ": header");
   const std::vector<std::string> shards = texts_field(header, "shard_addresses", path + ": header");
   const fs::path folder = fs::path(path).parent_path(), own = fs::path(path).filename();
@@ -208,7 +208,7 @@ std::vector<std::string> MindRecordFiles::parts_of(const std::string& path) {
     named = named || name == own;
     out.push_back(name == own ? path : (folder / name).string());
   }
-  if (!named) return {path};  // it was renamed
+  if (!named) return {path};  // the file was renamed
   std::error_code error;
   for (size_t i = 0; i < out.size(); ++i)
     if (!fs::exists(out[i], error))

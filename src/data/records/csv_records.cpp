@@ -1,4 +1,4 @@
-// .csv by RFC 4180, lines ended by LF or CRLF.
+// Reads .csv by RFC 4180, with lines ended by LF or CRLF.
 #include <algorithm>
 #include <string_view>
 #include <unordered_set>
@@ -65,7 +65,7 @@ class CsvRecords final : public RecordReader {
   double done() const override { return text_.done(); }
 
  private:
-  // The fields of the next line that is not blank; false at the end.
+  // Reads the fields of the next line that is not blank; false at the end.
   bool row() {
     while (text_.peek() == '\n' || (text_.peek() == '\r' && text_.peek(1) == '\n')) text_.skip(text_.peek() == '\n' ? 1 : 2);
     if (text_.peek() < 0) return false;
@@ -88,7 +88,7 @@ class CsvRecords final : public RecordReader {
     }
   }
 
-  // Ends before a comma, a line end or the end of the file.
+  // Reads one field. It ends before a comma, a line end or the end of the file.
   void field(std::string& out) {
     if (text_.peek() == '"') {
       text_.skip(1);
@@ -123,9 +123,9 @@ class CsvRecords final : public RecordReader {
 
   std::shared_ptr<const std::string> file_;
   TextWindow text_;
-  std::vector<std::string> fields_, names_;  // of the row; of the columns, as JSON strings
+  std::vector<std::string> fields_, names_;  // fields of the row; names of the columns, as JSON strings
   std::vector<bool> keep_;
-  int64_t line_ = 0;  // where the row begins
+  int64_t line_ = 0;  // line at which the row begins
 };
 
 }  // namespace

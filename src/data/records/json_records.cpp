@@ -1,5 +1,5 @@
-// .json: an array of objects, or objects one behind the other. Only brackets and quotes are looked at here, so a record is cut
-// out without being parsed.
+// Reads .json: an array of objects, or concatenated objects. Only brackets and quotes are read here, so a record is
+// found without being parsed.
 #include "base/error.h"
 #include "data/records/readers.h"
 
@@ -55,7 +55,7 @@ class JsonRecords final : public RecordReader {
     }
   }
 
-  // To the array under the member of the object that the file is.
+  // Skips to the array under `member_` of the single object of the file.
   void go_to_member() {
     if (text_.peek() != '{') refuse(fmt::format("with the field '{}' the file is one object", member_));
     text_.skip(1);
@@ -78,7 +78,7 @@ class JsonRecords final : public RecordReader {
                       "correct the field");
   }
 
-  // The members behind the records, and the end of the object.
+  // Skips the members after the records, and the end of the object.
   void finish_object() {
     for (space(); text_.peek() == ','; space()) {
       text_.skip(1), space();
@@ -91,7 +91,7 @@ class JsonRecords final : public RecordReader {
     }
     if (text_.peek() != '}') refuse("the object does not end");
     text_.skip(1), space();
-    member_.clear();  // what follows is the file's end
+    member_.clear();  // the rest is the end of the file
   }
 
   void skip_value() {
@@ -103,7 +103,7 @@ class JsonRecords final : public RecordReader {
     text_.skip(n);
   }
 
-  // Bytes of the string at the place, with its quotes.
+  // Returns the number of bytes of the string at the current position, with its quotes.
   size_t string() {
     for (size_t n = 1;; ++n) {
       const int c = text_.peek(n);
@@ -113,7 +113,7 @@ class JsonRecords final : public RecordReader {
     }
   }
 
-  // Bytes of the object or array at the place.
+  // Returns the number of bytes of the object or array at the current position.
   size_t object() {
     std::vector<char> open;
     bool quoted = false;
@@ -124,7 +124,7 @@ class JsonRecords final : public RecordReader {
         const std::string_view rest = text_.rest();
         while (n < rest.size() && rest[n] != '"' && rest[n] != '\\') ++n;
         if (n == rest.size())
-          --n;  // the string goes on in what is not read yet
+          --n;  // the string continues in the part that is not read yet
         else if (rest[n] == '\\')
           ++n;
         else

@@ -29,7 +29,8 @@ class SlicedRecords final : public RecordReader {
 std::unique_ptr<RecordReader> open_kind(const std::string& path, const RecordOptions& options) {
   if (options.lines) return open_text_records(path, options);
   SourceKind kind = source_kind(path);
-  if (!options.member.empty() && kind == SourceKind::jsonl) kind = SourceKind::json;  // one object, whatever its suffix
+  // A single object, for any suffix.
+  if (!options.member.empty() && kind == SourceKind::jsonl) kind = SourceKind::json;
   if (!options.member.empty() && kind != SourceKind::json)
     throw UserError("a field of a file that is no JSON", path, "field names a member of a .json file", "leave field out");
   if (kind == SourceKind::text || kind == SourceKind::jsonl || kind == SourceKind::json || kind == SourceKind::csv)

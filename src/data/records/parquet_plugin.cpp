@@ -1,5 +1,5 @@
-// The library libravine_parquet.so: rows of a parquet file, or of a file or stream of Arrow, as JSON objects, by Apache Arrow.
-// Knows nothing of the program.
+// The library libravine_parquet.so: returns rows of a Parquet or Arrow file as JSON objects, by Apache Arrow. The
+// library does not depend on the program.
 #include "data/records/parquet_plugin.h"
 
 #include <arrow/api.h>
@@ -48,9 +48,10 @@ void append_number(std::string& out, T value) {
   out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-// Rows of a table have the members of all rows: those that a row has not are null in it. In tools and their calls, whose members
-// differ from row to row, a null member is left out. A default, const or enum of Arrow's type null stays: no row has a value
-// there, so the null was written. Elements of lists, entries of maps and JSON in texts stay as they are.
+// Rows of a table have the members of all rows; members that a row does not have are null. In tools and their calls,
+// whose members differ from row to row, null members are left out. A default, const or enum of Arrow's type null stays:
+// no row has a value there, so the null was written. Elements of lists, entries of maps and JSON in texts remain
+// unchanged.
 enum class Nulls { kept, left_out };
 
 void append_value(std::string& out, const arrow::Array& array, int64_t i, Nulls nulls);
@@ -178,7 +179,7 @@ void append_value(std::string& out, const arrow::Array& array, int64_t i, Nulls 
   }
 }
 
-// The batches of an Arrow file, in order: the library has no such reader.
+// Reads the batches of an Arrow file in order; Arrow has no such reader.
 class FileBatches final : public arrow::RecordBatchReader {
  public:
   explicit FileBatches(std::shared_ptr<arrow::ipc::RecordBatchFileReader> file) : file_(std::move(file)) {}
@@ -195,7 +196,7 @@ class FileBatches final : public arrow::RecordBatchReader {
 
 struct Reader {
   std::shared_ptr<arrow::io::RandomAccessFile> input;
-  int64_t bytes = 0;  // of an Arrow file; 0: parquet, whose rows are counted
+  int64_t bytes = 0;  // of an Arrow file; 0: Parquet, whose rows are counted
   std::unique_ptr<parquet::arrow::FileReader> file;
   std::shared_ptr<arrow::RecordBatchReader> batches;
   std::shared_ptr<arrow::RecordBatch> batch;
@@ -210,7 +211,7 @@ struct Reader {
       batch = *result;
       row = 0;
       if (!batch) return 0;
-      // Offsets and indices of a damaged file lead out of its buffers.
+      // Offsets and indices of a damaged file point outside of its buffers.
       if (auto valid = batch->ValidateFull(); !valid.ok()) throw std::runtime_error(valid.message());
       names.clear();
       for (const auto& field : batch->schema()->fields()) {
@@ -262,7 +263,8 @@ bool is_parquet(arrow::io::RandomAccessFile& input, std::string* magic) {
   return magic->starts_with("PAR1");
 }
 
-// A file of Arrow, which begins with ARROW1, or a stream, as save_to_disk and the caches of `datasets` have them.
+// Opens an Arrow file, which begins with ARROW1, or an Arrow stream, as save_to_disk and the caches of `datasets` write
+// them.
 std::unique_ptr<Reader> make_arrow_reader(std::shared_ptr<arrow::io::RandomAccessFile> input, bool is_file,
                                           std::string_view fields) {
   auto reader = std::make_unique<Reader>();

@@ -1,4 +1,4 @@
-// .parquet and .arrow, through the library of parquet_plugin.h.
+// Reads .parquet and .arrow by the library of parquet_plugin.h.
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The library beside the program, or in the folders above it (programs of tests). Loaded once, never unloaded.
+// Returns the library, from the folder of the program or the folders above it (for test programs). The library is
+// loaded once and never unloaded.
 const RavineParquet& load_library(const std::string& path) {
   static const auto* library = []() -> const RavineParquet* {
     std::error_code ec;
@@ -45,7 +46,7 @@ class ParquetRecords final : public RecordReader {
     std::string fields;
     for (const std::string& f : o.fields) fields += f + "\n";
     if (!path.ends_with(".parquet") && !path.ends_with(".arrow")) {
-      // Compressed from outside: parquet is read from its end, so all of it must be there.
+      // A compressed file: Parquet is read from its end, so the whole file is needed.
       whole_ = read_whole(path, int64_t{8} << 30);
     } else if (std::error_code ec; !fs::is_regular_file(path, ec)) {
       throw UserError("cannot open file", path, "it must be a regular file", "check the path");

@@ -1,4 +1,4 @@
-// The kinds of record files, one function each; see data/record_reader.h.
+// Functions that open a reader for each kind of record file; see data/record_reader.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,19 +14,22 @@ std::unique_ptr<RecordReader> open_json_records(const std::string& path, const R
 std::unique_ptr<RecordReader> open_csv_records(const std::string& path, const RecordOptions& options);
 std::unique_ptr<RecordReader> open_parquet_records(const std::string& path, const RecordOptions& options);
 
-// A file seen as one long text, of which a part is in memory.
+// A file as one long text, of which a part is in memory.
 class TextWindow {
  public:
   TextWindow(const std::string& path, int64_t max_record);
-  // The character `ahead` of the place; -1 behind the end. Reads on as needed; keeps everything from the place on.
+  // Returns the character `ahead` characters after the current position; -1 after the end. Reads further as needed, and
+  // keeps everything from the current position on.
   int peek(size_t ahead = 0) {
     if (at_ + ahead >= buffer_.size() && !more(ahead)) return -1;
     return static_cast<unsigned char>(buffer_[at_ + ahead]);
   }
-  std::string_view view(size_t n) const { return std::string_view(buffer_).substr(at_, n); }  // what peek has seen
-  std::string_view rest() const { return std::string_view(buffer_).substr(at_); }             // what is in memory
-  void skip(size_t n);                                                                        // counts lines
-  int64_t line() const { return line_; }                                                      // of the place, from 1
+  // The next n characters; peek() must have reached them.
+  std::string_view view(size_t n) const { return std::string_view(buffer_).substr(at_, n); }
+  std::string_view rest() const { return std::string_view(buffer_).substr(at_); }  // the characters in memory
+  void skip(size_t n);                                                             // counts lines
+  // Line of the current position, from 1.
+  int64_t line() const { return line_; }
   double done() const;
   const std::string& path() const { return path_; }
 

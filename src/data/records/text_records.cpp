@@ -1,4 +1,4 @@
-// .txt and .jsonl: lines; and the window that other readers look through.
+// Reads .txt and .jsonl by lines. Also the text window of the other readers.
 #include <algorithm>
 #include <filesystem>
 
@@ -39,7 +39,7 @@ class LineRecords final : public RecordReader {
   double done() const override { return share(lines_.source().consumed(), size_); }
 
  private:
-  // One value over several lines, under the name of lines.
+  // Throws a UserError if a file of lines holds one JSON value over several lines.
   void refuse_list(std::string_view first) const {
     const size_t second = first.find_first_not_of(" \t\r", 1);
     const bool list = first[0] == '[' && (second == std::string_view::npos || first[second] == '{'),

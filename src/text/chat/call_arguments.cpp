@@ -99,7 +99,7 @@ Json with_written_arguments(const ChatTemplate& chat, Json conversation) {
   for (const Call& call : calls) {
     const bool text = call.arguments->is_string();
     if (takes(text)) continue;
-    if (text)  // also where no form is seen: a template that asks for single arguments by their names
+    if (text)  // also if no form appears: the template may read single arguments by their names
       *call.arguments = map_of(call);
     else if (takes(true))
       *call.arguments = Json(text_of(*call.arguments));

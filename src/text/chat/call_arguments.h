@@ -1,17 +1,18 @@
-// The arguments of calls of tools, in the form that a chat template writes.
+// Converts the arguments of tool calls to the form that a chat template writes.
 #pragma once
 #include "base/json.h"
 #include "text/chat/chat_template.h"
 
 namespace ravine {
 
-// The conversation, {"messages": [..], ..} as ChatTemplate::render takes it, with the arguments of its calls
-// (tool_calls[].function.arguments, tool_calls[].arguments, function_call.arguments) in a form that the template writes. Text is
-// JSON text, as OpenAI's API has it. A form that the template writes stays: text that appears as it is, a map whose names and
-// values appear otherwise than in Python's spelling. Else text becomes a map, and a map the text that tojson makes of it if the
-// template writes that. Which forms are written is seen at other arguments in the place of all. Null and blank text stand for no arguments. Text that is no
-// JSON object where the template takes a map alone, and arguments that are neither, are a jinja::TemplateError that names the
-// message and the member.
+// Returns the conversation, {"messages": [..], ..} as for ChatTemplate::render, with the arguments of its calls in a
+// form that the template writes. Arguments are in tool_calls[].function.arguments, tool_calls[].arguments and
+// function_call.arguments; a text is JSON text, as in OpenAI's API.
+// A form that the template writes is kept: a text that appears unchanged, or a map whose names and values appear in
+// another notation than Python's. Otherwise a text becomes a map. A map becomes the text of tojson, if the template
+// writes texts. Which forms the template writes is tested with other arguments in place of all.
+// Null and blank text mean no arguments. If the template requires a map, a text that is not a JSON object is a
+// jinja::TemplateError that names the message and the member. So are arguments that are neither a text nor a map.
 Json with_written_arguments(const ChatTemplate& chat, Json conversation);
 
 }  // namespace ravine

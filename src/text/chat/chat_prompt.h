@@ -1,4 +1,4 @@
-// A conversation with a model, as the ids that ask it for its next answer.
+// A conversation with a model, encoded as the ids of the prompt for its next answer.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,29 +12,30 @@ namespace ravine {
 
 class ChatPrompt {
  public:
-  // `wanted`: as choose_template (prompt_templates.h); `folder`: the tokenizer's. `system`: its first message;
-  // empty: none. No template is a UserError that says how to give one.
+  // wanted: as in choose_template() (prompt_templates.h); folder: the folder of the tokenizer; system: the system
+  // message, empty: none. A missing template is a UserError that says how to set one.
   ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system);
 
-  // The ids of all that was said, this question and the beginning of an answer: those of Transformers' apply_chat_template with
-  // add_generation_prompt. A conversation that the template refuses is a UserError with the template's words, and the question is
-  // not part of it.
+  // Adds a question and returns the ids of the conversation and the beginning of an answer, as Transformers'
+  // apply_chat_template with add_generation_prompt. A conversation that the template refuses is a UserError with the
+  // template's message; the question is then not added.
   std::vector<int32_t> ask(const std::string& question);
-  // What the model has answered: the ids that follow those of ask(), or their text.
+  // Adds the answer of the model: the ids after the prompt of ask(), or their text.
   void answered(const std::vector<int32_t>& prompt, const std::vector<int32_t>& ids);
   void answered(const std::string& text);
-  void begin_again();                        // forgets all but the system's message
-  void set_system(const std::string& text);  // and begins again; empty: none
+  void begin_again();                        // removes all messages except the system message
+  void set_system(const std::string& text);  // sets the system message and begins again; empty: none
 
-  // All that was said, [{"role", "content"}, ..]. One that is put in its place is of that form.
+  // Returns all messages, [{"role", "content"}, ..]. set_messages() replaces them.
   const Json& messages() const { return messages_; }
   void set_messages(Json messages);
-  void take_back();      // the last question, which has no answer
-  bool forget_oldest();  // the oldest question with its answer; false: there is none but the last
-  // The ids of a conversation: as ask(). What the template refuses is a jinja::TemplateError. Several threads may call it.
+  void take_back();      // removes the last question, which has no answer
+  bool forget_oldest();  // removes the oldest question with its answer; false if only the last question is left
+  // Returns the ids of a conversation, like ask(). A refusal of the template is a jinja::TemplateError. Thread-safe.
   std::vector<int32_t> ids_of(const Json& messages) const;
 
-  int32_t end_token() const { return end_; }  // which a model trained with the template says when an answer is done
+  // The token with which a model that was trained with the template ends an answer.
+  int32_t end_token() const { return end_; }
 
  private:
   const Tokenizer& tokenizer_;

@@ -109,7 +109,7 @@ std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
   Json tokens = Json::object();
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
     if (const Json usual = usual_token(config, config_path, key); usual.is_string()) tokens[key] = usual;
-  for (const Json* from : {&config, &map})  // the map wins
+  for (const Json* from : {&config, &map})  // the map takes precedence
     for (const auto& [key, value] : from->items()) {
       if (!key.ends_with("_token")) continue;
       if (value.is_null()) tokens.erase(key);

@@ -1,4 +1,4 @@
-// Conversations to text, by the chat template of a tokenizer.
+// Renders conversations as text by the chat template of a tokenizer.
 #pragma once
 #include <memory>
 #include <optional>
@@ -11,19 +11,21 @@ namespace ravine {
 
 class ChatTemplate {
  public:
-  // `source` is a template in Jinja; `where` names it in errors. Wrong syntax is a UserError.
+  // source: a template in Jinja; where: its name in errors. Wrong syntax is a UserError.
   ChatTemplate(const std::string& source, const std::string& where, Json tokens);
 
-  // The text of {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the template. A message
-  // that the template refuses is a jinja::TemplateError with the template's words, `where` and the line.
+  // Returns the text of {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the
+  // template. A message that the template refuses is a jinja::TemplateError with the template's message, `where` and
+  // the line.
   std::string render(const Json& conversation) const;
-  Json variables(const Json& conversation) const;               // what render() gives to the template
-  const jinja::Template& code(const Json& conversation) const;  // what renders it
-  // The template for conversations with tools (that are not null); without one they are rendered as all.
+  Json variables(const Json& conversation) const;               // the variables that render() passes to the template
+  const jinja::Template& code(const Json& conversation) const;  // the template that renders the conversation
+  // Sets the template for conversations with tools (that are not null). Without it they are rendered like all others.
   void with_tools(const std::string& source, const std::string& where);
-  void for_tools_alone() { tools_alone_ = true; }  // what has no tools is a jinja::TemplateError
-  bool names(const std::string& word) const;  // whether the word stands in it as a text of its own: a role that it knows, say
-  uint64_t fingerprint() const { return fingerprint_; }  // of all that decides what is rendered
+  void for_tools_alone() { tools_alone_ = true; }  // a conversation without tools is then a jinja::TemplateError
+  // True if the word appears in the template as a quoted string, for example as a role that it handles.
+  bool names(const std::string& word) const;
+  uint64_t fingerprint() const { return fingerprint_; }  // of everything that determines the rendered text
 
  private:
   void take_fingerprint();
@@ -35,10 +37,12 @@ class ChatTemplate {
   Json tokens_;  // bos_token, eos_token, ..
 };
 
-// The template of a folder: chat_template.jinja and the files additional_chat_templates/NAME.jinja, else chat_template of
-// tokenizer_config.json, a text or a list of names and texts. Of several "default" (chat_template.jinja) is taken and, for
-// conversations with tools, "tool_use" if it is there: as apply_chat_template of Transformers. Null if there is none; several
-// without "default" are a UserError, but for "tool_use", which then renders conversations with tools alone. The texts of special tokens come from tokenizer_config.json and special_tokens_map.json.
+// Loads the template of a folder, as apply_chat_template of Transformers; null if there is none. Templates are
+// chat_template.jinja and the files additional_chat_templates/NAME.jinja, or else chat_template of
+// tokenizer_config.json: a text, or a list of names and texts.
+// Of several templates, "default" (chat_template.jinja) is used, and "tool_use" for conversations with tools, if it
+// exists. Several templates without "default" are a UserError. If "tool_use" is among them, it renders conversations
+// with tools only. Special tokens are taken from tokenizer_config.json and special_tokens_map.json.
 std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir);
 
 }  // namespace ravine

@@ -14,11 +14,11 @@ namespace ravine {
 namespace {
 
 struct Special {
-  size_t begin = 0;  // in the text that was looked at
+  size_t begin = 0;  // offset in the searched text
   EndOfAnswer token;
 };
 
-// The special tokens of a text, in order.
+// Returns the special tokens of a text, in order.
 std::vector<Special> specials_in(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<Special> found;
   size_t at = 0;
@@ -55,8 +55,8 @@ EndOfAnswer end_of_answer(const Tokenizer& tokenizer, const ChatTemplate& chat) 
     throw UserError("the chat template drops the answer", "a question and its answer", "it must write what the assistant said",
                     "use another template");
 
-  // Openers of messages end no answer: the first special token of a text but bos, and one that stands alone between an answer
-  // and the next question and before the first question too.
+  // Tokens that open messages end no answer: the first special token of a text, except bos. So is a token that is alone
+  // between an answer and the next question, and also occurs before the first question.
   const auto& eos = tokenizer.special().eos;
   auto ends = [&](const Special& s, const std::vector<Special>& before, bool alone) {
     if (s.token.id == eos) return true;
@@ -65,7 +65,7 @@ EndOfAnswer end_of_answer(const Tokenizer& tokenizer, const ChatTemplate& chat) 
     if (first != before.end() && first->token.id == s.token.id) return false;
     return !alone || std::none_of(before.begin(), before.end(), [&](const Special& b) { return b.token.id == s.token.id; });
   };
-  // The end token in what stands behind an answer.
+  // Returns the end token in the text after an answer.
   auto end_in = [&](std::string_view behind, std::string_view whole, bool last) -> std::optional<EndOfAnswer> {
     const std::vector<Special> after = specials_in(tokenizer, behind),
                                before = specials_in(tokenizer, whole.substr(0, whole.find(words[0])));
@@ -76,12 +76,12 @@ EndOfAnswer end_of_answer(const Tokenizer& tokenizer, const ChatTemplate& chat) 
   };
   if (auto end = end_in(std::string_view(text).substr(at + words[1].size()), text, true)) return *end;
 
-  // A template may write it behind other answers than the last one, or not behind each.
+  // A template may write the end token after other answers than the last one, or not after each.
   for (size_t i = 2; i < words.size(); ++i) messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", words[i]}});
   std::string longer;
   try {
     longer = chat.render({{"messages", messages}, {"add_generation_prompt", false}});
-  } catch (const jinja::TemplateError&) {  // it takes one question alone
+  } catch (const jinja::TemplateError&) {  // the template accepts a single question only
   }
   if (const size_t last = longer.rfind(words[3]); last != std::string::npos)
     if (auto end = end_in(std::string_view(longer).substr(last + words[3].size()), longer, true)) return *end;

@@ -7,7 +7,7 @@ namespace {
 
 bool is_text(const Json& object, const char* key) { return object.contains(key) && object.at(key).is_string(); }
 
-// A list of {"type": "text", "text": ..}.
+// Joins a list of {"type": "text", "text": ..}.
 std::string joined(const Json& parts, size_t number) {
   std::string all;
   for (const Json& part : parts) {

@@ -1,4 +1,4 @@
-// Messages of a conversation, as clients of a server send them and files hold them.
+// Checks the messages of a conversation, as clients of a server send them and files contain them.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace ravine {
 
-// Why something is no list of messages.
+// The reason why a value is not a list of messages.
 struct MessagesError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The messages as chat templates take them: each an object with a text under "role", and under "content" a text or parts of type
-// "text", which become one text; a message that calls tools may have none. All other fields (reasoning_content, name, tool_calls,
-// tool_call_id, any of one's own) stay as they are: the template sees them as `tokenizer render` gives them. Else a MessagesError.
+// Returns the messages in the form for chat templates. Each is an object with a text under "role", and under "content"
+// a text, or parts of type "text", which are joined. A message with tool calls may have no content. All other fields
+// (reasoning_content, name, tool_calls, tool_call_id, custom fields) are passed to the template unchanged, as in
+// `tokenizer render`. Anything else is a MessagesError.
 Json as_messages(Json list);
 
 }  // namespace ravine

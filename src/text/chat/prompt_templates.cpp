@@ -121,7 +121,7 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
     where = wanted;
     tokens["bos_token"] = piece(t, t.special().bos);
   }
-  // Whoever renders the exported template must not put a bos where we do not.
+  // Other programs that render the exported template must not add a bos that Ravine does not add.
   if (!adds_bos && t.special().bos && source.find("bos_token") != std::string::npos && named)
     source = "{% set bos_token = '' %}" + source;
   auto chat = std::make_unique<ChatTemplate>(source, where, std::move(tokens));

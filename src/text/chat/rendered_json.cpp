@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-// 2^63 and all beyond it have 19 digits at least.
+// True if the text has a number of 19 digits or more; numbers of 2^63 and above have at least 19 digits.
 bool has_long_number(std::string_view text) {
   size_t digits = 0;
   return std::any_of(text.begin(), text.end(), [&](char c) { return (digits = c >= '0' && c <= '9' ? digits + 1 : 0) >= 19; });
@@ -71,7 +71,7 @@ class NumberFinder final : public nlohmann::json_sax<Json> {
   }
 
   Rendered rendered_;
-  std::vector<Place> path_;  // the containers around the value, and where in each it stands
+  std::vector<Place> path_;  // the containers around the value, and its position in each
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Filters, tests and methods that templates may call.
+// Filters, tests, methods and operators for templates.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace ravine::jinja {
 
-// Runs a filter or test by name on args[0]; calls back through `again` for those that take the name of another (map, select).
+// Runs a filter, test or method by its name, on args[0] and further arguments.
 class Builtins {
  public:
-  // `before_change` is called before a loop or a cycler remembers something.
+  // before_change: called before a loop or a cycler changes its state.
   Builtins(Budget& budget, std::function<void(Namespace*)> before_change)
       : budget_(budget), before_change_(std::move(before_change)) {}
   Value filter(const std::string& name, Arguments& a);  // an unknown name is a TemplateError
@@ -22,12 +22,12 @@ class Builtins {
   Value item(const Value& of, const Value& key);            // of[key]
   Value slice(const Value& of, const Value* begin, const Value* end, const Value* step);
   Value binary(const std::string& op, const Value& a, const Value& b);
-  // Python's two ways to write values into a text (formats.cpp): 'of % values' and of.format(..).
+  // Python's two notations to format values (formats.cpp): 'of % values' and of.format(..).
   Value percent_format(const Value& of, const Value& values);
   Value brace_format(const Value& of, const Arguments& values);
-  Value made(std::string s);                        // a string that counts
+  Value made(std::string s);                        // a string that is counted in the budget
   Value made_like(const Value& of, std::string s);  // Markup if `of` is
-  Value made(List l, bool tuple = false);           // a list that counts
+  Value made(List l, bool tuple = false);           // a list that is counted in the budget
 
  private:
   Value method(const Value& of, std::string_view name);  // undefined if there is none

@@ -16,19 +16,19 @@ constexpr char32_t kSigma = 0x3a3, kSmallSigma = 0x3c3, kFinalSigma = 0x3c2;
 bool is_ignored(char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASE_IGNORABLE) != 0; }
 bool is_cased(char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED) != 0; }
 
-// Characters beyond ASCII take a table of ICU.
+// Counts the work of a case mapping in the budget. Characters beyond ASCII use a table of ICU.
 void count_case(std::string_view s, Budget& budget) {
   budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(),
                                                                  [](char c) { return static_cast<signed char>(c) < -64; })));
   budget.bytes(s.size());
 }
 
-// Calls f(c, low, text) for each character: in small letters, and as it stands there.
+// Calls f(c, low, text) for each character: the character, its lower case, and its bytes.
 template <class F>
 void each_lower(std::string_view s, Budget& budget, F&& f) {
   count_case(s, budget);
   const bool sigma = s.find("\u03a3") != std::string_view::npos;
-  bool word = false;  // the last character that counts has a case
+  bool word = false;  // the last character that is not ignored is cased
   std::string low;
   for (size_t at = 0; at < s.size();) {
     const size_t from = at;

@@ -1,4 +1,4 @@
-// Large and small letters of texts as Python has them, counted.
+// Upper and lower case of texts as in Python, counted in the budget.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,10 +7,11 @@
 
 namespace ravine::jinja {
 
-std::string upper_case(std::string_view s, Budget& budget);   // str.upper
-std::string lower_case(std::string_view s, Budget& budget);   // str.lower: a capital sigma that ends a word becomes a final one
-std::string capitalized(std::string_view s, Budget& budget);  // str.capitalize
-std::string title_case(std::string_view s, Budget& budget);   // str.title: the first of each run of letters that have a case
+std::string upper_case(std::string_view s, Budget& budget);  // str.upper
+// str.lower: a capital sigma at the end of a word becomes a final one
+std::string lower_case(std::string_view s, Budget& budget);
+std::string capitalized(std::string_view s, Budget& budget);   // str.capitalize
+std::string title_case(std::string_view s, Budget& budget);    // str.title: the first of each run of cased letters
 std::string swapped_case(std::string_view s, Budget& budget);  // str.swapcase
 std::string folded_case(std::string_view s, Budget& budget);   // str.casefold
 

@@ -7,8 +7,8 @@
 namespace ravine::jinja {
 namespace {
 
-constexpr int kDeepest = 100;      // of statements and expressions within each other
-constexpr int kDeepestTree = 500;  // with chains like a + b + c + ..
+constexpr int kDeepest = 100;      // limit of nested statements and expressions
+constexpr int kDeepestTree = 500;  // limit of the tree's depth, with chains like a + b + c + ..
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Expressions of templates, and what the parser of statements (parser.cpp) needs of tokens and nodes. Mistakes are
-// TemplateErrors with their line.
+// Parses the expressions of templates; the base class of the parser of statements (parser.cpp). Wrong syntax is a
+// TemplateError with the line.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -15,7 +15,7 @@ class ExpressionParser {
  protected:
   explicit ExpressionParser(std::vector<Token> tokens) : t_(std::move(tokens)) {}
 
-  // One level of brackets or blocks.
+  // One level of brackets or blocks, counted while it exists.
   struct Deeper {
     explicit Deeper(ExpressionParser& p);
     ~Deeper() { --parser.depth_; }
@@ -45,11 +45,11 @@ class ExpressionParser {
     return n;
   }
 
-  // Expressions, one after the other joined to a tuple by commas.
+  // Parses an expression, or several that are joined to a tuple by commas.
   NodePtr tuple(bool with_condition = true);
   NodePtr expression();
   NodePtr unary(bool with_filters);
-  // Filters, tests and calls behind a value; `first`: the name of a filter comes at once, without '|'.
+  // Parses filters, tests and calls after a value. first: begins with the name of a filter, without '|'.
   NodePtr filters(NodePtr n, bool first);
 
   std::vector<Token> t_;

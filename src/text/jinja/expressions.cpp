@@ -35,7 +35,8 @@ Value Run::invoke(const Value& f, Arguments& a) {
   return f.function()(a);
 }
 
-Value Run::filter_chain(const Node& n, const Value& input, Scope& s) {  // down to the name "" stands the input
+// The name "" at the end of the chain is the input.
+Value Run::filter_chain(const Node& n, const Value& input, Scope& s) {
   Budget::Level level(budget_);
   if (n.kind == NodeKind::name && n.text.empty()) return input;
   if (n.kind != NodeKind::filter) raise("a filter expected");

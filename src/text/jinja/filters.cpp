@@ -1,4 +1,4 @@
-// Filters by their names (jinja2/filters.py); those of texts, layout, lists and numbers stand in files of their own.
+// Filters by their names (jinja2/filters.py). Filters of texts, layout, lists and numbers are in separate files.
 #include "text/jinja/builtins.h"
 
 namespace ravine::jinja {

@@ -1,4 +1,4 @@
-// Python's two ways to write values into a text: 'a %s' % values, and 'a {}'.format(values).
+// Python's two notations to format values: 'a %s' % values, and 'a {}'.format(values).
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kWidest = 100'000, kMostDigits = 1000;
 
-// What stands between the '%' or ':' and the letter of a conversion.
+// The format between the '%' or ':' and the letter of a conversion.
 struct Form {
   std::string fill = " ";
   char align = 0, sign = '-', group = 0, type = 0;  // group: ',' or '_' between digits
@@ -26,7 +26,7 @@ int64_t small_number(std::string_view s, size_t& at, int64_t most) {
   return n;
 }
 
-// Filled up to the width; '=' puts the filling behind the sign.
+// Pads a text to the width; with '=' the padding follows the sign.
 std::string padded(std::string text, const Form& f, char align, Budget& budget) {
   const int64_t missing = f.width - count_chars(text, budget);
   if (missing <= 0) return text;
@@ -55,7 +55,7 @@ std::string digits_of(uint64_t n, int base, bool large) {
   return s;
 }
 
-// The digits in front of the point in groups; zeros in front of them up to the width if the form asks for it.
+// Groups the digits before the decimal point. If the format requires it, zeros are added before them up to the width.
 std::string grouped_digits(std::string digits, const Form& f, int64_t around) {
   if (!f.group) return digits;
   const size_t each = f.group == '_' && (f.type == 'x' || f.type == 'X' || f.type == 'b' || f.type == 'o') ? 4 : 3;
@@ -83,7 +83,7 @@ std::string integer_text(int64_t v, const Form& f) {
   return sign + prefix + grouped_digits(digits, f, static_cast<int64_t>(sign.size() + prefix.size()));
 }
 
-// `type`: one of e E f F g G %, or 0 for that of repr() with at most `precision` digits.
+// type: one of e E f F g G %, or 0: as repr() with at most `precision` digits.
 std::string real_text(double v, const Form& f, Budget& budget) {
   const bool percent = f.type == '%', large = f.type == 'E' || f.type == 'F' || f.type == 'G';
   if (percent) v *= 100;
@@ -101,7 +101,7 @@ std::string real_text(double v, const Form& f, Budget& budget) {
     s = f.other ? fmt::format("{:#.{}g}", size, std::max(precision, 1)) : fmt::format("{:.{}g}", size, std::max(precision, 1));
   } else if (f.precision < 0) {
     s = str(Value(size), budget);
-  } else {  // as 'g' with a digit behind the point, and with an exponent one place earlier
+  } else {  // like 'g' with a digit after the decimal point, and an exponent one digit earlier
     const int p = std::max(precision, 1);
     s = fmt::format("{:.{}e}", size, p - 1);
     const int exponent = std::atoi(s.c_str() + s.find('e') + 1);
@@ -131,7 +131,7 @@ std::string first_chars(std::string_view s, int64_t n) {
   return std::string(s.substr(0, at));
 }
 
-// As repr(), with escapes for what is not ASCII.
+// Formats like repr(), with escapes for characters beyond ASCII.
 std::string ascii_text(const std::string& s) {
   std::string out;
   for (size_t at = 0; at < s.size();) {
@@ -255,7 +255,7 @@ Value Builtins::percent_format(const Value& of, const Value& values) {
 
 namespace {
 
-// [[fill]align][sign][#][0][width][group][.precision][type]
+// Parses [[fill]align][sign][#][0][width][group][.precision][type].
 Form read_spec(std::string_view s) {
   Form f;
   auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
@@ -316,7 +316,7 @@ std::string formatted(const Value& v, std::string_view spec, Budget& budget) {
   return padded(std::move(text), f, f.align ? f.align : '>', budget);
 }
 
-// Where the field that begins behind a '{' ends: brackets within it, and in it no braces but of the form.
+// Returns the end of the field that begins after a '{'. The field may contain [..], and braces only in its format.
 size_t field_end(std::string_view s, size_t at) {
   int open = 1;
   for (; at < s.size(); ++at) {
@@ -335,7 +335,7 @@ size_t field_end(std::string_view s, size_t at) {
 Value Builtins::brace_format(const Value& of, const Arguments& values) {
   size_t automatic = 0;
   bool counted = false, numbered = false;
-  // The value of name.attribute[item]...
+  // Returns the value of name.attribute[item]...
   auto value_of = [&](std::string_view field) {
     size_t at = std::min(field.find_first_of(".["), field.size());
     const std::string_view name = field.substr(0, at);
@@ -388,7 +388,7 @@ Value Builtins::brace_format(const Value& of, const Arguments& values) {
       const size_t end = field_end(s, at);
       const std::string_view field = s.substr(at, end - at);
       at = end + 1;
-      size_t stop = 0;  // of the name
+      size_t stop = 0;  // end of the name
       while (stop < field.size() && field[stop] != ':' && field[stop] != '!')
         stop = field[stop] == '[' ? std::min(field.find(']', stop), field.size()) : stop + 1;
       Value v = value_of(field.substr(0, stop));

@@ -1,4 +1,4 @@
-// Filters that lay a text out: format, indent, center, truncate, wordcount, pprint, and those for HTML.
+// Filters of layout: format, indent, center, truncate, wordcount, pprint, and filters for HTML.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -8,7 +8,7 @@ namespace ravine::jinja {
 
 namespace {
 
-// Python's pprint.pformat: what does not fit in 80 characters is one element a line, dicts by their keys.
+// Python's pprint.pformat: values wider than 80 characters have one element per line; dicts are sorted by keys.
 class Pretty {
  public:
   explicit Pretty(Budget& budget) : budget_(budget) {}
@@ -93,7 +93,7 @@ class Pretty {
     return r;
   }
 
-  // In pieces of whole words, one a line.
+  // Writes a text in pieces of whole words, one per line.
   void text(std::string_view s, int64_t indent, int64_t allowance, int level) {
     if (level == 1) ++indent, ++allowance;
     const int64_t width = kWidth - indent;
@@ -142,7 +142,7 @@ int64_t number_of(const Value& v, const char* what) {
   return v.integer();
 }
 
-// Bytes as they stand in an address: letters, digits, '_.-~' and '/' as they are.
+// Encodes bytes for a URL: letters, digits, '_.-~' and, if `slash`, '/' are unchanged.
 std::string quoted(std::string_view s, bool slash, Budget& budget) {
   budget.chars(4 * s.size());
   budget.bytes(3 * s.size());

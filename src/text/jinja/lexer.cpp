@@ -40,7 +40,7 @@ class Lexer {
     at_ = to;
   }
 
-  // Text up to the next tag, and the tag.
+  // Reads the text up to the next tag, and the tag.
   void piece() {
     size_t tag = at_;
     for (; tag < s_.size(); ++tag)
@@ -55,7 +55,7 @@ class Lexer {
     char sign = tag + 2 < s_.size() ? s_[tag + 2] : '\0';
     if (sign == '-') {
       while (!text.empty() && is_space(text.back())) text.pop_back();
-    } else if (sign != '+' && kind != '{') {  // lstrip_blocks: white space between the line's start and the tag
+    } else if (sign != '+' && kind != '{') {  // lstrip_blocks: white space between the start of the line and the tag
       size_t start = text.rfind('\n');
       bool from_line_start = start != std::string::npos || line_starting_;
       start = start == std::string::npos ? 0 : start + 1;
@@ -72,7 +72,7 @@ class Lexer {
     inside(kind == '%');
   }
 
-  // Behind the end of a tag: '-' takes all white space, trim_blocks one line end.
+  // Ends a tag. '-' removes all white space after it; trim_blocks removes one line end.
   void close(bool minus, bool plus, bool block) {
     size_t to = at_;
     if (minus)
@@ -91,7 +91,7 @@ class Lexer {
     close(minus, plus, true);
   }
 
-  // {% raw %} .. {% endraw %}: text as it is.
+  // Reads {% raw %} .. {% endraw %}: text that is kept unchanged.
   bool raw(size_t from) {
     size_t i = from;
     auto skip = [&] {
@@ -112,7 +112,7 @@ class Lexer {
     i += 3;
     if (!closing(minus, plus)) return false;
     advance(i);
-    close(minus, plus, false);  // trim_blocks leaves the line end behind this one
+    close(minus, plus, false);  // trim_blocks keeps the line end here
     size_t begin = at_;
     for (size_t end = begin; (end = s_.find("{%", end)) != std::string::npos; end += 2) {
       i = end + 2;
@@ -138,7 +138,7 @@ class Lexer {
     wrong("raw without endraw");
   }
 
-  // What stands in a tag, up to its end. Ends inside brackets are no ends.
+  // Reads the contents of a tag up to its end. An end inside brackets does not count.
   void inside(bool block) {
     std::string_view end = block ? "%}" : "}}";
     std::string open;
@@ -175,7 +175,7 @@ class Lexer {
     advance(end);
   }
 
-  // 0x1f, 0o17, 0b11: as its decimal digits.
+  // Reads 0x1f, 0o17 or 0b11 as decimal digits.
   bool based_number() {
     const char kind = static_cast<char>(peek(1) | 0x20);
     const int base = peek() != '0' ? 0 : kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
@@ -339,7 +339,7 @@ class Lexer {
 }  // namespace
 
 std::vector<Token> lex(std::string_view source) {
-  std::string s;  // line ends as '\n', without the last one
+  std::string s;  // line ends become '\n'; the last one is removed
   for (size_t i = 0; i < source.size(); ++i) {
     if (source[i] == '\r') {
       s += '\n';

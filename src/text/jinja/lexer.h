@@ -1,4 +1,4 @@
-// The words of a template (jinja2/lexer.py), with trim_blocks and lstrip_blocks on, as Transformers has them.
+// Splits a template into tokens (jinja2/lexer.py), with trim_blocks and lstrip_blocks, as in Transformers.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ struct Token {
   int line;
 };
 
-// Wrong syntax is a TemplateError with the line.
+// Returns the tokens. Wrong syntax is a TemplateError with the line.
 std::vector<Token> lex(std::string_view source);
 
 }  // namespace ravine::jinja

@@ -1,4 +1,4 @@
-// Filters of lists and dicts: join, sort, map, select, groupby and the like.
+// Filters of lists and dicts: join, sort, map, select, groupby and others.
 #include <algorithm>
 #include <charconv>
 
@@ -25,7 +25,7 @@ Value Builtins::by_path(const Value& of, const Value& path) {
   return v;
 }
 
-// `attribute` may be a list: of several keys, the first that differs decides.
+// Sorts a list. attribute: none, an attribute, or a list of attributes; the first one that differs decides.
 List Builtins::sorted(const Value& v, bool reverse, bool fold_case, const Value& attribute) {
   const Value all = items(v, budget_);
   budget_.list(4 * all.list().size());
@@ -53,7 +53,8 @@ List Builtins::sorted(const Value& v, bool reverse, bool fold_case, const Value&
   return l;
 }
 
-// select, reject, selectattr, rejectattr: args are the list, [the attribute,] the test's name and its arguments.
+// The filters select, reject, selectattr and rejectattr. Arguments: the list, (the attribute,) the name of the test,
+// and its arguments.
 List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
   List out;
   size_t at = by_attribute ? 2 : 1;
@@ -76,7 +77,7 @@ List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
   return out;
 }
 
-// Groups of what has the same value under the attribute, in the order of that value.
+// Groups the elements with an equal value of the attribute, in the order of this value.
 Value Builtins::grouped(Arguments& a) {
   const Value path = a.get(1, "attribute"), fallback = a.get(2, "default", None{}), all = items(a.get(0, ""), budget_);
   const bool fold_case = !truth(a.get(3, "case_sensitive", false));

@@ -1,4 +1,4 @@
-// Methods of strings, lists and dicts; none of them changes anything.
+// Methods of strings, lists and dicts. No method changes its object.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -16,9 +16,10 @@ const std::string& text_of(const Value& v, const char* what) {
   return v.string();
 }
 
-bool is_tail(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // of a character in UTF-8
+// Continuation byte of a character in UTF-8.
+bool is_tail(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Walks from both ends: what stays is not looked at.
+// Strips characters from both ends; the rest of the text is not read.
 std::string_view strip(std::string_view s, const Value& set, bool left, bool right, Budget& budget) {
   std::u32string of = set.is_string() ? chars(set.string()) : std::u32string();
   auto drops = [&](std::string_view c) {
@@ -42,7 +43,7 @@ std::string_view strip(std::string_view s, const Value& set, bool left, bool rig
   return s;
 }
 
-// Pieces of a text as they are found, counted.
+// Collects pieces of a text, counted in the budget.
 class Pieces {
  public:
   explicit Pieces(Budget& budget) : budget_(budget) {}
@@ -72,7 +73,7 @@ List split_spaces(const std::string& text, int64_t most, bool from_right, Budget
       if (i >= s.size()) return std::move(out.list);
       size_t end = i;
       if (most >= 0 && out.count() >= most) {
-        piece(i, s.size());  // the rest as it is
+        piece(i, s.size());  // the rest unchanged
         return std::move(out.list);
       }
       while (end < s.size() && !space(end)) ++end;
@@ -99,7 +100,7 @@ List split_spaces(const std::string& text, int64_t most, bool from_right, Budget
 
 List split_by(const std::string& s, const std::string& by, int64_t most, bool from_right, Budget& budget) {
   if (by.empty()) raise("empty separator");
-  if (from_right) {  // forward through the text backwards
+  if (from_right) {  // searches forward in the reversed text
     budget.chars(2 * (s.size() + by.size()));
     budget.bytes(s.size() + by.size());
     List mirrored = split_by({s.rbegin(), s.rend()}, {by.rbegin(), by.rend()}, most, false, budget);
@@ -138,7 +139,7 @@ List split_lines(const std::string& s, bool keep, Budget& budget) {
   return std::move(out.list);
 }
 
-// str.expandtabs.
+// Python's str.expandtabs.
 std::string without_tabs(std::string_view s, int64_t size, Budget& budget) {
   budget.chars(s.size());
   std::string out;
@@ -187,7 +188,7 @@ bool any_affix(const std::string& s, const Value& affix, bool front, Budget& bud
 
 }  // namespace
 
-// A method of Markup gives Markup where that of a text gives a text.
+// Returns a method of a string. A method of Markup returns Markup if the method of a string returns a string.
 Value Builtins::text_method(const Value& of, std::string_view name) {
   const Value self = of;
   auto fn = [&](Function f) {
@@ -369,7 +370,7 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
 Value Builtins::method(const Value& of, std::string_view name) {
   if (of.is_string()) return text_method(of, name);
   Budget* budget = &budget_;
-  // The functions hold what `of` refers to: [=] copies it.
+  // The functions keep the value that `of` refers to: [=] copies it.
   if (of.is_dict()) {
     if (name == "items" || name == "keys" || name == "values") {
       char kind = name[0];

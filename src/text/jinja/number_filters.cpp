@@ -13,13 +13,13 @@ namespace ravine::jinja {
 
 namespace {
 
-// Of a number of a reasonable length: longer ones are no numbers.
+// Returns the text of a number without white space around it; counts its length in the budget.
 std::string_view number_text(const Value& v, Budget& budget) {
   budget.chars(v.string().size());
   return strip_right(strip_left(v.string()));
 }
 
-// A number in Python's spelling, without '_' between its digits; false if it is none.
+// Removes '_' between the digits of a number in Python's notation; false if '_' is misplaced.
 bool without_marks(std::string_view s, std::string& out) {
   for (size_t i = 0; i < s.size(); ++i) {
     if (s[i] != '_') {
@@ -41,12 +41,13 @@ std::optional<double> real_of(std::string_view text) {
   double d = 0;
   auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), d);
   if (end != rest.data() + rest.size() || rest.find('(') != std::string_view::npos) return std::nullopt;
-  if (error == std::errc::result_out_of_range) return std::strtod(std::string(rest).c_str(), nullptr);  // inf, or next to 0
+  // inf, or next to 0
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(rest).c_str(), nullptr);
   if (error != std::errc{}) return std::nullopt;
   return d;
 }
 
-// int(text, base).
+// Python's int(text, base).
 std::optional<int64_t> whole_of(std::string_view text, int64_t base) {
   const bool minus = text.starts_with('-');
   if (minus || text.starts_with('+')) text.remove_prefix(1);
@@ -98,7 +99,7 @@ Value to_float(const Value& v, const Value& fallback, Budget& budget) {
 
 Value rounded(const Value& v, const Value& precision, const Value& method) {
   if (!v.is_number() || !precision.is_number()) raise("round needs a number");
-  const int64_t digits = std::clamp<int64_t>(precision.integer(), -308, 400);  // further is beyond all digits of a double
+  const int64_t digits = std::clamp<int64_t>(precision.integer(), -308, 400);  // further digits are beyond a double
   const double scale = std::pow(10.0, static_cast<double>(digits)), x = v.number() * scale;
   std::string how = method.is_string() ? method.string() : "";
   if (how == "ceil") return std::ceil(x) / scale;
@@ -110,7 +111,7 @@ Value rounded(const Value& v, const Value& precision, const Value& method) {
                  r = digits < 0 ? std::nearbyint(v.number() / tens) * tens : v.number();
     return v.is_int() && std::abs(r) < 9e15 ? Value(static_cast<int64_t>(r)) : Value(r);
   }
-  // Of the number itself, as Python rounds: its product with a power of ten may be a tie that it is not.
+  // Rounds the number itself, as Python does: its product with a power of ten may be a tie although the number is not.
   const std::string text = fmt::format("{:.{}f}", v.number(), static_cast<int>(std::min<int64_t>(digits, 340)));
   double r = 0;
   std::from_chars(text.data(), text.data() + text.size(), r);
@@ -122,7 +123,7 @@ std::string file_size(double bytes, bool binary) {
   if (!std::isfinite(bytes)) raise("filesizeformat needs a finite number");
   if (bytes == 1) return "1 Byte";
   if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0);  // without the sign of 0
-  long double unit = base * base;                                                 // 10^24 is no double
+  long double unit = base * base;                                                 // 10^24 is not a double
   const char* letter = "kMGTPEZY";
   for (; letter[1] && bytes >= unit; ++letter) unit *= base;
   return fmt::format("{:.1f} {}{}", base * bytes / static_cast<double>(unit), *letter == 'k' && binary ? 'K' : *letter,

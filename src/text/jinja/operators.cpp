@@ -1,4 +1,4 @@
-// Operators, subscripts and slices.
+// Operators, attributes, subscripts and slices.
 #include <algorithm>
 #include <cmath>
 
@@ -166,7 +166,7 @@ Value Builtins::loop_attribute(Namespace* space, std::string_view name) {
       loop.last = now;
       return Value(!same);
     }));
-  // What stands ahead: the next item is seen, or the end of the list.
+  // last and nextitem read ahead: the next item, or the end of the list.
   if (name == "last" || name == "nextitem") {
     const size_t n = l.over.is_open() ? l.over.open().size() : l.over.list().size();
     if (l.index + 1 < n) {
@@ -198,7 +198,7 @@ Value Builtins::cycler_attribute(Namespace* space, std::string_view name) {
 
 namespace {
 
-// Where the characters of a text begin; from the end for a negative index, which then counts back from it.
+// Returns the byte offset of a character; a negative index counts from the end.
 size_t place_of(std::string_view s, int64_t index, Budget& budget) {
   size_t at = 0;
   if (index >= 0) {
@@ -230,7 +230,7 @@ Value Builtins::item(const Value& of, const Value& key) {
     const std::string& s = of.string();
     int64_t i = key.integer();
     size_t at = place_of(s, i, budget_);
-    // Before the first character there is none.
+    // There is no character before the first one.
     bool within = i >= 0 || i == -1 || at > 0 || -length(of, budget_) <= i;
     if (at < s.size() && within) {
       size_t end = at;

@@ -8,7 +8,7 @@ namespace ravine::jinja {
 
 namespace {
 
-// Statements.
+// Parses statements.
 class Parser : ExpressionParser {
  public:
   explicit Parser(std::vector<Token> tokens) : ExpressionParser(std::move(tokens)) {}
@@ -20,7 +20,7 @@ class Parser : ExpressionParser {
   }
 
  private:
-  // Statements up to a block whose name is in `ends`; that name is the next token.
+  // Parses statements up to a block whose name is in `ends`; this name is the next token.
   NodePtr body(const std::vector<std::string_view>& ends) {
     Deeper deeper(*this);
     NodePtr all = make(NodeKind::block);
@@ -84,7 +84,7 @@ class Parser : ExpressionParser {
       return n;
     }
     if (name == "block") return named_block();
-    if (name == "generation") return body_to("endgeneration");  // marks what an assistant said, for training
+    if (name == "generation") return body_to("endgeneration");  // marks the text of an assistant, for training
     if (name == "break" || name == "continue") {
       if (loops_ == 0) wrong(fmt::format("'{}' outside a loop", name));
       NodePtr n = make(name == "break" ? NodeKind::break_loop : NodeKind::continue_loop);
@@ -211,7 +211,7 @@ class Parser : ExpressionParser {
     return n;
   }
 
-  // No other template overrides it, so it stands for its text.
+  // No other template overrides the block, so it is replaced by its text.
   NodePtr named_block() {
     NodePtr n = make(NodeKind::named_block, want_name());
     if (std::find(blocks_.begin(), blocks_.end(), n->text) != blocks_.end())
@@ -230,7 +230,7 @@ class Parser : ExpressionParser {
     return n;
   }
 
-  int loops_ = 0;  // around here
+  int loops_ = 0;  // number of loops around the current position
   std::vector<std::string> blocks_;
 };
 

@@ -1,4 +1,4 @@
-// Templates to trees (jinja2/parser.py).
+// Parses templates to trees (jinja2/parser.py).
 #pragma once
 #include <string_view>
 
@@ -6,7 +6,8 @@
 
 namespace ravine::jinja {
 
-// Wrong syntax, and statements that reach outside the template (include, import, extends), are TemplateErrors with the line.
+// Returns the tree. Wrong syntax, and statements that use other templates (include, import, extends), are
+// TemplateErrors with the line.
 NodePtr parse(std::string_view source);
 
 }  // namespace ravine::jinja

@@ -1,6 +1,6 @@
-// Chat templates in the template language Jinja (jinja.palletsprojects.com, version 3.1), as Transformers runs them: sandboxed,
-// with trim_blocks, lstrip_blocks and loop controls. Templates reach nothing but what they are given; work, memory and depth
-// are bounded (Budget in value.h), and every operation counts what it touches.
+// Renders chat templates in the template language Jinja (jinja.palletsprojects.com, version 3.1), as Transformers does:
+// sandboxed, with trim_blocks, lstrip_blocks and loop controls. Templates can access their variables only. Work, memory
+// and depth are limited (Budget in value.h); every operation counts the data it reads.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,15 +15,15 @@ class Template {
  public:
   static constexpr size_t kLongest = size_t{1} << 20;  // bytes of a template
 
-  // `where` names it in errors. Wrong syntax is a TemplateError with the line.
+  // where: name of the template in errors. Wrong syntax is a TemplateError with the line.
   explicit Template(std::string_view source, std::string where = "the template");
   ~Template();
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  // The text for these variables (an object). What goes wrong, and what the template raises, is a TemplateError that names the
-  // line; too much work, memory or depth is a TemplateLimit. May be called from several threads. `work`: how many units it
-  // took; `most`: it may take.
+  // Returns the text for these variables (an object). Errors, and errors that the template raises, are TemplateErrors
+  // that name the line. Too much work, memory or depth is a TemplateLimit. work: receives the units of work used; most:
+  // their limit. Thread-safe.
   std::string render(const Json& variables, int64_t* work = nullptr, int64_t most = Budget::kWork) const;
 
  private:
@@ -32,10 +32,12 @@ class Template {
   std::string where_;
 };
 
-// The texts of the beginnings of a list: what render() gives when one variable is cut to its first n elements, for ascending n.
-// The template's outermost loop over the list is run once and remembered where it stands; a text goes on from the last place up
-// to which the template has seen nothing that the cut would change (OpenList). A template that looks at the end of the list
-// before that loop is rendered anew each time, all together within `most` units of work, else a TemplateLimit.
+// Renders the beginnings of a list: the text of render() if one variable is cut to its first n elements, for ascending
+// n.
+// The outermost loop of the template over the list runs once, and its state is stored. A text is rendered from the last
+// state in which the template has seen nothing that the cut would change (OpenList). A template that reads the end of
+// the list before this loop is rendered completely each time. All renderings together may use `most` units of work;
+// more is a TemplateLimit.
 class Beginnings {
  public:
   static constexpr int64_t kWork = 10 * Budget::kWork;
@@ -43,14 +45,14 @@ class Beginnings {
   Beginnings(const Template& all, const Json& variables, const std::string& list, int64_t most = kWork);
   ~Beginnings();
 
-  // Each text is the first `shared` bytes of lead() and then `rest`. n must not be smaller than the last one.
+  // A text: the first `shared` bytes of lead(), then `rest`. In calls of first(), n must not decrease.
   struct Text {
     size_t shared = 0;
     std::string rest;
   };
   Text first(size_t n);
   const std::string& lead() const;  // only grows
-  int64_t work() const;             // of all so far
+  int64_t work() const;             // units of work so far
 
  private:
   class Impl;

@@ -224,7 +224,7 @@ void Run::finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::
   const size_t count = over.is_open() ? over.open().size() : over.list().size();
   for (; i < count; ++i)
     if (iteration(n, s, space, i, out) == Flow::break_loop) return;
-  length(over, budget_);  // has seen its end
+  length(over, budget_);  // the loop has seen the end of the list
 }
 
 Run::Flow Run::iteration(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out) {

@@ -1,4 +1,4 @@
-// One render of a template: statements in run.cpp, expressions in expressions.cpp, functions that every template has in
+// One rendering of a template. Statements are in run.cpp, expressions in expressions.cpp, global functions in
 // globals.cpp.
 #pragma once
 #include <string>
@@ -13,7 +13,7 @@ class Run {
  public:
   Run(const Node& root, Names variables, int64_t work = Budget::kWork);
 
-  // `what`, with the line of the template in its errors.
+  // Calls `what`, and adds the line of the template to its errors.
   template <class F>
   auto named(const std::string& where, F&& what) {
     try {
@@ -28,13 +28,13 @@ class Run {
   std::string text();
   int64_t work() const { return budget_.worked(); }
 
-  // -------- beginnings of the list `reach` is of
+  // -------- renderings of beginnings of the list of `reach`
 
   // Runs up to the outermost loop over an open list.
   void begin(Reach& reach);
-  // Goes through the loop while that would be the same for a list of n.
+  // Runs iterations of the loop as long as they are the same for a list of n.
   void advance(size_t n);
-  // The rest of the text for a list of n.
+  // Returns the rest of the text for a list of n.
   std::string rest(size_t n);
   const std::string& lead() const { return lead_; }
   size_t least() const { return reach_->least; }
@@ -51,10 +51,10 @@ class Run {
   void call_block(const Node& n, Scope& s, std::string& out);
   void assign(const Node& target, Value v, Scope& s);
   Value iterable(const Node& n, Scope& s);
-  Value elements(const Node& n, Value over, Scope& s);     // those of `over` that the loop's condition lets in
+  Value elements(const Node& n, Value over, Scope& s);     // the elements of `over` that satisfy the loop's condition
   void repeat(const Node& n, Scope& s, Namespace& space);  // gives a recursive loop its loop.again
   void for_block(const Node& n, Scope& s, std::string& out, Value over);
-  // The loop from an element on, with what stands behind else if there was none at all.
+  // Runs the loop from element i on; runs its else part if there was no element.
   void finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out);
   Flow iteration(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out);
   Value macro(const Node& n, Scope& where);
@@ -81,13 +81,14 @@ class Run {
   Scope* top_ = nullptr;
   int calls_ = 0, line_ = 1;
 
-  // of beginnings
+  // Used for beginnings of a list.
   Reach* reach_ = nullptr;
   std::string lead_;
-  size_t statement_ = 0;        // of the root: the loop
-  const Node* main_ = nullptr;  // the loop, null if there is none
+  size_t statement_ = 0;        // index of the loop in the root
+  const Node* main_ = nullptr;  // the loop; null if there is none
   Namespace* loop_ = nullptr;
-  size_t index_ = 0, next_least_ = 0;  // of the next element; from what length on it is as for all, 0: not known
+  // index_: the next element; next_least_: smallest length of the list for which its iteration is final, 0: unknown.
+  size_t index_ = 0, next_least_ = 0;
   int calls_mark_ = 0;
 };
 

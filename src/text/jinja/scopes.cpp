@@ -5,7 +5,7 @@
 namespace ravine::jinja {
 namespace {
 
-constexpr size_t kNameBytes = 2 * sizeof(std::pair<std::string, Value>);  // of a variable in a scope that grows
+constexpr size_t kNameBytes = 2 * sizeof(std::pair<std::string, Value>);  // bytes of a variable in a growing scope
 
 }  // namespace
 

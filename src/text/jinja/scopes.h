@@ -1,5 +1,5 @@
-// What a render remembers: variables in scopes within each other, namespaces and loops. They live as long as it does, so values
-// may point to them, and what changed behind a mark can be taken back.
+// The state of a rendering: variables in nested scopes, namespaces and loops. They exist until the rendering ends, so
+// values may point to them. Changes after a mark can be undone.
 #pragma once
 #include <deque>
 #include <optional>
@@ -17,7 +17,7 @@ using Names = std::vector<std::pair<std::string, Value>>;
 struct Scope {
   Names names;
   Scope* outer = nullptr;
-  size_t number = 0;  // in order of making
+  size_t number = 0;  // in order of creation
   Value* find(std::string_view name);
 };
 
@@ -28,17 +28,17 @@ class Scopes {
   Namespace& space();
   Namespace& loop(Value over);
 
-  // What is changed otherwise is kept first.
+  // Sets a variable. Before any other change of a namespace, keep() must be called.
   void set(Scope& s, const std::string& name, Value v);
   void set(Namespace& n, const std::string& name, Value v);
   void keep(Namespace& n);
 
   void mark();
-  void undo();    // all since the mark
-  void forget();  // the mark: what changed stays
+  void undo();    // undoes all changes since the mark
+  void forget();  // removes the mark and keeps the changes
 
  private:
-  struct Kept {  // as it was at the mark
+  struct Kept {  // the state at the mark
     Scope* scope = nullptr;
     Namespace* space = nullptr;
     Names names;

@@ -1,4 +1,4 @@
-// Tests of templates, "x is odd" (jinja2/tests.py).
+// Tests of templates, such as "x is odd" (jinja2/tests.py).
 #include "text/jinja/builtins.h"
 
 namespace ravine::jinja {

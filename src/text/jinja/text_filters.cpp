@@ -9,7 +9,7 @@ namespace ravine::jinja {
 
 namespace {
 
-// Filter title: letters behind blanks and '-', '(', '[', '{', '<' are capital.
+// The filter title: letters after white space and after '-', '(', '[', '{', '<' become upper case.
 std::string titled(std::string_view text, Budget& budget) {
   auto parts = [](char32_t c) {
     return is_unicode_space(c) || std::u32string_view(U"-([{<").find(c) != std::u32string_view::npos;

@@ -1,4 +1,4 @@
-// The tree of a template: what its parsers make and a render walks.
+// The tree of a template. Parsers build it; a rendering walks it.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,23 +17,24 @@ enum class NodeKind {
   dict,       // children: key, value, key, value, ..
   attribute,  // [0].text
   item,       // [0][[1]]
-  slice,      // [0][1:2:3], absent ones are null
-  call,       // [0](..); arguments behind
+  slice,      // [0][1:2:3], missing parts are null
+  call,       // [0](..); arguments follow
   filter,     // [0] | text(..)
   test,       // [0] is text(..)
   unary,      // text: not - +
   binary,     // [0] text [1]: and or + - * / // % ** ~
-  compare,    // [0] then pairs of operator (names) and operand
+  compare,    // [0], then pairs of operator (names) and operand
   condition,  // [1] if [0] else [2] (may be null)
   // statements
-  output,        // text, or children one after the other
-  block,         // children one after the other
-  with_block,    // body, then target, value, target, value, ..
-  named_block,   // body; text
-  if_block,      // condition, body, condition, body, .., else
-  for_block,     // target, iterable, filter (or null), body, else (or null)
-  set,           // target, value
-  set_block,     // target, body; filters are wrapped around by the parser: children[2] is the filter chain over name ""
+  output,       // text, or children in order
+  block,        // children in order
+  with_block,   // body, then target, value, target, value, ..
+  named_block,  // body; text
+  if_block,     // condition, body, condition, body, .., else
+  for_block,    // target, iterable, filter (or null), body, else (or null)
+  set,          // target, value
+  // Target, body, filters: children[2] is the filter chain over the name "", or null.
+  set_block,
   macro,         // text; names with defaults (null: none); body in body
   call_block,    // call, body
   filter_block,  // filter chain over name "", body
@@ -47,11 +48,12 @@ struct Node {
   std::string text;
   Value value;
   std::vector<std::unique_ptr<Node>> children;
-  std::vector<std::string> names;  // of arguments ("" by place, "*" and "**" spread), parameters, compare's operators
+  // Names of arguments ("": positional, "*" and "**": spread), of parameters, or the operators of compare.
+  std::vector<std::string> names;
   std::unique_ptr<Node> body;
-  bool recursive = false;  // of a for
-  bool scoped = false;     // of a named block: it sees the variables of the blocks around it
-  int depth = 0;           // of the tree below
+  bool recursive = false;  // of a for block
+  bool scoped = false;     // of a named block: it sees the variables of the surrounding blocks
+  int depth = 0;           // depth of the tree below
 };
 using NodePtr = std::unique_ptr<Node>;
 

@@ -12,7 +12,7 @@ namespace ravine::jinja {
 
 namespace {
 
-constexpr size_t kShown = 80;  // bytes of what a template spells, in an error
+constexpr size_t kShown = 80;  // bytes of a template's text that an error shows
 
 std::string float_text(double d) {
   if (std::isnan(d)) return "nan";
@@ -120,7 +120,7 @@ bool truth(const Value& v) {
   return true;
 }
 
-// Elements that are one and the same object are equal, as in Python.
+// Elements that are the same object are equal, as in Python.
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.values(1);
   if (a.is_float() || b.is_float()) return a.is_number() && b.is_number() && a.number() == b.number();
@@ -262,7 +262,7 @@ void append_repr(std::string& out, const Value& v, Budget& budget, bool outermos
 
 namespace {
 
-// As Python's json.dumps, or with an indent its lines.
+// Writes JSON like Python's json.dumps; with an indent on several lines.
 class JsonText {
  public:
   JsonText(const JsonStyle& style, Budget& budget) : style_(style), budget_(budget) {}

@@ -1,4 +1,4 @@
-// Values of the template language, as Python has them.
+// Values of the template language, as in Python.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace ravine::jinja {
 
-// What a template does wrong while it is read or runs, or says by raise_exception.
+// An error of a template, when it is read or rendered, or the text of raise_exception.
 struct TemplateError : Error {
   using Error::Error;
 };
-// A template that takes more work, memory or depth than one may.
+// A template that needs more work, memory or depth than the limit.
 struct TemplateLimit : TemplateError {
   using TemplateError::TemplateError;
 };
@@ -34,13 +34,13 @@ template <class... A>
   throw TemplateLimit(fmt::format(text, std::forward<A>(args)...));
 }
 
-// What a template spells, for an error: its beginning if it is long.
+// Returns a text of the template for an error, shortened if it is long.
 std::string shown(std::string_view text);
 
 class Value;
 using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;  // in order of insertion
-struct Namespace;                                   // owned by the render
+struct Namespace;                                   // owned by the rendering
 struct Arguments;
 using Function = std::function<Value(Arguments&)>;
 
@@ -50,23 +50,23 @@ struct Undefined {
 };
 struct None {};
 
-// What a run has seen of an open list: it goes alike for every length from `least` on. And the length that the list has in this
-// run.
+// The part of an open list that a rendering has seen: the result is the same for every length from `least` on. length:
+// length of the list in this rendering.
 struct Reach {
   size_t length = 0, least = 0;
   void upto(size_t n) { least = std::max(least, n); }
   void whole() { least = SIZE_MAX; }
 };
 
-// A list that is looked at as the beginning of a longer one: the elements of `all` from `offset` to `reach->length`. Who asks
-// for all of it (Value::list) has seen its end.
+// A list that is a beginning of a longer list: the elements of `all` from `offset` to `reach->length`. A call for the
+// whole list (Value::list) has seen its end.
 struct OpenList {
   std::shared_ptr<const List> all;
   size_t offset = 0;
   Reach* reach = nullptr;
   OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen);
   size_t size() const { return reach->length > offset ? reach->length - offset : 0; }
-  const Value& at(size_t i) const;  // has seen it, not the end
+  const Value& at(size_t i) const;  // has seen the element, not the end
   const List& list() const;
 
  private:
@@ -74,8 +74,8 @@ struct OpenList {
   mutable size_t part_length_ = SIZE_MAX;
 };
 
-// A list, a dict and a bound method lie at most kDeepestValue deep within each other, so that walks (and destructors) may
-// recurse.
+// A value of a template. Lists, dicts and bound methods are nested at most kDeepestValue levels deep, so that walks and
+// destructors may recurse.
 class Value {
  public:
   static constexpr int kDeepestValue = 64;
@@ -111,9 +111,10 @@ class Value {
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
-  bool is_markup() const { return form_ == Form::markup; }  // a string that is safe for HTML: what joins it is escaped
-  bool is_group() const { return form_ == Form::group; }    // a tuple of groupby: its parts are also grouper and list
-  bool is_range() const { return form_ == Form::range; }    // a list of range(..), which is written otherwise than a list
+  // A string that is safe for HTML: texts joined to it are escaped.
+  bool is_markup() const { return form_ == Form::markup; }
+  bool is_group() const { return form_ == Form::group; }  // a tuple of groupby with the attributes grouper and list
+  bool is_range() const { return form_ == Form::range; }  // a list of range(..), which is not written like a list
   bool is_list() const { return is<std::shared_ptr<const List>>() || is_open(); }
   bool is_open() const { return is<std::shared_ptr<const OpenList>>(); }
   bool is_tuple() const { return is_list() && tuple_; }
@@ -131,11 +132,11 @@ class Value {
   Namespace* space() const { return held<Namespace*>(); }
   const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
   const std::string& undefined_name() const { return held<Undefined>().name; }
-  int depth() const { return depth_; }         // of what it holds: 0 for a number
-  bool same_object(const Value& other) const;  // of lists and dicts: one and the same
+  int depth() const { return depth_; }         // nesting depth of its contents: 0 for a number
+  bool same_object(const Value& other) const;  // of lists and dicts: the same object
 
  private:
-  // A template that uses a value as what it is not ends with an error of its own.
+  // A template that uses a value as another type ends with an error.
   template <class T>
   const T& held() const {
     if (const T* v = std::get_if<T>(&v_)) return *v;
@@ -155,21 +156,22 @@ class Value {
   uint8_t depth_ = 0;
 };
 
-// Here, where values are known: clang makes the destructor of the list with it.
+// Defined here, where Value is complete: clang instantiates the destructor of the list with it.
 inline OpenList::OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen)
     : all(std::move(of)), offset(from), reach(seen) {}
 
-// What a loop knows of itself.
+// The state of a loop.
 struct Loop {
   Value over;  // a list
   size_t index = 0;
   int64_t depth = 1;
   Value last;  // of loop.changed
   bool asked = false;
-  Value again;  // of a recursive loop: the function that goes through another list as this loop does
+  // For a recursive loop: the function that runs this loop over another list.
+  Value again;
 };
 
-// What cycler() makes.
+// The object of cycler().
 struct Cycler {
   Value items;  // a tuple that is not empty
   size_t at = 0;
@@ -177,9 +179,9 @@ struct Cycler {
 
 struct Namespace {
   std::vector<std::pair<std::string, Value>> fields;
-  std::optional<Loop> loop;      // then it is one, without fields
-  std::optional<Cycler> cycler;  // likewise
-  size_t number = 0;             // in order of making
+  std::optional<Loop> loop;      // set for a loop, which has no fields
+  std::optional<Cycler> cycler;  // set for a cycler, which has no fields
+  size_t number = 0;             // in order of creation
   Value* find(std::string_view name) {
     for (auto& [k, v] : fields)
       if (k == name) return &v;
@@ -187,14 +189,15 @@ struct Namespace {
   }
 };
 
-// What bounds a render: work, memory and depth. Work is counted by what an operation touches; a unit is about 10 ns of a CPU.
+// The limits of a rendering: work, memory and depth. Work is counted by the data that an operation reads; a unit is
+// about 10 ns of a CPU.
 class Budget {
  public:
   static constexpr int64_t kWork = 40'000'000;
-  static constexpr size_t kBytes = size_t{128} << 20;  // of all that is made, whether it still lives or not
+  static constexpr size_t kBytes = size_t{128} << 20;  // of everything that is created, also after its end
   static constexpr size_t kLongestText = size_t{64} << 20;
-  static constexpr int kLevels = 600;       // of calls of the tree walker within each other
-  static constexpr size_t kTextBytes = 64;  // of a string beside its characters
+  static constexpr int kLevels = 600;       // nested calls of the tree walker
+  static constexpr size_t kTextBytes = 64;  // of a string besides its characters
 
   explicit Budget(int64_t work = kWork, size_t bytes = kBytes) : work_(work), bytes_(bytes), most_(work) {}
 
@@ -203,18 +206,18 @@ class Budget {
   }
   void work(size_t n) { work(static_cast<int64_t>(std::min<size_t>(n, INT64_MAX / 2))); }
   void step() { work(int64_t{8}); }              // a node of the tree, a call
-  void values(size_t n) { work(2 * n); }         // looked at or copied
+  void values(size_t n) { work(2 * n); }         // read or copied
   void read(size_t bytes) { work(bytes / 64); }  // copied, compared, searched
-  void chars(size_t bytes) { work(bytes / 4); }  // looked at one by one
+  void chars(size_t bytes) { work(bytes / 4); }  // read one by one
   void bytes(size_t n) {
     if (n > bytes_) beyond("the template takes too much memory (more than {} MiB)", kBytes >> 20);
     bytes_ -= n;
   }
-  void list(size_t n) { values(n), bytes(n * sizeof(Value)); }  // a list of n values is made
+  void list(size_t n) { values(n), bytes(n * sizeof(Value)); }  // for a new list of n values
 
   int64_t worked() const { return most_ - work_; }
   size_t bytes_left() const { return bytes_; }
-  void bytes_left(size_t n) { bytes_ = n; }  // what has been made since is gone
+  void bytes_left(size_t n) { bytes_ = n; }  // after values were destroyed by an undo
 
   struct Level {
     explicit Level(Budget& b) : budget(b) {
@@ -239,10 +242,10 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
   Budget* budget = nullptr;
 
-  // The argument at a place or of a name; `fallback` if it is not given.
+  // Returns the argument at a position or with a name; `fallback` if it is missing.
   Value get(size_t at, std::string_view name, Value fallback = Value()) const;
   bool has(size_t at, std::string_view name) const;
-  void at_most(std::string_view function, size_t n) const;  // else a TemplateError
+  void at_most(std::string_view function, size_t n) const;  // more arguments are a TemplateError
 };
 
 const char* type_name(const Value& v);
@@ -251,23 +254,25 @@ bool equal(const Value& a, const Value& b, Budget& budget);
 bool less(const Value& a, const Value& b, Budget& budget);  // a TemplateError if they cannot be compared
 bool contains(const Value& inside, const Value& what, Budget& budget);
 std::string str(const Value& v, Budget& budget);                       // as Python's str()
-void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText together
+void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText in all
 void append_str(std::string& out, const Value& v, Budget& budget);
 void append_repr(std::string& out, const Value& v, Budget& budget, bool outermost = true);
 struct JsonStyle {
-  std::optional<std::string> indent;  // none: all in one line
+  std::optional<std::string> indent;  // not set: all in one line
   std::string comma = ", ", colon = ": ";
   bool ascii = false, sort = false;
 };
 std::string to_json(const Value& v, const JsonStyle& style, Budget& budget);
-Value from_json(const Json& j);  // nested deeper than kDeepestValue is a TemplateError
+Value from_json(const Json& j);  // nesting deeper than kDeepestValue is a TemplateError
 const Value* lookup(const Dict& d, const Value& key, Budget& budget);
 const Value* lookup(const Dict& d, std::string_view key, Budget& budget);
 int64_t length(const Value& v, Budget& budget);  // in characters for a string
-Value items(const Value& v, Budget& budget);     // the list of what a loop over it sees; of a list itself
+// The list of elements that a loop over the value sees; a list is returned unchanged.
+Value items(const Value& v, Budget& budget);
 int64_t add_checked(int64_t a, int64_t b);
 
-// Where `what` lies in `text` from `from` on (or the last place that ends by `end`), or npos, in linear time.
+// Returns the position of `what` in `text` from `from` on, or the last position at which it ends by `end`; npos if
+// there is none. Linear time.
 size_t find_in(std::string_view text, std::string_view what, size_t from, Budget& budget);
 size_t find_last(std::string_view text, std::string_view what, size_t end, Budget& budget);
 

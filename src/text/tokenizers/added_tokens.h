@@ -1,4 +1,4 @@
-// Special strings that a tokenizer finds in text before its own rules apply.
+// The special strings that a tokenizer finds in text before its own rules apply.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -15,13 +15,13 @@ namespace ravine {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool lstrip = false, rstrip = false;  // takes the white space on its left or right with it
-  bool single_word = false;             // counts only between spaces
-  bool special = false;                 // left out by decode(skip_special)
-  bool named = false;                   // bos, eos, unk, pad and the like
+  bool lstrip = false, rstrip = false;  // also matches the white space on its left or right
+  bool single_word = false;             // matches only between spaces
+  bool special = false;                 // removed by decode(skip_special)
+  bool named = false;                   // bos, eos, unk, pad and others
 };
 
-// A stretch of text: either a token (index into the list) or ordinary text (token -1).
+// A part of a text: a token (index into the list), or ordinary text (token -1).
 struct TextPart {
   std::string text;
   int token = -1;
@@ -29,13 +29,13 @@ struct TextPart {
 
 class AddedTokens {
  public:
-  // Replaces the token of the same content, if any.
+  // Adds a token, or replaces the token with the same content.
   void add(AddedToken token);
   const std::vector<AddedToken>& list() const { return list_; }
   const AddedToken* by_id(int32_t id) const;
   const AddedToken* by_content(std::string_view content) const;
-  // Cuts text at its tokens: the leftmost first, of those the longest. Strips and single words are settled as Transformers'
-  // PreTrainedTokenizer.tokenize does. No part is empty.
+  // Splits a text at its tokens: at the leftmost match, and among these at the longest. lstrip, rstrip and single_word
+  // apply as in Transformers' PreTrainedTokenizer.tokenize. No part is empty.
   std::vector<TextPart> split(std::string_view text) const;
 
  private:

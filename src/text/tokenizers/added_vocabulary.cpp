@@ -22,7 +22,7 @@ void AddedVocabulary::add(AddedEntry entry, const Vocabulary& model, const Norma
     bool at_start = true;
     entry.form = normalizer->apply(entry.form, at_start, scratch);
   }
-  // Forms may be longer than what the file says, though not all of them: each is kept and looked for.
+  // Forms may be longer than the contents, but not without a limit: each is stored and searched for.
   said_ += entry.token.content.size();
   formed_ += entry.form.size();
   if (formed_ > 8 * said_ + (size_t{1} << 20))
@@ -47,7 +47,7 @@ bool AddedVocabulary::settle(std::string_view text, int32_t id, bool all_text, s
                              Space& space) const {
   const AddedToken& t = by_id_.at(id).token;
   if (all_text && special_.contains(t.content)) return false;
-  auto before = [&](size_t at) {  // of the character that ends at `at`
+  auto before = [&](size_t at) {  // start of the character that ends at `at`
     do --at;
     while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
     return at;
@@ -60,7 +60,7 @@ bool AddedVocabulary::settle(std::string_view text, int32_t id, bool all_text, s
   if (t.lstrip)
     while (begin > done && (kind(before(begin)) & kSpace)) begin = before(begin);
   if (t.rstrip) {
-    if (end < space.begin || end >= space.end) {  // a run of white space is walked once, however many tokens it holds
+    if (end < space.begin || end >= space.end) {  // a run of white space is walked once, for any number of tokens in it
       space = {end, end};
       while (space.end < text.size() && (kind(space.end) & kSpace)) next_char(text, space.end);
     }

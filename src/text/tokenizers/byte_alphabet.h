@@ -1,4 +1,4 @@
-// The characters by which byte-level tokenizers spell bytes.
+// The characters with which byte-level tokenizers spell bytes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,15 +6,14 @@
 
 namespace ravine {
 
-// The texts that stand for bytes in byte-level tokenizers: U+0021.. for what prints, U+0100.. for the rest (GPT-2's
-// bytes_to_unicode).
+// Maps bytes to characters: printable bytes to themselves, the others to U+0100.. (GPT-2's bytes_to_unicode).
 struct ByteAlphabet {
   ByteAlphabet();
   char32_t of_byte[256];
   int16_t of_char[0x144];  // the byte of a character, or -1
   int byte(char32_t c) const { return c < 0x144 ? of_char[c] : -1; }
   std::string map(std::string_view bytes) const;
-  // The bytes that a text stands for; false if it has another character.
+  // Maps a text back to its bytes; false if it has another character.
   bool unmap(std::string_view text, std::string& bytes) const;
 };
 

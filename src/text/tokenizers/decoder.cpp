@@ -27,12 +27,12 @@ std::string replace_all(std::string_view s, std::string_view from, std::string_v
   return out += s;
 }
 
-// English as it is written, from tokens with spaces between (tokenizers/src/decoders/wordpiece.rs).
+// Removes the spaces before punctuation and contractions of English (tokenizers/src/decoders/wordpiece.rs).
 std::string clean_up(std::string s) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (auto [from, to] : kRules) s = replace_all(s, from, to, SIZE_MAX);  // none makes it longer
+  for (auto [from, to] : kRules) s = replace_all(s, from, to, SIZE_MAX);  // no rule makes the text longer
   return s;
 }
 
@@ -65,7 +65,7 @@ class FuseStep final : public DecoderStep {
   void feed(std::string_view text, const Emit& emit) override { emit(text); }
 };
 
-// A run of byte tokens is a text or, as a whole, one U+FFFD per byte, so it waits for its end.
+// A run of byte tokens becomes a text, or one U+FFFD per byte for the whole run, so the decoder waits for its end.
 class ByteFallbackStep final : public DecoderStep {
  public:
   void feed(std::string_view text, const Emit& emit) override {
@@ -106,7 +106,8 @@ class ByteFallbackStep final : public DecoderStep {
   std::string bytes_;
 };
 
-// Behind a Fuse the end of the text is not known: as many of the character as may be cut there are held back, as a number.
+// After a Fuse the end of the text is unknown. The number of characters at the end that may have to be removed is held
+// back.
 class StripStep final : public DecoderStep {
  public:
   StripStep(std::string content, int64_t start, int64_t stop, bool whole)
@@ -118,7 +119,7 @@ class StripStep final : public DecoderStep {
       ++cut_;
     }
     if (whole_ && text.empty()) return;
-    if (!text.empty()) cut_ = -1;  // the beginning is over
+    if (!text.empty()) cut_ = -1;  // the beginning is complete
     int64_t ends = 0;
     std::string_view keep = text;
     if (!whole_) {
@@ -146,7 +147,7 @@ class StripStep final : public DecoderStep {
 class ReplaceStep final : public DecoderStep {
  public:
   ReplaceStep(std::string from, std::string to, bool whole) : from_(std::move(from)), to_(std::move(to)), whole_(whole) {
-    // How long a beginning of `from` its first k bytes end with (Knuth, Morris, Pratt).
+    // Entry k-1: length of the longest beginning of `from` with which its first k bytes end (Knuth, Morris, Pratt).
     borders_.assign(from_.size(), 0);
     for (size_t i = 1, k = 0; i < from_.size(); ++i) {
       while (k > 0 && from_[i] != from_[k]) k = borders_[k - 1];
@@ -158,7 +159,7 @@ class ReplaceStep final : public DecoderStep {
     if (!whole_) return emit(replace_all(text, from_, to_, most()));
     std::string out;
     for (char c : text) {
-      while (held_ > 0 && from_[held_] != c) {  // the first bytes that are held begin no match
+      while (held_ > 0 && from_[held_] != c) {  // the first held bytes begin no match
         const size_t shorter = borders_[held_ - 1];
         out.append(from_, 0, held_ - shorter);
         held_ = shorter;
@@ -180,7 +181,7 @@ class ReplaceStep final : public DecoderStep {
  private:
   std::string from_, to_;
   std::vector<size_t> borders_;
-  size_t held_ = 0;  // bytes at the end of the text that `from` begins with
+  size_t held_ = 0;  // number of bytes at the end of the text that are a beginning of `from`
   bool whole_;
 };
 
@@ -256,7 +257,7 @@ class BpeStep final : public DecoderStep {
   std::optional<std::string> last_;
 };
 
-// For a decoder that has to see the one long string as a whole.
+// Runs a decoder that needs the whole string: collects the string first.
 class Waiting final : public DecoderStep {
  public:
   explicit Waiting(std::unique_ptr<DecoderStep> step) : step_(std::move(step)) {}
@@ -277,7 +278,7 @@ class Waiting final : public DecoderStep {
 void Decoder::read(const JsonView& json, int depth, bool& whole, size_t& parts, std::vector<Make>& makers) {
   std::string type = json.text("type", "");
   if (++parts > kMostParts) json.wrong(fmt::format("a tokenizer has at most {} decoders", kMostParts));
-  // A step that knows nothing of parts waits for the whole string.
+  // A step that cannot process parts waits for the whole string.
   auto add = [&](Make make) {
     if (whole)
       makers.push_back([make] { return std::make_unique<Waiting>(make()); });

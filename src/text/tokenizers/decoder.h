@@ -1,4 +1,4 @@
-// The `decoder` of a tokenizer.json: from the strings of tokens to text, token by token.
+// The `decoder` of a tokenizer.json: turns the strings of tokens into text, token by token.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace ravine {
 
-// One decoder at work. It hears tokens one by one, or (behind a Fuse or ByteLevel, where Hugging Face has one long string)
-// parts of that string as they become known, and hands on what is certain.
+// One decoder of a text. It receives single tokens. After a Fuse or ByteLevel, where Hugging Face has one long string,
+// it receives parts of this string as they become known. Text that is final is passed on.
 class DecoderStep {
  public:
   using Emit = std::function<void(std::string_view)>;
@@ -21,18 +21,18 @@ class DecoderStep {
   void allow(size_t most) { most_ = most; }
 
  protected:
-  size_t most() const { return most_; }  // bytes that a text it makes may have
+  size_t most() const { return most_; }  // limit of the bytes of a text that it makes
 
  private:
   size_t most_ = 0;
 };
 
-// The decoders of one text, in order. All that a step hands on, and all that comes out, has at most 64 bytes per byte of the
-// tokens so far (kDecodedSlack on top); more is a UserError, before it is held.
+// The decoders of one text, in order. The text between the steps, and the result, have at most 64 bytes per byte of the
+// tokens so far, plus kDecodedSlack. More is a UserError, before it is stored.
 class DecoderRun {
  public:
   void token(std::string_view text, std::string& out);
-  void finish(std::string& out);  // what was held back; nothing may follow
+  void finish(std::string& out);  // appends the text that was held back; the last call
 
  private:
   friend class Decoder;
@@ -56,8 +56,8 @@ class Decoder {
   bool none_ = true;
 };
 
-// Any of: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder Sequence. Another type is refused by
-// name, and so are more than kMostParts.
+// Reads a decoder: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder Sequence. Another type, and
+// more than kMostParts, are UserErrors.
 Decoder read_decoder(const JsonView& json);
 
 }  // namespace ravine

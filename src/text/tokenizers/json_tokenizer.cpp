@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kJsonLimit = int64_t{128} << 20;
 
-// What one call of encode works with; kept for the next call.
+// The memory of one call of encode(); kept for later calls.
 struct Scratch {
   std::unique_ptr<ModelScratch> model;
   RegexScratch regex;
@@ -47,7 +47,7 @@ class JsonTokenizer final : public Tokenizer {
   uint64_t fingerprint() const override {
     std::string words = fmt::format("{} {} {}", p_.split_special, fmt::join(p_.post_processor.before, ","),
                                     fmt::join(p_.post_processor.after, ","));
-    std::vector<int32_t> added;  // in order; not all ids, of which a few bytes can say many millions
+    std::vector<int32_t> added;  // sorted; not all ids, because a few bytes of a file can declare many millions
     for (const auto& [id, entry] : p_.added.list()) added.push_back(id);
     std::sort(added.begin(), added.end());
     for (int32_t id : added)
@@ -158,7 +158,7 @@ void JsonDecoding::feed(int32_t id, std::string& out) {
   } else if (auto t = p.model->vocabulary().text(id)) {
     text = *t;
   } else {
-    return;  // a hole in the vocabulary
+    return;  // a gap in the vocabulary
   }
   if (!skip_ || !p.added.is_special(text)) run_.token(text, out);
 }
@@ -184,7 +184,7 @@ TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& 
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (auto error = parser.parse(bytes).get(root)) {
-    parse_json(bytes, where);  // says line and column of what is no JSON for it either
+    parse_json(bytes, where);  // throws with line and column if it is not JSON for this parser either
     throw UserError("not valid JSON", where, simdjson::error_message(error), "repair or replace the file");
   }
   JsonView json(root, where);

@@ -1,4 +1,4 @@
-// Tokenizers of the Hugging Face tokenizers library: tokenizer.json, and the older files that say the same.
+// Tokenizers of the Hugging Face library tokenizers: tokenizer.json, and the older files with the same contents.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-// All that a tokenizer.json describes; each part may also be made by hand.
+// The contents of a tokenizer.json; the parts can also be built by hand.
 struct TokenizerParts {
   std::string where;  // the file, for errors
   uint64_t checksum = 0;
@@ -29,13 +29,13 @@ struct TokenizerParts {
   SpecialTokens special;
 };
 
-// Reads a tokenizer.json. `truncation` and `padding` do not apply here, as in Transformers unless asked for. What is not
-// understood is a UserError that names file and field.
+// Reads a tokenizer.json. `truncation` and `padding` are ignored, as in Transformers by default. Unknown contents are a
+// UserError that names file and field.
 TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& where);
 
 std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts);
 
-// A tokenizer.json by itself (also .xz, .gz, .zst).
+// Opens a single tokenizer.json (also .xz, .gz, .zst).
 std::unique_ptr<Tokenizer> open_tokenizer_json(const std::string& path);
 
 }  // namespace ravine

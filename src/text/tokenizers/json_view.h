@@ -1,5 +1,5 @@
-// A value of a parsed JSON file with its path, so that errors name file and key. Objects say which of their fields are known;
-// any other is refused.
+// A value of a parsed JSON file with its path, so that errors name file and key. only() declares the known fields of an
+// object; other fields are refused.
 #pragma once
 #include <simdjson.h>
 
@@ -11,8 +11,9 @@
 
 namespace ravine {
 
-inline constexpr size_t kMostParts = 64;     // normalizers, pre-tokenizers or decoders of a tokenizer: all see all of the text
-inline constexpr int kDeepestSequence = 16;  // parts of a tokenizer.json that are Sequences of others, within each other
+// Limit of normalizers, of pre-tokenizers and of decoders of a tokenizer: each reads the whole text.
+inline constexpr size_t kMostParts = 64;
+inline constexpr int kDeepestSequence = 16;  // limit of nested Sequences in a tokenizer.json
 
 class JsonView {
  public:
@@ -33,12 +34,12 @@ class JsonView {
   simdjson::dom::object object() const;
   simdjson::dom::array array() const;
 
-  // Fields of an object; absent and null are the same.
+  // Fields of an object; a null field is treated as missing.
   std::optional<JsonView> find(std::string_view key) const;
-  JsonView at(std::string_view key) const;  // must be there
+  JsonView at(std::string_view key) const;  // a missing field is a UserError
   bool flag(std::string_view key, bool fallback) const;
   std::string text(std::string_view key, std::string_view fallback) const;
-  void only(std::initializer_list<std::string_view> keys) const;  // any other key is refused by name
+  void only(std::initializer_list<std::string_view> keys) const;  // any other key is a UserError
 
   template <class F>
   void each(F&& f) const {  // elements of an array

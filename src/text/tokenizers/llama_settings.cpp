@@ -26,7 +26,7 @@ void read_bool(const Json& j, const std::string& file, const char* key, bool& in
   into = it->get<bool>();
 }
 
-// A special token is a string or an object with `content` and flags.
+// Reads a special token: a string, or an object with `content` and flags.
 AddedToken read_token(const Json& j, const std::string& file, const std::string& key) {
   AddedToken t;
   if (j.is_string()) {

@@ -20,8 +20,8 @@ struct Llama {
   std::unordered_map<int32_t, const AddedToken*> by_id;
   int64_t size = 0;
   std::string unk_token;
-  size_t unk_length = 0;  // ids that the unk string takes as ordinary text
-  int32_t mark_id = -1;   // of the piece that is only the space mark
+  size_t unk_length = 0;  // number of ids of the unk string as ordinary text
+  int32_t mark_id = -1;   // id of the piece that is only the space mark
 
   const AddedToken* added(int32_t id) const {
     auto it = by_id.find(id);
@@ -30,7 +30,8 @@ struct Llama {
   std::vector<int32_t> encode_text(const std::string& text) const;
 };
 
-// Transformers' LlamaTokenizer._tokenize: without legacy a leading space is kept by encoding behind a word that is cut off.
+// Transformers' LlamaTokenizer._tokenize: if not legacy, a leading space is kept by encoding the text after a word,
+// which is then removed.
 std::vector<int32_t> Llama::encode_text(const std::string& text) const {
   if (settings.legacy || !(text.starts_with(kSpaceMark) || text.starts_with(' '))) return model.encode(text);
   auto ids = model.encode(unk_token + text);
@@ -38,8 +39,9 @@ std::vector<int32_t> Llama::encode_text(const std::string& text) const {
   return ids;
 }
 
-// LlamaTokenizer.convert_tokens_to_string inside PreTrainedTokenizer._decode, one id at a time. Tokens added beyond the named
-// ones part the ids into segments that are joined by spaces; named ones part a segment into runs of pieces.
+// LlamaTokenizer.convert_tokens_to_string inside PreTrainedTokenizer._decode, one id at a time. Added tokens that are
+// not named separate the ids into segments, which are joined by spaces. Named tokens separate a segment into runs of
+// pieces.
 class LlamaDecoding final : public Decoding {
  public:
   LlamaDecoding(const Llama& llama, bool skip_special) : l_(llama), skip_(skip_special), joiner_(llama.model) {}
@@ -72,7 +74,7 @@ class LlamaDecoding final : public Decoding {
     bool mark = piece.text.starts_with(kSpaceMark);
     if (after_named_ && index_ == 1 && l_.settings.add_prefix_space && !mark) emit(" ", out);
     if (index_ == 0 && mark && l_.settings.add_prefix_space) {
-      // Transformers takes the mark off the spelling, which the library then looks up again.
+      // Transformers removes the mark from the spelling; the library then looks up the rest.
       std::string_view rest = std::string_view(piece.text).substr(kSpaceMark.size());
       const auto& known =
           l_.model.pieces[static_cast<size_t>(l_.model.processor->PieceToId(absl::string_view(rest.data(), rest.size())))];
@@ -91,7 +93,7 @@ class LlamaDecoding final : public Decoding {
   void feed_named(const AddedToken& token, std::string& out) {
     close_run(out);
     if (l_.settings.legacy && index_ > 0 && !after_named_) {
-      // Legacy puts this space in front of the run that ends here; text that has been handed out stays as it is.
+      // Legacy puts this space before the run that ends here; text that was already returned stays unchanged.
       if (!segment_text_)
         emit(" ", out);
       else if (run_begin_ >= base_)
@@ -133,11 +135,12 @@ class LlamaDecoding final : public Decoding {
   const Llama& l_;
   bool skip_;
   PieceJoiner joiner_;
-  int64_t index_ = 0;                           // of the next token in its segment
-  bool after_named_ = false;                    // the token before it in the segment was a named one
-  bool joined_ = false;                         // text of an earlier segment or an added token stands before this segment
-  bool segment_text_ = false;                   // this segment has given text
-  int64_t base_ = 0, end_ = 0, run_begin_ = 0;  // places in all of the text: of out[0], of its end, of the present run
+  int64_t index_ = 0;          // index of the next token in its segment
+  bool after_named_ = false;   // the previous token in the segment was a named one
+  bool joined_ = false;        // text of an earlier segment or an added token precedes this segment
+  bool segment_text_ = false;  // this segment has produced text
+  // Positions in the whole text: base_: of out[0]; end_: of its end; run_begin_: of the current run.
+  int64_t base_ = 0, end_ = 0, run_begin_ = 0;
 };
 
 class LlamaTokenizer final : public Tokenizer {
@@ -183,7 +186,7 @@ class LlamaTokenizer final : public Tokenizer {
     size_t begin = ids.size();
     bool second_special = false;
     encode_parts(with_prefix(text), ids, second_special);
-    // Transformers drops the prefix's piece where a special token follows it at once.
+    // Transformers drops the prefix piece if a special token follows it immediately.
     if (!s.legacy && ids.size() > begin + 1 && ids[begin] == l_.mark_id && second_special)
       ids.erase(ids.begin() + static_cast<ptrdiff_t>(begin));
     if (add_special && s.add_eos && special_.eos) ids.push_back(*special_.eos);
@@ -206,7 +209,7 @@ class LlamaTokenizer final : public Tokenizer {
     return l_.settings.added.by_content(it->second)->id;
   }
 
-  // LlamaTokenizer.tokenize: without legacy the space mark stands before the whole text and nowhere else.
+  // LlamaTokenizer.tokenize: if not legacy, the space mark is before the whole text only.
   std::string with_prefix(std::string_view text) const {
     if (l_.settings.legacy || text.empty()) return std::string(text);
     std::string t = l_.settings.add_prefix_space ? std::string(kSpaceMark) : "";

@@ -1,5 +1,5 @@
-// The tokenizer of a Llama model folder: SentencePiece with the rules that Transformers' LlamaTokenizer puts around it
-// (transformers 4.46 models/llama/tokenization_llama.py, the class backed by sentencepiece).
+// The tokenizer of a Llama model folder: SentencePiece with the rules of Transformers' LlamaTokenizer (transformers
+// 4.46 models/llama/tokenization_llama.py, the class on top of sentencepiece).
 #pragma once
 #include <memory>
 #include <string>
@@ -8,11 +8,13 @@
 
 namespace ravine {
 
-// Reads DIR/tokenizer.model and, where they exist, tokenizer_config.json (legacy, add_bos_token, add_eos_token,
-// add_prefix_space, split_special_tokens, added_tokens_decoder, the special tokens), special_tokens_map.json and
-// added_tokens.json. A tokenizer.json beside them is not looked at. Transformers 5 reads that one: it agrees except for text
-// that begins with a space, which it gives no prefix. Wrong settings are a UserError naming file and key, so is a
-// tokenizer_class of another kind; with `any_class` it is not looked at.
+// Opens DIR/tokenizer.model. If they exist, these files are read too: tokenizer_config.json (legacy, add_bos_token,
+// add_eos_token, add_prefix_space, split_special_tokens, added_tokens_decoder, the special tokens),
+// special_tokens_map.json and added_tokens.json.
+// A tokenizer.json in the folder is ignored. Transformers 5 reads it instead; the results are equal except for text
+// that begins with a space, which gets no prefix there.
+// Wrong settings are a UserError that names file and key. A tokenizer_class of another kind is a UserError too, unless
+// `any_class`.
 std::unique_ptr<Tokenizer> open_llama_tokenizer(const std::string& dir, bool any_class = false);
 
 }  // namespace ravine

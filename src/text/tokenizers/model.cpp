@@ -35,7 +35,7 @@ std::unique_ptr<TokenModel> read_bpe(const JsonView& json, bool bytes) {
   for (auto m : list.array()) {
     std::string_view text;
     simdjson::dom::array pair;
-    if (!m.get_string().get(text)) {  // "a b", the older form
+    if (!m.get_string().get(text)) {  // "a b", the older format
       if (text.starts_with("#version")) continue;
       size_t space = text.find(' ');
       if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
@@ -55,7 +55,7 @@ std::unique_ptr<TokenModel> read_bpe(const JsonView& json, bool bytes) {
 
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes) {
   std::string type = json.text("type", "");
-  if (type.empty()) {  // files from before the field was there
+  if (type.empty()) {  // files from before this field existed
     if (json.find("merges"))
       type = "BPE";
     else if (json.at("vocab").is_array())

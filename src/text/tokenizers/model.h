@@ -1,4 +1,4 @@
-// The `model` of a tokenizer.json: one word to ids.
+// The `model` of a tokenizer.json: encodes one word as ids.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ravine {
 
-// Memory that encoding of words uses again and again; one thread at a time.
+// Reusable memory for encoding words. Not thread-safe.
 struct ModelScratch {
   virtual ~ModelScratch() = default;
 };
@@ -21,18 +21,18 @@ class TokenModel {
   virtual ~TokenModel() = default;
   virtual std::string kind() const = 0;  // "BPE"
   virtual std::unique_ptr<ModelScratch> scratch() const { return std::make_unique<ModelScratch>(); }
-  // Appends the ids of a word (valid UTF-8, or bytes for a model that was read so). A word that the model cannot take, where it
-  // has no unknown token, is a UserError.
+  // Appends the ids of a word (valid UTF-8, or bytes if the model was read with `bytes`). A word that the model cannot
+  // encode is a UserError if there is no unknown token.
   virtual void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const = 0;
-  // As the file spells them.
+  // Returns the vocabulary with the spelling of the file.
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
   Vocabulary vocabulary_;
 };
 
-// BPE, Unigram, WordPiece; another type is refused by name. `bytes`: words come as bytes that the vocabulary spells
-// with the byte characters.
+// Reads a model: BPE, Unigram, WordPiece; another type is a UserError. bytes: words are bytes, which the vocabulary
+// spells with the byte characters.
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
 
 struct BpeOptions {
@@ -40,7 +40,7 @@ struct BpeOptions {
   bool fuse_unk = false, byte_fallback = false, ignore_merges = false;
   bool bytes = false;
 };
-// Merges as pairs of texts, best first. `where` names the file in errors.
+// merges: pairs of texts, best first; where: the file, for errors.
 std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
                                      const std::vector<std::pair<std::string_view, std::string_view>>& merges,
                                      const BpeOptions& options, const std::string& where);

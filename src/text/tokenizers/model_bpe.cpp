@@ -1,4 +1,4 @@
-// Byte-pair encoding: of all pairs of neighbours the one with the best rank is joined, the leftmost first, until none is left
+// Byte-pair encoding: the pair of neighbours with the best rank is joined, the leftmost first, until no pair is left
 // (the order of tokenizers/src/models/bpe/word.rs, merge_all).
 #include <algorithm>
 #include <functional>
@@ -13,18 +13,18 @@ namespace ravine {
 
 namespace {
 
-constexpr uint64_t kNone = UINT64_MAX;  // a pair that does not join; else rank << 32 | id of what it becomes
-constexpr size_t kShort = 64;           // symbols that are searched in a row; beyond that by a heap
+constexpr uint64_t kNone = UINT64_MAX;  // a pair that does not join; else rank << 32 | id of the joined symbol
+constexpr size_t kShort = 64;           // largest number of symbols with a linear search; above it a heap is used
 
-// Pairs of ids to what they become, in one flat table. Most pairs that are asked for are not in it, and it is larger than a
-// cache: a bit field of a few hundred kilobytes answers for most of those.
+// Maps pairs of ids to their joined symbol, in one flat table. Most pairs that are looked up are not in it, and the
+// table is larger than a cache. A bit field of a few hundred kilobytes answers for most of these pairs.
 class MergeTable {
  public:
   void reserve(size_t count) {
     size_t n = 1024;
     while (n < count * 2) n *= 2;
     slots_.assign(n, {0, kNone});
-    may_hold_.assign(n / 16, 0);  // four bits or more for each slot that is filled
+    may_hold_.assign(n / 16, 0);  // at least four bits for each filled slot
   }
   void put(int32_t a, int32_t b, uint64_t becomes) {
     uint64_t key = key_of(a, b);
@@ -112,7 +112,7 @@ class Bpe final : public TokenModel {
                     "correct or replace the file");
   }
 
-  // Tables for words of bytes: the symbol of each byte and what each pair of them becomes.
+  // Builds the tables for words of bytes: the symbol of each byte, and the joined symbol of each pair of bytes.
   void read_bytes() {
     ByteAlphabet alphabet;
     simple_ = o_.prefix.empty() && o_.suffix.empty();
@@ -157,9 +157,9 @@ class Bpe final : public TokenModel {
       join_long(s, ids);
   }
 
-  // The symbols of a word before any is joined.
+  // Spells a word as symbols, before any are joined.
   void spell(std::string_view word, std::vector<int32_t>& symbols) const {
-    bool pending = false;  // an unknown one that is not in `symbols` yet
+    bool pending = false;  // an unknown symbol that is not in `symbols` yet
     std::string text;
     for (size_t at = 0; at < word.size();) {
       bool first = at == 0;
@@ -185,10 +185,11 @@ class Bpe final : public TokenModel {
       }
       if (o_.byte_fallback &&
           std::all_of(text.begin(), text.end(), [&](char b) { return fallback_[static_cast<unsigned char>(b)] >= 0; })) {
-        for (char b : text) symbols.push_back(fallback_[static_cast<unsigned char>(b)]);  // before a pending unknown, as there
+        // Before a pending unknown symbol, as upstream.
+        for (char b : text) symbols.push_back(fallback_[static_cast<unsigned char>(b)]);
         continue;
       }
-      if (o_.unk_token.empty()) continue;  // nothing stands for it
+      if (o_.unk_token.empty()) continue;  // the character is dropped
       if (unk_ < 0)
         throw UserError("text that the tokenizer cannot take", where_,
                         fmt::format("the unknown token '{}' is not in the vocabulary", o_.unk_token),
@@ -199,7 +200,7 @@ class Bpe final : public TokenModel {
     if (pending) symbols.push_back(unk_);
   }
 
-  // Joins n symbols in place, given their pairs; returns how many are left.
+  // Joins n symbols in place, given their pairs. Returns the number of remaining symbols.
   size_t join(int32_t* id, uint64_t* pair, size_t n) const {
     while (n > 1) {
       size_t best = 0;
@@ -242,7 +243,7 @@ class Bpe final : public TokenModel {
     ids.insert(ids.end(), id, id + n);
   }
 
-  // The same with a heap of rank << 32 | place: n log n for words of any length.
+  // The same with a heap of rank << 32 | position: O(n log n) for words of any length.
   void join_long(BpeScratch& s, std::vector<int32_t>& ids) const {
     size_t n = s.symbols.size();
     require(n < UINT32_MAX, "bpe: a word of {} symbols", n);
@@ -271,7 +272,7 @@ class Bpe final : public TokenModel {
       uint64_t top = s.heap.back();
       s.heap.pop_back();
       auto at = static_cast<uint32_t>(top);
-      if (s.pairs[at] == kNone || s.pairs[at] >> 32 != top >> 32) continue;  // gone in the meantime
+      if (s.pairs[at] == kNone || s.pairs[at] >> 32 != top >> 32) continue;  // removed in the meantime
       uint32_t right = s.next[at];
       id[at] = static_cast<int32_t>(static_cast<uint32_t>(s.pairs[at]));
       s.next[at] = s.next[right];
@@ -288,7 +289,7 @@ class Bpe final : public TokenModel {
   MergeTable merges_;
   int32_t unk_ = -1;
   int32_t fallback_[256];
-  bool simple_ = false;  // words of bytes, each with a symbol or none at all
+  bool simple_ = false;  // words of bytes; each byte has a symbol or is dropped
   int32_t byte_ids_[256];
   std::string byte_text_[256];
   std::vector<uint64_t> first_pairs_;

@@ -1,4 +1,4 @@
-// Unigram: the pieces whose scores add up to most (Viterbi), as SentencePiece's EncodeOptimized.
+// Unigram: selects the pieces with the largest sum of scores (Viterbi), as SentencePiece's EncodeOptimized.
 #include <cmath>
 #include <limits>
 
@@ -84,7 +84,7 @@ class Unigram final : public TokenModel {
       }
       at = next;
     }
-    // Backwards; unknown ones side by side are one.
+    // Goes backwards; adjacent unknown pieces are merged.
     s.parts.clear();
     bool unknown = false;
     for (size_t end = word.size(); end > 0;) {

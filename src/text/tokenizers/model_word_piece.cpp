@@ -23,7 +23,7 @@ class WordPiece final : public TokenModel {
   }
   std::string kind() const override { return "WordPiece"; }
 
-  // The longest piece first, from left to right; a word with a rest that is none is unknown as a whole.
+  // Selects the longest piece, from left to right. If a rest is not a piece, the whole word is unknown.
   void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const override {
     int64_t chars = 0;
     for (size_t at = 0; at < word.size(); ++chars) next_char(word, at);
@@ -37,7 +37,8 @@ class WordPiece final : public TokenModel {
       for (size_t at = start; at < word.size();) {
         node = trie.step(node, static_cast<unsigned char>(word[at++]));
         if (node == 0) break;
-        if (trie.value(node) >= 0) id = trie.value(node), end = at;  // pieces are UTF-8, so none ends inside a character
+        // Pieces are UTF-8, so no piece ends inside a character.
+        if (trie.value(node) >= 0) id = trie.value(node), end = at;
       }
       if (id < 0) {
         bad = true;
@@ -60,7 +61,7 @@ class WordPiece final : public TokenModel {
   std::string unk_;
   int64_t longest_;
   std::string where_;
-  PieceTrie first_, inner_;  // of words; of what follows, without the prefix
+  PieceTrie first_, inner_;  // first_: pieces at the beginning of words; inner_: other pieces, without the prefix
 };
 
 }  // namespace

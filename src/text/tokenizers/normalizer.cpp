@@ -29,7 +29,7 @@ class Form final : public Normalizer {
   Normalization form_;
 };
 
-// Changes characters one by one: f(c, out) appends what stands for c.
+// Replaces characters one by one: f(c, out) appends the replacement of c.
 template <class F>
 std::string each_char(std::string_view text, F&& f) {
   std::string out;
@@ -149,7 +149,8 @@ class Prepend final : public Normalizer {
   std::string text_;
 };
 
-// A text begins where it did unless more than one character of its beginning was replaced, or nothing took its place.
+// True if the text still begins at its start: at most one character of its beginning was replaced, and the replacement
+// is not empty.
 bool still_at_start(std::string_view replaced, std::string_view to) {
   size_t one = 0;
   if (!replaced.empty()) next_char(replaced, one);
@@ -204,7 +205,7 @@ class Precompiled final : public Normalizer {
   bool is_identity(std::string_view) const override { return false; }
   std::string change(std::string text, bool&, RegexScratch&, size_t) const override {
     return rules_.apply(text);
-  }  // kLongestReplacement bounds it
+  }  // limited by kLongestReplacement
 
  private:
   PrecompiledRules rules_;

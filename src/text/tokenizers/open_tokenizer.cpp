@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A file of text or of a list where a tokenizer is named: what it begins with tells.
+// Throws a UserError if the named file begins like a text or a list.
 void refuse_other_file(const std::string& path, bool json) {
   std::string begin(64, '\0');
   begin.resize(open_bytes(path)->read(std::as_writable_bytes(std::span(begin))));
@@ -40,7 +40,8 @@ void refuse_other_file(const std::string& path, bool json) {
       "name the tokenizer.model, the tokenizer.json, or the folder that holds one");
 }
 
-// Of a folder with both files tokenizer.json is read, as AutoTokenizer does; these settings choose tokenizer.model.
+// True if these settings select tokenizer.model. If a folder has both files, tokenizer.json is used otherwise, as in
+// AutoTokenizer.
 bool asks_for_sentencepiece(const std::string& dir) {
   std::string path;
   const Json config = read_settings(dir, "tokenizer_config.json", path);
@@ -48,7 +49,7 @@ bool asks_for_sentencepiece(const std::string& dir) {
          (config.value("use_fast", Json()) == false || config.value("backend", Json()) == "sentencepiece");
 }
 
-// Says once where the other file of the folder would give other ids.
+// Warns once if the other file of the folder gives other ids.
 void compare_with_model(const Tokenizer& tokenizer, const std::string& dir) {
   static std::mutex mutex;
   static std::set<std::string> compared;
@@ -60,12 +61,12 @@ void compare_with_model(const Tokenizer& tokenizer, const std::string& dir) {
   const bool llama = is_llama_folder(dir);
   try {
     if (llama || is_nearly_llama_folder(dir)) other = open_llama_tokenizer(dir, true);
-  } catch (const Error&) {  // a file that is not used may be of a kind that is not known
+  } catch (const Error&) {  // the file that is not used may be of an unknown kind
   }
   for (const char* text :
        {"a  b", " a", "a", "Hello, world!", "def f(x):\n    return x\n", "3.14\t159", "你好", "é", "<s> a</s> b"})
     if (std::string_view(text).starts_with("<s>") && !llama) {
-      continue;  // other classes have other special tokens, and tokenizer.json alone says which stand around a text
+      continue;  // other classes have other special tokens; only tokenizer.json defines the tokens around a text
     } else if (other && tokenizer.encode(text, llama) != other->encode(text, llama)) {
       auto ids = [&](const Tokenizer& t) { return fmt::format("{}", fmt::join(t.encode(text, llama), " ")); };
       say(

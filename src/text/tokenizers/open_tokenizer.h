@@ -1,4 +1,4 @@
-// Which tokenizer a file or a folder holds.
+// Opens the tokenizer of a file or a folder.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,15 +7,17 @@
 
 namespace ravine {
 
-// Opens a tokenizer; any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with a part that is
-// not known here, is a UserError.
-//   FILE tokenizer.json   as Hugging Face's tokenizers library reads it
-//   FILE tokenizer.model  raw SentencePiece: no special strings in text, nothing added around it, control pieces decode to ""
-//   DIR                   tokenizer.json, as AutoTokenizer of Transformers; without one tokenizer.model by the rules of its
-//                         LlamaTokenizer, legacy or not as the settings say; without either vocab.json with merges.txt, or
-//                         vocab.txt; each with the settings beside it. Where both are there, "use_fast": false or
-//                         "backend": "sentencepiece" in tokenizer_config.json chooses tokenizer.model, and a warning tells
-//                         once that the two give other ids, if they do for a few texts
+// Opens a tokenizer. Any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with an
+// unknown part, is a UserError.
+//   FILE tokenizer.json   as in Hugging Face's library tokenizers.
+//   FILE tokenizer.model  raw SentencePiece: no special strings in text, no tokens around it.
+//                         Control pieces decode to "".
+//   DIR                   tokenizer.json, as AutoTokenizer of Transformers. Without it tokenizer.model, by the rules of
+//                         LlamaTokenizer, legacy or not by the settings. Without both vocab.json with merges.txt, or
+//                         vocab.txt. The settings files of the folder are read too.
+// If a folder has tokenizer.json and tokenizer.model, "use_fast": false or "backend": "sentencepiece" in
+// tokenizer_config.json selects tokenizer.model. If the two give other ids for a few test texts, a warning says so
+// once.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The pieces of a vocabulary as a tree of bytes: what a text begins with.
+// The pieces of a vocabulary as a tree of bytes; finds the pieces with which a text begins.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,11 +9,12 @@
 
 namespace ravine {
 
-// Bytes of a piece of Unigram and WordPiece models: the work per byte of text. Published vocabularies have up to 256.
+// Limit of the bytes of a piece of Unigram and WordPiece models, and so of the work per byte of text. Published
+// vocabularies have up to 256.
 inline constexpr size_t kLongestPiece = 1024;
 
-// All pieces by their bytes; edges in one flat hash table. A text is walked at most one piece deep from each place, hence
-// kLongestPiece.
+// A trie of all pieces by their bytes; its edges are in one flat hash table. From each position a text is walked at
+// most one piece deep, hence kLongestPiece.
 class PieceTrie {
  public:
   void add(std::string_view text, int32_t value) {
@@ -31,7 +32,7 @@ class PieceTrie {
     }
     values_[node] = value;
   }
-  uint32_t step(uint32_t node, unsigned char c) const {  // 0: nothing goes on like this
+  uint32_t step(uint32_t node, unsigned char c) const {  // 0: no such edge
     uint64_t key = (uint64_t{node} << 8 | c) + 1;
     for (size_t i = place(key);; i = (i + 1) & (edges_.size() - 1)) {
       if (edges_[i].key == key) return edges_[i].child;

@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-constexpr size_t kMostAround = 1024;  // tokens that a text gets
+constexpr size_t kMostAround = 1024;  // limit of the tokens around a text
 
 int32_t second_as_id(const JsonView& pair) {  // ["</s>", 2]
   int32_t id = -1;
@@ -21,7 +21,7 @@ int32_t second_as_id(const JsonView& pair) {  // ["</s>", 2]
   return id;
 }
 
-// What processors hand on, in the order in which it is joined. One of them holds the text, the others are ids alone.
+// The output of a post-processor, in the order of concatenation. One encoding holds the text, the others hold ids only.
 struct Encoding {
   std::vector<int32_t> before, after;
   bool text = false;
@@ -34,8 +34,8 @@ size_t ids_of(const Encodings& all) {
   return n;
 }
 
-// Makes an encoding of each of its pieces. Given two, which are another template's, it takes `pair`, and for more the library
-// has no rule.
+// Makes an encoding of each piece of the template. If two are given, from another template, `pair` is used; for more
+// the library has no rule.
 Encodings by_template(const JsonView& json, const Encodings& given) {
   json.only({"type", "single", "pair", "special_tokens"});
   if (given.size() > 2) json.wrong(fmt::format("a template cannot follow one that makes {} pieces", given.size()));
@@ -68,7 +68,7 @@ Encodings by_template(const JsonView& json, const Encodings& given) {
   return out;
 }
 
-// The first gets cls and sep around it; a further one sep behind it, and with `both` in front too.
+// Puts cls and sep around the first encoding. A further encoding gets sep after it, and with `both` also before it.
 Encodings by_cls_and_sep(int32_t cls, int32_t sep, bool both, Encodings all) {
   for (size_t i = 0; i < all.size(); ++i) {
     Encoding& e = all[i];

@@ -11,9 +11,10 @@ struct PostProcessor {
   std::vector<int32_t> before, after;
 };
 
-// Any of: TemplateProcessing ByteLevel BertProcessing RobertaProcessing Sequence, as PyPI's tokenizers applies them to one
-// text: a template takes its `single`, or, in a Sequence behind one of two pieces, its `pair` with these as A and B; behind one
-// of more, on which the library panics, it is refused. Another type is refused by name.
+// Reads a post-processor: TemplateProcessing ByteLevel BertProcessing RobertaProcessing Sequence, applied to one text
+// as in PyPI's tokenizers. A template uses its `single`. In a Sequence after a template of two pieces, it uses its
+// `pair`, with these pieces as A and B. After a template of more pieces, on which the library panics, it is a
+// UserError. Another type is a UserError.
 PostProcessor read_post_processor(const JsonView& json);
 
 }  // namespace ravine

@@ -24,12 +24,12 @@ void push(WordList& list, const TextSpan& word, size_t begin, size_t end) {
   if (end > begin) list.next.push_back({word.text.substr(begin, end - begin), word.at_start && begin == 0});
 }
 
-// Parts of a word as a pattern leaves them, put together as NormalizedString::split does.
+// Combines the parts of a word that a pattern separates, as NormalizedString::split does.
 class Splitter {
  public:
   Splitter(const TextSpan& word, Behavior behavior, WordList& list) : word_(word), behavior_(behavior), list_(list) {}
 
-  // The next part, matched or not; parts come in order and leave no gap.
+  // Adds the next part, matched or not; parts are in order and without gaps.
   void part(size_t begin, size_t end, bool match) {
     switch (behavior_) {
       case Behavior::removed:
@@ -50,7 +50,7 @@ class Splitter {
         else
           begin_part(begin, end);
         break;
-      case Behavior::merged_with_next:  // a match joins the part behind it if that is none
+      case Behavior::merged_with_next:  // a match joins the next part if this is not a match
         if (open_ && previous_ && !match)
           end_ = end;
         else
@@ -78,7 +78,7 @@ class Splitter {
   bool open_ = false, previous_ = false;
 };
 
-// Cuts at characters of a kind.
+// Splits at characters of a kind.
 template <class Is>
 void split_chars(const TextSpan& word, Behavior behavior, WordList& list, Is&& is) {
   Splitter splitter(word, behavior, list);
@@ -171,7 +171,7 @@ class ScanSplit final : public PreTokenizerStep {
   std::shared_ptr<const CharTable> table_ = char_table();
 };
 
-// \w+|[^\w\s]+ and nothing else.
+// Splits by the pattern \w+|[^\w\s]+.
 class Whitespace final : public PreTokenizerStep {
  public:
   void cut(const TextSpan& word, WordList& list, RegexScratch&) const override {
@@ -255,7 +255,7 @@ class Scripts final : public PreTokenizerStep {
   void cut(const TextSpan& word, WordList& list, RegexScratch&) const override {
     int last = -1;
     size_t from = 0;
-    bool any = false;  // what stands before the first script is lost, as in Hugging Face's
+    bool any = false;  // text before the first script is lost, as in Hugging Face's library
     for (size_t at = 0; at < word.text.size();) {
       size_t begin = at;
       int script = script_of(next_char(word.text, at));
@@ -299,21 +299,19 @@ char32_t one_char(const JsonView& json) {
   return c;
 }
 
-// The list of steps as it is read; `bytes` says where the last change to byte characters stands.
+// The steps that are being read. bytes: index of the last change to byte characters.
 struct Reading {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;
   std::optional<size_t> bytes;         // index of the last MapBytes
   std::vector<SplitPattern> patterns;  // of the scanners among the steps
-  int maps = 0;                        // of bytes to characters, and of spaces to marks
+  int maps = 0;                        // changes of bytes to characters, and of spaces to marks
   size_t parts = 0;
-  bool prefix = false;         // a space goes in front of the text, before anything is cut
-  bool changed_after = false;  // something but cutting comes after the bytes
+  bool prefix = false;         // a space is put before the text, before any split
+  bool changed_after = false;  // a step after the bytes does more than splitting
 
   void add(std::unique_ptr<PreTokenizerStep> step) { steps.push_back(std::move(step)); }
   void count_map(const JsonView& json) {
-    if (++maps > 4)
-      json.wrong(
-          "characters are exchanged too often");  // each time a copy of the text is held, which may be twice as long, and more
+    if (++maps > 4) json.wrong("characters are exchanged too often");  // each change stores a longer copy of the text
   }
   void read(const JsonView& json, int depth);
   void read_split(const JsonView& json);
@@ -331,7 +329,7 @@ void Reading::read_split(const JsonView& json) {
   }
   JsonView regex = pattern.at("Regex");
   auto known = known_pattern(regex.string());
-  // The known patterns match all text, so each way to keep matches apart is the same.
+  // The known patterns match all text, so all behaviors that separate matches are equal.
   if (known && ((behavior == Behavior::isolated) || (behavior == Behavior::removed && invert))) {
     patterns.push_back(*known);
     return add(std::make_unique<ScanSplit>(*known));
@@ -425,12 +423,12 @@ PreTokenizer read_pre_tokenizer(const JsonView& json, bool bytes) {
   if (bytes && r.bytes && !r.changed_after) {
     pre.ends_in_bytes_ = true;
     if (*r.bytes + 1 == r.steps.size())
-      r.steps.pop_back();  // the words are cut already and may stay bytes
+      r.steps.pop_back();  // the words are already split and may stay bytes
     else
       pre.unmap_ = true;
     size_t cutting = r.steps.size() - (r.prefix ? 1 : 0);
     if (!pre.unmap_ && cutting == 1 && r.patterns.size() == 1) {
-      // A space goes in front before the one scanner runs, or the pre-tokenizer is that scanner alone.
+      // A space is put before the text and one scanner runs, or the pre-tokenizer is this scanner alone.
       pre.pattern_ = r.patterns[0];
       pre.prefix_space_ = r.prefix;
     }

@@ -1,4 +1,4 @@
-// The `pre_tokenizer` of a tokenizer.json: cuts text into the words that the model sees one by one.
+// The `pre_tokenizer` of a tokenizer.json: splits text into the words that the model encodes.
 #pragma once
 #include <deque>
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace ravine {
 
-// A stretch of text on its way to the model. `at_start`: its first character comes from the first one of the user's text.
+// A part of a text. at_start: its first character comes from the first character of the user's text.
 struct TextSpan {
   std::string_view text;
   bool at_start = false;
 };
 
-// Words on their way through the steps; the texts of changed ones are kept here.
+// The words between the steps; texts of changed words are stored here.
 struct WordList {
   std::vector<TextSpan> words, next;
   std::deque<std::string> texts;
@@ -33,18 +33,18 @@ struct WordList {
 class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
-  // Appends what the word becomes to list.next; empty words are left out by the caller's push.
+  // Appends the parts of the word to list.next; empty parts are dropped (push() in pre_tokenizer.cpp).
   virtual void cut(const TextSpan& word, WordList& list, RegexScratch& scratch) const = 0;
 };
 
 class PreTokenizer {
  public:
-  // `text` as the user's or the normalizer's; the words are left in list.words. With ends_in_bytes() they are bytes, where
-  // Hugging Face has the characters that stand for bytes.
+  // Splits a text of the user or the normalizer; the words are in list.words. With ends_in_bytes(), words are bytes,
+  // where Hugging Face has the characters that represent bytes.
   void run(TextSpan text, WordList& list, RegexScratch& scratch) const;
   bool ends_in_bytes() const { return ends_in_bytes_; }
-  // Set if the whole pre-tokenizer is one of the known patterns, for a scanner to do on its own. `prefix_space`: a space stands
-  // in front of text that has none.
+  // Set if the whole pre-tokenizer is one of the known patterns, which a scanner can process alone. prefix_space(): a
+  // space is put before a text that does not begin with one.
   std::optional<SplitPattern> pattern() const { return pattern_; }
   bool prefix_space() const { return prefix_space_; }
 
@@ -56,9 +56,9 @@ class PreTokenizer {
   ByteAlphabet alphabet_;
 };
 
-// Any of: ByteLevel Metaspace Split Whitespace WhitespaceSplit BertPreTokenizer Punctuation Digits CharDelimiterSplit
-// UnicodeScripts FixedLength Sequence. Another type is refused by name. Without one, the text is one word. `bytes`: the model
-// takes words as bytes where a ByteLevel makes them.
+// Reads a pre-tokenizer: ByteLevel Metaspace Split Whitespace WhitespaceSplit BertPreTokenizer Punctuation Digits
+// CharDelimiterSplit UnicodeScripts FixedLength Sequence. Another type is a UserError. Without one, the text is one
+// word. bytes: the model expects words as bytes if a ByteLevel makes them.
 PreTokenizer read_pre_tokenizer(const JsonView& json, bool bytes);
 
 }  // namespace ravine

@@ -51,14 +51,15 @@ std::string from_base64(std::string_view text, const std::string& where) {
 
 size_t offset_of(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); }
 
-// A walk along the units must end whatever the text: no rule is longer than kLongestRule, so none leads back to where it was.
+// A walk along the units must end for any text: no rule is longer than kLongestRule, so no walk returns to an earlier
+// unit.
 template <class Unit>
 void check_depth(size_t n, Unit&& unit, const std::string& where) {
   struct Step {
     uint32_t at;
     uint32_t next = 1;  // byte to look for
   };
-  std::vector<uint16_t> depth(n);  // of what follows, and 1; 0: not known yet
+  std::vector<uint16_t> depth(n);  // depth below, plus 1; 0: unknown
   std::vector<bool> under_way(n);
   std::vector<Step> walk{{0}};
   under_way[0] = true;
@@ -72,7 +73,7 @@ void check_depth(size_t n, Unit&& unit, const std::string& where) {
       if (under_way[to] || walk.size() > kLongestRule) damaged_map(where, "the normalisation rules lead in a circle");
       if (depth[to] == 0) {
         under_way[to] = true;
-        walk.push_back({static_cast<uint32_t>(to)});  // `s` is gone with it, and its byte is looked at again
+        walk.push_back({static_cast<uint32_t>(to)});  // invalidates `s`; its byte is read again
         down = true;
         break;
       }
@@ -102,10 +103,10 @@ void check_precompiled(std::string_view blob, const std::string& where) {
     std::memcpy(&u, blob.data() + 4 + 4 * i, 4);
     return u;
   };
-  if (unit(0) >> 31) damaged_map(where, "the normalisation rules have no root");  // walks begin there whatever it says
+  if (unit(0) >> 31) damaged_map(where, "the normalisation rules have no root");  // walks begin there in any case
   for (size_t i = 0; i < n; ++i) {
     uint32_t u = unit(i);
-    if (u >> 31) continue;  // a value: never taken for a node, since its label has the top bit
+    if (u >> 31) continue;  // a value, never used as a node, because its label has the top bit
     size_t child = i ^ offset_of(u);
     if ((child | 0xff) >= n) damaged_map(where, "the normalisation rules point outside their table");
     if (!(u >> 8 & 1)) continue;
@@ -139,7 +140,7 @@ PrecompiledRules::PrecompiledRules(std::string_view base64, const std::string& w
   if (find_invalid_utf8(replacements_) != std::string_view::npos) damaged_map(where, "a replacement is not UTF-8");
 }
 
-// The shortest rule that the text begins with, as the crate takes it.
+// Returns the replacement of the shortest rule with which the text begins, as the crate does.
 const char* PrecompiledRules::find(std::string_view text) const {
   size_t node = offset_of(trie_[0]);
   for (char ch : text) {
@@ -151,7 +152,7 @@ const char* PrecompiledRules::find(std::string_view text) const {
     node ^= offset_of(unit);
     if (unit >> 8 & 1) {
       uint32_t at = trie_[node] & 0x7fffffffu;
-      // A rule may point into the middle of a character; there is no text then.
+      // A rule may point into the middle of a character; there is no replacement then.
       return (static_cast<unsigned char>(replacements_[at]) & 0xc0) == 0x80 ? nullptr : replacements_.data() + at;
     }
   }
@@ -171,13 +172,14 @@ std::string PrecompiledRules::apply(std::string_view text) const {
   };
   auto plain = [](char c) { return static_cast<unsigned char>(c) < 0x80 && c != '\r'; };
   for (size_t at = 0; at < text.size();) {
-    // A character of ASCII before another is a cluster of its own.
+    // A character of ASCII before another one is a separate cluster.
     if (plain(text[at]) && (at + 1 == text.size() || static_cast<unsigned char>(text[at + 1]) < 0x80)) {
       one(text.substr(at++, 1));
       continue;
     }
     size_t end = at + 1;
-    while (end < text.size() && !(plain(text[end - 1]) && plain(text[end]))) ++end;  // clusters end between two of ASCII
+    // Clusters end between two characters of ASCII.
+    while (end < text.size() && !(plain(text[end - 1]) && plain(text[end]))) ++end;
     std::string_view stretch = text.substr(at, end - at);
     size_t from = 0;
     for (size_t to : grapheme_ends(stretch)) {

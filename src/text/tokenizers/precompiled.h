@@ -1,4 +1,4 @@
-// SentencePiece's table of normalisation rules (`precompiled_charsmap`), applied as crate spm_precompiled does.
+// SentencePiece's table of normalization rules (`precompiled_charsmap`), applied like the crate spm_precompiled.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,21 +9,22 @@ namespace ravine {
 
 class PrecompiledRules {
  public:
-  PrecompiledRules(std::string_view base64, const std::string& where);  // a damaged table is a UserError naming `where`
+  // A damaged table is a UserError that names `where`.
+  PrecompiledRules(std::string_view base64, const std::string& where);
   std::string apply(std::string_view text) const;
 
  private:
-  // What stands for the text; null if no rule begins like it.
+  // Returns the replacement of the text; null if no rule matches its beginning.
   const char* find(std::string_view text) const;
   std::vector<uint32_t> trie_;
-  std::string replacements_;  // each ended by a zero byte
+  std::string replacements_;  // each ends with a zero byte
 };
 
-// Bytes that a rule may put in the place of a character or cluster; Unicode's own need 33.
+// Limit of the bytes that replace a character or cluster; Unicode's own rules need 33.
 inline constexpr size_t kLongestReplacement = 256;
 
-// Checks that rules and replacements have bounded lengths, and that no step in the table leads out of it: size of the trie,
-// trie (darts-clone units), then the replacements.
+// Checks that rules and replacements have limited lengths, and that no step leads out of the table. The blob: size of
+// the trie, the trie (darts-clone units), the replacements.
 void check_precompiled(std::string_view blob, const std::string& where);
 
 std::string to_base64(std::string_view bytes);

@@ -12,14 +12,14 @@ namespace ravine {
 namespace {
 
 constexpr size_t kStack = size_t{8} << 20;
-constexpr uint32_t kHeap = uint32_t{1} << 20;  // KiB, of a search that the stack is too small for
+constexpr uint32_t kHeap = uint32_t{1} << 20;  // KiB, for a search that needs more than the stack
 
 std::string pcre_message(int code) {
   PCRE2_UCHAR text[256];
   return pcre2_get_error_message(code, text, sizeof text) > 0 ? reinterpret_cast<char*>(text) : "unknown error";
 }
 
-// Called before and behind what repeats: what lies between two calls takes time linear in the distance between their places.
+// Called before and after repetitions. The work between two calls is linear in the distance of their positions.
 int count_regex_steps(pcre2_callout_block* block, void* data) {
   auto& work = *static_cast<RegexWork*>(data);
   const size_t at = block->current_position;
@@ -37,7 +37,7 @@ RegexScratch::RegexScratch()
   require(data_ && context_ && stack_, "regex: out of memory");
   pcre2_jit_stack_assign(context_, nullptr, stack_);
   pcre2_set_callout(context_, count_regex_steps, &work_);
-  pcre2_set_match_limit(context_, UINT32_MAX);  // the callout bounds the work
+  pcre2_set_match_limit(context_, UINT32_MAX);  // the callout limits the work
   pcre2_set_heap_limit(context_, kHeap);
 }
 
@@ -78,7 +78,7 @@ bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size
                        scratch.data_, scratch.context_);
   };
   int rc = match(0);
-  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter keeps its places on the heap
+  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);  // the interpreter stores its positions on the heap
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0)
     throw UserError("regular expression takes too much work", fmt::format("{}: '{}'", where_, shown_),

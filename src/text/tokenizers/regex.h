@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files. They are written for Oniguruma with Ruby's syntax; here PCRE2 runs them.
+// Regular expressions of tokenizer files, written for Oniguruma with Ruby's syntax. PCRE2 runs them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,20 +12,20 @@ struct pcre2_real_jit_stack_8;
 
 namespace ravine {
 
-constexpr size_t kRegexSteps = 256;  // that all searches of one text may take per byte of it
+constexpr size_t kRegexSteps = 256;  // limit of the steps of all searches of a text, per byte of the text
 
 struct RegexWork {
   size_t steps = 0, most = 0, last = 0;
 };
 
-// What a search needs while it runs; one thread at a time.
+// The memory of a search. Not thread-safe.
 class RegexScratch {
  public:
   RegexScratch();
   ~RegexScratch();
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
-  void start(std::string_view text);  // before the first search of a text: its work is counted from here
+  void start(std::string_view text);  // before the first search of a text: counts its work from here
 
  private:
   friend class Regex;
@@ -37,12 +37,11 @@ class RegexScratch {
 
 class Regex {
  public:
-  // Syntax that PCRE2 would read otherwise is translated (\h, ^ and $ at lines, (?m), {n,m}+, classes of Unicode 16) or refused
-  // with a UserError that names `where`.
+  // Compiles a pattern. Syntax with another meaning in PCRE2 is translated (\h, ^ and $ at lines, (?m), {n,m}+, classes
+  // of Unicode 16), or is a UserError that names `where`.
   Regex(std::string_view pattern, const std::string& where);
-  // The first match at or after `from` in valid UTF-8; false if there is none. Searches of one text that take more than
-  // kRegexSteps steps per byte of it are a UserError that names the pattern: backtracking may take the square of the text, or
-  // worse.
+  // Finds the first match at or after `from` in valid UTF-8; false if there is none. If the searches of a text take
+  // more than kRegexSteps steps per byte, a UserError names the pattern: backtracking may take quadratic time or more.
   bool find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin, size_t& end) const;
 
  private:
@@ -53,7 +52,8 @@ class Regex {
   std::string where_, shown_;
 };
 
-// Walks the matches as Rust's onig::FindMatches: none that is empty right behind the one before. Calls f(begin, end).
+// Calls f(begin, end) for all matches, as Rust's onig::FindMatches: an empty match directly after the previous match is
+// skipped.
 template <class F>
 void each_match(const Regex& regex, std::string_view text, RegexScratch& scratch, F&& f) {
   size_t from = 0, last = SIZE_MAX, begin = 0, end = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kWhiteSpace =
     "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
-// What Oniguruma counts as \w.
+// The characters that \w matches in Oniguruma.
 std::string word_class() {
   std::string s =
       "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"
@@ -28,7 +28,7 @@ class Translator {
 
   std::string run(bool* counted) {
     while (at_ < p_.size()) step();
-    *counted = !extended_ && p_.size() <= 1024;  // in a long one much may stand between repetitions
+    *counted = !extended_ && p_.size() <= 1024;  // in a long pattern much work may be between repetitions
     return std::move(out_);
   }
 
@@ -72,13 +72,13 @@ class Translator {
             out_ += text;
           }
           at_ = end;
-          if (peek() == '+') {  // not possessive here: the counted group once or more often
+          if (peek() == '+') {  // not possessive here: the counted group, repeated
             out_.insert(atom_, "(?:");
             out_ += ")+";
             ++at_;
             return count();
           }
-          if (group_ended_ || text.ends_with(",}") || text.size() > 6) count();  // else few steps, whatever comes
+          if (group_ended_ || text.ends_with(",}") || text.size() > 6) count();  // otherwise few steps, for any text
           return;
         }
         out_ += "\\{";
@@ -103,7 +103,7 @@ class Translator {
     group_ended_ = false;
   }
 
-  // A repeated atom stands between two callouts, by which regex.cpp counts the work of a search.
+  // A repeated atom is between two callouts, with which regex.cpp counts the work of a search.
   void count() {
     if (peek() == '?' || peek() == '+') out_ += p_[at_++];  // lazy or possessive
     if (extended_) return;
@@ -111,7 +111,7 @@ class Translator {
     out_ += "(?C)";
   }
 
-  // The end of {n}, {n,}, {,m} or {n,m} at the present place, or 0.
+  // Returns the end of {n}, {n,}, {,m} or {n,m} at the current position, or 0.
   size_t interval() const {
     size_t i = at_ + 1, digits = 0, commas = 0;
     for (; i < p_.size() && p_[i] != '}'; ++i) {
@@ -287,9 +287,9 @@ class Translator {
   const std::string& where_;
   std::string out_;
   size_t at_ = 0;
-  size_t atom_ = 0;           // where the last atom begins in out_
+  size_t atom_ = 0;           // start of the last atom in out_
   bool group_ended_ = false;  // the atom is a group
-  bool extended_ = false;     // white space may stand between an atom and its repetition
+  bool extended_ = false;     // white space may be between an atom and its repetition
   std::vector<size_t> group_starts_;
 };
 

@@ -47,7 +47,7 @@ Json text_rule(const char* type, std::string_view from, std::string_view to) {
   return {{"type", type}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-// A pattern that any of these texts fits, the longest first.
+// Returns a pattern that matches any of these texts, the longest first.
 std::string any_of_texts(std::vector<std::string> texts) {
   std::sort(texts.begin(), texts.end(),
             [](const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
@@ -62,7 +62,7 @@ std::string any_of_texts(std::vector<std::string> texts) {
   return pattern;
 }
 
-// Strings that are one piece wherever they stand: cut out before the words, and looked up whole.
+// Strings that are always one piece: they are cut out before the words, and looked up whole.
 Json symbols_rule(const SentencePieceModel& m) {
   std::vector<std::string> symbols;
   for (const SentencePiece& p : m.pieces)
@@ -71,7 +71,7 @@ Json symbols_rule(const SentencePieceModel& m) {
   return {{"type", "Split"}, {"pattern", {{"Regex", any_of_texts(symbols)}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
-// What is put around each text: ids with their spellings.
+// Puts tokens around each text: ids with their spellings.
 Json around(const std::vector<std::pair<int32_t, std::string>>& before,
             const std::vector<std::pair<int32_t, std::string>>& after) {
   Json single = Json::array(), pair = Json::array(), specials = Json::object();
@@ -113,14 +113,14 @@ std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundin
   const int32_t unk = m.processor->unk_id();
   for (size_t i = 0; i < m.pieces.size(); ++i) {
     const SentencePiece& p = m.pieces[i];
-    if (bpe)  // looking each key up would cost the square of their number
+    if (bpe)  // a lookup of each key would take quadratic time
       static_cast<Json::object_t::Container&>(vocabulary.get_ref<Json::object_t&>()).emplace_back(p.text, i);
     else
       vocabulary.push_back({p.text, m.processor->GetScore(static_cast<int>(i))});
   }
   std::unordered_set<std::string_view> spellings;
   for (const SentencePiece& p : m.pieces) spellings.insert(p.text);
-  if (unk < 0 || spellings.size() != m.pieces.size()) return std::nullopt;  // two ids of one spelling
+  if (unk < 0 || spellings.size() != m.pieces.size()) return std::nullopt;  // two ids with the same spelling
   Json normalizers = Json::array();
   if (m.has_rules) normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(m.rules)}});
   if (m.remove_extra_whitespaces) {
@@ -143,7 +143,7 @@ std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundin
                       {"vocab", std::move(vocabulary)},
                       {"merges", merges_of(m)}});
   } else {
-    if (!symbols.is_null()) return std::nullopt;  // Unigram there has no pieces that always win
+    if (!symbols.is_null()) return std::nullopt;  // Unigram of the library has no pieces that always win
     model.update(Json{{"unk_id", unk}, {"vocab", std::move(vocabulary)}, {"byte_fallback", m.byte_fallback}});
   }
   Json out = {{"version", "1.0"},
@@ -160,14 +160,14 @@ std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundin
 
 Json prepend_mark() { return {{"type", "Prepend"}, {"prepend", kSpaceMark}}; }
 
-// LlamaTokenizer's rules. Legacy: every stretch of text between special strings is a text of its own for SentencePiece, prefix
-// and all. Not legacy: the whole text has one prefix, and none where a special string begins it; so special strings are found
-// behind the normalizer, which is to leave them alone.
+// The rules of LlamaTokenizer. Legacy: each part between special strings is a separate text for SentencePiece, with its
+// own prefix. Not legacy: the whole text has one prefix, and none if it begins with a special string. Special strings
+// are then found after the normalizer, which must not change them.
 std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, const LlamaSettings& settings) {
   if (settings.split_special || (!settings.legacy && (m.has_rules || m.remove_extra_whitespaces))) return std::nullopt;
   Surroundings s;
   std::vector<AddedToken> list = settings.added.list();
-  if (m.algorithm != "bpe")  // a control piece would be found in text otherwise
+  if (m.algorithm != "bpe")  // otherwise text would match a control piece
     for (size_t i = 0; i < m.pieces.size(); ++i)
       if ((m.pieces[i].type == PieceType::control || m.pieces[i].type == PieceType::unknown) &&
           !settings.added.by_id(static_cast<int32_t>(i)))
@@ -176,7 +176,7 @@ std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, cons
   auto next = static_cast<int64_t>(m.pieces.size());
   std::vector<std::string> texts, special;
   for (const AddedToken& t : list) {
-    // Ids behind the vocabulary follow each other there; those in it are found by their spelling.
+    // In the file, ids after the vocabulary are consecutive; ids in the vocabulary are found by their spelling.
     if (t.id >= static_cast<int64_t>(m.pieces.size()) ? t.id != next++ : m.pieces[static_cast<size_t>(t.id)].text != t.content)
       return std::nullopt;
     texts.push_back(t.content);
@@ -192,7 +192,7 @@ std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, cons
     s.prefix = {{"type", "Replace"},
                 {"pattern", {{"Regex", texts.empty() ? "\\A" : fmt::format("\\A(?!{})", any_of_texts(texts))}}},
                 {"content", kSpaceMark}};
-  else if (!settings.legacy && !special.empty())  // without a prefix that rule takes a space of the text's own
+  else if (!settings.legacy && !special.empty())  // without a prefix, that rule removes a space of the text itself
     s.prefix = {
         {"type", "Replace"}, {"pattern", {{"Regex", fmt::format("\\A (?=(?:{}))", any_of_texts(special))}}}, {"content", ""}};
   s.strips_prefix = settings.legacy ? m.add_dummy_prefix : settings.add_prefix_space;
@@ -243,7 +243,7 @@ std::map<std::string, std::string> missing_tokenizer_files(const std::string& fo
   for (const auto& [key, text] : settings.named) config[key] = text;
   config["add_bos_token"] = settings.add_bos;
   config["add_eos_token"] = settings.add_eos;
-  config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";  // every reader uses tokenizer.json unchanged
   if (!config.contains("clean_up_tokenization_spaces")) config["clean_up_tokenization_spaces"] = false;
   return {{"tokenizer.json", *json}, {"tokenizer_config.json", config.dump(2) + "\n"}};
 }

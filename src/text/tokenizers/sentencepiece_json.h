@@ -1,5 +1,4 @@
-// A SentencePiece model as the tokenizer.json of the Hugging Face library, for readers that have no SentencePiece (Transformers
-// 5 and on).
+// Writes a SentencePiece model as a tokenizer.json, for readers without SentencePiece (Transformers from 5).
 #pragma once
 #include <map>
 #include <optional>
@@ -9,18 +8,18 @@ namespace ravine {
 
 struct SentencePieceModel;
 
-// The file's text: the same ids and the same decodings, leading spaces included. The one difference is the library's own:
-// behind a control piece that is spelled out within a text it puts a space mark, as at the beginning. bos: put before each
-// text. Nothing for what has no counterpart there: models of words or characters, marks behind words, rules that change
-// characters together with symbols. Rules (NFKC) become the library's Precompiled, which looks them up by cluster of characters
-// where SentencePiece takes the longest that fits: combining marks may differ. Merges are ordered by the score of what they
-// make, which is the order in which SentencePiece's BPE joins.
+// Returns the text of the file, or nothing if the format cannot express the model: models of words or characters, marks
+// after words, rules that change characters together with symbols. bos: put before each text. Ids and decodings are
+// equal, leading spaces included. One difference is the library's: after a control piece that is spelled out in a text
+// it puts a space mark, as at the beginning. Rules (NFKC) become the library's Precompiled, which looks up clusters of
+// characters, SentencePiece the longest match: combining marks may differ. Merges are ordered by the score of their
+// result, the order in which SentencePiece's BPE joins.
 std::optional<std::string> sentencepiece_json(const SentencePieceModel& model, bool bos);
 
-// What a folder with a tokenizer.model of Llama's kind and no tokenizer.json lacks for readers without SentencePiece, as name
-// and text of files: tokenizer.json with the ids that open_tokenizer(folder) gives, by the rules of LlamaTokenizer, legacy or
-// not; and tokenizer_config.json, which lets readers take that file as it is. Empty where nothing is missing, or there is no
-// counterpart.
+// Returns the files, as name and text, that readers without SentencePiece need in a folder with a tokenizer.model of
+// Llama's kind and no tokenizer.json. tokenizer.json gives the ids of open_tokenizer(folder), by the rules of
+// LlamaTokenizer, legacy or not. tokenizer_config.json lets readers use that file unchanged. Empty if nothing is
+// missing or the format cannot express the model.
 std::map<std::string, std::string> missing_tokenizer_files(const std::string& folder);
 
 }  // namespace ravine

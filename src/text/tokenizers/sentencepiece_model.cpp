@@ -209,7 +209,7 @@ void PieceJoiner::take(std::string_view text, std::string& out) {
   out += text;
 }
 
-// Bytes that make no character are settled, and a leading mark is only dropped as long as there is no text.
+// Bytes that form no character become U+FFFD. A leading mark is dropped only while there is no text.
 void PieceJoiner::begin_piece(std::string& out) {
   for (size_t i = 0; i < bytes_.size(); ++i) take(kReplacement, out);
   bytes_.clear();
@@ -234,7 +234,7 @@ void PieceJoiner::feed(const SentencePiece& piece, std::string& out) {
   std::string_view text = piece.text;
   if (at_begin_ && (model_->add_dummy_prefix || model_->remove_extra_whitespaces) && text.starts_with(kSpaceMark)) {
     text.remove_prefix(kSpaceMark.size());
-    mark_seen_ = !model_->remove_extra_whitespaces;  // then all leading ones go
+    mark_seen_ = !model_->remove_extra_whitespaces;  // otherwise all leading marks are removed
   }
   for (size_t at; (at = text.find(kSpaceMark)) != std::string_view::npos; text.remove_prefix(at + kSpaceMark.size())) {
     take(text.substr(0, at), out);

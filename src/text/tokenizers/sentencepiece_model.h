@@ -1,4 +1,5 @@
-// A SentencePiece model file, read through the library after its bytes were checked here: the library trusts them.
+// A SentencePiece model file. Its bytes are checked here before the library reads them, because the library trusts
+// them.
 #pragma once
 #include <sentencepiece_processor.h>
 
@@ -12,7 +13,7 @@
 
 namespace ravine {
 
-inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space in pieces
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, represents a space in pieces
 
 enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
@@ -27,38 +28,41 @@ struct SentencePieceModel {
   std::string algorithm;              // "bpe", "unigram", "word", "char"
   std::string unk_surface = " \xE2\x81\x87 ";
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, byte_fallback = false;
-  bool has_rules = false, escape_whitespaces = true, whitespace_as_suffix = false;  // rules: normalisation changes characters
-  std::string rules;      // the table of these (text/tokenizers/precompiled.h); empty: none
+  // rules: normalization changes characters
+  bool has_rules = false, escape_whitespaces = true, whitespace_as_suffix = false;
+  std::string rules;      // the table of the rules (text/tokenizers/precompiled.h); empty: none
   uint64_t checksum = 0;  // of the file's bytes
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor;
-  std::unique_ptr<SentencePieceWords> words;  // null where text cannot be cut: Unigram, and models that change characters
+  std::unique_ptr<SentencePieceWords> words;  // null if text cannot be cut: Unigram, and models that change characters
 
   std::vector<int32_t> encode(std::string_view text) const;
-  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const;  // by the library, in one piece; overwrites ids
+  // By the library, in one piece; overwrites ids.
+  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const;
 };
 
-// Reads a model. `dummy_prefix` false switches the leading space off, whatever the file says. Any damage is a UserError that
-// names `path`; nothing is printed and nothing aborts.
+// Reads a model. dummy_prefix: false turns the leading space off, regardless of the file. Any damage is a UserError
+// that names `path`; nothing is printed and nothing aborts.
 SentencePieceModel load_sentencepiece(const std::string& path, bool dummy_prefix = true);
 SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& where, bool dummy_prefix = true);
 
-// The piece of an id; outside the vocabulary a UserError that names `where`.
+// Returns the piece of an id; an id outside the vocabulary is a UserError that names `where`.
 const SentencePiece& piece_of(const SentencePieceModel& model, int32_t id, const std::string& where);
 
-// Joins pieces to text as the library's Decode does, but one at a time.
+// Joins pieces to text as the library's Decode, but one at a time.
 class PieceJoiner {
  public:
   explicit PieceJoiner(const SentencePieceModel& model) : model_(&model) {}
   void feed(const SentencePiece& piece, std::string& out);
-  void feed_literal(std::string_view text, std::string& out);  // what is no piece stands for itself
-  void finish(std::string& out);                               // what was held back; then ready for a new text
+  void feed_literal(std::string_view text, std::string& out);  // a text that is no piece is appended unchanged
+  // Appends the text that was held back; then ready for a new text.
+  void finish(std::string& out);
 
  private:
   void begin_piece(std::string& out);
   void take(std::string_view text, std::string& out);
   const SentencePieceModel* model_;
-  std::string bytes_;     // of a character that is not complete
-  bool at_begin_ = true;  // a leading space mark is still to be dropped
+  std::string bytes_;     // of an incomplete character
+  bool at_begin_ = true;  // a leading space mark must still be dropped
   bool mark_seen_ = false, any_ = false;
 };
 

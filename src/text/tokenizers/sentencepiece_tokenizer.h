@@ -1,4 +1,4 @@
-// Raw SentencePiece: the model file and nothing around it.
+// Raw SentencePiece: the model file without any other file.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// Control pieces are what bos(), eos() and pad() name; encode never adds them, decoding drops them.
+// bos(), eos() and pad() are control pieces; encode never adds them, decoding drops them.
 std::unique_ptr<Tokenizer> open_sentencepiece_tokenizer(const std::string& path);
 
 }  // namespace ravine

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char32_t kSpaceCharacter = 0x2581, kNoCharacter = 0xFFFFFFFF;
 
-// The character at the front of `s`, the space mark as a space; kNoCharacter with length 1 where it is none.
+// Returns the first character of `s`, with a space for the space mark; kNoCharacter with length 1 if there is none.
 char32_t first_character(std::string_view s, int* length) {
   const auto c = static_cast<unsigned char>(s[0]);
   *length = 1;

@@ -1,5 +1,6 @@
-// SentencePiece's BPE in pieces: text is cut where no token can lie across, each part is encoded by itself, and short parts are
-// remembered. The ids are those of the whole text, in a fraction of the time and with memory that does not grow with the text.
+// SentencePiece's BPE in parts: text is cut where no token can lie across, each part is encoded separately, and short
+// parts are cached. The ids are equal to the ids of the whole text. The time is a fraction, and the memory does not
+// grow with the text.
 #pragma once
 #include <sentencepiece_processor.h>
 
@@ -14,13 +15,13 @@
 
 namespace ravine {
 
-// Between two characters that stand side by side in no piece nothing is ever joined: joining makes pieces, and only of
-// neighbours. That holds for BPE, whose joins on one side do not see the other; not for Unigram, where scores add up over the
-// text in floats.
+// Two adjacent characters that are adjacent in no piece are never joined, because joining makes pieces, of neighbours
+// only. In BPE the joins on one side do not depend on the other side. In Unigram scores are added over the text in
+// floats, so text cannot be cut.
 class SentencePieceWords {
  public:
-  // pieces: texts of all pieces that text may match; joins_unknown: neighbouring unknown characters become one id (no byte
-  // fallback). `inner` encodes what does not stand at the beginning: no space is put in front, no white space removed.
+  // pieces: texts of all pieces that text may match. joins_unknown: adjacent unknown characters become one id (no byte
+  // fallback). inner: encodes text after the beginning, with no space put before it and no white space removed.
   SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown,
                      std::unique_ptr<sentencepiece::SentencePieceProcessor> inner);
 
@@ -33,18 +34,18 @@ class SentencePieceWords {
   }
 
  private:
-  // The first place behind `from` where the text may be cut; its end if there is none.
+  // Returns the first position after `from` where the text may be cut; the end of the text if there is none.
   size_t next_cut(std::string_view text, size_t from) const;
   void encode_rest(std::string_view text, size_t begin, std::vector<int32_t>& ids) const;
   bool joined(char32_t a, char32_t b) const;
 
   std::vector<uint64_t> pairs_;    // hashed: neighbours in a piece, as a << 32 | b; 0: free
-  std::vector<uint32_t> singles_;  // sorted: characters that are pieces, where unknown ones join
+  std::vector<uint32_t> singles_;  // sorted: characters that are pieces, if unknown characters join
   bool joins_unknown_;
   bool ascii_[128][128] = {};
   std::unique_ptr<sentencepiece::SentencePieceProcessor> inner_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<WordCache>> caches_;  // not in use; one per thread that ever encoded at a time
+  mutable std::vector<std::unique_ptr<WordCache>> caches_;  // not in use; as many as threads encoded at the same time
 };
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Hand-written scanners for the split patterns of published byte-level tokenizers. Each does what its regular expression does,
-// several times faster than PCRE2.
+// Hand-written scanners for the split patterns of published byte-level tokenizers. Each scanner gives the words of its
+// regular expression, several times faster than PCRE2.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@ enum class SplitPattern {
   qwen2,   // digits one by one
 };
 
-// The regular expression that a scanner stands for.
+// The regular expression of a scanner.
 std::string_view pattern_text(SplitPattern pattern);
 std::optional<SplitPattern> known_pattern(std::string_view regex);
 
@@ -24,7 +24,7 @@ namespace scan {
 struct Cursor {
   const CharTable& table;
   const char* end;
-  // The class of the character at p (p < end) and its length.
+  // Returns the class of the character at p (p < end), and its length.
   uint8_t at(const char* p, int& length) const {
     auto c = static_cast<unsigned char>(*p);
     if (c < 0x80) [[likely]] {
@@ -36,19 +36,21 @@ struct Cursor {
     length = static_cast<int>(i);
     return table.of(v);
   }
-  const char* run(const char* p, uint8_t of) const {  // behind all characters of a class
+  // Returns the position after a run of characters of a class.
+  const char* run(const char* p, uint8_t of) const {
     int n = 0;
     while (p < end && (at(p, n) & of)) p += n;
     return p;
   }
-  const char* run_other(const char* p) const {  // behind all that are no letter, number or space
+  // Returns the position after a run of characters that are no letter, number or space.
+  const char* run_other(const char* p) const {
     int n = 0;
     while (p < end && !(at(p, n) & (kLetter | kNumber | kSpace))) p += n;
     return p;
   }
 };
 
-// Length of 's 't 'm 'd 're 've 'll at p, or 0.
+// Returns the length of 's 't 'm 'd 're 've 'll at p, or 0.
 inline int contraction(const char* p, const char* end, bool any_case) {
   if (end - p < 2) return 0;
   auto low = [&](char c) { return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
@@ -57,7 +59,7 @@ inline int contraction(const char* p, const char* end, bool any_case) {
   if (end - p < 3) return 0;
   char b = low(p[2]);
   if (((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l')) return 3;
-  // U+017F is an s in either case.
+  // With any_case, U+017F is an s.
   if (any_case && p[1] == '\xC5' && p[2] == '\xBF') return 3;
   return 0;
 }
@@ -106,7 +108,7 @@ const char* next_cl100k(const Cursor& cursor, const char* p) {
     while (q < cursor.end && (*q == '\r' || *q == '\n')) ++q;
     return q;
   }
-  // \s*[\r\n]+ ends behind the last line end of the white space.
+  // \s*[\r\n]+ ends after the last line end of the white space.
   const char* after = nullptr;
   for (q = p; q < cursor.end && (cursor.at(q, m) & kSpace); q += m)
     if (*q == '\r' || *q == '\n') after = q + 1;
@@ -115,7 +117,7 @@ const char* next_cl100k(const Cursor& cursor, const char* p) {
 
 }  // namespace scan
 
-// Calls f(word) for each word of valid UTF-8; the words put together are the text.
+// Calls f(word) for each word of valid UTF-8; the joined words are the text.
 template <class F>
 void scan_words(SplitPattern pattern, const CharTable& table, std::string_view text, F&& f) {
   scan::Cursor cursor{table, text.data() + text.size()};

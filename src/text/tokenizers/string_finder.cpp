@@ -4,12 +4,12 @@
 
 namespace ravine {
 
-// Aho-Corasick over the strings read backwards.
+// Aho-Corasick over the reversed strings.
 struct StringFinder::Reversed {
   struct State {
     Node node;
     int32_t fail = 0;
-    int32_t longest = -1;  // state of the longest string that ends here, in this state or down its failures
+    int32_t longest = -1;  // state of the longest string that ends here, in this state or along its failures
     uint32_t depth = 0;
   };
   std::vector<State> states = std::vector<State>(1);

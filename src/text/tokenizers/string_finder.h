@@ -1,4 +1,5 @@
-// Finds the strings of a set in a text, from left to right, none inside another: the leftmost first, of those the longest.
+// Finds the strings of a set in a text, from left to right and without overlaps: the leftmost first, and among these
+// the longest.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,8 @@ namespace ravine {
 class StringFinder {
  public:
   StringFinder();
-  void add(std::string_view text, int32_t value);  // of equal strings the lowest value counts; an empty one is left out
+  // Adds a string; among equal strings the lowest value counts. An empty string is ignored.
+  void add(std::string_view text, int32_t value);
   bool empty() const { return texts_.empty(); }
 
   struct Match {
@@ -21,14 +23,13 @@ class StringFinder {
     int32_t value;
   };
 
-  // One walk over a text. Time is linear in the text, whatever the strings are: a tree is walked from each place where a string
-  // may begin, which is fast for texts as people write them; where that takes more than a few steps per byte, the rest is
-  // looked through once from its end by an Aho-Corasick automaton of the reversed strings, which knows the longest string that
-  // begins at each place.
+  // One walk over a text, in linear time for all strings. A tree is walked from each position where a string may begin,
+  // which is fast for ordinary texts. If that takes more than a few steps per byte, the rest is searched once from its
+  // end. An Aho-Corasick automaton of the reversed strings then gives the longest string at each position.
   class Search {
    public:
     Search(const StringFinder& finder, std::string_view text) : finder_(finder), text_(text) {}
-    bool next(Match& match);  // false behind the last one
+    bool next(Match& match);  // false after the last match
 
    private:
     bool walk(Match& match);
@@ -37,7 +38,7 @@ class StringFinder {
     std::string_view text_;
     size_t from_ = 0, steps_ = 0;
     bool all_known_ = false;
-    std::vector<Match> known_;  // the longest string at each place that has one, the last place first
+    std::vector<Match> known_;  // the longest string at each position that has one, the last position first
   };
 
  private:
@@ -51,11 +52,12 @@ class StringFinder {
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<std::pair<std::string, int32_t>> texts_;
-  std::vector<uint64_t> starts_ = std::vector<uint64_t>(1024);  // pairs of bytes that a string may begin with, one bit each
-  bool single_[256] = {};                                       // bytes that are strings
+  // Pairs of bytes with which a string may begin, one bit each.
+  std::vector<uint64_t> starts_ = std::vector<uint64_t>(1024);
+  bool single_[256] = {};  // bytes that are strings
   bool first_[256] = {};
   struct Late;
-  mutable std::shared_ptr<Late> late_;  // what reversed() makes when first asked
+  mutable std::shared_ptr<Late> late_;  // built by the first call of reversed()
 };
 
 }  // namespace ravine

@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-// The byte of a byte token, as vocabularies spell it: "<0xF0>".
+// Returns the byte of a byte token; vocabularies spell it "<0xF0>".
 std::optional<std::string> byte_named_by(std::string_view piece) {
   int value = 0;
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return {};
@@ -18,7 +18,7 @@ std::optional<std::string> byte_named_by(std::string_view piece) {
   return std::string(1, static_cast<char>(value));
 }
 
-// What a piece of a byte-level vocabulary stands for.
+// Returns the bytes of a piece of a byte-level vocabulary.
 std::optional<std::string> bytes_spelled_by(std::string_view piece) {
   static const ByteAlphabet alphabet;
   std::string bytes;
@@ -42,7 +42,7 @@ std::string TokenBytes::of(int32_t id, bool at_start) const {
   if (id < 0 || id >= tokenizer_->size()) return "";
   const std::string text = at_start ? behind({}, id) : behind(before_, id);
   if (text.find(kReplacement) == std::string::npos) return text;
-  // No character by itself: the piece shows the bytes whose text this is.
+  // This text is no complete character: the spelling of the piece gives its bytes.
   const std::string piece = tokenizer_->id_to_piece(id);
   for (const std::optional<std::string>& bytes : {byte_named_by(piece), bytes_spelled_by(piece)})
     if (bytes && lossy_utf8(*bytes) == text) return *bytes;

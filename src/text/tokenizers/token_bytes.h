@@ -1,4 +1,4 @@
-// Tokens one by one, as the bytes that they are in a text. What is told of single tokens (log-probabilities, places) comes from here.
+// The bytes of single tokens in a text, for their log-probabilities and positions.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,13 +14,13 @@ class TokenBytes {
  public:
   explicit TokenBytes(const Tokenizer& tokenizer);
 
-  // A token's own bytes, with the blank that its place calls for: at the start of a text some tokenizers leave it out. A byte token,
-  // or a part of a character, is the bytes that it stands for. The bytes of tokens put together are the text of all. Ids that only
-  // a model has are no bytes.
+  // Returns the bytes of a token, with its leading space; some tokenizers omit this space at the start of a text. A
+  // byte token, or a part of a character, gives its raw bytes. The joined bytes of tokens are the text of all. An id
+  // without a token in the vocabulary has no bytes.
   std::string of(int32_t id, bool at_start) const;
-  // True if answers leave the token out: an end of text, say.
+  // True if answers omit the token, such as an end of text.
   bool skipped(int32_t id) const;
-  // True if nothing of these ids is text, so that the token behind them stands at the start.
+  // True if these ids give no text, so that the next token is at the start.
   bool no_text(std::span<const int32_t> ids) const;
 
  private:
@@ -29,11 +29,11 @@ class TokenBytes {
   std::vector<int32_t> before_;  // ids of some text
 };
 
-// Counts the characters of a text whose tokens come one by one.
+// Counts the characters of a text, given its tokens in order.
 class TokenPlaces {
  public:
-  // The place of the next token in the text, in characters: that of the character which its first byte is of, where that is not
-  // complete yet. Bytes that make no character count as their U+FFFD does.
+  // Returns the position of the next token in the text, in characters. If its first byte is inside an incomplete
+  // character, it is the position of this character. Bytes that form no character count as their U+FFFD.
   int64_t next(std::string_view bytes);
 
  private:

@@ -54,7 +54,7 @@ bool same(const AddedEntry& a, const AddedEntry& b) {
          a.token.single_word == b.token.single_word && a.token.special == b.token.special && a.normalized == b.normalized;
 }
 
-// The settings of the folder laid over what the tokenizer's own file says.
+// The settings of the folder, which take priority over the tokenizer's own file.
 class Settings {
  public:
   explicit Settings(const std::string& dir) {
@@ -109,7 +109,7 @@ class Settings {
     }
   }
 
-  // added_tokens.json: texts and their ids, special where another setting names them so.
+  // added_tokens.json: texts and their ids; a token is special if another setting names it as special.
   void add_older(TokenizerParts& p) const {
     std::vector<std::pair<int64_t, std::string>> list;
     for (const auto& [content, id] : added_.items()) {
@@ -177,7 +177,7 @@ Json split_by(std::string_view regex) {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
-// The older pair of files as the tokenizer.json that Transformers makes of them.
+// Builds the tokenizer.json that Transformers makes from the older pair of files.
 TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string& merges, const Settings& s) {
   std::string name = tokenizer_class(s.config(), s.config_path());
   bool prefix = setting(s.config(), s.config_path(), "add_prefix_space", false);

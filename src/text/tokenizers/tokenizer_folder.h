@@ -1,5 +1,5 @@
-// A folder with a tokenizer of the Hugging Face kind: tokenizer.json, or vocab.json with merges.txt (GPT-2's kind), or
-// vocab.txt (BERT's kind), and the settings beside it.
+// A folder with a tokenizer of the Hugging Face kind and its settings: tokenizer.json, or vocab.json with merges.txt
+// (GPT-2's kind), or vocab.txt (BERT's kind).
 #pragma once
 #include <memory>
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace ravine {
 
-// Reads the folder as Transformers 5 does: tokenizer_config.json (special tokens, added_tokens_decoder, add_bos_token,
-// add_eos_token, split_special_tokens). Where it has no added_tokens_decoder, special_tokens_map.json wins over it, and
-// added_tokens.json is read, in the order of its ids. A special token that neither names is that of the tokenizer_class:
-// <|endoftext|> for GPT2Tokenizer, GPTNeoXTokenizer and Qwen2Tokenizer. One that the vocabulary lacks gets the next id. Wrong
-// values are a UserError naming file and key.
+// Reads the folder as Transformers 5. tokenizer_config.json is read: special tokens, added_tokens_decoder,
+// add_bos_token, add_eos_token, split_special_tokens. If it has no added_tokens_decoder, special_tokens_map.json takes
+// priority over it, and added_tokens.json is read, in the order of its ids. If no file names a special token, the
+// tokenizer_class selects it: <|endoftext|> for GPT2Tokenizer, GPTNeoXTokenizer and Qwen2Tokenizer. A token that is not
+// in the vocabulary gets the next id. Wrong values are a UserError that names file and key.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir);
 
 }  // namespace ravine

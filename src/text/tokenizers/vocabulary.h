@@ -1,4 +1,4 @@
-// The strings of a vocabulary and their ids, both ways.
+// The strings of a vocabulary and their ids, in both directions.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,8 +10,8 @@ namespace ravine {
 
 inline constexpr int64_t kMaxTokenId = 1 << 24;
 
-// A secret of this process: with it no file can choose strings or pairs whose places in a table collide, which would make it a
-// list. Nothing that is seen depends on it.
+// A secret of this process. With it, no file can choose strings or pairs that all collide in a table and make it slow.
+// No result depends on it.
 uint64_t hash_secret();
 
 inline uint64_t hash_mix(uint64_t a, uint64_t b) {
@@ -38,8 +38,8 @@ inline uint64_t hash_bytes(const char* p, size_t n, uint64_t secret) {
 
 class Vocabulary {
  public:
-  void add(std::string_view text, int32_t id);  // a text given again takes the new id
-  void freeze();                                // after the last add, before the first look
+  void add(std::string_view text, int32_t id);  // a text that is added again gets the new id
+  void freeze();                                // after the last add, before the first lookup
   int32_t find(std::string_view text) const {   // -1 if there is none
     size_t mask = slots_.size() - 1;
     for (size_t i = hash_bytes(text.data(), text.size(), secret_) & mask;; i = (i + 1) & mask) {
@@ -48,13 +48,13 @@ class Vocabulary {
       if (view(e) == text) return e.id;
     }
   }
-  // The text of an id; nothing where the vocabulary has a hole.
+  // Returns the text of an id; nothing if the id is a gap in the vocabulary.
   std::optional<std::string_view> text(int32_t id) const {
     if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[static_cast<size_t>(id)] < 0) return std::nullopt;
     return view(entries_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])]);
   }
   int64_t count() const { return static_cast<int64_t>(entries_.size()); }  // of texts
-  int64_t end() const { return static_cast<int64_t>(by_id_.size()); }      // the highest id and one
+  int64_t end() const { return static_cast<int64_t>(by_id_.size()); }      // the highest id plus one
   template <class F>
   void each(F&& f) const {
     for (const auto& e : entries_) f(view(e), e.id);

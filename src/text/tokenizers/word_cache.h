@@ -1,5 +1,5 @@
-// Remembers the ids of short words. Bounded: a new word takes the place of an old one. Grows to its size with the words it is
-// given.
+// Caches the ids of short words. Its size is limited: a new word replaces an old one. It grows to this size as words
+// are added.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -16,9 +16,9 @@ class WordCache {
     uint64_t word[4];
     uint64_t hash;
   };
-  static bool fits(std::string_view word) { return word.size() - 1 < kLongest; }  // and is not empty
+  static bool fits(std::string_view word) { return word.size() - 1 < kLongest; }  // and not empty
 
-  // Of a word that fits.
+  // Returns the key of a word that fits.
   static Key key_of(std::string_view w) {
     Key k{{0, 0, 0, 0}, 0};
     size_t n = w.size();
@@ -55,7 +55,8 @@ class WordCache {
 
   void put(const Key& key, size_t length, const int32_t* ids, size_t count) {
     if (count > kMostIds) return;
-    if (++puts_ > lines_.size() && lines_.size() < kLines) {  // a short text needs little; what was known is soon known again
+    // A short text needs few entries; lost words are soon cached again.
+    if (++puts_ > lines_.size() && lines_.size() < kLines) {
       lines_.assign(8 * lines_.size(), {});
       puts_ = 0;
     }

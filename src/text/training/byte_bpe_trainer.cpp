@@ -19,11 +19,11 @@ namespace {
 constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr size_t kBatch = size_t{16} << 20;  // bytes of text that are counted at a time
 constexpr int64_t kParts = 64;               // of work, for any number of threads
-constexpr size_t kManyWords = 4096;          // from here on several threads join a pair
+constexpr size_t kManyWords = 4096;          // from this number on, several threads join a pair
 
 using Counts = std::unordered_map<std::string, int64_t>;
 
-// ---------------------------------------------------------------- words of the text and how often they occur
+// ---------------------------------------------------------------- words of the text with their counts
 
 class WordCounter {
  public:
@@ -78,7 +78,7 @@ struct Change {
   uint32_t word;
 };
 
-// Joins a pair in one word and notes which pairs come and go, as Word::merge there.
+// Joins a pair in one word and records the changes of pairs, as Word::merge of the library.
 void join_pair(std::vector<int32_t>& w, int32_t a, int32_t b, int32_t becomes, int64_t count, uint32_t index,
                std::vector<Change>& changes) {
   size_t to = 0;
@@ -104,7 +104,7 @@ void join_pair(std::vector<int32_t>& w, int32_t a, int32_t b, int32_t becomes, i
 struct Candidate {
   int64_t count;
   uint64_t pair;
-  std::vector<uint32_t> words;  // that gained the pair when this was made
+  std::vector<uint32_t> words;  // that got the pair before this candidate was made
 };
 struct Later {  // the most frequent first, then the lowest ids
   bool operator()(const Candidate& a, const Candidate& b) const {
@@ -135,7 +135,7 @@ class Learner {
       Candidate top = std::move(heap_.back());
       heap_.pop_back();
       int64_t now = pairs_[top.pair];
-      if (top.count != now) {  // it lost some since; it waits for its turn
+      if (top.count != now) {  // its count has decreased; it is queued again
         top.count = now;
         if (now > 0) push(std::move(top));
         continue;
@@ -246,7 +246,7 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o, TrainingText& text) 
   auto words = counter.finish();
   if (words.empty()) throw UserError("no text in the data", text.name(), "a tokenizer learns from text", "check the files");
 
-  // Special tokens come first, then the bytes by their characters, then what is learned.
+  // Special tokens come first, then the bytes by their characters, then the learned tokens.
   std::vector<std::string> special{kEndOfText};
   for (const auto* list : {&o.symbols, &o.special})
     for (const auto& s : *list)

@@ -1,4 +1,4 @@
-// Merges of bytes, learned as Hugging Face's tokenizers does.
+// Learns merges of bytes like the trainer of Hugging Face's tokenizers.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace ravine {
 
-// The part of train_tokenizer for type byte-bpe; options are checked already.
+// Runs train_tokenizer for type byte-bpe; options are already checked.
 TrainedTokenizer train_byte_bpe(const TokenizerTraining& options, TrainingText& text);
 
-// The merges that the trainer of Hugging Face's tokenizers finds (tokenizers/src/models/bpe/trainer.rs): the most frequent pair
-// first, of those the one with the lowest ids. Words are bytes; ids 0 to 255 stand for bytes in the order of their characters,
-// and each merge makes the next id, or that of a token made before of the same bytes.
+// Returns the merges that Hugging Face's trainer finds (tokenizers/src/models/bpe/trainer.rs): the most frequent pair
+// first, and among equals the lowest ids. Words are bytes; ids 0 to 255 are the bytes in the order of their characters.
+// Each merge makes the next id, or the id of an earlier token with the same bytes.
 struct BpeMerge {
   int32_t left, right, becomes;
 };

@@ -16,7 +16,7 @@ namespace ravine {
 
 namespace {
 
-// The lines of all documents. Long ones are cut at spaces: the library passes over lines beyond its limit.
+// The lines of all documents. Long lines are cut at spaces, because the library skips lines above its limit.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
   static constexpr size_t kLongest = 4000;
@@ -57,7 +57,7 @@ class Lines final : public sentencepiece::SentenceIterator {
       }
       line_.assign(text_, at_, stop - at_);
       at_ = stop == end ? end + 1 : stop;
-      std::erase(line_, '\0');  // means nothing to a vocabulary, and ends strings in the library
+      std::erase(line_, '\0');  // has no meaning in a vocabulary, and ends strings in the library
       if (line_.empty()) continue;
       ++count.lines;
       count.bytes += static_cast<int64_t>(line_.size());
@@ -110,7 +110,7 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
               {"unk_token", "<unk>"}};
   if (!o.special.empty()) config["additional_special_tokens"] = o.special;
   const auto json = sentencepiece_json(parsed, true);
-  if (json) config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
+  if (json) config["tokenizer_class"] = "PreTrainedTokenizerFast";  // every reader uses tokenizer.json unchanged
   files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
   files.emplace_back("special_tokens_map.json", map.dump(2) + "\n");
   if (json) files.emplace_back("tokenizer.json", *json);
@@ -118,7 +118,7 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
   write_tokenizer(o.output, files, o.overwrite);
 }
 
-// " to 412 or more" of SentencePiece's "Vocabulary size is smaller than required_chars. 300 vs 412. ..".
+// Returns " to 412 or more" for SentencePiece's "Vocabulary size is smaller than required_chars. 300 vs 412. ..".
 std::string needed_pieces(const std::string& status) {
   const size_t at = status.find(" vs ");
   if (at == std::string::npos) return "";

@@ -1,10 +1,10 @@
-// SentencePiece's own trainer.
+// Runs SentencePiece's own trainer.
 #pragma once
 #include "text/training/training.h"
 
 namespace ravine {
 
-// The part of train_tokenizer for types bpe and unigram; options are checked already.
+// Runs train_tokenizer for types bpe and unigram; options are already checked.
 TrainedTokenizer train_sentencepiece(const TokenizerTraining& options, TrainingText& text);
 
 }  // namespace ravine

@@ -49,7 +49,7 @@ void check(const TokenizerTraining& o) {
       wrong("special-tokens", fmt::format("'{}' is a token already", s));
 }
 
-// A tokenizer goes with the models trained on it: another in its place makes them useless.
+// Refuses to replace a tokenizer: models that were trained with it would become useless.
 void refuse_tokenizer(const TokenizerTraining& o, TrainingText& text) {
   std::error_code ec;
   for (const std::string& read : text.files())

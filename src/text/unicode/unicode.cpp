@@ -34,7 +34,7 @@ bool is_ascii_punctuation(char32_t c) {
   return (c >= 0x21 && c <= 0x2f) || (c >= 0x3a && c <= 0x40) || (c >= 0x5b && c <= 0x60) || (c >= 0x7b && c <= 0x7e);
 }
 
-// Circled and squared Latin letters: alphabetic, though symbols.
+// Circled and squared Latin letters: alphabetic, but symbols.
 bool is_other_alphabetic(char32_t c) {
   return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
          (c >= 0x1f170 && c <= 0x1f189);
@@ -80,7 +80,8 @@ CharTable::CharTable() {
     if (type != U_UNASSIGNED && (punctuation || is_ascii_punctuation(c) || c == 0x166d || c == 0x111c9)) all[c] |= kPunctuation;
     if (all[c] & kNumber) all[c] |= kNumeric;
   }
-  for (auto [first, last] : {std::pair<char32_t, char32_t>{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}})  // numbers of Unicode 17
+  // Numbers of Unicode 17.
+  for (auto [first, last] : {std::pair<char32_t, char32_t>{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}})
     for (char32_t c = first; c <= last; ++c) all[c] |= kNumeric;
   std::map<std::string, uint32_t> known;
   for (size_t p = 0; p < std::size(page_of_); ++p) {
@@ -118,7 +119,7 @@ size_t take_utf8(std::string_view bytes, bool at_end, std::string& out) {
     return static_cast<size_t>(n);
   }
   if (n == 0 && !at_end) return 0;
-  // The longest beginning of a character goes with one mark.
+  // The longest beginning of a character becomes one U+FFFD.
   size_t bad = 1;
   while (bad < bytes.size() && utf8_head(bytes.substr(0, bad)) == 0 && utf8_head(bytes.substr(0, bad + 1)) == 0) ++bad;
   out += kReplacement;
@@ -208,7 +209,7 @@ int script_of(char32_t c) {
 }
 
 struct Normalization::Impl {
-  icu::UnicodeSet known, plain;  // characters of that Unicode version; those that never change and let nothing be joined
+  icu::UnicodeSet known, plain;  // characters of Unicode 9; characters that never change and never join others
   std::unique_ptr<icu::FilteredNormalizer2> normalizer;
   std::vector<uint64_t> plain_bits;  // of `plain`, one bit per code point
 };
@@ -271,7 +272,7 @@ bool Normalization::is_identity(std::string_view text) const {
 std::string Normalization::apply(std::string_view text) const {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  // In pieces that ICU can count in 32 bits, cut before characters that stay by themselves.
+  // ICU counts in 32 bits, so longer text is processed in pieces, cut between two characters of ASCII.
   constexpr size_t kPiece = size_t{1} << 24;
   while (!text.empty()) {
     size_t n = text.size();

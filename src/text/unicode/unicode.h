@@ -1,5 +1,5 @@
-// What tokenizers ask about code points. The classes are those of the Unicode version that the Hugging Face libraries carry:
-// ICU's data with the differences of unicode_delta.cpp laid over it.
+// Properties of code points, for tokenizers. The classes have the Unicode version of the Hugging Face libraries: ICU's
+// data, changed by unicode_delta.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace ravine {
 
-// Classes as the regular expressions of tokenizers see them.
+// Classes as in the regular expressions of tokenizers.
 enum CharClass : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}
   kSpace = 4,        // \s, White_Space
-  kPunctuation = 8,  // ASCII punctuation or \p{P}, as crate unicode_categories 0.1.1 has it
+  kPunctuation = 8,  // ASCII punctuation or \p{P}, as in crate unicode_categories 0.1.1
   kWord = 16,        // \w of Rust's regex crate
   kNumeric = 32,     // char::is_numeric of Rust
 };
 
-// Classes of all code points in two steps of a table.
+// The classes of all code points, in a table with two steps.
 class CharTable {
  public:
   CharTable();
@@ -30,13 +30,13 @@ class CharTable {
 
  private:
   uint8_t ascii_[128];
-  uint32_t page_of_[0x1100];  // where the page of 256 code points begins
+  uint32_t page_of_[0x1100];  // start of the page of 256 code points
   std::vector<uint8_t> pages_;
 };
 
-std::shared_ptr<const CharTable> char_table();  // shared by those who hold it
+std::shared_ptr<const CharTable> char_table();  // shared by all holders
 
-// The code point at s[at] of valid UTF-8; moves `at` behind it.
+// Returns the code point at s[at] of valid UTF-8; moves `at` to its end.
 inline char32_t next_char(std::string_view s, size_t& at) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   unsigned char c = byte(at);
@@ -48,33 +48,33 @@ inline char32_t next_char(std::string_view s, size_t& at) {
 
 void append_utf8(std::string& out, char32_t c);
 
-// Valid UTF-8: each maximal part that is no text becomes U+FFFD, as Rust's and Python's lossy decoding do.
+// Returns valid UTF-8: each maximal invalid part becomes U+FFFD, as in lossy decoding of Rust and Python.
 std::string lossy_utf8(std::string_view bytes);
 
-// Takes one character from the front, or what is none as U+FFFD, and returns its length in bytes. 0: there is nothing, or
-// (unless `at_end`) more bytes must come before it is known.
+// Takes one character from the front and returns its length in bytes; an invalid part is taken as U+FFFD. 0: `bytes` is
+// empty, or, unless `at_end`, more bytes are needed.
 size_t take_utf8(std::string_view bytes, bool at_end, std::string& out);
 
-// Lower case of one character on its own, as Rust's char::to_lowercase.
+// Appends the lower case of a single character, as Rust's char::to_lowercase.
 void append_lower(std::string& out, char32_t c);
 
 void append_upper(std::string& out, char32_t c);  // upper case, as Python's str.upper
 
-bool is_mark(char32_t c);             // \p{M} of Unicode 13
-bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as crate unicode_categories 0.1.1 has it
-bool is_other(char32_t c);            // control, format, private use: what BERT's clean-up drops
-bool is_chinese(char32_t c);          // the blocks that BERT sets spaces around
+bool is_mark(char32_t c);             // \p{M} of Unicode 9
+bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as in crate unicode_categories 0.1.1
+bool is_other(char32_t c);            // control, format, private use: removed by BERT's clean-up
+bool is_chinese(char32_t c);          // the blocks around which BERT puts spaces
 
 int script_of(char32_t c);  // a number per script; Hiragana and Katakana count as Han; -1 for a space
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
-// Unicode normal forms of Unicode 13: later characters stay as they are.
+// Unicode normal forms of Unicode 9: later characters stay unchanged.
 class Normalization {
  public:
   explicit Normalization(NormalForm form);
   ~Normalization();
-  bool is_identity(std::string_view text) const;  // quick and safe: false when it takes a closer look
+  bool is_identity(std::string_view text) const;  // may be false if a closer look is needed
   std::string apply(std::string_view text) const;
 
  private:
@@ -82,7 +82,7 @@ class Normalization {
   std::unique_ptr<Impl> impl_;
 };
 
-// Ends of the extended grapheme clusters of the text, in bytes.
+// Returns the ends of the extended grapheme clusters of the text, in bytes.
 std::vector<size_t> grapheme_ends(std::string_view text);
 
 }  // namespace ravine

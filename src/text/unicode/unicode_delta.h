@@ -1,4 +1,4 @@
-// Where the Unicode version of the Hugging Face libraries is ahead of that of Debian's.
+// Characters that the Unicode version of the Hugging Face libraries has, and Debian's does not.
 #pragma once
 #include <functional>
 #include <string>
@@ -6,13 +6,14 @@
 
 namespace ravine {
 
-// The name that PCRE2 has for a property of Oniguruma ("Letter" -> "L", "Han" -> "sc:Han"); empty if there is none.
+// Returns PCRE2's name of a property of Oniguruma ("Letter" -> "L", "Han" -> "sc:Han"); empty if there is none.
 std::string_view pcre_property(std::string_view name);
 
-// Code points of a property (as pcre_property names it) that PCRE2 does not have yet, as ranges for a class: "\x{..}-\x{..}".
+// Returns the code points of a property (named as by pcre_property) that PCRE2 lacks, as ranges of a class:
+// "\x{..}-\x{..}".
 std::string delta_ranges(std::string_view property);
 
-// f(first, last, general category) for each stretch of code points that is newer than Unicode 14.
+// Calls f(first, last, general category) for each range of code points that is newer than Unicode 14.
 void each_category_delta(const std::function<void(char32_t, char32_t, std::string_view)>& f);
 
 }  // namespace ravine

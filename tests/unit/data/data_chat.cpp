@@ -1,4 +1,5 @@
-// Conversations: encoding against Transformers' assistant masks, forms of records, packing, and what is cut or left out.
+// Conversations: encoding against Transformers' assistant masks, forms of records, packing, and records that are cut or
+// omitted.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -125,7 +126,7 @@ TEST(ChatEncoder, templates_by_name) {
     ChosenTemplate chosen = choose_template(name, "", *tokenizer, "data.chat_template");
     ChatEncoder encoder(*tokenizer, std::move(chosen.chat), LossOn::answers);
     const Conversation talked = talk({"Why?", "It is.", "And?", "The sea."});
-    if (name == "glm4") {  // an answer is followed by the next role, which is a special token in GLM's own tokenizer alone
+    if (name == "glm4") {  // the next role follows an answer; only GLM's tokenizer has it as a special token
       EXPECT_USER_ERROR(encoder.encode(talked, "here"), "message 2 must appear in the text with an end token behind it");
       continue;
     }
@@ -163,7 +164,7 @@ TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
   EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{{ messages[0].content }}"), LossOn::answers), "drops the answer");
 }
 
-// The end token is that of the template, wherever it writes it, and stands behind the last answer once.
+// The end token is the template's, anywhere the template writes it. After the last answer it appears once.
 TEST(ChatEncoder, the_end_token_is_found_behind_any_answer) {
   auto tokenizer = open_tokenizer(kGolden);
   auto source = [](const std::string& answer) {
@@ -377,7 +378,7 @@ TEST(ChatEncoder, whole_numbers_keep_their_digits) {
             std::string::npos);
 }
 
-// What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.
+// Encodes a chat by the rule itself: renders and encodes the beginning for every border.
 EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end,
                         bool asks) {
   auto render = [&](size_t n, bool ask) {
@@ -429,7 +430,7 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
         --begin;
     }
     size_t stop = i + 1 < c.messages.size() ? common(text, render(i + 1, false)) : text.size();
-    // What is not in the text as it stands at the end of a conversation is looked at elsewhere.
+    // Other tests cover texts that change at the end of a conversation.
     if (stop < begin || (i + 1 < c.messages.size() && stop < render(i + 1, false).size()))
       throw UserError("rewritten", "", "", "");
     if (!end.empty())
@@ -493,8 +494,7 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
           got = encoder->encode(c, "here");
         } catch (const UserError&) {
         }
-        if (!want ||
-            !got) {  // the rule finds the beginning of an answer: whether it is whole, and where, is looked at elsewhere
+        if (!want || !got) {  // the rule finds the beginning of an answer; other tests cover its end
           ++refused;
           continue;
         }
@@ -732,7 +732,7 @@ TEST(ChatSamples, pack_every_conversation_once_and_apart) {
   }
   EXPECT_EQ(seen, want);
   EXPECT_LE(p.count(),
-            used / 16 * 11 / 9 + 1);  // best fit decreasing: at most 11/9 of the optimum, and that is at least used / 16
+            used / 16 * 11 / 9 + 1);  // best fit decreasing: at most 11/9 of the optimum, which is at least used / 16
   ChatSamples alone(store, {.columns = 16, .pack = false});
   EXPECT_EQ(alone.count(), 200);
   EXPECT_TRUE(alone.ragged());
@@ -816,7 +816,8 @@ TEST(ChatSets, text_and_conversations_side_by_side) {
   EXPECT_USER_ERROR(open_datasets(o, tokenizer.get()), "the tokenizer has no chat template");
 }
 
-// A table has every field in every row, null where there is none: the conversations are those of the lines without them.
+// A table has every field in every row, with null for missing ones. The conversations are equal to those in lines
+// without nulls.
 TEST(ChatSets, parquet_equals_lines) {
   const std::string files = RAVINE_SOURCE_DIR "/tests/golden/files/chat_";
   auto tokenizer = open_tokenizer(kGolden);
@@ -915,7 +916,7 @@ TEST(ChatSets, as_long_as_fits_is_whole) {
   EXPECT_EQ(origins, (std::set<std::string>{path + " record 1", other + " record 1", other + " record 3"}));
 }
 
-// Best fit: of several samples with room the one that is left fullest, so these five take two.
+// Best fit selects the sample that is left fullest, so these five take two.
 TEST(ChatSamples, best_fit_and_origins) {
   auto store = store_of({7, 6, 5, 4, 3});  // of 6, 5, 4, 3, 2 columns
   ChatSamples p(store, {.columns = 10, .pack = true});

@@ -1,5 +1,5 @@
-// Where two rules of the data room meet: second files and lists, what is kept under which key, settings that only one of two
-// files says.
+// Cases where two rules of the data room meet: second files and lists, keys of stored data, settings that only one of
+// two files has.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -214,7 +214,7 @@ TEST(Lists, WhatValidationSaysCountsOnce) {
   d = open_datasets(o, t.get());
   ASSERT_TRUE(d.end_token);
   EXPECT_EQ(t->id_to_piece(*d.end_token), "<|im_end|>");
-  // Of a folder the first four files are said.
+  // A message names the first four files of a folder.
   for (int i = 0; i < 6; ++i) f.write(fmt::format("many/{}.jsonl", i), "{\"text\": \"the river\", \"other\": 1}\n");
   d = open_datasets(options(f / "many"), t.get());
   EXPECT_EQ(d.notes.size(), 4u) << fmt::format("{}", fmt::join(d.notes, "|"));

@@ -364,7 +364,7 @@ TEST(FixedBatches, errors_name_row_and_column) {
   EXPECT_USER_ERROR(FixedBatches(f / "f.safetensors", 10), "it must hold integers, not f32");
 }
 
-// What a config says reaches the data, each option by its own name.
+// Each option of a config reaches the data by its name.
 TEST(DatasetOptions, every_option_arrives) {
   const std::string yaml =
       "model: {path: M, tokenizer: T}\n"

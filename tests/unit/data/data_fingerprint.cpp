@@ -1,4 +1,4 @@
-// What a checkpoint remembers of its run's data, and what a resume refuses.
+// The data of a run that a checkpoint records, and the changes that a resume refuses.
 #include "data/fingerprint.h"
 
 #include <set>
@@ -137,7 +137,7 @@ TEST(Fingerprint, OfLargeTokenFilesSizeAndPartsCount) {
   EXPECT_NE(sum(), end);
 }
 
-// Of large files 1024 blocks of 4 KiB are looked at, from the first byte to the last.
+// 1024 blocks of 4 KiB of a large file are read, from the first byte to the last.
 TEST(Fingerprint, BlocksAllOverALargeFileCount) {
   Folder folder;
   const std::string prefix = folder.write("big", ""), bin = prefix + ".bin";
@@ -198,7 +198,7 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
             (std::vector<std::string>{"data.split (was \"969,30,1\", is \"1,0,0\")", "data.eod (was -1, is 3)"}));
 }
 
-// A folder's checksum is that of all its files; a run without a tokenizer takes any.
+// The checksum of a folder covers all its files; a run without a tokenizer accepts any.
 TEST_F(FingerprintTexts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}, {b, 1}})), "");
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "")

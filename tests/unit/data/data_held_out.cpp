@@ -90,7 +90,8 @@ TEST(HeldOut, a_share_of_many_documents_is_left_to_their_hashes) {
   std::vector<DocumentSize> many;
   for (int i = 0; i < 20000; ++i) many.push_back({random(), 100});
   EXPECT_TRUE(holds_share(many, hold_out_documents(0.05), 0.05));
-  EXPECT_FALSE(holds_share({{1ull << 63, 70000}, {1, 70000}}, hold_out_documents(0.05), 0.05));  // half of it would be held out
+  // Half of it would be held out.
+  EXPECT_FALSE(holds_share({{1ull << 63, 70000}, {1, 70000}}, hold_out_documents(0.05), 0.05));
   EXPECT_FALSE(holds_share({{1ull << 63, 70000}}, hold_out_documents(0.05), 0.05));
 }
 

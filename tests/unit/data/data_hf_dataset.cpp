@@ -1,4 +1,5 @@
-// Local data sets as load_dataset of Hugging Face's library reads them: tests/golden/hf_datasets.json was recorded from it.
+// Local data sets, as load_dataset of Hugging Face's library reads them; tests/golden/hf_datasets.json was recorded
+// from it.
 #include "data/hf_dataset.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Which samples a run takes over its resumes: nothing twice, nothing lost, whatever batch, weights or ranks.
+// The samples of a run over its resumes: nothing twice and nothing lost, for any batch, weights and ranks.
 #include "data/history.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,8 @@ TEST(DataHistory, weights_change_without_repeating_or_losing_samples) {
   auto first = mixed({{"a", 3, 1, 1000}, {"b", 1, 2, 1000}});
   take(*first, history, 0, 50, 8, seen);
   history = DataHistory::from_json(history.json(), "");
-  auto second = mixed({{"b", 2, 2, 1000}, {"a", 1, 1, 1000}, {"c", 1, 3, 1000}});  // another order, a new one, other weights
+  // Another order, a new source, other weights.
+  auto second = mixed({{"b", 2, 2, 1000}, {"a", 1, 1, 1000}, {"c", 1, 3, 1000}});
   take(*second, history, 50, 80, 16, seen);
   auto third = mixed({{"a", 1, 1, 1000}});  // alone
   take(*third, history, 80, 90, 16, seen);
@@ -135,7 +136,7 @@ TEST(DataHistory, weights_change_without_repeating_or_losing_samples) {
 TEST(DataHistory, resume_in_the_middle_of_a_blend) {
   std::map<int32_t, std::vector<int32_t>> whole, parts;
   DataHistory a, b;
-  std::vector<Source> sources{{"a", 3, 1, 70}, {"b", 1.5, 2, 30}, {"c", 0.1, 3, 500}};  // some are gone through more than once
+  std::vector<Source> sources{{"a", 3, 1, 70}, {"b", 1.5, 2, 30}, {"c", 0.1, 3, 500}};  // some are read more than once
   take(*mixed(sources), a, 0, 60, 8, whole);
   for (int64_t step = 0; step < 60; step += 7) take(*mixed(sources), b, step, std::min<int64_t>(60, step + 7), 8, parts);
   EXPECT_EQ(whole, parts);

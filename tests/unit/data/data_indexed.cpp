@@ -98,7 +98,8 @@ TEST(IndexedFile, lies_inside_are_found_when_they_are_met) {
     }
 }
 
-// 10^8 documents: nothing is read but the ends, so memory does not grow with them. The file has holes and takes no disk.
+// 10^8 documents: only the ends are read, so memory does not grow with the documents. The file is sparse and takes no
+// disk.
 TEST(IndexedFile, opens_a_hundred_million_documents_in_constant_memory) {
   Folder f;
   const uint64_t n = 100'000'000, entries = n + 1, version = 1;
@@ -260,8 +261,8 @@ std::string write_tokens(const Folder& f, const std::string& name, const std::ve
   return f / name;
 }
 
-// Neighbours are compared a block of 16384 at a time: a lie at any place of a block is found, also where blocks meet, and named
-// by its number.
+// Neighbours are compared a block of 16384 at a time. A wrong value at any position of a block, also between blocks, is
+// found and named by its number.
 TEST(IndexedFile, lies_where_blocks_meet_are_found) {
   Folder f;
   constexpr int32_t kCount = 40000;

@@ -1,5 +1,4 @@
-// Instruction files: rows as ModelLink's loader gives them, ModelLink's order, packing, and every way in which the three files
-// can be wrong.
+// Instruction files: rows as from ModelLink's loader, ModelLink's order, packing, and all errors of the three files.
 #include "data/instruct/instruction_files.h"
 
 #include <gtest/gtest.h>
@@ -233,8 +232,8 @@ TEST(InstructionFiles, what_cannot_be_learned_is_counted) {
   EXPECT_GT(d.valid->token_count(), 0);
 }
 
-// python -c "import numpy as np; r=np.random.RandomState(1234); [(lambda a: (r.shuffle(a), print(a.tolist())))(np.arange(3,10))
-// for _ in range(3)]"
+// python -c "import numpy as np; r=np.random.RandomState(1234); [(lambda a: (r.shuffle(a),
+// print(a.tolist())))(np.arange(3,10)) for _ in range(3)]"
 TEST(InstructionOrder, is_numpys_for_one_epoch_after_the_other) {
   const std::vector<int64_t> wanted{5, 4, 9, 3, 7, 8, 6, 8, 3, 6, 7, 5, 9, 4, 4, 9, 6, 3, 8, 5, 7};
   auto first = [&](size_t n) { return std::vector<int64_t>(wanted.begin(), wanted.begin() + static_cast<ptrdiff_t>(n)); };

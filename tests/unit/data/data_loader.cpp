@@ -152,7 +152,7 @@ TEST(Loader, micro_batches_divide_the_batch) {
   EXPECT_THROW(Loader(data, {.global_batch = 5, .micro_batch = 2}), Error);
 }
 
-// Of a ragged dataset a micro batch is as wide as its longest row, in multiples of 32 up to the whole width.
+// A micro batch of a ragged dataset is as wide as its longest row, in multiples of 32 up to the whole width.
 class Ragged final : public Dataset {
  public:
   int64_t sample_count() const override { return 1000; }
@@ -214,8 +214,7 @@ TEST(Loader, random_batches_are_whole_and_the_same) {
   EXPECT_FALSE(std::equal(b.ids.begin(), b.ids.begin() + 50, b.ids.begin() + 50)) << "rows differ";
 }
 
-// Whole steps: those that hold what is prefetched, one being made, one in use; of each row ids, labels, positions and its
-// number.
+// Whole steps: the prefetched ones, one being made, one in use. Each row has ids, labels, positions and its number.
 TEST(Loader, bytes_of_what_is_held) {
   const auto one = [](int64_t rows, int64_t columns) {
     return static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 12 * columns);

@@ -376,7 +376,7 @@ TEST(MegatronDataset, trains_in_that_order) {
   EXPECT_USER_ERROR(open_datasets(philox, nullptr), "option has no effect");
 }
 
-// numpy.sum of [0.1 * (i % 13) + 1 / (i + 3) for i in range(n)]: plain below eight, eight sums up to 128, halves beyond.
+// numpy.sum of [0.1 * (i % 13) + 1 / (i + 3) for i in range(n)]: plain below eight, eight sums up to 128, halves above.
 TEST(NumpySum, is_numpys_to_the_last_bit) {
   for (auto [n, sum] : std::vector<std::pair<int, double>>{{3, 1.0833333333333335},
                                                            {7, 3.4289682539682547},
@@ -407,8 +407,8 @@ DatasetOptions megatron_options(const std::vector<DataSource>& train) {
   return o;
 }
 
-// data.train and data.valid as Megatron's builder is asked: weights blend, lists of their own take 100 and 0,100 as their
-// split.
+// data.train and data.valid as arguments of Megatron's builder: weights blend, separate lists take the splits 100 and
+// 0,100.
 TEST(MegatronDataset, blends_and_lists_of_their_own) {
   Corpora corpora;
   const std::string a = Corpora::prefix("a"), b = Corpora::prefix("b");

@@ -1,4 +1,4 @@
-// Index arrays around the ends of epochs, as megatron-core's GPTDataset gave them: tests/golden/megatron_epochs.json, made by
+// Index arrays around the ends of epochs, from megatron-core's GPTDataset: tests/golden/megatron_epochs.json, made by
 // tools/golden/make_epochs.py.
 #include <numeric>
 

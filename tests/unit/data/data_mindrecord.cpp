@@ -1,4 +1,4 @@
-// MindRecord files: made here byte by byte, and the one that MindSpore wrote, where it is at hand.
+// MindRecord files: files built here byte by byte, and a file written by MindSpore, if it is present.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -57,7 +57,7 @@ std::string file_of(const std::vector<Row>& rows, const std::vector<std::string>
       }
       bytes += number(row.size(), 8) + row;
     }
-    // the page of raw data stands between those of blobs
+    // The page of raw data is between the pages of blobs.
     pages.push_back({{"page_id", 2 * page},
                      {"page_type", "BLOB_DATA"},
                      {"page_size", bytes.size()},
@@ -226,8 +226,8 @@ TEST(MindRecord, LabelsMayBeTargetIds) {
   EXPECT_EQ(open_datasets(o, nullptr).train->sample(0).labels, (std::vector<int32_t>{2, 3}));
 }
 
-// MindSpore 2.7, MindDataset(shuffle=True) of 80 rows after set_seed(42), with and without num_shards=1, and with num_samples=40
-// besides: the first rows of epochs.
+// MindSpore 2.7, MindDataset(shuffle=True) of 80 rows after set_seed(42): the first rows of epochs. With and without
+// num_shards=1, and with num_samples=40 too.
 TEST(MindRecord, ShufflesAsMindSpore) {
   const TemporaryFolder folder;
   std::vector<Row> rows;

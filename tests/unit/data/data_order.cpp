@@ -42,7 +42,7 @@ TEST(Permutation, is_for_ever) {
 }
 
 TEST(Permutation, spreads) {
-  // Over many keys each place is taken by each value about equally often: 3 standard deviations of a binomial, squared and
+  // Over many keys each value takes each position about equally often: 3 standard deviations of a binomial, squared and
   // summed.
   constexpr int n = 6, keys = 6000;
   int count[n][n] = {};

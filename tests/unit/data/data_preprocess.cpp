@@ -131,7 +131,7 @@ TEST(Preprocess, goes_on_where_it_was_stopped) {
       done = true;
     } catch (const Stopped&) {
       EXPECT_FALSE(std::filesystem::exists(s.f / "out/p_text_document.bin"));
-      // What was written behind the last save is thrown away.
+      // Data written after the last save is discarded.
       std::ofstream(s.f / "out/p.preprocess/text.bin", std::ios::app | std::ios::binary) << "half a document";
       std::ofstream(s.f / "out/p.preprocess/text.lengths", std::ios::app | std::ios::binary) << "xyz";
     }
@@ -252,8 +252,8 @@ TEST(Preprocess, bad_input) {
   EXPECT_USER_ERROR(make_record_handler("text", s.h), "the tokenizer has no end token");
 }
 
-// What is left out and repaired is counted over all batches and files, and over a stop; the first place of each is that of the
-// first.
+// Omitted and repaired texts are counted over all batches and files, and over a stop. The first position of each kind
+// is kept.
 TEST(Preprocess, counts_and_first_places_of_all) {
   Job s;
   std::string lines;
@@ -309,7 +309,7 @@ TEST(Preprocess, progress_goes_from_nothing_to_all) {
   EXPECT_EQ(tokens, r.tokens);
 }
 
-// What was done belongs to the files as they were: in their order, unchanged. Those that were not begun may change.
+// The progress belongs to the files in their order, unchanged. Files that were not begun may change.
 TEST(Preprocess, files_that_were_begun_stay_as_they_were) {
   namespace fs = std::filesystem;
   auto stopped = [](Job& s) {

@@ -128,7 +128,7 @@ TEST(Records, parquet_of_every_kind) {
   }
 }
 
-// What is cut, empty or no parquet at all is an error that names the file, and the row once rows were read.
+// A file that is cut, empty or no parquet is an error that names the file, and the row once rows were read.
 TEST(Records, broken_parquet_is_named) {
   if (!test::reads_parquet()) GTEST_SKIP() << "built without Apache Arrow";
   std::ifstream in(RAVINE_SOURCE_DIR "/tests/golden/files/records.parquet", std::ios::binary);

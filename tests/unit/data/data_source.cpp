@@ -141,7 +141,7 @@ TEST(Source, where_a_document_begins) {
   std::vector<std::string> places;
   for (std::string text; reader->next(text);) places.push_back(reader->where());
   EXPECT_EQ(places, (std::vector<std::string>{path + ":1", path + ":3", path + ":5"}));
-  // The byte of an error is that of the file, mark and all.
+  // The byte of an error counts from the start of the file, with its mark.
   EXPECT_USER_ERROR(documents(f.write("b.txt",
                                       "\xEF\xBB\xBF"
                                       "a\n\xFF")),
@@ -196,7 +196,7 @@ TEST(Source, texts_of_records) {
   EXPECT_USER_ERROR(documents(f.write("d.jsonl", "{\"text\": \"a\xFF\"}\n")), (f / "d.jsonl") + ":1, byte 11 of the line");
 }
 
-// What a tokenizer learns from.
+// The documents from which a tokenizer learns.
 TEST(SourceTexts, are_the_documents_of_all_files_and_nothing_that_is_no_text) {
   Folder f;
   const auto a = f.write("a.jsonl", "{\"t\": \"one\"}\n{\"t\": \"two\"}\n"), b = f.write("b/c.txt", "three\n");

@@ -1,4 +1,4 @@
-// How many threads tokenizing takes where nothing says so: those of the process, not all that the machine has.
+// The default number of threads of tokenizing: the cores of the process, not of the machine.
 #include <gtest/gtest.h>
 
 #include <mutex>

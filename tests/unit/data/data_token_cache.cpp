@@ -1,4 +1,4 @@
-// Tokens kept between starts: the same samples as without, never stale, and nothing but a miss when the file is damaged.
+// Tokens cached between starts: the same samples as without the cache, never stale; a damaged file is only a miss.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -119,7 +119,8 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
     misses(o, t, what);
   }
   f.write("a.jsonl",
-          lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\", \"side\": \"y39\"}\n");  // same size
+          // Same size.
+          lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\", \"side\": \"y39\"}\n");
   misses(options(f, file), t, "a changed file of the same size");
 }
 

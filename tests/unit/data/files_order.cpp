@@ -1,5 +1,5 @@
-// What has its name is on the disk: each writer's system calls in a traced child, read as one who lets the power fail between
-// any two of them.
+// A file with its final name is on the disk. Each writer's system calls in a traced child are read as if the power
+// could fail between any two.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ bool is_temporary(const std::string& path) { return fs::path(path).filename().st
 // The states of a disk that keeps what was synced and may lose the rest.
 class Disk {
  public:
-  // What was wrong with the calls; "" if nothing was.
+  // Returns the error of the calls; "" if there is none.
   std::string play(const std::vector<std::string>& calls) {
     for (const std::string& call : calls) {
       const size_t one = call.find(' '), two = call.find(' ', one + 1);
@@ -286,8 +286,8 @@ TEST(Order, ACheckpointThenLatestThenTheOldOnesGo) {
   EXPECT_FALSE(fs::exists(dir + "/step_000010"));
 }
 
-// The first rank takes the other's part into its folder: it may be a machine that sees the part's bytes only once they are on
-// the disk.
+// The first rank takes the other's part into its folder. A machine may see the bytes of the part only once the disk has
+// them.
 TEST(Order, PartsOfTwoRanks) {
   TemporaryFolder folder;
   expect_order(5, [&] {

@@ -1,4 +1,4 @@
-// Against what Transformers' LlamaTokenizer and sentencepiece recorded on small models (tools/golden/tokenizer.py), and on
+// Against results of Transformers' LlamaTokenizer and sentencepiece on small models (tools/golden/tokenizer.py), and on
 // damaged files.
 #include "text/tokenizers/open_tokenizer.h"
 
@@ -99,7 +99,8 @@ TEST(Tokenizer, raw_model_file) {
 }
 
 // The joiner is written here; the library's own Decode is the judge.
-// Text in pieces has the ids of the whole: words, runs of spaces, other scripts, marks, user's symbols, bytes that are no text.
+// Text in parts has the ids of the whole: words, runs of spaces, other scripts, marks, user symbols, bytes that are no
+// text.
 TEST(Tokenizer, text_cut_in_pieces_has_the_same_ids) {
   Folder f("words");
   std::string corpus;

@@ -64,7 +64,8 @@ TEST(TokenizerTrainer, makes_a_llama_folder) {
   }
   EXPECT_EQ(tokenizer->encode("<|call|>", false).back(), 3);  // a symbol is one piece
   auto digits = tokenizer->encode("2024", false);
-  EXPECT_EQ(digits.size(), 5u);                                                          // the space mark and four digits
+  // The space mark and four digits.
+  EXPECT_EQ(digits.size(), 5u);
   EXPECT_LT(tokenizer->encode("The river runs through the ravine", false).size(), 15u);  // it did learn
 }
 
@@ -102,7 +103,7 @@ TEST(TokenizerTrainer, special_tokens) {
   }
 }
 
-// What waits for the next token belongs to the side of a border on which its ids are.
+// Pending text belongs to the side of a border that has its ids.
 TEST(StreamDecoder, settles_at_a_border) {
   Folder f;
   auto t = training(f);
@@ -129,8 +130,8 @@ TEST(StreamDecoder, settles_at_a_border) {
   }
 }
 
-// Transformers reads tokenizer.json: through it come the ids of tokenizer.model, as tools/golden/compare_trained.py shows with
-// the library itself.
+// Transformers reads tokenizer.json, which gives the ids of tokenizer.model; tools/golden/compare_trained.py shows it
+// with the library itself.
 TEST(TokenizerTrainer, tokenizer_json_gives_the_ids_of_the_model) {
   for (const char* type : {"bpe", "unigram"})
     for (bool prefix : {true, false}) {
@@ -263,8 +264,8 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   wrong([&](auto& t) { t.input = {f / "none.txt"}; }, "no such data");
 }
 
-// Byte-pair learning as it is defined: the most frequent pair, of equals the one of the lowest ids, joined from the left in
-// every word.
+// Learns byte pairs by the definition: the most frequent pair first, among equals the lowest ids, joined from the left
+// in every word.
 std::vector<BpeMerge> learn_plainly(const std::vector<std::pair<std::string, int64_t>>& words,
                                     const std::vector<int32_t>& id_of_byte, int64_t tokens, int64_t least) {
   std::vector<std::vector<int32_t>> ids;

@@ -1,6 +1,6 @@
-// Families against what Transformers computed in double (tests/golden/families, made by tools/golden/make_families.py): reading
-// both spellings of the config and the family's own names, logits, hidden states, loss, every gradient under the name of the
-// file, and beam searches. Export gives the file that was read.
+// Families against results of Transformers in double (tests/golden/families, made by tools/golden/make_families.py).
+// Compared are both spellings of the config, the family's names, logits, hidden states, loss, every gradient under the
+// name in the file, and beam searches. Export gives the file that was read.
 #include <filesystem>
 
 #include "files/safetensors.h"
@@ -49,9 +49,9 @@ class Golden : public testing::TestWithParam<std::string> {
   std::string folder() const { return kGolden + GetParam(); }
 };
 
-// Bounds follow from what single precision came to in PyTorch itself (distance.json: of each tensor, the largest over a few
-// orders of its sums): a second program is another draw of that spread, with other orders and kernels: 8 times. Roundings of
-// double precision are 2^-29 of those, and grow alike.
+// Bounds follow from PyTorch's own spread in single precision (distance.json: per tensor, the largest over a few orders
+// of its sums). A second program, with other orders and kernels, is another draw of that spread: 8 times. Roundings of
+// double precision are 2^-29 of these and grow alike.
 TEST_P(Golden, LogitsHiddenStatesLossAndGradients) {
   const SafetensorsReader io(folder() + "/io.safetensors");
   const Json far = read_json(folder() + "/distance.json");

@@ -1,5 +1,5 @@
-// Beam search: the decisions against enumeration and against a plain transcription of ModelLink's rules; the run with a cache
-// against one that computes every beam anew. Transformers' own results are in family_golden.cpp.
+// Beam search. Decisions are compared with enumeration and with a plain transcription of ModelLink's rules, the run
+// with a cache with a run that computes every beam anew. Results of Transformers are in family_golden.cpp.
 #include "infer/beams.h"
 
 #include <gtest/gtest.h>
@@ -64,8 +64,8 @@ TEST(BeamSearch, FindsTheBestOfAll) {
   }
 }
 
-// Logits follow from the place in the continuation and the token before, so a longer prompt changes neither results nor when it
-// is over.
+// Logits depend on the position in the continuation and the previous token. So a longer prompt changes neither the
+// results nor the end.
 TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
   for (uint64_t key = 0; key < 40; ++key)
     for (EarlyStop stop : {EarlyStop::no, EarlyStop::yes, EarlyStop::never})
@@ -94,7 +94,7 @@ TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
         }
 }
 
-// tools/golden/make_beams.py: what Transformers finds, and after how many steps it knows, of tables whose logits follow from
+// tools/golden/make_beams.py: the results of Transformers, and its number of steps, for tables whose logits follow from
 // whole numbers. Only a positive penalty looks ahead with early_stopping="never".
 TEST(BeamSearch, EqualsTransformersWithEveryEarlyStop) {
   const Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/beams.json");

@@ -10,7 +10,7 @@
 namespace ravine {
 namespace test_infer_likelihood {
 
-// What the harness does with one pair: the tokens that do not fit fall off the left of the context.
+// Computes one pair like the harness: tokens that do not fit are dropped from the left of the context.
 double plain_likelihood(const LoadedModel& s, const std::vector<int32_t>& context, const std::vector<int32_t>& says,
                         int64_t positions) {
   std::vector<int32_t> all = context;
@@ -32,8 +32,8 @@ std::vector<int32_t> tokens_from(int32_t first, int64_t count) {
   return ids;
 }
 
-// Items like those of benchmarks: long common beginnings in two groups, choices of one token, of several, and one within
-// another; one item that is alone, one that does not fit.
+// Items as in benchmarks: two groups with a long common beginning, choices of one token and of several, a
+// choice that is the beginning of another. One item is alone, one does not fit.
 std::vector<Continuations> likely_items() {
   std::vector<Continuations> items;
   for (const int32_t group : {1, 30})
@@ -46,7 +46,8 @@ std::vector<Continuations> likely_items() {
     }
   items.push_back({{17}, {{3}, {4, 4}}});
   items.push_back({tokens_from(4, 60), {tokens_from(9, 12), {2}, tokens_from(9, 3)}});
-  items.push_back({tokens_from(50, 9), {{2}, {1}, {3, 4}}, {tokens_from(50, 8), {}, {7, 7, 3}}});  // two follow other tokens
+  // Two follow other tokens.
+  items.push_back({tokens_from(50, 9), {{2}, {1}, {3, 4}}, {tokens_from(50, 8), {}, {7, 7, 3}}});
   return items;
 }
 
@@ -80,7 +81,7 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
     }
 }
 
-// What is common is read once: the model sees far fewer tokens than the pairs have.
+// A common beginning is read once: the model reads far fewer tokens than the pairs have.
 TEST(Likelihood, ReadsCommonBeginningsOnce) {
   const LoadedModel s = session_of(small_llama(64));
   struct Count : Observer {

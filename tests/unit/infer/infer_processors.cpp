@@ -172,8 +172,8 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   EXPECT_LT(chi, 18.4);  // two degrees of freedom, one in ten thousand; the draws are always the same
 }
 
-// Pearson's chi-square of counts against n p, tokens that are expected less than five times taken together, in deviations from
-// its mean: its degrees of freedom k have mean k and variance 2 k.
+// Pearson's chi-square of counts against n p, in deviations from its mean; tokens expected less than five times are
+// taken together. With k degrees of freedom the mean is k and the variance 2 k.
 double deviations(const std::vector<int64_t>& count, const std::vector<double>& p, int64_t n) {
   double chi = 0, rare = 0, bins = 0;
   int64_t rare_count = 0;

@@ -1,5 +1,5 @@
-// Several adapters within one batch: each prompt is answered as by its adapter alone, and the base's matrices are read once per
-// step for all of them.
+// Several adapters in one batch: each prompt gets the answer of its adapter alone, and the base's matrices are read
+// once per step for all.
 #include "infer/prompt_models.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ const std::string kBase = kGolden + "lora/llama/base", kPeft = kGolden + "lora/l
                   kModelLink = kGolden + "megatron_lora/apart", kWhole = kGolden + "megatron_lora/joined";
 using Prompts = std::vector<std::vector<int32_t>>;
 
-// What products read of the base's matrices, by path.
+// Counts the reads of the base's matrices by products, by path.
 class BaseReads : public Observer {
  public:
   void before(const CallInfo& call) override {

@@ -1,5 +1,5 @@
-// What generation and trace are given and how it is understood: defaults of generation_config.json, prompts, limits, inputs of
-// trace; the cache beyond its task size; choices beyond a row of eight.
+// The inputs of generation and trace: defaults of generation_config.json, prompts, limits, inputs of trace. Also the
+// cache above its task size, and choices above a row of eight.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -385,7 +385,7 @@ TEST(Trace, LossIsTheMeanOverTheLabels) {
   EXPECT_EQ(out.count("hidden.3"), 0u);
 }
 
-// What one step of decoding computes, by hand; weights drawn at random have the spread that the model asks for.
+// Counts one step of decoding by hand; random weights have the spread that the model requires.
 TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
   TemporaryFolder dir;
   const Json config = {
@@ -421,7 +421,7 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
   }
 }
 
-// ModelLink's search ends when its worst result beats the best that is under way, wherever that stands among what was drawn.
+// ModelLink's search ends when its worst result beats the best open beam, at any position among the candidates.
 TEST(BeamSearchRules, TheBestUnderWayIsTheBestOfAll) {
   GenerateOptions o;
   o.end_ids = {0};

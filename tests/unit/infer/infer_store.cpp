@@ -1,4 +1,4 @@
-// The store of a model that only runs: one copy of each weight, in the type that kernels read, and the same results as the
+// The store of a model for inference: one copy of each weight, in the type that kernels read, with the results of the
 // store of a training run.
 #include <gtest/gtest.h>
 
@@ -113,7 +113,7 @@ TEST(InferenceStore, RefusesToTrain) {
   EXPECT_THROW(c.grad_store(), Error);
 }
 
-// What `bench prefill` and `bench decode` count, by hand.
+// Counts of `bench prefill` and `bench decode`, by hand.
 TEST(InferenceSpeed, CountsBytesAndFlops) {
   TemporaryFolder dir;
   spill(dir / "config.json", config(false).dump());

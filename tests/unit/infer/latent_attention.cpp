@@ -1,5 +1,5 @@
-// Latent attention beyond what unit_family_golden and unit_family_gradients show of it: which of the two ways over the cache is
-// taken, what the cache keeps, FLOPs by the shapes, adapters beside kv_b_proj, layers behind the last one in files.
+// Latent attention beyond unit_family_golden and unit_family_gradients: the choice between the two ways over the cache,
+// the contents of the cache, FLOPs by shapes. Also adapters beside kv_b_proj, and layers after the last one in files.
 #include "files/safetensors.h"
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
@@ -19,8 +19,9 @@ struct Calls : Observer {
   void after(const CallInfo& c) override { ++of[std::string(c.op)]; }
 };
 
-// One prompt of 12 tokens, then 4 more steps of one token; two layers. Heads of 4 own channels, 6 rotated, 5 of values over
-// latents of 6: a whole prompt takes keys and values made of latents, later tokens, and pieces of two behind the first, do not.
+// One prompt of 12 tokens, then 4 more steps of one token; two layers. Heads have 4 own channels, 6 rotated, 5 of
+// values; latents have 6. A whole prompt uses keys and values made of latents; later tokens, and pieces of two after
+// the first, do not.
 TEST(LatentAttention, TakesTheWayWithFewerProducts) {
   LoadedModel s = load_model(kDeepseek, DType::f64, Backend::ref);
   const std::vector<int32_t> prompt{3, 7, 11, 4, 19, 5, 6, 8, 21, 22, 4, 9};
@@ -35,7 +36,7 @@ TEST(LatentAttention, TakesTheWayWithFewerProducts) {
   }
 }
 
-// What DeepSeek-V3 keeps of a token: 512 + 64 numbers on every tensor rank, where keys and values of 128 heads would be 40960.
+// DeepSeek-V3 stores 512 + 64 numbers per token on every tensor rank; keys and values of 128 heads would be 40960.
 TEST(LatentAttention, KeepsOneRowOfAToken) {
   AttentionSpec s;
   s.heads = s.kv_heads = 128, s.head_size = 192, s.value_size = 128;

@@ -1,5 +1,5 @@
-// The base room by itself: random numbers, exact sums, 16-bit types, texts, JSON fields and small files, against numbers from
-// elsewhere.
+// The base room alone: random numbers, exact sums, 16-bit types, texts, JSON fields and small files, against numbers
+// from elsewhere.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -44,7 +44,8 @@ TEST(Philox, GivesTheKnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// FNV-1a of the name as key, the seed as counter, worked out in Python. A resumed run of a later version draws the same.
+// FNV-1a of the name as key, the seed as counter, computed in Python. A later version that resumes a run draws the
+// same.
 TEST(Philox, KeysOfNamesAreForEver) {
   EXPECT_EQ(philox_key(42, "layers.0.attn.q_proj.weight"), 0x3124c1c99a0fcc36u);
   EXPECT_EQ(philox_key(0, ""), 0x932dfe8e41509a0eu);

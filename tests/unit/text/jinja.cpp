@@ -42,7 +42,7 @@ TEST(Jinja, as_recorded) {
   EXPECT_GE(errors, 8u);
 }
 
-// Right, or refused with the line: never another value. The values are those of Jinja2 3.1.
+// A result is equal to Jinja2 3.1's, or is refused with the line.
 TEST(Jinja, numbers_and_widths_beyond_bounds) {
   auto text = [](const std::string& source) { return Template(source).render({}); };
   auto refused = [&](const std::string& source, const char* rule) {
@@ -238,8 +238,7 @@ int64_t work_of(const std::string& source, const Json& variables) {
   return work;
 }
 
-// Each operation counts what it touches: work grows with the size of what it is given, at least by a unit for 64 bytes or a
-// value.
+// Each operation counts its data: work grows with the size of its input, by at least a unit per 64 bytes or value.
 TEST(Jinja, every_operation_counts_what_it_touches) {
   auto variables = [](size_t n) {
     Json numbers = Json::array(), words = Json::array(), rows = Json::array(), table = Json::object();

@@ -1,5 +1,5 @@
-// Strings found in texts, by both ways of looking, against the definition: the leftmost first, of those the longest, none
-// inside another.
+// Strings found in texts, by both searches, against the definition: the leftmost first, among these the longest,
+// without overlaps.
 #include "text/tokenizers/string_finder.h"
 
 #include <gtest/gtest.h>

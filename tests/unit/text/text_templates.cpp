@@ -78,7 +78,7 @@ TEST(PromptTemplates, SayWhatTheirModelsWereTrainedOn) {
     EXPECT_EQ(text(answered, false), c.told) << c.name;
     EXPECT_EQ(chosen.source, prompt_template(c.name)) << c.name << ": kept with the model";
   }
-  // What a tool says.
+  // The message of a tool.
   const Json tool = say({{"user", "Q"}, {"assistant", "A"}, {"tool", "T"}});
   auto of = [&](const char* name) {
     return choose_template(name, "", *tokenizer, "data.chat_template")
@@ -122,7 +122,7 @@ TEST(ChatPrompts, EndWithTheTokenOfTheTemplateOrTheTokenizer) {
   EXPECT_USER_ERROR(ChatPrompt(bytes, f.write("mute.jinja", "x"), "", ""), "the chat template drops the answer");
 }
 
-// What a conversation forgets is whole turns, oldest first; the system's message and the last question stay.
+// A conversation forgets whole turns, the oldest first. The system message and the last question stay.
 TEST(ChatPrompts, ForgetWholeTurns) {
   test::Folder f;
   const test::Bytes bytes;
@@ -194,7 +194,7 @@ TEST(CallArguments, AreTextOrAMapAsTheTemplateWritesThem) {
   const Json bare{{"role", "assistant"}, {"tool_calls", {{{"name", "f"}, {"arguments", "{\"a\": 1}"}}}}},
       old{{"role", "assistant"}, {"function_call", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}}};
   for (const Json& message : {bare, old}) EXPECT_EQ(written("{{ c.arguments|tojson }}", message), R"({"a": 1})");
-  // What cannot be written.
+  // Calls that cannot be written.
   EXPECT_EQ(written(wants_text, call("{\"a\": ")), "<{\"a\": >") << "as it was said, since the template takes text";
   auto refused = [&](const char* how, const Json& arguments) { return test::message([&] { written(how, call(arguments)); }); };
   EXPECT_EQ(

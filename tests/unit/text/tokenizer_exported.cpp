@@ -38,7 +38,8 @@ TEST(ExportedTokenizer, IsMadeWhereItIsMissingOnly) {
   EXPECT_TRUE(missing_tokenizer_files(f.path()).empty()) << "one is there";
 }
 
-// As AutoTokenizer: tokenizer.json, unless the settings ask for SentencePiece; and it is said when that makes a difference.
+// As AutoTokenizer: tokenizer.json, unless the settings select SentencePiece. A difference between the two gives a
+// warning.
 TEST(ExportedTokenizer, WinsOverTheModelBesideIt) {
   TemporaryFolder f;
   const std::string text = "a  b";
@@ -103,8 +104,8 @@ TEST(ExportedTokenizer, IsComparedUnderOtherClasses) {
     }
 }
 
-// Tokens of text are kept under the fingerprint of their tokenizer: whatever changes ids changes it, and a folder of another
-// name does not.
+// Tokens of text are cached under the fingerprint of their tokenizer. Every change of ids changes it; another name of
+// the folder does not.
 TEST(Fingerprint, OfATokenizerFollowsAllThatChangesIds) {
   TemporaryFolder f;
   auto llama = [&](const Json& config, const char* model = "llama") {

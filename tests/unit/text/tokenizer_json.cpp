@@ -57,8 +57,8 @@ TEST(TokenizerJson, every_component_as_recorded) {
   EXPECT_GE(rows, 29u);
 }
 
-// As PyPI's tokenizers 0.23 has it: letters, digits and underscores on either side make it a part of a longer word; everything
-// else does not.
+// As in PyPI's tokenizers 0.23: letters, digits and underscores on either side make it a part of a longer word; other
+// characters do not.
 TEST(TokenizerJson, single_words_end_where_words_end) {
   Json j = read_json(kGolden + "tokenizers.json")["rows"][0]["tokenizer"];
   int32_t whole = -1;
@@ -167,8 +167,8 @@ TEST(TokenizerJson, long_words_as_short_ones) {
     EXPECT_EQ(back, word);
     EXPECT_EQ(ids.size(), n / 4 + (n % 4 >= 2) + n % 2) << n;  // fours, a two, a one: the leftmost pairs join first
   }
-  // Random words around the border between the two ways: the long way is the judge of the short one on the same symbols, by a
-  // word that is split in two by a symbol nothing joins with.
+  // Random words around the border between the two ways. The long way checks the short way on the same symbols, with a
+  // word that a symbol without joins splits in two.
   std::mt19937 random(7);
   Json j = base_json();
   j["model"]["vocab"]["z"] = 6;
@@ -319,8 +319,8 @@ TEST(TokenizerJson, folders) {
   EXPECT_USER_ERROR(open_tokenizer(f / "d"), "no tokenizer in folder");
 }
 
-// Settings of a folder over its tokenizer.json: the map before the config, ids of new tokens behind the vocabulary, what goes
-// around a text.
+// Settings of a folder take priority over its tokenizer.json: the map before the config, ids of new tokens after the
+// vocabulary, tokens around a text.
 TEST(TokenizerJson, settings_of_a_folder) {
   Folder f;
   Json j = base_json();  // a b ab aba aa aaaa
@@ -363,7 +363,7 @@ TEST(TokenizerJson, settings_of_a_folder) {
       R"({"added_tokens_decoder": {"9": {"content": "<n>"}, "8": {"content": "<m>", "special": true, "rstrip": true}, "6": {"content": "<x>", "special": true}}})");
   EXPECT_EQ(t->encode("<m> a<n>", false), (Ids{8, 0, 9})) << "in the order of their ids";
   EXPECT_EQ(t->decode(Ids{8, 0, 9}, true), "a <n>");
-  // What the post-processor of the file says stays unless the config asks.
+  // The post-processor of the file stays unless the config changes it.
   j["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"<y>", 7}}, {"cls", {"<x>", 6}}};
   f.write("t/tokenizer.json", j.dump());
   EXPECT_EQ(with("{}")->encode("ab", true), (Ids{6, 2, 7}));
@@ -458,7 +458,7 @@ TEST(TokenizerJson, tokens_of_a_class) {
   EXPECT_EQ(with(gpt2 + R"(, "add_bos_token": true})")->encode("<|endoftext|>", true), (Ids{n, n}));
 }
 
-// Older folders keep the tokens beyond the vocabulary in added_tokens.json: their ids are in its order, whatever names them.
+// Older folders store the tokens beyond the vocabulary in added_tokens.json: ids are in its order, for any names.
 TEST(TokenizerJson, added_tokens_in_a_file_of_their_own) {
   Folder f;
   using Ids = std::vector<int32_t>;
