@@ -7,6 +7,7 @@
 #include "apps/command.h"
 #include "infer/generation_config.h"
 #include "infer/prompt_model.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 
@@ -16,7 +17,7 @@ struct SamplingFlags {
   std::vector<double> temperature, top_p, min_p, typical_p, repetition_penalty;
   double frequency_penalty = 0, presence_penalty = 0;
   std::map<std::string, double> logit_bias;
-  std::vector<std::string> stop;
+  std::vector<std::string> stop, stop_tokens;
   int64_t seed = 0;
   bool sample = false;
   template <class V>
@@ -25,6 +26,8 @@ struct SamplingFlags {
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("stop", stop, "texts at which an answer ends, before them; several behind one flag", filled() & metavar("TEXT"));
     v("stop-ids", stop_ids, "ids that end an answer, beside those of the model", between(0, INT32_MAX) & metavar("ID"));
+    v("stop-tokens", stop_tokens, "tokens that end an answer, beside those of the model, as the vocabulary spells them",
+      filled() & metavar("TOKEN"));
     v("sample", sample, "draw tokens; without it, always the most likely one");
     v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample",
       between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
@@ -51,6 +54,9 @@ struct SamplingFlags {
 // are UserErrors.
 GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                                  int64_t longest);
+// Adds the ids of --stop-tokens to those that end an answer. A token that is in no vocabulary, and none to look in (`tokenizer` is
+// null), are UserErrors.
+void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options);
 // Texts that end an answer: those of the flags, else of the model.
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
 

@@ -37,6 +37,7 @@ struct StepReport {
   int64_t spikes = 0;                           // steps in a row, this one too, that health.skip_norm left out
   int64_t updates = 0;                          // of the weights so far
   bool left_out = false;                        // by data.skip_steps: then nothing was computed either
+  bool has_line = false;                        // whatever log.every says
   std::optional<double> embedding_local_norm;   // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;           // of log.local_norms; the first rank has them
   std::map<std::string, double> state_squares;  // of log.monitor (train/state_norms.h)
@@ -49,8 +50,8 @@ struct StepReport {
   bool has_loss() const { return valid > 0; }
 };
 
-// Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of
-// other steps.
+// Whether a line is written after this step: every log.every steps, after the last one, and where it is asked for or there is more
+// to say than of other steps.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
 class Hook {
@@ -68,6 +69,7 @@ std::unique_ptr<Hook> metrics_hook(int64_t every);      // metrics.jsonl; on res
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step and the progress bar
+std::unique_ptr<Hook> lines_hook(int64_t every);    // the line per step alone
 std::unique_ptr<Hook> window_hook(
     int64_t every);  // begins the window again behind each line; every rank has it, since each saves its part of the state
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);

@@ -35,8 +35,9 @@ ForeignState open_deepspeed_state(const std::string& path, const Json& model, co
 struct DeepSpeedState {
   int64_t stage = 2, ranks = 1;       // ZeRO 0 to 3; data ranks. DeepSpeed goes on with the same only
   bool universal = false;             // in place of the shards: any stage and number of ranks goes on
+  bool round_robin = false;           // round_robin_gradients: ZeRO 1 and 2 deal parameters out to ranks in turn
   DType compute = DType::f32;         // f32, bf16, f16
-  int64_t sub_group = 1'000'000'000;  // stage3_sub_group_size
+  int64_t sub_group = 1'000'000'000;  // sub_group_size: elements of a rank, ZeRO 3
   OptimizerOptions optimizer;         // DeepSpeed takes these from the checkpoint; adamw, adam and lion
   double lr = 0;                      // of the next update: it takes that too
   bool dynamic_scale = false;         // losses are scaled by a scale that moves, as DeepSpeed's does with these:
