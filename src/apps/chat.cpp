@@ -244,6 +244,7 @@ int run_chat(ChatFlags& flags, Config& config) {
   SamplingFlags sampling = flags.sampling;
   sampling.sample = sampling.sample || (named.defaults.sample && sampling.temperature != std::vector<double>{0});
   GenerateOptions options = sampling_options(sampling, named.loaded->model->facts(), named.defaults, 0);
+  add_stop_tokens(sampling, named.tokenizer.get(), options);
   end_with_template(options, named);
   const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   options.recipe = &recipe;

@@ -222,6 +222,7 @@ GenerateOptions options_for(const Job& job, const NamedModel& named, const Promp
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
   GenerateOptions options = sampling_options(job.flags.sampling, facts, named.defaults, longest);
+  add_stop_tokens(job.flags.sampling, named.tokenizer.get(), options);
   options.batch = job.flags.batch;
   end_with_template(options, named);
   options.recipe = &job.recipe;

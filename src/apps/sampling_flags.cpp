@@ -64,6 +64,24 @@ GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& f
   return o;
 }
 
+void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options) {
+  if (flags.stop_tokens.empty()) return;
+  if (!tokenizer)
+    throw UserError("stop tokens without a tokenizer", "--stop-tokens", "its vocabulary says their ids",
+                    "put the tokenizer into the model's folder, or give --stop-ids");
+  for (const std::string& token : flags.stop_tokens) {
+    const std::vector<int32_t> ids = tokenizer->encode(token, false);
+    int32_t found = ids.size() == 1 && tokenizer->id_to_piece(ids[0]) == token ? ids[0] : -1;
+    for (int32_t id = 0; found < 0 && id < tokenizer->size(); ++id)
+      if (tokenizer->id_to_piece(id) == token) found = id;
+    if (found < 0)
+      throw UserError(fmt::format("no token '{}'", escaped(token.substr(0, 80))), "--stop-tokens",
+                      "a token is written as the vocabulary spells it",
+                      "look it up by `ravine tokenizer encode`, or give --stop");
+    options.end_ids.push_back(found);
+  }
+}
+
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults) {
   for (const std::string& text : flags.stop)
     if (text.empty() || find_invalid_utf8(text) != std::string::npos)

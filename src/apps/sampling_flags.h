@@ -7,6 +7,7 @@
 #include "apps/command.h"
 #include "infer/generation_config.h"
 #include "infer/prompt_model.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 
@@ -16,7 +17,7 @@ struct SamplingFlags {
   std::vector<double> temperature, top_p, min_p, typical_p, repetition_penalty;
   double frequency_penalty = 0, presence_penalty = 0;
   std::map<std::string, double> logit_bias;
-  std::vector<std::string> stop;
+  std::vector<std::string> stop, stop_tokens;
   int64_t seed = 0;
   bool sample = false;
   template <class V>
@@ -26,6 +27,8 @@ struct SamplingFlags {
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("stop", stop, "texts that end an answer, and are not part of it; several after one flag", filled() & metavar("TEXT"));
     v("stop-ids", stop_ids, "token ids that end an answer, in addition to the model's", between(0, INT32_MAX) & metavar("ID"));
+    v("stop-tokens", stop_tokens, "tokens that end an answer, as the vocabulary spells them, in addition to the model's",
+      filled() & metavar("TOKEN"));
     v("sample", sample, "sample tokens; without it: always the most likely token");
     v("temperature", temperature, "divisor of the logits before sampling; 0: most likely token, as without --sample",
       between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
@@ -52,6 +55,9 @@ struct SamplingFlags {
 // are UserErrors.
 GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                                  int64_t longest);
+// Adds the ids of --stop-tokens to those that end an answer. A token that is in no vocabulary, and none to look in (`tokenizer` is
+// null), are UserErrors.
+void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options);
 // Texts that end an answer: those of the flags, else of the model.
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
 

@@ -10,6 +10,7 @@
 #include "styles/step_clock.h"
 #include "styles/styles.h"
 #include "styles/trainer_files.h"
+#include "styles/trainer_record.h"
 #include "styles/trainer_results.h"
 #include "train/trainer.h"
 
@@ -42,12 +43,12 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
   return job.run([&](World* world) {
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     RunStyle style = style_of(config);
-    if (outputs.results) style.more.emplace_back(trainer_results_hook);
-    if (outputs.names_best) {
-      style.best = BestModel{.loads = outputs.loads_best, .greater = outputs.greater_is_better};
-      if (config.checkpoint.layout == CheckpointLayout::deepspeed) style.files = deepspeed_files(style.best);
-      if (config.checkpoint.layout == CheckpointLayout::trainer) style.files = trainer_files(style.best);
-    }
+    if (outputs.results) style.more.emplace_back([&] { return trainer_results_hook(outputs.tokens_per_second); });
+    style.best = best_model_of(outputs);
+    style.first_line = outputs.first_line;
+    if (!outputs.bar) style.console = lines_hook;
+    if (config.checkpoint.layout == CheckpointLayout::deepspeed) style.files = deepspeed_files(outputs);
+    if (config.checkpoint.layout == CheckpointLayout::trainer) style.files = trainer_files(outputs);
     if (!outputs.logging_dir.empty())
       style.tensorboard = [&](int64_t every) { return tensorboard_hook_in(outputs.logging_dir, every); };
     if (!outputs.csv.empty() || !outputs.event_files.empty())

@@ -267,6 +267,7 @@ class DeepSpeedLeads {
     if (const DeepSpeedGiven* g = c_.find("zero_optimization.allgather_bucket_size");
         g && !g->left_to_default && std::fmod(std::floor(g->value->real), 2) != 0)
       refuse(*g, fmt::format("allgather_bucket_size is {}; it must be even", g->value->text));
+    file_form(one_bit_ ? 0 : stage);
     const bool half_files = stage == 3 && (c_.on("fp16.enabled") || c_.on("bf16.enabled"));
     for (const char* key : {"zero_optimization.stage3_gather_16bit_weights_on_model_save",
                             "zero_optimization.stage3_gather_fp16_weights_on_model_save"}) {
@@ -365,6 +366,16 @@ class DeepSpeedLeads {
     if (c_.on("comms_logger.enabled") && c_.on("comms_logger.verbose"))
       refuse(*c_.find("comms_logger.verbose"),
              "there are no lines of single sums, metrics.jsonl counts what ranks send; set it to false");
+  }
+
+  // How parameters lie in the files of checkpoints, which DeepSpeed reads by the same keys.
+  void file_form(int64_t stage) {
+    const char *order = "zero_optimization.round_robin_gradients", *groups = "zero_optimization.sub_group_size";
+    out_.outputs.round_robin = c_.on(order);
+    if (stage != 1 && stage != 2) inert(order, "it counts at stages 1 and 2 alone");
+    if (const YamlNode* v = c_.value(groups); v && v->kind != Kind::text)
+      out_.outputs.sub_group = static_cast<int64_t>(v->real);
+    if (stage != 3) inert(groups, "it counts at stage 3 alone");
   }
 
   void flops_profiler() {

@@ -49,7 +49,9 @@ DialectTable megatron_conversion_table() {
       inert("--pse", on, "a fused matrix of q, k and v is recognised"),
       inert("--w-pack", text, "a fused matrix of q, k and v is recognised"),
       inert("--use_wpack_rotray", on, "nobody reads it there either"),
-      inert("--merge-mlp", on, "gate and up are stored as the layout has them"),
+      inert(
+          "--merge-mlp", on,
+          "gate and up are written as one dense_h_to_4h with it or without, as ModelLink has them since 2024; all forms are read"),
       inert("--load_weight_map", on, "files and their index are recognised"),
       used("--make-vocab-size-divisible-by", whole, "--vocab-multiple"),
       inert("--added-token-num", whole, "0 adds no rows"),
@@ -73,7 +75,8 @@ DialectTable megatron_conversion_table() {
       inert("--lora-alpha", number, "the adapter says it"),
       inert("--lora-target-modules", texts, "the adapter says it"),
       inert("--max-queue-size", whole, "one process reads and writes"),
-      inert("--no-checking", on, "one process reads and writes"),
+      inert("--no-checking", on,
+            "it lets fields pass that a saver did not expect of a loader; here one program reads and writes"),
       used("--params-dtype", text, "--dtype", nullptr, {"fp16", "bf16", "fp32"}),
       used("--partition-layers", text, "--stage-layers"),
   };

@@ -53,6 +53,8 @@ DialectTable megatron_evaluation_rows() {
                                               "write what is to stand around them as --template '..{instruction}..'"),
                                       refused("--prompt-type", text, "questions are put as the protocol has them",
                                               "write what is to stand around them as --template '..{instruction}..'"),
+                                      refused("--add-eos-token", texts, "the evaluation programs do not have it",
+                                              "leave it out; an answer ends as the model's folder says"),
                                       // Words of `ravine eval`, typed behind --script FILE.
                                       used("--allow-code", on, "--allow-code"), renamed("--template", text, "--template"),
                                       renamed("--shots", whole, "--shots"), renamed("--limit", whole, "--limit"),
@@ -67,6 +69,7 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
   t.ranks = job.ranks;
   t.command = {"eval"};
   add_megatron_model(t);
+  hold_tokenizer_words(t, false);
   const Json none = Json::array();
   const Json &tasks = t.has("--task") ? t.value("--task") : none,
              &paths = t.has("--task-data-path") ? t.value("--task-data-path") : none;

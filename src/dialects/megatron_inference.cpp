@@ -16,7 +16,8 @@ DialectTable megatron_inference_rows() {
        DialectTable{used("--task", texts, "--sample, --beams"), renamed("--temperature", number, "--temperature", 0.7),
                     renamed("--top-k", whole, "--top-k", 50), renamed("--top-p", number, "--top-p", 0.95),
                     inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed"),
-                    used("--prompt-type", text, "--template"), used("--hf-chat-template", on, "--chat")})
+                    used("--prompt-type", text, "--template"), used("--hf-chat-template", on, "--chat"),
+                    used("--add-eos-token", texts, "--stop-tokens")})
     own.push_back(std::move(row));
   return own;
 }
@@ -62,7 +63,7 @@ void add_chat_template(Translation& t, const std::string& program, bool chat) {
 }
 
 // The command of a task, in t.command.
-void add_task(Translation& t, const std::string& task, const MegatronJob& job) {
+void add_task(Translation& t, const std::string& task, const std::vector<std::string>& ends, const MegatronJob& job) {
   const bool chat = task == "chat", beams = task.starts_with("beam_search"),
              draws = chat || task == "do_sample" || task == "beam_search_with_sampling";
   std::vector<std::string>& c = t.command;
@@ -80,6 +81,7 @@ void add_task(Translation& t, const std::string& task, const MegatronJob& job) {
   if (draws || beams)
     for (const char* key : {"--temperature", "--top-k", "--top-p"})
       if (draws || std::string_view(key) != "--temperature") c.insert(c.end(), {key, t.value(key).dump()});
+  if (!ends.empty()) c.push_back("--stop-tokens"), c.insert(c.end(), ends.begin(), ends.end());
   if (t.has("--seed") && draws) c.insert(c.end(), {"--seed", std::to_string(t.whole("--seed"))});
   add_megatron_running(t, !chat);
 }
@@ -92,10 +94,13 @@ Translation translate_inference(const std::vector<PlacedWord>& words, const Mega
   t.ranks = job.ranks;
   const std::vector<std::string> tasks = tasks_of(t);
   if (t.has("--task") && t.value("--task").size() == 1) t.shows("--task", t.value("--task")[0]);
+  std::vector<std::string> ends = hold_tokenizer_words(t, true);
+  if (t.has("--add-eos-token"))
+    for (const Json& one : t.value("--add-eos-token")) ends.push_back(one.get<std::string>());
   std::vector<std::vector<std::string>> commands;
   for (const std::string& task : tasks) {
     if (!t.refusals().empty()) break;
-    add_task(t, task, job);
+    add_task(t, task, ends, job);
     commands.push_back(t.command);
   }
   if (!commands.empty()) t.command = commands[0], t.then.assign(commands.begin() + 1, commands.end());

@@ -23,6 +23,9 @@ void add_megatron_model(Translation& t);
 void hold_megatron_sizes(Translation& t);
 // Refuses --lora-r and --lora-alpha that are not those of the adapter in --lora-load, as its adapter_config.json says them.
 void hold_megatron_adapter(Translation& t);
+// Holds --tokenizer-kwargs against the tokenizer's own settings. Returns tokens that end an answer and that those do not name, where
+// the command can take them (`ends`).
+std::vector<std::string> hold_tokenizer_words(Translation& t, bool ends);
 // The type of compute behind t.command; with `ranks` also parallel.tensor and .pipeline.
 void add_megatron_running(Translation& t, bool ranks = true);
 

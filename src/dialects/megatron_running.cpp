@@ -114,6 +114,52 @@ void add_megatron_model(Translation& t) {
     }
 }
 
+namespace {
+
+// The tokenizer_config.json that the command reads; null: none.
+Json tokenizer_settings(const Translation& t) {
+  for (const char* key : {"--load", "--tokenizer-name-or-path"})
+    if (const Json j = json_beside(fs::path(t.text(key)) / "tokenizer_config.json"); j.is_object()) return j;
+  return Json();
+}
+
+// The token that a setting names, a text or an object; "": none.
+std::string token_of(const Json& settings, const std::string& name) {
+  const auto it = settings.is_object() ? settings.find(name) : settings.end();
+  if (!settings.is_object() || it == settings.end()) return "";
+  if (it->is_object() && it->contains("content") && (*it)["content"].is_string()) return (*it)["content"].get<std::string>();
+  return it->is_string() ? it->get<std::string>() : "";
+}
+
+}  // namespace
+
+std::vector<std::string> hold_tokenizer_words(Translation& t, bool ends) {
+  const std::string key = "--tokenizer-kwargs";
+  std::vector<std::string> words;
+  if (t.has(key))
+    for (const Json& one : t.value(key)) words.push_back(one.get<std::string>());
+  if (words.size() % 2 != 0)
+    t.refuse(key, fmt::format("{} has {} words", key, words.size()), "names and values come in pairs", "correct it");
+  const Json settings = tokenizer_settings(t);
+  std::vector<std::string> more;
+  bool acts = false;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    const std::string &name = words[i], &said = words[i + 1], own = token_of(settings, name);
+    if (own == said || name == "pad_token" || name == "padding_side") continue;  // no token sees padding
+    if (name == "eos_token" && own.empty() && ends)
+      more.push_back(said), acts = true;
+    else
+      t.refuse(key, fmt::format("{} {} {}", key, name, said),
+               own.empty() ? std::string("arguments of a Python class have no counterpart")
+                           : fmt::format("tokenizer_config.json has '{}' there", own),
+               fmt::format("write \"{}\": \"{}\" into tokenizer_config.json, or leave it out", name, said));
+  }
+  if (t.has(key))
+    t.becomes(key, acts ? KeyStatus::used : KeyStatus::inert,
+              acts ? "--stop-tokens" : "the folder of the tokenizer says the same");
+  return more;
+}
+
 DialectTable megatron_running_rows() {
   return {
       renamed("--load", text, "--model"),
@@ -127,8 +173,7 @@ DialectTable megatron_running_rows() {
       inert("--tokenizer-type", text, "the model folder has its tokenizer"),
       inert("--tokenizer-name-or-path", text, "the model folder has its tokenizer"),
       inert("--deepspeed", on, "it says which engine holds the weights, not what they answer"),
-      inert("--tokenizer-kwargs", texts, "settings and ends are those of the folder: change its tokenizer_config.json"),
-      inert("--add-eos-token", texts, "settings and ends are those of the folder: change its tokenizer_config.json"),
+      used("--tokenizer-kwargs", texts, "refused where the tokenizer_config.json of the folder says another token"),
       inert("--use-rotary-position-embedding", on, "the config.json of the model says it"),
   };
 }

@@ -127,6 +127,20 @@ void choose_core_experts(Translation& t, Json& config, bool defaults) {
             "leave it out, or take LlamaConfig");
 }
 
+// MoEDropRateCallback works its rate out of its own two numbers; here it is the rate of what is left out.
+void hold_drop_rates(Translation& t, double capacity) {
+  const std::string callback = callback_of(t, "MoEDropRateCallback");
+  if (callback.empty()) return;
+  const std::string experts = callback + ".expert_num", factor = callback + ".capacity_factor";
+  const char* rule = "the rate shown is that of the tokens that experts leave out";
+  if (t.has(experts) && t.whole(experts) != experts_of(t))
+    t.refuse(experts, fmt::format("expert_num is {}, and moe_config.expert_num {}", t.whole(experts), experts_of(t)), rule,
+             fmt::format("write {}", experts_of(t)));
+  if (t.has(factor) && t.number(factor) != capacity)
+    t.refuse(factor, fmt::format("capacity_factor is {}, and moe_config.capacity_factor {}", t.number(factor), capacity), rule,
+             fmt::format("write {}", capacity));
+}
+
 // The keys of moe_config that are about training, of any family.
 void choose_expert_training(Translation& t) {
   const auto set = [&](const char* option, const Json& value, const char* key) {
@@ -134,6 +148,7 @@ void choose_expert_training(Translation& t) {
   };
   const bool grouped = t.is_on("moe_config.use_gmm");
   const double capacity = t.number("moe_config.capacity_factor");
+  hold_drop_rates(t, capacity);
   if (!grouped && capacity > 0) {
     set("moe.capacity_factor", capacity, "capacity_factor");
     set("moe.drop", t.is_on("moe_config.enable_sdrop") ? "position" : "rank", "enable_sdrop");

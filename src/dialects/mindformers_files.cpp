@@ -8,6 +8,7 @@
 #include <optional>
 #include <regex>
 
+#include "base/counted.h"
 #include "dialects/mindformers_run.h"
 
 namespace ravine {
@@ -196,6 +197,27 @@ void say_new_weights(Translation& t) {
     t.notice(fmt::format("load_checkpoint is empty, so training begins with new weights, drawn by the seed; {}", speaks));
 }
 
+constexpr const char* kFormat = "load_ckpt_format";
+
+// Of a folder with files of both formats, the one of load_ckpt_format; a folder or file with one format is read as it is.
+std::string of_format(Translation& t, const std::string& path) {
+  std::error_code error;
+  if (!gives(t, kFormat) || !fs::is_directory(path, error)) return path;
+  const std::string ending = "." + t.text(kFormat);
+  std::vector<std::string> own, other;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (const std::string kind = entry.path().extension().string(); kind == ".ckpt" || kind == ".safetensors")
+      (kind == ending ? own : other).push_back(entry.path().string());
+  if (own.size() == 1 && !other.empty()) return own[0];
+  if (!own.empty() && !other.empty())
+    t.refuse(kFormat, fmt::format("{} has {} and files of the other format", path, counted(own.size(), ending + " file")),
+             "files of one format are read as a whole", "keep files of one format in a folder");
+  else if (own.empty() && !other.empty())
+    t.notice(fmt::format("load_ckpt_format is {}, and {} has files of the other format alone: those are read", t.text(kFormat),
+                         path));
+  return path;
+}
+
 void choose_weights(Translation& t, bool runs) {
   std::string key = "load_checkpoint", path = t.text(key);
   if (path.empty() && !t.text("model.model_config.checkpoint_name_or_path").empty())
@@ -211,6 +233,7 @@ void choose_weights(Translation& t, bool runs) {
       say_new_weights(t);
     return;
   }
+  path = of_format(t, path);
   if (!has_mindformers_weights(t, key, runs)) return;
   if (!goes_on) {
     t.set("checkpoint.resume", "none", "resume_training");
@@ -220,7 +243,8 @@ void choose_weights(Translation& t, bool runs) {
   std::error_code error;
   if (named && fs::is_directory(path, error)) {
     std::string name = resume.get<std::string>();
-    if (!name.ends_with(".safetensors") && !name.ends_with(".ckpt")) name += ".safetensors";
+    if (!name.ends_with(".safetensors") && !name.ends_with(".ckpt"))
+      name += gives(t, kFormat) && t.text(kFormat) == "ckpt" ? ".ckpt" : ".safetensors";
     // rank 0's file stands for those of all ranks
     if (is_there(path + "/rank_0")) path += "/rank_0";
     path += "/" + name;
@@ -306,7 +330,8 @@ void choose_logs(Translation& t) {
   if (sinks)
     t.set("log.sink", std::max<int64_t>(1, size),
           gives(t, "runner_config.sink_mode") ? "runner_config.sink_mode" : "runner_config.sink_size");
-  const std::string monitor = callback_of(t, "MFLossMonitor");
+  std::string monitor = callback_of(t, "MFLossMonitor");
+  if (monitor.empty()) monitor = callback_of(t, "LossMonitor");
   if (!monitor.empty() && t.whole(monitor + ".per_print_times") > 1)
     t.set("log.every", t.whole(monitor + ".per_print_times"), monitor + ".per_print_times");
   const std::string folder = t.text("tensorboard.tensorboard_dir");

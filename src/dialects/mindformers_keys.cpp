@@ -16,7 +16,8 @@ constexpr const char* kDevice = "it is about an Ascend device and how MindSpore 
 constexpr const char* kTimes = "`ravine bench train --profile` tells where time goes";
 constexpr const char* kWithProfile = "it counts with profile alone";
 constexpr const char* kCut = "how ranks cut a tensor follows from its shape";
-constexpr const char* kNoStrategy = "no such file is needed, or written: how ranks cut a tensor follows from its shape";
+constexpr const char* kNoStrategy =
+    "no such file is written: here none is needed, and `ravine convert` makes whole files for a MindFormers of another layout";
 
 void add_general_rows(MindFormersTable& t) {
   t.add({
@@ -30,14 +31,13 @@ void add_general_rows(MindFormersTable& t) {
       used("use_parallel", boolean, "ranks", false),
       renamed("load_checkpoint", text, "model.weights", ""),
       used("resume_training", any, "checkpoint.resume", false),
-      inert("load_ckpt_format", text, "the ending of a file says it (.ckpt, .safetensors); keep files of one kind in a folder",
-            "ckpt"),
+      used("load_ckpt_format", text, "model.weights", "ckpt", {"ckpt", "safetensors"}),
       inert("auto_trans_ckpt", boolean, "weights of any layout are read for any other"),
       inert("transform_process_num", whole, "weights are cut while they are read, by the ranks that need them"),
       inert("src_strategy_path_or_dir", text,
             "how ranks cut a tensor follows from its shape, with which the file has to agree"),
       inert("load_ckpt_async", boolean, "nothing is compiled meanwhile"),
-      inert("remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
+      inert("remove_redundancy", boolean, "a tensor is read from whichever files have it"),
       used("use_legacy", boolean, "model.config", true),
       renamed("pretrained_model_dir", text, "model.path", ""),
       used("do_eval", boolean, "train.valid_every", false),
@@ -67,7 +67,7 @@ void add_general_rows(MindFormersTable& t) {
       inert("modal_type", any, "it is of models that take more than text"),
       inert("adapter_id", any, kPredict),
       inert("save_file", any, kPredict),
-      inert("remote_save_url", any, "files are written to output_dir alone"),
+      inert("remote_save_url", any, "it counts in ModelArts alone, a service of Huawei; files are written to output_dir"),
       inert("layers", any, "it names layers of a vision model"),
       inert("profile_start_step", whole, kWithProfile),
       inert("profile_stop_step", whole, kWithProfile),
@@ -114,7 +114,6 @@ void add_runner_rows(MindFormersTable& t) {
                           "memory_optimize_level",
                           "enable_graph_kernel",
                           "ascend_config",
-                          "ascend_config.precision_mode",
                           "ascend_config.parallel_speed_up_json_path",
                           "ascend_config.ge_options",
                           "ascend_config.jit_compile",
@@ -130,6 +129,10 @@ void add_runner_rows(MindFormersTable& t) {
                           "pynative_synchronize",
                           "debug_level"})
     t.add({inert(std::string("context.") + key, any, kDevice)});
+  t.add_only("context.ascend_config.precision_mode", any, {"must_keep_origin_dtype", nullptr, ""},
+             "arithmetic is in the types that the keys of the model name",
+             "a device does not choose types: those that the keys of the model name are kept",
+             "write must_keep_origin_dtype, and set compute_dtype, layernorm_compute_type, softmax_compute_type");
   t.add({inert("context.mode", whole, "there is one way of running, whose numbers do not depend on it", 0),
          inert("context.deterministic", any, "a run repeats itself bit for bit in any case")});
 }
@@ -139,7 +142,8 @@ void add_parallel_rows(MindFormersTable& t) {
       used("parallel.parallel_mode", any, "ranks", 1),
       used("parallel.full_batch", boolean, "train.global_batch", true),
       used("parallel.dataset_strategy", any, "train.global_batch"),
-      inert("parallel.gradients_mean", boolean, "a gradient is that of the mean loss of the batch, whoever adds it up"),
+      used("parallel.gradients_mean", boolean,
+           "refused where it would divide gradients by the data ranks twice, or not at all: they are those of the mean loss"),
       inert("parallel.loss_repeated_mean", boolean, "a gradient is that of the mean loss of the batch, whoever adds it up"),
       used("parallel.enable_parallel_optimizer", boolean, "parallel.zero", false),
       inert("parallel.parallel_optimizer_config.gradient_accumulation_shard", boolean,

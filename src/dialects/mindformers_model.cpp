@@ -226,10 +226,12 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   table.add_only(at("use_past"), boolean, {false, true}, "keys and values are kept while a text is made, and only then", "");
   add_mindformers_precision_rows(table);
   const char* speaking = "it counts while a text is made; `ravine generate` has flags for it";
-  for (const char* key :
-       {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size", "num_blocks",
-        "temperature", "max_new_tokens", "chunk_prefill", "return_hidden_states", "llm_backend"})
+  for (const char* key : {"max_decode_length", "max_length", "top_k", "top_p", "repetition_penalty", "do_sample", "block_size",
+                          "num_blocks", "temperature", "max_new_tokens", "chunk_prefill", "llm_backend"})
     table.add({inert(at(key), any, speaking)});
+  table.add_only(at("return_hidden_states"), boolean, {false}, "a model gives logits",
+                 "a model gives tokens, not what its last layer hands on",
+                 "leave it out; `ravine dump` writes that of any layer");
   const char* layout = "how ranks share a layer decides no number";
   for (const char* key : {"parallel_optimizer", "fine_grain_interleave", "context_parallel_algo", "cp_comm_type"})
     table.add({inert(at(key), any, layout)});

@@ -100,7 +100,8 @@ void add_mindformers_precision_rows(MindFormersTable& table) {
   for (const char* key : {"param_init_type", "params_dtype"})
     table.add({used(config_key(key), text, "precision.recipes, precision.gradients", nullptr, type_names())});
   table.add({used("moe_config.router_dense_type", text, rules, "float32", type_names()),
-             inert(config_key("residual_dtype"), text, "the residual stream is f32 in any case")});
+             inert(config_key("residual_dtype"), text,
+                   "MindFormers adds in it and casts the sum back to compute_dtype; here sums are f32, and stay so", nullptr)});
   for (const FusedSwitch& s : fused_switches())
     for (const char* name : s.names) table.add({used(config_key(name), boolean, "precision.unfused")});
   const auto none = [&](const char* why, std::initializer_list<const char*> keys) {

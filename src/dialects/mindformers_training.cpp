@@ -38,7 +38,6 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       inert(at + ".data_loader.datasets_type", text, "token files are those of GPT"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
       used(at + ".data_loader.config.data_path", any, data),
-      inert(at + ".data_loader.config.pad", whole, "rows are full; a token of this id counts like others"),
       inert(at + ".data_loader.config.create_attention_mask", boolean, mask),
       inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, compressed),
       inert(at + ".data_loader.config.eod_pad_length", whole, compressed),
@@ -69,6 +68,8 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   });
   t.add_only(at + ".drop_remainder", boolean, {true}, "rows that fill no batch are left out",
              "rows that fill no batch are left out at the end of an epoch", "set it to True");
+  t.add_only(at + ".data_loader.config.pad", whole, {-1}, "every label counts", "labels of every id count in token files",
+             "set it to -1; eod_mask_loss leaves out the ends of documents");
   t.add_only(at + ".dynamic_batch", boolean, {false}, "rows have one length", "rows of a file have one length");
   t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens",
              "tokens are not counted while training", "use `ravine data show`");
@@ -201,7 +202,8 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
       used(at + ".embedding_local_norm_threshold", number, "health.embedding_norm", 1.0),
       inert(at + ".use_checkpoint_health_monitor", boolean, "the key of that name at the top counts, in MindFormers too"),
       inert(at + ".health_ckpts_record_dir", text, "it is output_dir, in MindFormers too"),
-      inert(at + ".remove_redundancy", boolean, "what data ranks share is stored once or often, and read either way"),
+      inert(at + ".remove_redundancy", boolean,
+            "every rank's file is whole, so it is larger; MindFormers reads it with remove_redundancy: False"),
   });
   t.add_only(at + ".exception_save", boolean, {false}, "a run that is asked to stop saves first",
              "a run that fails has its last checkpoint, and makes none then", "set save_checkpoint_steps lower");
@@ -210,6 +212,26 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
   t.add_only(at + ".keep_checkpoint_per_n_minutes", whole, {0}, later, later, "set keep_checkpoint_max");
   t.add_only(at + ".enc_key", any, {nullptr}, "checkpoints are not encrypted", "checkpoints are not encrypted");
   t.add({inert(at + ".enc_mode", text, "it counts with enc_key alone")});
+}
+
+// Callbacks that look at a run, or at a device, without changing it. MindSpore's own take nothing but what stands here.
+void add_watching_rows(MindFormersTable& t, const std::string& at, const std::string& type,
+                       const std::vector<GivenKey>& given) {
+  const bool profiles = type == "ProfileMonitor", sums_up = type == "SummaryMonitor", clock = type == "TimeMonitor";
+  const char* why = profiles || sums_up              ? "its callback is refused"
+                    : clock                          ? "every line has the time of its step"
+                    : type == "ColdHotExpertMonitor" ? "it counts with moe_config.enable_cold_hot_expert alone"
+                                                     : "it is about an Ascend device";
+  for (const GivenKey& k : given) {
+    const std::string name = k.key.starts_with(at + ".") ? k.key.substr(at.size() + 1) : "";
+    if (name == "type" && profiles)
+      t.add({refused(k.key, text, "a run has no profiler of its own", "use `ravine bench train --profile`")});
+    else if (name == "type" && sums_up)
+      t.add({refused(k.key, text, "no files of MindInsight are written",
+                     "leave it out; tensorboard.tensorboard_dir writes loss, rate and norms")});
+    else if (!name.empty() && (!clock || name == "type" || name == "data_size" || name == "data_time"))
+      t.add({inert(k.key, any, why)});
+  }
 }
 
 // Why an item of a list, callbacks[7], is none; "": it is one. An item has a type, and stands behind those before it.
@@ -250,7 +272,9 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     }
     const Json* named = value_in(given, at + ".type");
     const std::string type = named && named->is_string() ? named->get<std::string>() : "";
-    if (type == "MFLossMonitor" || type == "LossMonitor") {
+    if (type == "LossMonitor") {  // MindSpore's own, which takes nothing else
+      t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});
+    } else if (type == "MFLossMonitor") {
       t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});
       for (const char* key :
            {"learning_rate", "micro_batch_num", "micro_batch_interleave_num", "origin_epochs", "dataset_size", "initial_epoch",
@@ -263,9 +287,9 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     } else if (type == "TrainCallBack") {
       t.add({used(at + ".type", text, "train.steps"), used(at + ".stop_step", whole, "train.steps")});
     } else if (type == "MoEDropRateCallback") {
-      const char* counted_here = "what experts leave out is counted as they do it, whatever is said of them here";
-      t.add({used(at + ".type", text, "log lines"), inert(at + ".expert_num", whole, counted_here),
-             inert(at + ".capacity_factor", number, "the rate shown is that of moe_config.capacity_factor"),
+      t.add({used(at + ".type", text, "log lines"),
+             used(at + ".expert_num", whole, "refused where the model has another number"),
+             used(at + ".capacity_factor", number, "refused where the model has another factor"),
              inert(at + ".num_layers", whole, "every layer with experts has its line"),
              inert(at + ".mtp_depth", whole,
                    "it says how many layers stand behind num_layers; every layer with experts has its line")});
@@ -284,17 +308,7 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
         t.add({inert(at + "." + key, any, "eval_step_interval and eval_epoch_interval count")});
     } else if (type == "SummaryMonitor" || type == "ProfileMonitor" || type == "TimeMonitor" || type == "SDCMonitor" ||
                type == "StressDetectCallBack" || type == "StressTestModelMonitor" || type == "ColdHotExpertMonitor") {
-      const bool profiles = type == "ProfileMonitor";
-      const char* why = profiles                         ? "its callback is refused"
-                        : type == "TimeMonitor"          ? "every line has the time of its step"
-                        : type == "SummaryMonitor"       ? "no summary of MindInsight is written; scalars go to TensorBoard"
-                        : type == "ColdHotExpertMonitor" ? "it counts with moe_config.enable_cold_hot_expert alone"
-                                                         : "it is about an Ascend device";
-      for (const GivenKey& k : given)
-        if (profiles && k.key == at + ".type")
-          t.add({refused(k.key, text, "a run has no profiler of its own", "use `ravine bench train --profile`")});
-        else if (k.key.starts_with(at + "."))
-          t.add({inert(k.key, any, why)});
+      add_watching_rows(t, at, type, given);
     } else {
       for (const GivenKey& k : given)
         if (k.key.starts_with(at + "."))

@@ -34,6 +34,10 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   else
     t.set("train.loss_average", "micro", "runner_config.batch_size");
   t.set("data.sequence_length", s.sequence, "model.model_config.seq_length");
+  if (const std::string mean = "parallel.gradients_mean"; s.semi && s.data > 1 && t.is_on(mean))
+    t.refuse(mean, "gradients_mean is True in semi_auto_parallel",
+             "the loss is the mean over all data ranks, so gradients would be divided by their number twice",
+             "set it to False");
   if (const std::string mean = "parallel.gradients_mean"; !s.semi && s.data > 1 && t.has(mean) && !t.is_on(mean))
     t.refuse(mean, "gradients_mean is False in data_parallel", "gradients are the mean over data ranks, not their sum",
              "set it to True");

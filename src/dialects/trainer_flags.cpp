@@ -17,7 +17,6 @@ constexpr std::string_view kOneProcess = "a run is one program: it needs no work
 constexpr std::string_view kDdp = "sums over ranks follow parallel.*, they have no settings of DDP";
 constexpr std::string_view kCompile = "nothing is compiled while a run goes on";
 constexpr std::string_view kLogOwn = "the log has one level, metrics.jsonl has every figure";
-constexpr std::string_view kMetricsTokens = "metrics.jsonl has the tokens of every step; files of results have none";
 constexpr std::string_view kEvalBatch = "the loss of a validation does not depend on its batches, of train.micro_batch rows";
 constexpr std::string_view kEvalLoss = "a validation works out the loss alone, for which no predictions are kept";
 constexpr std::string_view kFsdp = "it counts with --fsdp alone";
@@ -163,20 +162,20 @@ std::span<const TrainerFlag> trainer_flags() {
       {"logging_dir", text, "", files, "event files, where --report_to asks for them"},
       {"logging_strategy", text, "steps", by_value, "log.every"},
       {"logging_steps", number, "500", renamed, "log.every", 0, 1e9},
-      {"logging_first_step", flag, "false", inert,
-       "lines come every log.every steps and after the last one; --logging_steps 1 has the first"},
+      {"logging_first_step", flag, "false", files, "a line of the first step, in the log and in the files"},
       {"logging_nan_inf_filter", flag, "true", inert, "a loss that is not finite ends the run"},
       {"log_level", text, "passive", inert, kLogOwn},
       {"log_level_replica", text, "warning", inert, kLogOwn},
       {"log_on_each_node", flag, "true", inert, "the first rank speaks for all"},
-      {"disable_tqdm", flag, "", inert, "a bar is shown on terminals alone; the lines are the same with it"},
+      {"disable_tqdm", flag, "", files, "the bar, which terminals alone show"},
       {"report_to", words, "all", renamed, "log.tensorboard"},
       {"run_name", text, "", inert, "it names the run to services on the network, which get nothing"},
       {"project", text, "", inert, kHub},
       {"trackio_space_id", text, "", inert, kHub},
       {"skip_memory_metrics", flag, "true", refused_if_on, "memory is in metrics.jsonl, of every step; leave it out"},
-      {"include_tokens_per_second", flag, "false", inert, kMetricsTokens},
-      {"include_num_input_tokens_seen", text, "false", inert, kMetricsTokens},
+      {"include_tokens_per_second", flag, "false", files, "train_tokens_per_second of train_results.json, of a rank"},
+      {"include_num_input_tokens_seen", text, "false", files,
+       "num_input_tokens_seen of the entries of log_history in trainer_state.json"},
       // Saving.
       {"save_strategy", text, "steps", by_value, "checkpoint.every"},
       {"save_steps", number, "500", renamed, "checkpoint.every", 0, 1e9},

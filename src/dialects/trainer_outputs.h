@@ -24,7 +24,13 @@ struct TrainerOutputs {
   std::string logging_dir;         // of the Trainer's event files; "": the run's own folder
   bool wall_clock = false;         // wall_clock_breakdown: lines of times (styles/step_clock.h)
   FlopsProfilerKeys flops;
-  std::string csv, event_files;  // folders of DeepSpeed's monitors (styles/deepspeed_monitors.h); "": none
+  bool first_line = false;         // a line of step 1 too, whatever log.every says
+  bool bar = true;                 // on a terminal
+  bool counts_tokens = false;      // trainer_state.json has the tokens seen so far
+  bool tokens_per_second = false;  // the figures of the end have those of a rank
+  bool round_robin = false;  // DeepSpeed's checkpoints deal parameters out to ranks in turn (io/convert/deepspeed_state.h)
+  int64_t sub_group = 1'000'000'000;  // elements of a group of theirs, ZeRO 3
+  std::string csv, event_files;       // folders of DeepSpeed's monitors (styles/deepspeed_monitors.h); "": none
 };
 
 }  // namespace ravine

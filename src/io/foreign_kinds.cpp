@@ -50,22 +50,24 @@ std::string to_safetensors(const std::string& folder, const char* from) {
       folder, from);
 }
 
+std::string chunks_to_safetensors(const fs::path& folder) {
+  return fmt::format(
+      "put them together by `ravine convert --input {} --model-config CONFIG.json --to hf --output OUT`, with the model's "
+      "config.json",
+      shell_word(folder.string()));
+}
+
 std::optional<ForeignKind> of_folder(const fs::path& path) {
   const Names has(path);
   const std::string folder = path.string(), word = shell_word(folder);
   if (has.readable()) return {};
   if (const std::string chunks = has.folder("pytorch_model_fsdp_"); !chunks.empty())
-    return ForeignKind{
-        "a checkpoint of FSDP, whose model lies in chunks",
-        fmt::format("put them together by `accelerate merge-weights {} OUT`, and name OUT with the model's config.json in it",
-                    shell_word((path / chunks).string()))};
+    return ForeignKind{"a checkpoint of FSDP, whose model lies in chunks", chunks_to_safetensors(path / chunks)};
   if (!has.file("", ".distcp").empty())
-    return ForeignKind{
-        "a checkpoint of torch.distributed, in chunks (.distcp)",
-        fmt::format(
-            "put them together by `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} OUT/pytorch_model.bin`, and "
-            "put the model's config.json beside it",
-            word)};
+    return ForeignKind{"a checkpoint of torch.distributed, in chunks (.distcp)",
+                       fs::exists(path / ".metadata")
+                           ? chunks_to_safetensors(path)
+                           : "copy its .metadata too, which says where the chunks of each tensor lie"};
   if (const std::string file = has.file("", ".gguf"); !file.empty()) return gguf(folder, file);
   if (!has.file("tf_model", ".h5").empty()) return ForeignKind{"a TensorFlow model", to_safetensors(folder, "from_tf")};
   if (!has.file("flax_model", ".msgpack").empty() || !has.file("flax_model", ".msgpack.index.json").empty())

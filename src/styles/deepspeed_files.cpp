@@ -23,7 +23,7 @@ const StepNames kCheckpoints{.before = "checkpoint-"};
 
 class DeepSpeedFiles : public CheckpointFiles {
  public:
-  explicit DeepSpeedFiles(std::optional<BestModel> best) : best_(best) {}
+  explicit DeepSpeedFiles(const TrainerOutputs& outputs) : outputs_(outputs) {}
   void check_folder(const Config& c, const std::string& run) const override {
     const std::string from = to_resume(c);
     const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
@@ -69,7 +69,7 @@ class DeepSpeedFiles : public CheckpointFiles {
   bool beside_model() const override { return true; }
 
  private:
-  std::optional<BestModel> best_;
+  TrainerOutputs outputs_;
 };
 
 std::string DeepSpeedFiles::to_resume(const Config& c) const {
@@ -95,7 +95,9 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
   check_deepspeed_order(run.model->config(), model_place(c.model));
   DeepSpeedState s{.stage = c.parallel.zero,
                    .ranks = run.spec->layout.mesh.data,
+                   .round_robin = outputs_.round_robin,
                    .compute = run.spec->types.compute,
+                   .sub_group = outputs_.sub_group,
                    .optimizer = c.optimizer,
                    .dynamic_scale = run.spec->types.compute == DType::f16 && c.precision.loss_scale.value_or(0) == 0,
                    .scale_window = c.precision.scale_window,
@@ -104,7 +106,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
                    .scale_consecutive = c.precision.scale_consecutive_hysteresis,
                    .arguments = {},
                    .ds_config = Json::parse(deepspeed_form(c, nullptr).text, nullptr, false)};
-  const TrainerRecord record(run, best_);
+  const TrainerRecord record(run, outputs_);
   s.arguments = record.arguments();
   return [s, c, id, output, record, model = run.model->config()](const std::string& folder, int64_t step,
                                                                  const Json& scalars) mutable {
@@ -126,8 +128,8 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
 
 }  // namespace
 
-std::shared_ptr<const CheckpointFiles> deepspeed_files(std::optional<BestModel> best) {
-  return std::make_shared<DeepSpeedFiles>(best);
+std::shared_ptr<const CheckpointFiles> deepspeed_files(const TrainerOutputs& outputs) {
+  return std::make_shared<DeepSpeedFiles>(outputs);
 }
 
 }  // namespace ravine

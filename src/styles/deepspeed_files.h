@@ -6,13 +6,13 @@
 #pragma once
 #include <memory>
 
+#include "dialects/trainer_outputs.h"
 #include "runs/checkpoint_files.h"
 #include "runs/opened_run.h"
-#include "train/best_model.h"
 
 namespace ravine {
 
-// `best`: trainer_state.json names the best checkpoint so far.
-std::shared_ptr<const CheckpointFiles> deepspeed_files(std::optional<BestModel> best = {});
+// `outputs`: what trainer_state.json holds of a run by the Trainer's flags.
+std::shared_ptr<const CheckpointFiles> deepspeed_files(const TrainerOutputs& outputs = {});
 
 }  // namespace ravine

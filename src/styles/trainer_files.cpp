@@ -29,7 +29,7 @@ TrainedModel trained_model(const OpenedRun& run) {
 
 class TrainerFiles : public CheckpointFiles {
  public:
-  explicit TrainerFiles(std::optional<BestModel> best) : best_(best) {}
+  explicit TrainerFiles(const TrainerOutputs& outputs) : outputs_(outputs) {}
   void check(const Config& c) const override {
     const auto refuse = [](const std::string& what, const std::string& rule) {
       throw UserError("checkpoint.layout is trainer, with " + what, "checkpoint.layout", rule,
@@ -82,7 +82,7 @@ class TrainerFiles : public CheckpointFiles {
   bool beside_model() const override { return true; }
 
  private:
-  std::optional<BestModel> best_;
+  TrainerOutputs outputs_;
 };
 
 std::string TrainerFiles::to_resume(const Config& c) const {
@@ -118,7 +118,7 @@ Publisher TrainerFiles::publisher(const OpenedRun& run) const {
   const std::string output = c.train.output, id = run.folder->run();
   const TrainedModel model = trained_model(run);
   trainer_order(*model.model, model.adapter ? adapter_files(*model.model) : model.model->files(), model.where);
-  const TrainerRecord record(run, best_);
+  const TrainerRecord record(run, outputs_);
   TrainerState s{.optimizer = c.optimizer,
                  .compute = run.spec->types.compute,
                  .dynamic_scale = run.spec->types.compute == DType::f16 && c.precision.loss_scale.value_or(0) == 0,
@@ -146,8 +146,8 @@ Publisher TrainerFiles::publisher(const OpenedRun& run) const {
 
 }  // namespace
 
-std::shared_ptr<const CheckpointFiles> trainer_files(std::optional<BestModel> best) {
-  return std::make_shared<TrainerFiles>(best);
+std::shared_ptr<const CheckpointFiles> trainer_files(const TrainerOutputs& outputs) {
+  return std::make_shared<TrainerFiles>(outputs);
 }
 
 }  // namespace ravine

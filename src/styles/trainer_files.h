@@ -6,14 +6,13 @@
 // checkpoint-N that was there before the run and is not its own is never replaced: such a run is refused.
 #pragma once
 #include <memory>
-#include <optional>
 
+#include "dialects/trainer_outputs.h"
 #include "runs/checkpoint_files.h"
-#include "train/best_model.h"
 
 namespace ravine {
 
-// `best`: trainer_state.json names the best checkpoint so far.
-std::shared_ptr<const CheckpointFiles> trainer_files(std::optional<BestModel> best = {});
+// `outputs`: what trainer_state.json holds of a run by the Trainer's flags.
+std::shared_ptr<const CheckpointFiles> trainer_files(const TrainerOutputs& outputs = {});
 
 }  // namespace ravine

@@ -16,7 +16,8 @@ namespace {
 
 // What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
 // each validation an entry of its own.
-Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass) {
+Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass,
+                const TrainerOutputs& outputs) {
   Json out = Json::array();
   std::error_code error;
   if (!fs::is_regular_file(metrics, error)) return out;
@@ -28,8 +29,9 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) continue;
     const auto at = row["step"].get<int64_t>();
     if (at > step) continue;
-    const Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
     const auto number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
+    Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
+    if (outputs.counts_tokens && number("tokens")) place["num_input_tokens_seen"] = row["tokens"];
     // A row is of the steps since the row before; one of a validation may lie between two lines.
     for (const char* key : {"mean_loss", "loss"})
       if (number(key)) {
@@ -37,7 +39,7 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
         break;
       }
     before = at;
-    if (at % c.log.every == 0) {
+    if (at % c.log.every == 0 || (at == 1 && outputs.first_line)) {
       Json entry = place;
       entry["learning_rate"] = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, at).lr;
       if (number("grad_norm")) entry["grad_norm"] = row["grad_norm"];
@@ -61,9 +63,15 @@ int64_t warmup_of(const ScheduleOptions& s) {
 
 }  // namespace
 
-TrainerRecord::TrainerRecord(const OpenedRun& run, std::optional<BestModel> best)
+std::optional<BestModel> best_model_of(const TrainerOutputs& outputs) {
+  if (!outputs.names_best) return {};
+  return BestModel{.loads = outputs.loads_best, .greater = outputs.greater_is_better};
+}
+
+TrainerRecord::TrainerRecord(const OpenedRun& run, const TrainerOutputs& outputs)
     : config_(run.config()),
-      best_(best),
+      outputs_(outputs),
+      best_(best_model_of(outputs)),
       metrics_(run.path("metrics.jsonl")),
       steps_of_pass_(std::max(1.0, std::ceil(static_cast<double>(run.data.train->sample_count()) /
                                              static_cast<double>(config_.train.global_batch)))) {}
@@ -77,7 +85,7 @@ Json TrainerRecord::state(int64_t step, const std::string& before, int64_t& stay
               {"logging_steps", c.log.every},
               {"save_steps", c.checkpoint.every},
               {"eval_steps", c.train.valid_every},
-              {"log_history", history_of(metrics_, step, c, steps_of_pass_)}};
+              {"log_history", history_of(metrics_, step, c, steps_of_pass_, outputs_)}};
   const auto found = best_ ? best_step(metrics_, c, step, *best_) : std::optional<BestStep>{};
   stays = 0;
   if (found) {

@@ -44,10 +44,12 @@ void replace_results(const std::string& folder, const std::string& name, const J
 
 class TrainerResults : public Hook {
  public:
+  explicit TrainerResults(bool tokens) : per_token_(tokens) {}
   void start(RunView&, int64_t) override { began_ = seconds_now(); }
   void after_step(RunView&, StepReport& r) override {
     if (r.left_out) return;
     ++steps_;
+    tokens_ += r.tokens_per_second * r.step_time / r.ranks;
     if (r.has_loss() && std::isfinite(r.loss)) sum_ += r.loss, ++losses_;
   }
   void finish(RunView& run, bool stopped) override {
@@ -59,7 +61,9 @@ class TrainerResults : public Hook {
     const Json epoch = rounded(static_cast<double>(last->step) / pass, 1e2);
     Json train = {{"epoch", epoch}, {"train_samples", run.samples()}};
     if (losses_ > 0) train["train_loss"] = sum_ / static_cast<double>(losses_);
-    add_speed(train, "train", seconds_now() - began_, steps * batch, steps);
+    const double seconds = seconds_now() - began_;
+    add_speed(train, "train", seconds, steps * batch, steps);
+    if (per_token_ && seconds > 0) train["train_tokens_per_second"] = rounded(tokens_ / seconds, 1e3);
     try {
       write_results(c.train.output, "train", train, run.log());
       if (!last->validation) return;
@@ -72,7 +76,8 @@ class TrainerResults : public Hook {
   }
 
  private:
-  double began_ = 0, sum_ = 0;
+  bool per_token_;
+  double began_ = 0, sum_ = 0, tokens_ = 0;
   int64_t steps_ = 0, losses_ = 0;
 };
 
@@ -102,6 +107,6 @@ void write_results(const std::string& folder, const std::string& split, const Js
   replace_results(folder, "all_results.json", all, log);
 }
 
-std::unique_ptr<Hook> trainer_results_hook() { return std::make_unique<TrainerResults>(); }
+std::unique_ptr<Hook> trainer_results_hook(bool tokens) { return std::make_unique<TrainerResults>(tokens); }
 
 }  // namespace ravine

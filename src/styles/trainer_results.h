@@ -18,6 +18,7 @@ Json evaluation_figures(const ValidationResult& result);
 void write_results(const std::string& folder, const std::string& split, const Json& figures, Log& log);
 
 // At the end of a run that was not stopped: of the steps that this process made, and of the validation behind the last one.
-std::unique_ptr<Hook> trainer_results_hook();
+// `tokens`: the tokens per second of a rank too.
+std::unique_ptr<Hook> trainer_results_hook(bool tokens);
 
 }  // namespace ravine

@@ -20,7 +20,7 @@
 namespace ravine {
 
 bool line_due(const StepReport& r, int64_t every, int64_t steps) {
-  return r.step % every == 0 || r.step == steps || !r.more.empty() || (r.skipped && !r.left_out);
+  return r.step % every == 0 || r.step == steps || r.has_line || !r.more.empty() || (r.skipped && !r.left_out);
 }
 
 namespace {
@@ -244,7 +244,7 @@ std::string of_experts(const RouterReport& r) {
 
 class Console : public Hook {
  public:
-  explicit Console(int64_t every) : every_(every) {}
+  Console(int64_t every, bool bar) : every_(every), bar_(bar) {}
   void start(RunView&, int64_t) override { average_ = 0; }
   void after_step(RunView& run, StepReport& r) override {
     std::string added;
@@ -275,6 +275,7 @@ class Console : public Hook {
           run.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,
                          r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
     }
+    if (!bar_) return;
     run.log().progress(
         static_cast<double>(r.step) / static_cast<double>(steps),
         fmt::format("{}/{}  loss {}  left {}", r.step, steps, r.has_loss() ? fmt::format("{:.3f}", r.loss) : "-", left));
@@ -291,6 +292,7 @@ class Console : public Hook {
  private:
   static constexpr size_t kLast = 20;  // single losses scatter
   int64_t every_;
+  bool bar_;
   double average_ = 0;
   std::deque<double> losses_;
 };
@@ -330,7 +332,8 @@ std::unique_ptr<Hook> tensorboard_hook(int64_t every) { return std::make_unique<
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every) {
   return std::make_unique<TensorBoard>(folder, every);
 }
-std::unique_ptr<Hook> console_hook(int64_t every) { return std::make_unique<Console>(every); }
+std::unique_ptr<Hook> console_hook(int64_t every) { return std::make_unique<Console>(every, true); }
+std::unique_ptr<Hook> lines_hook(int64_t every) { return std::make_unique<Console>(every, false); }
 std::unique_ptr<Hook> window_hook(int64_t every) { return std::make_unique<Window>(every); }
 std::unique_ptr<Hook> checkpoint_hook(int64_t every) { return std::make_unique<Checkpoints>(every); }
 

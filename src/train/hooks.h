@@ -37,6 +37,7 @@ struct StepReport {
   int64_t spikes = 0;                                       // skipped by health.skip_norm in a row, with this step
   int64_t updates = 0;                                      // number of updates up to here
   bool left_out = false;                                    // skipped by data.skip_steps: nothing was computed
+  bool has_line = false;                                    // a log line is asked for, whatever log.every is
   std::optional<double> embedding_local_norm;               // sum of squares on the first rank; health.embedding_norm
   std::vector<LocalNorm> local_norms;                       // for log.local_norms; on the first rank
   std::map<std::string, double> state_squares;              // for log.monitor (train/state_norms.h)
@@ -49,8 +50,8 @@ struct StepReport {
   bool has_loss() const { return valid > 0; }
 };
 
-// True if a log line is written after this step: every log.every steps, after the last step, after a skipped step, and
-// if `more` is not empty.
+// True if a log line is written after this step: every log.every steps, after the last step, after a skipped step, if
+// has_line is set, and if `more` is not empty.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
 // An action around steps. Its functions are called in the order of a run.

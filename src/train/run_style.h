@@ -17,6 +17,7 @@ struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
   std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
   std::optional<BestModel> best;                 // empty: the run ends with the weights of its last step
+  bool first_line = false;                       // step 1 has a log line, whatever log.every is
   // Hooks of the first rank that write files of another program. Their functions are called last.
   std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };

@@ -229,6 +229,7 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   StepEngine& engine = *run_.engine;
   StepReport report;
   report.step = step;
+  report.has_line = style_.first_line && step == 1;
   report.skipped = r.verdict == Verdict::skip;
   if (progress_.loss_scale) {
     report.overflow = is_overflow(r.loss, r.grad_norm);

@@ -93,6 +93,28 @@ def test_folders_of_torch_distributed_checkpoint(folder):
     refused(bad, "without common.pt", folder)
 
 
+def test_ranks_without_what_others_keep(folder):
+    """remove_redundancy: of two data ranks one has a tensor's part. Parts lie by their tensor rank, whichever data rank keeps them; one that nobody keeps is missed."""
+    convert(GOLDEN / "hf", folder / "two", "mindformers", "--tensor", 2)
+    ranks = [r.load_tensors(next(folder.glob(f"two/**/rank_{rank}"))) for rank in (0, 1)]
+    config = next(folder.glob("two/**/config.json"))
+    def save(name, lost=""):
+        kept = [{}, {}, {}, {}]
+        for i, key in enumerate(sorted(ranks[0])):
+            for tensor in (0, 1):  # one part in four ways: of data rank 0 or 1
+                if key != lost or tensor == 0:
+                    kept[2 * ((i >> tensor) % 2) + tensor][key] = ranks[tensor][key]
+        for rank, tensors in enumerate(kept):
+            (folder / name / f"rank_{rank}").mkdir(parents=True)
+            r.save_tensors(folder / name / f"rank_{rank}" / f"m_rank_{rank}-1_1.safetensors", tensors)
+    save("lean")
+    convert(folder / "lean", folder / "lean-hf", "hf", "--dtype", "f32", "--model-config", config)
+    same(folder / "lean-hf")
+    lost = next(key for key in sorted(ranks[0]) if "wq" in key or "q_proj" in key)
+    save("lost", lost)
+    refused(folder / "lost", lost.split(".")[-2], folder, "hf", "--model-config", config)
+
+
 def test_parts_of_the_pipeline_and_padding_of_the_vocabulary(folder):
     """--stage-layers and --vocab-multiple; what is written so is read."""
     convert(GOLDEN / "hf", folder / "parts", "megatron-mcore", "--pipeline", 2, "--tensor", 2, "--stage-layers", 1, 3, "--vocab-multiple", 13)

@@ -25,7 +25,7 @@ KINDS = {
     "tensorflow": ({"tf_model.h5": b"\x89HDF"}, {}, "a TensorFlow model", "from_tf=True"),
     "flax": ({"flax_model.msgpack": b"\x81"}, {}, "a Flax model", "from_flax=True"),
     "original": ({"consolidated.00.pth": b"PK", "params.json": b"{}"}, None, "original Llama", "convert_llama_weights_to_hf"),
-    "fsdp": ({"pytorch_model_fsdp_0/.metadata": b"", "pytorch_model_fsdp_0/__0_0.distcp": b"", "optimizer_0/__0_0.distcp": b"", "trainer_state.json": b'{"global_step": 3}'}, None, "a checkpoint of FSDP", "accelerate merge-weights"),
+    "fsdp": ({"pytorch_model_fsdp_0/.metadata": b"", "pytorch_model_fsdp_0/__0_0.distcp": b"", "optimizer_0/__0_0.distcp": b"", "trainer_state.json": b'{"global_step": 3}'}, None, "a checkpoint of FSDP", "pytorch_model_fsdp_0 --model-config"),
 }
 QUANTISED = {
     "gptq": ({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}, "weights in 4 bits by GPTQ", "base_model"),

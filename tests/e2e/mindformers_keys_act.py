@@ -103,7 +103,7 @@ def test_the_pages_own_callback(folder):
     text = (folder / "pretrain_llama.yaml").read_text()
     head, tail = text.split("callbacks:\n")
     tail = tail[tail.index("\ncontext:"):]
-    page = "callback:\n  - type: MFLossMonitor\n  - type: MoEDropRateCallback\n    expert_num: 4\n    capacity_factor: 1.5\n    num_layers: 8\n    mtp_depth: 1\n"
+    page = "callback:\n  - type: MFLossMonitor\n  - type: MoEDropRateCallback\n    expert_num: 4\n    capacity_factor: 0.5\n    num_layers: 8\n    mtp_depth: 1\n"
     moe = "moe_config:\n  expert_num: 4\n  num_experts_chosen: 2\n  capacity_factor: 0.5\n  routing_policy: TopkRouterV2\n  callback_moe_droprate: True\n"
     (folder / "page.yaml").write_text(head + page + moe + tail)
     said = line(folder, "--epochs", "1", config="page.yaml").stderr
@@ -112,6 +112,10 @@ def test_the_pages_own_callback(folder):
     (folder / "page.yaml").write_text(head + page.replace("  - type: MFLossMonitor\n", "") + moe + "callbacks:\n  - type: MFLossMonitor\n    per_print_times: 4\n" + tail)
     both = line(folder, "--epochs", "1", "--output_dir", "both", config="page.yaml").stderr
     check(both.count("{ Epoch:[") == 2 and "drop_rate: " in both, f"both lists count: {both[-800:]}")
+    for was, wrong in (("    capacity_factor: 0.5", "capacity_factor: 1.5"), ("    expert_num: 4", "expert_num: 8")):
+        (folder / "page.yaml").write_text(head + page.replace(was, "    " + wrong) + moe + tail)
+        said = line(folder, "--epochs", "1", config="page.yaml", status=2).stderr
+        check(wrong.replace(": ", " is ") in said and f"write {was.split(': ')[1]}" in said, said)
 
 
 def test_two_seeds(folder):
@@ -233,6 +237,43 @@ def test_what_is_refused_says_what_to_do(folder):
     for flag, value, fix in (("--parallel_config.context_parallel", "2", "use_seq_parallel"), ("--swap_config.swap", "True", "recompute_config"), (MODEL + "mtp_depth", "1", "leave it out")):
         said = line(folder, flag, value, status=2).stderr
         check(flag[2:] in said and fix in said and "later" not in said, said)
+
+
+def test_what_would_change_a_run_there_is_refused(folder):
+    """Keys that MindFormers acts on, with values that ask for what is not done here; beside them the values that are taken."""
+    prepare(folder)
+    pad, tokens = token_flags(folder, pad=-1), token_flags(folder, pad=3)
+    monitor = "--callbacks[2].type"
+    for name, flags, says in (("format", ["--load_ckpt_format", "bin"], ("load_ckpt_format", "safetensors")),
+                              ("precision", ["--context.ascend_config.precision_mode", "force_fp16"], ("precision_mode", "must_keep_origin_dtype")),
+                              ("hidden", [MODEL + "return_hidden_states", "True"], ("return_hidden_states", "ravine dump")),
+                              ("pad", tokens, ("config.pad is 3", "set it to -1")),
+                              ("summary", [monitor, "SummaryMonitor"], ("MindInsight", "tensorboard_dir")),
+                              ("loss", [monitor, "LossMonitor", "--callbacks[2].learning_rate", "1"], ("callbacks[2].learning_rate",)),
+                              ("clock", [monitor, "TimeMonitor", "--callbacks[2].every", "1"], ("callbacks[2].every",))):
+        said = line(folder, *flags, status=2).stderr
+        check(all(words in said for words in says), f"{name}: {said}")
+    line(folder, "--context.ascend_config.precision_mode", "must_keep_origin_dtype", MODEL + "return_hidden_states", "False", *pad, "--epochs", "1")
+    parallel = ["--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2", "--epochs", "1"]
+    said = line(folder, *parallel, "--parallel.gradients_mean", "True", ranks=2, status=2).stderr
+    check("gradients_mean is True" in said and "set it to False" in said, said)
+    line(folder, *parallel, "--parallel.gradients_mean", "False", ranks=2)
+
+
+def test_files_of_the_format_that_is_asked_for(folder):
+    """A folder with a .ckpt and a .safetensors: load_ckpt_format says which; the lines of a LossMonitor come as often as it says."""
+    prepare(folder)
+    (folder / "both").mkdir()
+    for ending, seed in (("ckpt", "1"), ("safetensors", "2")):
+        line(folder, "--epochs", "1", "--seed", seed, "--output_dir", ending, "--callbacks[1].checkpoint_format", ending)
+        made = sorted((folder / ending / "checkpoint" / "rank_0").glob(f"*.{ending}"))[-1]
+        (folder / "both" / f"w.{ending}").write_bytes(made.read_bytes())
+    losses = {}
+    for ending in ("ckpt", "safetensors"):
+        losses[ending] = [first(folder, f"{ending}-{how}", "--load_checkpoint", str(folder / "both" / place), "--load_ckpt_format", ending)[0] for how, place in (("folder", ""), ("file", f"w.{ending}"))]
+    check(all(a == b for a, b in losses.values()) and losses["ckpt"] != losses["safetensors"], f"{losses}")
+    said = line(folder, "--epochs", "1", "--output_dir", "sparse", "--callbacks[0].type", "LossMonitor", "--callbacks[0].per_print_times", "4").stderr
+    check(said.count("{ Epoch:[") == 2, said[-900:])
 
 
 if __name__ == "__main__":

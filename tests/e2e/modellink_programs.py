@@ -2,6 +2,7 @@
 demonstration, conversations, conversions, merged adapters. The page itself is walked elsewhere; here stand the corners of each."""
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -154,6 +155,29 @@ def test_tasks_of_the_demonstration(folder):
     check(chosen.stdout == answers["3"] + answers["1"], chosen.stdout)
     printed = ask("--task", "1", "6", more=["--print-config"]).stdout.splitlines()
     check(len(printed) == 2 and "parallel.tensor=2" in printed[0] and " chat " in printed[1] and "parallel" not in printed[1], f"{printed}")
+
+
+def test_tokens_that_end_an_answer(folder):
+    """--add-eos-token ends an answer at its token; --tokenizer-kwargs are held against tokenizer_config.json."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    ask = lambda *more, program="tasks/inference/inference_llama.py", **options: script(folder, program, "--load", model, "--max-new-tokens", 12, "--task", "1", *more, **options)
+    ids = json.loads(r.run("generate", "--model", model, "--prompt", "how are you?", "--max-new-tokens", 12, "--json").stdout)["ids"]
+    vocabulary = {i: piece for piece, i in json.loads((model / "tokenizer.json").read_text())["model"]["vocab"].items()}
+    third = next(i for i in ids[2:] if i in vocabulary and i not in ids[:2])
+    ended = r.run("generate", "--model", model, "--prompt", "how are you?", "--max-new-tokens", 12, "--stop-ids", third).stdout
+    whole = ask().stdout
+    check(ask("--add-eos-token", shlex.quote(vocabulary[third])).stdout == ended != whole, f"{ended!r} and {whole!r}")
+    check("no token 'nowhere'" in ask("--add-eos-token", "nowhere", status=2).stderr, "an unknown token")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    eos = settings["eos_token"]
+    check(ask("--tokenizer-kwargs", "eos_token", shlex.quote(eos), "pad_token", "any").stdout == whole, "the same is said twice")
+    for more, says in ((["eos_token", shlex.quote(vocabulary[third])], f"has '{eos}' there"), (["eos_token"], "pairs"), (["use_fast", "x"], "tokenizer_config.json")):
+        said = ask("--tokenizer-kwargs", *more, status=2).stderr
+        check(says in said and "--tokenizer-kwargs" in said, said)
+    (model / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in settings.items() if k != "eos_token"}))
+    check(ask("--tokenizer-kwargs", "eos_token", shlex.quote(vocabulary[third])).stdout == ended, "a folder that names none")
+    said = script(folder, "evaluation_llama.py", "--load", model, "--task", "boolq", "--task-data-path", "d", "--add-eos-token", "a", status=2).stderr
+    check("--add-eos-token" in said and "evaluation programs" in said, said)
 
 
 def test_conversations(folder):

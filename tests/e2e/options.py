@@ -319,7 +319,7 @@ def one(kind):
 
 
 DIALECTS = ("megatron", "mindformers", "trainer")  # what stands beside their own flags is another program's, refused in one message (tests/unit/train/dialects.cpp)
-SAMPLING = {"max-new-tokens": one(Number(1, TOKENS)), "stop": ListOf(NAME), "stop-ids": ListOf(Number(0, 2**31 - 1)), "sample": Bool(), "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)),
+SAMPLING = {"max-new-tokens": one(Number(1, TOKENS)), "stop": ListOf(NAME), "stop-tokens": ListOf(NAME), "stop-ids": ListOf(Number(0, 2**31 - 1)), "sample": Bool(), "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)),
             "top-p": one(real(0, 1)), "min-p": one(real(0, 1)), "typical-p": one(real(0, 1)), "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)),
             "frequency-penalty": real(-100, 100), "presence-penalty": real(-100, 100), "logit-bias": MapOf(real(-1e6, 1e6)), "seed": Number(0, 2**63 - 1)}
 FLAGS = {

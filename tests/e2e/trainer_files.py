@@ -1,14 +1,18 @@
 """checkpoint.layout=deepspeed: a run of `ravine trainer` with a DeepSpeed config leaves checkpoint-N as the Trainer and DeepSpeed do, and goes on from them, at any number of ranks. What DeepSpeed makes of
 them is judged by tools/golden/judge_deepspeed.py."""
+import collections
+import io
 import json
 import math
 import os
+import pickle
 import random
 import re
 import shutil
 import signal
 import subprocess
 import time
+import zipfile
 
 import ravine_run as r
 from ravine_run import check
@@ -130,6 +134,75 @@ def test_history_is_the_trainers(folder):
     check(abs(losses[0]["learning_rate"] - rows[4]["lr"]) < 1e-12, f"{losses} and {rows[4]['lr']}")
     check([x["step"] for x in state["log_history"] if "eval_loss" in x] == [3, 6] and "TrainerControl" in state["stateful_callbacks"], f"{state}")
     check(json.loads((folder / "out" / "checkpoint-6" / "training_args.json").read_text())["warmup_steps"] == 2, "the warm-up")
+
+
+def test_the_first_line_and_the_tokens(folder):
+    """--logging_first_step: a line, a row and an entry of step 1; tokens in the history and in the figures of the end."""
+    prepare(folder)
+    for name, flags in (("plain", []), ("first", ["--logging_first_step", "--include_num_input_tokens_seen", "true", "--include_tokens_per_second", "true"])):
+        said = r.run(*line(folder, "--logging_steps", 4, *flags, output=name)).stderr
+        state = json.loads((folder / name / "checkpoint-6" / "trainer_state.json").read_text())
+        entries = [x for x in state["log_history"] if "loss" in x]
+        first = [1] if flags else []
+        check([x["step"] for x in entries] == [*first, 4], f"{name}: {entries}")
+        check(("step 1/6" in said) == bool(flags) and sorted(r.metrics(folder / name)) == [*first, 4, 6], f"{name}: {said}")
+        check([x.get("num_input_tokens_seen") for x in entries] == ([64, 256] if flags else [None]), f"{name}: {entries}")
+        figures = results(folder, f"{name}/train")
+        per_second = figures.get("train_tokens_per_second")
+        check((per_second is None) if not flags else abs(per_second - 16 * figures["train_samples_per_second"]) < 1 + 0.02 * per_second, f"{name}: {figures}")
+    each = [row["loss"] for row in map(json.loads, (r.run(*line(folder, output="each")) and folder / "each" / "metrics.jsonl").read_text().splitlines())]
+    check(abs(entries[0]["loss"] - each[0]) < 1e-6 and abs(entries[1]["loss"] - sum(each[1:4]) / 3) < 1e-6, f"{entries} and {each}")
+    said = r.run(*line(folder, "--include_num_input_tokens_seen", "some", output="no"), status=2).stderr
+    check("include_num_input_tokens_seen" in said and "non_padding" in said, said)
+
+
+def test_a_bar_is_shown_unless_told_otherwise(folder):
+    prepare(folder)
+    for flags, shown in (([], True), (["--disable_tqdm", "false"], True), (["--disable_tqdm", "true"], False)):
+        status, said = r.on_terminal(line(folder, *flags, output=f"bar{len(flags)}{shown}"), [])
+        check(status == 0 and ("6/6  loss" in said.replace("step 6/6", "")) == shown and "step 6/6" in said, f"{flags}: {said[-600:]!r}")
+
+
+class Names(pickle.Unpickler):
+    """A torch file without its tensors."""
+    def find_class(self, module, name):
+        return collections.OrderedDict if name == "OrderedDict" else lambda *args: args
+    def persistent_load(self, pid):
+        return pid
+
+
+def shapes_of(path):
+    """The parameters of each group of a checkpoint of ZeRO, in the order of its flat vector."""
+    with zipfile.ZipFile(path) as z:
+        state = Names(io.BytesIO(z.read(next(n for n in z.namelist() if n.endswith("data.pkl"))))).load()
+    return [list(group) for group in state["param_shapes"]]
+
+
+def on_two(*words):
+    done = subprocess.run([*LAUNCH, *r.command(*words)], capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0, done.stderr[-2000:])
+
+
+def test_files_have_the_form_of_their_keys(folder):
+    """round_robin_gradients orders parameters of ZeRO 1 and 2 by turns, sub_group_size closes groups of ZeRO 3; a run goes on from either with the bits of one without."""
+    for stage, key, value in ((2, "round_robin_gradients", True), (3, "sub_group_size", 100)):
+        prepare(folder, stage)
+        on_two(*line(folder, output=f"plain{stage}", batch=2))
+        prepare(folder, stage, zero_optimization={"stage": stage, key: value})
+        on_two(*line(folder, output=f"out{stage}", batch=2))
+        names = {}
+        for name, step in ((f"plain{stage}", 6), (f"out{stage}", 4)):
+            model = next((folder / name / f"checkpoint-{step}" / f"global_step{step}").glob("*rank_00_model_states.pt"))
+            names[name] = shapes_of(model)
+        plain, other = names.values()
+        hands = [x for group in plain for hand in (0, 1) for x in group[hand::2]]
+        if stage == 2:
+            check([x for group in other for x in group] == hands != [x for group in plain for x in group], f"{names}")
+        else:
+            check(len(other) > len(plain) and [x for group in other for x in group] == [x for group in plain for x in group], f"{names}")
+        shutil.rmtree(folder / f"out{stage}" / "checkpoint-6"), shutil.rmtree(folder / f"out{stage}" / "model")
+        on_two(*line(folder, output=f"out{stage}", batch=2))
+        check(losses(folder / f"out{stage}") == losses(folder / f"plain{stage}"), f"stage {stage}: it goes on")
 
 
 def csv(path):

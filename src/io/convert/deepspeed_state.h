@@ -38,8 +38,9 @@ struct DeepSpeedState {
   int64_t stage = 2, ranks = 1;  // ZeRO 0 to 3; data ranks. DeepSpeed resumes only with the same
   // Writes no shards but a universal checkpoint, which resumes with any stage and number of ranks.
   bool universal = false;
+  bool round_robin = false;           // round_robin_gradients: ZeRO 1 and 2 assign parameters to ranks in turn
   DType compute = DType::f32;         // f32, bf16, f16
-  int64_t sub_group = 1'000'000'000;  // stage3_sub_group_size
+  int64_t sub_group = 1'000'000'000;  // sub_group_size: elements of a rank under ZeRO 3
   OptimizerOptions optimizer;         // DeepSpeed reads these from the checkpoint; adamw, adam and lion
   double lr = 0;                      // learning rate of the next update, which DeepSpeed reads too
   bool dynamic_scale = false;         // dynamic loss scale, with DeepSpeed's parameters below

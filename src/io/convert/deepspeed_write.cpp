@@ -24,6 +24,15 @@ struct Trained {
   std::vector<ElementsPtr> states;  // in order of keys_
 };
 
+// Every ranks-th of a group from the first, then from the second, and so on.
+std::vector<Trained> dealt_out(std::vector<Trained> group, int64_t ranks) {
+  std::vector<Trained> out;
+  const auto hands = static_cast<size_t>(ranks);
+  for (size_t hand = 0; hand < hands; ++hand)
+    for (size_t i = hand; i < group.size(); i += hands) out.push_back(std::move(group[i]));
+  return out;
+}
+
 class StateFolder {
  public:
   StateFolder(const std::string& folder, const Json& model, const std::string& where, const DeepSpeedState& s)
@@ -55,8 +64,10 @@ class StateFolder {
         groups_[t.decays ? 0 : 1].push_back(std::move(t));
       order_.push_back(name);
     }
-    for (auto& group : groups_)
+    for (auto& group : groups_) {
+      if (s.round_robin && (s.stage == 1 || s.stage == 2) && !s.universal) group = dealt_out(std::move(group), s.ranks);
       if (!group.empty()) filled_.push_back(&group);
+    }
     for (const std::string& alias : g_.model->files().copies)
       for (const FileTensor& t : g_.model->files().tensors)
         if (t.params[0]->name == kEmbedding) aliases_.emplace_back(alias, t.name);

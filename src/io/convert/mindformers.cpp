@@ -147,15 +147,20 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
             ? fmt::format("{} is {} in the model, the file holds {}", name, whole.text(), first.shape().text())
             : fmt::format("{} is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
         "use weights that belong to the config");
-  std::vector<ElementsPtr> shards;
+  std::vector<ElementsPtr> shards(static_cast<size_t>(cuts));
   for (const Part& p : parts) {
     if (!(p.elements->shape() == first.shape()))
       throw UserError(
           "ranks do not match", p.elements->where(),
           fmt::format("its shape is {}, {} has {}", p.elements->shape().text(), first.where(), first.shape().text()),
           kComplete);
-    if (static_cast<int64_t>(shards.size()) < cuts) shards.push_back(p.elements);
+    // Tensor ranks lie side by side. A file without what other data ranks keep (remove_redundancy) leaves its place to theirs.
+    ElementsPtr& shard = shards[static_cast<size_t>(std::max<int64_t>(0, p.rank) % cuts)];
+    if (!shard) shard = p.elements;
   }
+  if (std::find(shards.begin(), shards.end(), nullptr) != shards.end())
+    throw UserError("missing part", first.where(), fmt::format("each of {} tensor ranks holds a part of {}", cuts, name),
+                    kComplete);
   if (cuts == 1) return shards[0];
   const std::string rule = fmt::format("{} of {} ranks", dim == 0 ? "rows" : "columns", cuts);
   if (dim == 1) return join_cols(shards, rule);

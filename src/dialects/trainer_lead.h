@@ -1,0 +1,77 @@
+// The flags of the Trainer as they are gone through, subject by subject: model, data, length and arithmetic (trainer.cpp), lines
+// and files (trainer_outputs.cpp), optimizer and rates (trainer_rates.cpp).
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/yaml_json.h"
+#include "dialects/trainer.h"
+
+namespace ravine {
+
+class TrainerFlagsLead {
+ public:
+  TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,
+                   bool misread)
+      : a_(args), c_(config), facts_(facts), out_(out), misread_(misread) {}
+  void all();
+
+ private:
+  void refuse(std::string_view flag, const std::string& why) {
+    if (misread_ && !a_.was_given(flag)) return;
+    out_.refusals.push_back(key_refusal(written(flag), "command line", why));
+  }
+  std::string written(std::string_view flag) const {
+    const auto found = a_.given.find(flag);
+    return found == a_.given.end() ? "--" + std::string(flag) : found->second;
+  }
+  void says(std::string_view flag, const std::string& reason) {
+    if (!reason.empty()) inert_[std::string(flag)] = reason;
+  }
+  void set(const std::string& option, Json value, std::string_view flag) { out_.set(option, std::move(value), written(flag)); }
+  void use(std::string_view flag, const std::string& option) {
+    if (a_.has(flag)) set(option, json_of(a_.value(flag)), flag);
+  }
+
+  void model();
+  void data();
+  bool evaluates() const { return trainer_evaluates(a_); }
+  int64_t steps_of(std::string_view flag);  // a number of steps, or a share of the run, rounded up
+  // Steps between what a strategy (no, steps, epoch) asks for; `never`: of no.
+  int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
+  void length();
+  void actions();
+  void lines();
+  void tokens();
+  void saving();
+  void skip_data();
+  void best_model();
+  void optimizer();
+  void schedule();
+  void precision();
+  void weight_type();
+  void compute_in(const std::string& type, std::string_view flag);
+  void line(const TrainerFlag& f);
+
+  // 0 of a number that has no default switches off what is not there.
+  static bool is_zero(const TrainerFlag& f, const YamlNode& v) { return f.type == DeepSpeedValue::number && v.real == 0; }
+
+  static YamlNode::Ptr default_of(const TrainerFlag& f) {
+    std::vector<KeyRefusal> none;
+    static const TrainerArguments defaults = read_trainer_flags({}, none);
+    return defaults.values.find(f.name)->second;
+  }
+
+  const TrainerArguments& a_;
+  const DeepSpeedConfig* c_;
+  const TrainerFacts& facts_;
+  TrainerOutcome& out_;
+  bool misread_ = false;
+  int64_t steps_ = 0;
+  std::map<std::string, std::string> inert_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,154 @@
+// Flags of the optimizer and of the schedule.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "config/option.h"
+#include "dialects/trainer_lead.h"
+
+namespace ravine {
+namespace {
+
+struct HfOptimizer {
+  std::string_view name, ours;  // ours "": refused
+  std::string_view says = {};   // why it is refused, or what is told of it
+};
+
+// optim of TrainingArguments.
+constexpr HfOptimizer kHfOptimizers[] = {
+    {"adamw_torch", "adamw"},
+    {"adamw_hf", "adamw"},
+    {"adamw_torch_fused", "adamw"},
+    {"adamw_torch_xla", "adamw"},
+    {"adamw_torch_npu_fused", "adamw"},
+    {"adamw_apex_fused", "adamw"},
+    {"paged_adamw_32bit", "adamw", "states are paged by the system, or lie on the disk with offload.optimizer"},
+    {"paged_adamw", "adamw", "states are paged by the system, or lie on the disk with offload.optimizer"},
+    {"lion_32bit", "lion"},
+    {"paged_lion_32bit", "lion", "states are paged by the system, or lie on the disk with offload.optimizer"},
+    {"adafactor", "adafactor"},
+    {"sgd", "sgd"},
+    {"adagrad", "adagrad"},
+    {"adamw_bnb_8bit", "", "states are kept in f32"},
+    {"adamw_8bit", "", "states are kept in f32"},
+    {"lion_8bit", "", "states are kept in f32"},
+    {"paged_adamw_8bit", "", "states are kept in f32"},
+    {"paged_lion_8bit", "", "states are kept in f32"},
+    {"adamw_anyprecision", "", "states are kept in f32"},
+    {"rmsprop", "", "there is no RMSprop"},
+};
+
+struct HfSchedule {
+  std::string_view name, ours;
+  std::vector<std::pair<std::string_view, std::string_view>> settings;  // option of the section, value
+  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // of lr_scheduler_kwargs, option of the section
+  bool warms_up = true;
+};
+
+const std::vector<HfSchedule>& hf_schedules() {
+  static const std::vector<HfSchedule> schedules = {
+      {"linear", "linear", {}, {}},
+      {"cosine", "cosine", {{"min_lr_ratio", "0"}}, {{"num_cycles", "cycles"}}},
+      {"cosine_with_restarts", "cosine_with_restarts", {}, {{"num_cycles", "cycles"}}},
+      {"polynomial", "polynomial", {{"end_lr", "1e-7"}, {"power", "1"}}, {{"lr_end", "end_lr"}, {"power", "power"}}},
+      {"constant", "constant", {}, {}, false},
+      {"constant_with_warmup", "constant", {}, {}},
+      {"inverse_sqrt", "inverse_sqrt", {}, {{"timescale", "timescale"}}},
+      {"cosine_with_min_lr", "cosine", {}, {{"min_lr_rate", "min_lr_ratio"}, {"num_cycles", "cycles"}}},
+      {"cosine_warmup_with_min_lr",
+       "cosine_warmup_with_min_lr",
+       {},
+       {{"min_lr_rate", "min_lr_ratio"}, {"num_cycles", "cycles"}, {"warmup_lr_rate", "warmup_lr_ratio"}}},
+      {"warmup_stable_decay",
+       "warmup_stable_decay",
+       {{"min_lr_ratio", "0"}},
+       {{"num_decay_steps", "decay_steps"},
+        {"num_stable_steps", "stable_steps"},
+        {"min_lr_ratio", "min_lr_ratio"},
+        {"warmup_type", "warmup_type"},
+        {"decay_type", "decay_type"}}},
+      {"reduce_lr_on_plateau",
+       "reduce_lr_on_plateau",
+       {},
+       {{"factor", "factor"},
+        {"patience", "patience"},
+        {"threshold", "threshold"},
+        {"threshold_mode", "threshold_mode"},
+        {"cooldown", "cooldown"},
+        {"min_lr", "lowest_lr"}},
+       false},
+  };
+  return schedules;
+}
+
+}  // namespace
+
+void TrainerFlagsLead::optimizer() {
+  std::string_view name = a_.text("optim");
+  if (a_.on("adafactor")) name = "adafactor";
+  const auto* found =
+      std::find_if(std::begin(kHfOptimizers), std::end(kHfOptimizers), [&](const HfOptimizer& o) { return o.name == name; });
+  std::vector<std::string> names;
+  for (const HfOptimizer& o : kHfOptimizers) names.emplace_back(o.name);
+  if (found == std::end(kHfOptimizers))
+    return refuse("optim", fmt::format("'{}' is not known; {}", name.substr(0, 80),
+                                       did_you_mean(std::string(name), names, "use adamw_torch")));
+  if (found->ours.empty()) return refuse("optim", fmt::format("'{}': {}; use adamw_torch", name, found->says));
+  set("optimizer.type", std::string(found->ours), "optim");
+  set("optimizer.decay", "matrices", "optim");
+  use("learning_rate", "optimizer.lr");
+  use("weight_decay", "optimizer.weight_decay");
+  const bool moments = found->ours == "adamw" || found->ours == "lion";
+  if (moments) set("optimizer.betas", Json::array({a_.number("adam_beta1"), a_.number("adam_beta2")}), "adam_beta1");
+  if (found->ours == "adamw") use("adam_epsilon", "optimizer.eps");
+  for (const char* flag : {"adam_beta1", "adam_beta2"})
+    if (!moments) says(flag, fmt::format("{} has no betas", found->name));
+  if (found->ours != "adamw") says("adam_epsilon", fmt::format("{} keeps its own", found->name));
+  if (found->ours == "sgd") set("optimizer.momentum", 0, "optim");
+  if (found->ours == "adafactor") {
+    set("optimizer.relative_step", false, "optim");
+    set("optimizer.scale_parameter", false, "optim");
+  }
+}
+
+void TrainerFlagsLead::schedule() {
+  const std::string& name = a_.text("lr_scheduler_type");
+  const auto found =
+      std::find_if(hf_schedules().begin(), hf_schedules().end(), [&](const HfSchedule& s) { return s.name == name; });
+  std::vector<std::string> names;
+  for (const HfSchedule& s : hf_schedules()) names.emplace_back(s.name);
+  if (found == hf_schedules().end())
+    return refuse("lr_scheduler_type", fmt::format("'{}' is not known; {}", name.substr(0, 80),
+                                                   did_you_mean(name, names, "use linear, cosine, constant_with_warmup ..")));
+  set("schedule.type", std::string(found->ours), "lr_scheduler_type");
+  if (found->warms_up) {
+    const int64_t warmup = warmup_of_run(a_, facts_);
+    if (warmup < 0) refuse("warmup_ratio", "it is a share of the run, whose length is not known; set --max_steps");
+    set("schedule.warmup_steps", std::max<int64_t>(0, warmup), a_.number("warmup_steps") > 0 ? "warmup_steps" : "warmup_ratio");
+  } else {
+    for (const char* flag : {"warmup_steps", "warmup_ratio"}) says(flag, fmt::format("{} has no warm-up", name));
+  }
+  for (const auto& [option, value] : found->settings)
+    set("schedule." + std::string(option), parse_json(value, "defaults"), "lr_scheduler_type");
+  if (!a_.has("lr_scheduler_kwargs") || a_.text("lr_scheduler_kwargs").empty()) return;
+  Json given;
+  try {
+    given = parse_json(a_.text("lr_scheduler_kwargs"), "--lr_scheduler_kwargs");
+  } catch (const UserError&) {
+    return refuse("lr_scheduler_kwargs", "it is no JSON; write for example '{\"num_cycles\": 2}'");
+  }
+  if (!given.is_object()) return refuse("lr_scheduler_kwargs", "it must be an object, like '{\"num_cycles\": 2}'");
+  for (const auto& [key, value] : given.items()) {
+    const auto p =
+        std::find_if(found->kwargs.begin(), found->kwargs.end(), [&, &key = key](const auto& k) { return k.first == key; });
+    if (p == found->kwargs.end())
+      refuse("lr_scheduler_kwargs", fmt::format("{} takes no '{}'", name, key.substr(0, 80)));
+    else if (!value.is_number() && !value.is_string())
+      refuse("lr_scheduler_kwargs", fmt::format("'{}' is no number", key));
+    else
+      set("schedule." + std::string(p->second), value, "lr_scheduler_kwargs");
+  }
+}
+
+}  // namespace ravine
