@@ -1,8 +1,8 @@
-// A pool of threads that live until the process ends. The pool runs one loop at a time, published in `state_`. While the loop
-// is open, a thread enters it by adding itself to the number of threads inside; it takes indices from `next_`. The
-// caller works too. When no index is left it closes the loop and waits for the threads that are inside. A thread that
-// sleeps or has no core does not delay the loop. Between loops threads spin for kSpin seconds, then sleep. Loops in
-// quick succession start at once, and idle threads do not take cores from other processes.
+// A pool of threads that live until the process ends. The pool runs one loop at a time, published in `state_`. While
+// the loop is open, a thread enters it by adding itself to the number of threads inside; it takes indices from `next_`.
+// The caller works too. When no index is left it closes the loop and waits for the threads that are inside. A thread
+// that sleeps or has no core does not delay the loop. Between loops threads spin for kSpin seconds, then sleep. Loops
+// in quick succession start at once, and idle threads do not take cores from other processes.
 #include "base/parallel.h"
 
 #include <linux/futex.h>
