@@ -1,7 +1,7 @@
 // A file written front to back at the speed of the disk, past the page cache if the file system supports it (O_DIRECT).
 // Reads use the page cache. A checkpoint is read twice: once to verify it, once to load it; the second read hits the
-// cache. One read past the cache is faster: 0.7 s for 2 GB (two cores, cold) with a ring of four reads of 4 MiB,
-// against 1.0 s with preads of two threads. Two reads are slower: 1.4 s against 1.1 s.
+// cache. One read past the cache is faster: 0.7 s for 2 GB (two cores, cold, a ring of four reads of 4 MiB), 1.0 s with
+// preads of two threads. Two reads are slower: 1.4 s against 1.1 s.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -2,7 +2,7 @@
 // replaced or removed.
 //
 // FOLDER/.ravine  {"format":"ravine-folder","version":1,"kind":"model","run":"<32 digits>",
-//                  "files":{"config.json":{"bytes":660,"checksum":"<16 digits>","inode":1234,"changed":<ns since 1970>}}}
+//   "files":{"config.json":{"bytes":660,"checksum":"<16 digits>","inode":1234,"changed":<ns since 1970>}}}
 //
 // A file with the marked size, inode and time of change (which no program can set back) is unchanged and is not read.
 // Any other file is read in full, e.g. all files of a copied or restored folder. A mark is untrusted input: an

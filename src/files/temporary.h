@@ -1,6 +1,7 @@
 // Temporary names. A file or folder under construction, next to its target, has a random name that shows its owner:
 //   NAME.ravine-<16 random digits><8 check digits>.tmp   under construction
 //   NAME.ravine-<16 random digits><8 check digits>.old   a folder NAME that is being replaced
+//
 // The check digits are a checksum of the rest of the name, so that no file of the user is taken for a temporary.
 #pragma once
 #include <functional>
@@ -28,8 +29,8 @@ std::optional<TemporaryName> parse_temporary(const std::string& name);
 Fd create_nameless_file(const std::string& folder);
 // Gives the file a temporary name next to `target`; sets `path`.
 void name_file(int fd, const std::string& target, std::string* path);
-// Create a file or folder next to `target` and set `path`. It is locked while the descriptor is open, if the file
-// system has locks.
+// Create a file or folder next to `target` and set `path`. The file or folder is locked while the descriptor is open,
+// if the file system has locks.
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
 void remove_unused(const std::string& temporary);  // removes a temporary, unless it is locked

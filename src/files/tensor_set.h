@@ -23,7 +23,7 @@ std::unique_ptr<TensorFile> open_tensor_file(const std::string& path);
 // - the files named in model.safetensors.index.json;
 // - all *.safetensors, as in checkpoints;
 // - all pytorch_model*.bin.
-// The order is that of Transformers. UserError: a missing file, a tensor in two files, or one that its file lacks.
+// Transformers uses the same order. UserError: a missing file, a tensor in two files, or one that its file lacks.
 class TensorSet {
  public:
   explicit TensorSet(const std::string& path);

@@ -82,8 +82,8 @@ enum Dim { size = 1 };
 constexpr uint64_t kStart = 1;   // SessionLog.START
 constexpr uint64_t kString = 7;  // DT_STRING
 
-// Returns a second later than that of every event file in the folder. Readers sort the files by name. Within one second
-// the process number would decide, which wraps around; and a clock may be set back.
+// Returns a second after the seconds of all event files in the folder. Readers sort the files by name. Within one
+// second the process number would decide, which wraps around; and a clock may be set back.
 int64_t second_behind_all(const std::string& folder, int64_t now) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   std::error_code ignored;

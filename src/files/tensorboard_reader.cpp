@@ -43,7 +43,8 @@ std::optional<float> scalar_of(ProtobufMessage m) {
 }
 
 // The state while events are read. Each point has its position in the order of reading. A restart drops the points of
-// its step and later before its position. This is done once, at the end: a file may have as many restarts as points.
+// its step and later before its position. The drop is done once, at the end: a file may have as many restarts as
+// points.
 struct Reading {
   EventData data;
   std::map<std::string, std::vector<int64_t>> places;  // positions; same keys and order as data.scalars

@@ -191,8 +191,8 @@ void TorchFile::open_stream() {
   }
 }
 
-// Returns the call that builds a tensor, without its wrappers: a Parameter wraps its data, and a tensor with attributes
-// is built by a call whose first arguments are the real call. Nothing if the value is no tensor.
+// Returns the call that builds a tensor, without its wrappers. A Parameter wraps its data. A tensor with attributes is
+// built by a call whose first arguments are the real call. Nothing if the value is no tensor.
 std::optional<TorchFile::Call> TorchFile::tensor_call(Pickle::Ref v) const {
   const Pickle& p = *pickle_;
   if (p.kind(v) != Pickle::Kind::object) return {};
