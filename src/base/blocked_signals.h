@@ -1,5 +1,6 @@
-// Threads beside the main one leave signals to it. A thread that is started under this guard has all of them blocked; who
-// starts it has its own mask again, even where it cannot start. SIGXFSZ, blocked, makes a write past the size limit an error.
+// Blocks all signals in the current thread while the object exists, and restores the old signal mask at its end. A
+// thread that starts under this guard inherits the block, so only the main thread receives signals. SIGXFSZ is blocked
+// too: a write past the file size limit then returns an error and does not end the process.
 #pragma once
 #include <signal.h>
 

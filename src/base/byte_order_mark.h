@@ -1,4 +1,5 @@
-// U+FEFF as the first character of a file, which programs of Windows put there: no part of the text.
+// The byte order mark U+FEFF. Programs of Windows write it as the first character of a file; it is not part of the
+// text.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Integer arithmetic that throws instead of overflowing or rounding silently.
+// Integer arithmetic that throws Error on overflow, on a remainder or on a value that does not fit.
 #pragma once
 #include <cstdint>
 #include <limits>

@@ -1,4 +1,4 @@
-// A number with its noun, as English has it: "1 step", "2 steps", "0 batches".
+// A number with its noun in English: "1 step", "2 steps", "0 batches".
 #pragma once
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// `one`: the noun of one, whose plural ends in s, or es behind ch, sh, s and x. Of "group or tensor" both have it.
+// Returns `n` and the noun. `one` is the singular; the plural adds s, or es after ch, sh, s and x. In "group or tensor"
+// both nouns get the plural.
 inline std::string counted(std::integral auto n, std::string_view one) {
   if (const size_t at = one.find(" or "); at != std::string_view::npos && n != 1)
     return counted(n, one.substr(0, at)) + counted(n, one.substr(at + 4)).replace(0, fmt::format("{}", n).size(), " or");

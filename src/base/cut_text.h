@@ -1,11 +1,12 @@
-// The beginning of a text.
+// Functions that shorten a text.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace ravine {
 
-// At most so many bytes, and no part of a character at the end; of what is not UTF-8 up to 3 bytes fewer.
+// Returns the first bytes of `text`, at most `most`, without a partial UTF-8 character at the end. If the text is not
+// UTF-8, up to 3 bytes fewer are returned.
 inline std::string_view cut_text(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;
@@ -13,7 +14,7 @@ inline std::string_view cut_text(std::string_view text, size_t most) {
   return text.substr(0, end);
 }
 
-// The same for a message: ".." stands for what is left out.
+// Returns the beginning of `text` for a message. If the text was cut, ".." follows.
 inline std::string shown_text(std::string_view text, size_t most = 200) {
   return std::string(cut_text(text, most)) + (text.size() > most ? ".." : "");
 }

@@ -1,4 +1,4 @@
-// Element types, in the names that options and logs use ("f32") and that safetensors files use ("F32").
+// Element types, with their names in options and logs ("f32") and in safetensors files ("F32").
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,12 +11,14 @@ namespace ravine {
 
 enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean };
 
-int64_t size_of(DType t);                                 // bytes of one element
-std::string_view name(DType t);                           // "f32"
-std::string_view file_name(DType t);                      // "F32", as safetensors spells it
-std::optional<DType> parse_dtype(std::string_view text);  // either spelling; also float32, bfloat16, float16, float64
+int64_t size_of(DType t);             // bytes of one element
+std::string_view name(DType t);       // "f32"
+std::string_view file_name(DType t);  // "F32": the name in safetensors
+// Returns the type of a name: of either one above, or the Python name (float32, bfloat16, int64, ..); nothing if
+// unknown.
+std::optional<DType> parse_dtype(std::string_view text);
 bool is_float(DType t);
-double epsilon(DType t);  // distance from 1 to the next number (2^-23 for f32)
+double epsilon(DType t);  // distance from 1 to the next larger number (2^-23 for f32); Error if not a floating type
 
 template <class T>
 constexpr DType dtype_of();
@@ -57,7 +59,9 @@ constexpr DType dtype_of<uint8_t>() {
   return DType::u8;
 }
 
-// Calls f with a value of the C++ type of a floating dtype: visit_float(t, [&](auto zero) { using T = decltype(zero); ... }).
+// Calls f with a zero of the C++ type of a floating dtype:
+//   visit_float(t, [&](auto zero) { using T = decltype(zero); ... });
+// Any other dtype is an Error.
 template <class F>
 decltype(auto) visit_float(DType t, F&& f) {
   switch (t) {

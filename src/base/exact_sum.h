@@ -1,6 +1,6 @@
-// A sum of doubles without rounding: a fixed-point number as wide as the range of double, so the result does not depend on
-// order or on how terms were spread over threads and ranks (Neal 2015, "Fast exact summation using small and large
-// superaccumulators", the small one). Infinities and NaN are kept as such.
+// A sum of doubles without rounding: a fixed-point number that covers the whole range of double. The result does not
+// depend on the order of the terms, nor on their distribution over threads and ranks. Infinities and NaN are added
+// apart. Source: Neal 2015, "Fast exact summation using small and large superaccumulators" (the small accumulator).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,17 +11,17 @@ class ExactSum {
  public:
   void add(double x);
   void add(const ExactSum& other);
-  double value() const;  // the exact sum, rounded once (to within one unit in the last place)
+  double value() const;  // the sum, rounded once (to within one unit in the last place)
   static constexpr int kLimbs = 70;
-  // For messages between ranks: 70 integers that may be added elementwise after normalize(), and the special value.
+  // The state for a reduction over ranks: after normalize(), limbs() may be added elementwise, and special() too.
   void normalize();
   std::array<int64_t, kLimbs>& limbs() { return limbs_; }
   double& special() { return special_; }
 
  private:
-  std::array<int64_t, kLimbs> limbs_{};  // limb i counts units of 2^(32 i - 1074)
+  std::array<int64_t, kLimbs> limbs_{};  // limb i has the unit 2^(32 i - 1074)
   double special_ = 0;                   // sum of the infinities and NaNs
-  int64_t pending_ = 0;                  // additions since the last normalize
+  int64_t pending_ = 0;                  // additions since the last normalize()
 };
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// What an exception that is kept for later says.
+// The message of a stored exception.
 #pragma once
 #include <exception>
 #include <new>
@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// "" of none.
+// Returns the message of `failure`; "" if it is null. `std::bad_alloc` is reported as missing memory.
 inline std::string failure_text(const std::exception_ptr& failure) {
   if (!failure) return "";
   try {

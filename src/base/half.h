@@ -1,4 +1,5 @@
-// The 16-bit floating types: storage only; arithmetic goes through float. Conversions round to nearest even and keep NaN.
+// The 16-bit floating types, for storage only: arithmetic converts to float. Conversions round to nearest even and keep
+// NaN.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -27,7 +28,7 @@ struct f16 {
       bits = static_cast<uint16_t>(sign | 0x7e00u | ((a >> 13) & 0x1ffu));
     } else if (a >= 0x477ff000u) {  // rounds to infinity
       bits = static_cast<uint16_t>(sign | 0x7c00u);
-    } else if (a < 0x38800000u) {  // subnormal: let a float addition do the rounding
+    } else if (a < 0x38800000u) {  // subnormal: a float addition does the rounding
       float r = std::bit_cast<float>(a) + 0.5f;
       bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(r) - 0x3f000000u));
     } else {

@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// "unknown" where the system does not say.
+// Returns the host name; "unknown" if the system does not report it.
 inline std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";

@@ -13,8 +13,8 @@ namespace ravine {
 
 namespace {
 
-// Builds a document event by event. nlohmann's own builder looks for each key among all before it, which is quadratic; here
-// equal keys are found once per object, when it ends.
+// Builds a document from parser events. The builder of nlohmann compares each key with all earlier keys, which is
+// quadratic. This builder finds equal keys once per object, at the end of the object.
 class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   JsonBuilder(Json& root, const std::string& where) : root_(root), where_(where) {}
@@ -50,7 +50,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
                           ? "there is nothing in it"
                           : "it does not begin as JSON does: it is of another kind",
                       "name a file of JSON here");
-    constexpr size_t kShown = 300;  // it may quote a string as long as the file
+    constexpr size_t kShown = 300;  // the reason may quote a string as long as the file
     if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
     const bool quote = why.find("'{''") != std::string::npos;
     throw UserError(
@@ -79,7 +79,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     open_.push_back(&place(std::move(container)));
     return true;
   }
-  // Equal keys become one, at the place of the first, with the value of the last.
+  // Merges equal keys: the first one's position, the last one's value.
   static void settle(Json::object_t& object) {
     Json::object_t::Container& fields = object;
     std::vector<size_t> order(fields.size());
@@ -108,7 +108,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
 
   Json& root_;
   const std::string& where_;
-  std::vector<Json*> open_;  // the containers around the place; only the last grows, so the pointers hold
+  std::vector<Json*> open_;  // open containers, outermost first; only the last one grows, so the pointers stay valid
   std::string key_;
 };
 

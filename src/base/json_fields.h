@@ -1,5 +1,4 @@
-// Objects of many keys: a key is looked up in time linear in the keys, so those that are known to be new are put behind the
-// others unseen.
+// Fast insertion into JSON objects of many keys.
 #pragma once
 #include <string>
 #include <utility>
@@ -8,7 +7,7 @@
 
 namespace ravine {
 
-// `key` is not in `object` yet.
+// Appends a key without a lookup, which would be linear in the number of keys. `key` must not be in `object` yet.
 inline void append_field(Json& object, std::string key, Json value) {
   Json::object_t::Container& fields = object.get_ref<Json::object_t&>();
   fields.emplace_back(std::move(key), std::move(value));

@@ -13,7 +13,7 @@ using Variables = std::initializer_list<const char*>;
 constexpr Variables kLaunched{"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
 constexpr Variables kRank{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 constexpr Variables kRanks{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-constexpr const char* kTasks = "SLURM_NTASKS";  // PMIx says only which rank this is
+constexpr const char* kTasks = "SLURM_NTASKS";  // PMIx sets the rank, but not the number of ranks
 constexpr Variables kOthers{"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"};
 // Open MPI 4 and 5, Hydra (MPICH, Intel), UCX.
 constexpr Variables kInterfaces{"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
@@ -21,7 +21,7 @@ constexpr Variables kInterfaces{"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp
                                 "MPIR_CVAR_NETWORK_IFACE",     "UCX_NET_DEVICES"};
 constexpr Variables kNoInterfaces{"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"};
 
-// The first that says something.
+// Returns the value of the first variable that is set and not empty; null if none is.
 const char* first_set(Variables variables) {
   for (const char* v : variables)
     if (const char* text = std::getenv(v); text && *text) return text;

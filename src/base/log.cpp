@@ -26,8 +26,8 @@ void say(std::string_view line) noexcept {
 
 namespace {
 
-// The cursor rests at the beginning of the bar: a terminal that was made narrower since wraps the bar and keeps the cursor
-// there, so all of its rows are below.
+// The cursor stays at the beginning of the bar. If a terminal became narrower, it has wrapped the bar below the cursor.
+// The code clears all these rows.
 constexpr const char* kClearBar = "\r\033[J";
 
 }  // namespace
@@ -111,14 +111,14 @@ std::string human_time(double s) {
 std::string human_bytes(double b) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int u = 0;
-  while (std::abs(b) >= (u == 0 ? 1023.5 : 1023.95) && u < 4) b /= 1024, ++u;  // what would be shown as 1024
+  while (std::abs(b) >= (u == 0 ? 1023.5 : 1023.95) && u < 4) b /= 1024, ++u;  // 1023.95 would be printed as 1024.0
   return u == 0 ? fmt::format("{:.0f} B", b) : fmt::format("{:.1f} {}", b, units[u]);
 }
 
 std::string human_count(double n) {
   const char* units[] = {"", " k", " M", " G", " T"};
   int u = 0;
-  while (std::abs(n) >= (u == 0 ? 999.5 : 999.95) && u < 4) n /= 1000, ++u;  // what would be shown as 1000
+  while (std::abs(n) >= (u == 0 ? 999.5 : 999.95) && u < 4) n /= 1000, ++u;  // 999.95 would be printed as 1000.0
   return u == 0 ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}{}", n, units[u]);
 }
 

@@ -1,4 +1,4 @@
-// Progress and messages for a person: to stderr, and to log.txt once a run has a folder. Results never go here.
+// Progress and messages for a person: on stderr, and in log.txt once the run has a folder. Results are not logged.
 #pragma once
 #include <fmt/format.h>
 
@@ -9,21 +9,21 @@
 
 namespace ravine {
 
-// A line for a person on stderr, as it is. Never throws: a stderr that is closed, full or read by nobody ends nothing.
+// Writes a line to stderr without escaping. Never throws, also if stderr is closed, full or a broken pipe.
 void say(std::string_view line) noexcept;
 
 class Log {
  public:
-  Log();  // to stderr; asks whether it is a terminal
+  Log();  // writes to stderr; checks if stderr is a terminal
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
-  // A line that was said before there was a file: the next one that is opened begins with it.
+  // Stores a line that was printed before the file was open. The next line in the file is preceded by it.
   void note(const std::string& line);
-  // Appends every line to this file too. If it cannot be written later on (full disk), that is said once, and the lines it
-  // lacks are lost.
+  // Appends every further line to this file too. A link, or a file that is not a plain one, is a UserError. If a later
+  // write fails (full disk), one warning is printed and the file lacks the lines.
   void open(const std::string& path);
-  void quiet(bool on) { quiet_ = on; }  // ranks other than 0
+  void quiet(bool on) { quiet_ = on; }  // no output on stderr; set on ranks other than 0
   template <class... A>
   void line(fmt::format_string<A...> text, A&&... args) {
     write(fmt::format(text, std::forward<A>(args)...));
@@ -32,7 +32,7 @@ class Log {
   void warn(fmt::format_string<A...> text, A&&... args) {
     write("warning: " + fmt::format(text, std::forward<A>(args)...));
   }
-  // A bar that stays on the last line of a terminal; without a terminal nothing is shown. `fraction` in [0, 1].
+  // Draws a progress bar on the last line of a terminal; does nothing without a terminal. `fraction` is in [0, 1].
   void progress(double fraction, const std::string& text);
   void end_progress();
   bool terminal() const { return terminal_; }

@@ -12,10 +12,11 @@ namespace {
 struct LookAlike {
   size_t at = std::string_view::npos, bytes = 0;
   uint32_t code = 0;
-  std::string meant;  // "" for what is seen nowhere
+  std::string meant;  // "" for an invisible character
 };
 
-// Of this code point; nothing in `bytes` if it is no such character.
+// Sets `meant` to the ASCII character that the code point looks like, "" for an invisible one. False if it is no
+// look-alike.
 bool meant_by(uint32_t c, std::string& meant) {
   if (c >= 0xff01 && c <= 0xff5e) return meant = std::string(1, static_cast<char>(c - 0xfee0)), true;
   if (c == 0x00a0 || (c >= 0x2000 && c <= 0x200a) || c == 0x202f || c == 0x205f || c == 0x3000) return meant = " ", true;

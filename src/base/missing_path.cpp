@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kMostNames = 4096;
 
-// "owner/name" or "name" behind the address of the hub; "" for another address.
+// Returns "owner/name" or "name" from an address on the hub; "" for another address. Sets `hub` to the kind of
+// repository.
 std::string hub_name(std::string address, Hub& hub) {
   for (const char* begin : {"https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "hf://"})
     if (address.starts_with(begin)) {
@@ -38,7 +39,7 @@ std::string download(const std::string& name, Hub hub) {
                      hub == Hub::datasets ? " --repo-type dataset" : "", shell_word(name.substr(name.rfind('/') + 1)));
 }
 
-// The command that brings a file of this address to this machine.
+// Returns the fix for a URL: the command that downloads the file to this machine.
 std::string bring(const std::string& address) {
   const std::string scheme = address.substr(0, address.find("://"));
   if (scheme == "file") return fmt::format("write the path alone: {}", shell_word(address.substr(7)));
@@ -63,7 +64,7 @@ std::string in_one_case(std::string text) {
   return text;
 }
 
-// Token files are two and go by the name before their suffix: X where X.bin and X.idx are both there.
+// Returns the name by which token files are given: X if both X.bin and X.idx exist, else `name`.
 std::string as_named(const std::string& name, const std::vector<std::string>& names) {
   if (!name.ends_with(".bin") && !name.ends_with(".idx")) return name;
   const std::string stem = name.substr(0, name.size() - 4);
@@ -83,7 +84,7 @@ std::string near_name(const fs::path& folder, const std::string& word) {
   for (std::string& name : stems) name = as_named(name, names);
   for (const auto& list : {stems, names})
     if (const std::string near = nearest(word, list); !near.empty()) return near;
-  for (const std::string& name : names)  // "book" of "book.txt"
+  for (const std::string& name : names)  // "book" for "book.txt"
     if (name.starts_with(word + ".") && name.find('.', word.size() + 1) == std::string::npos) return as_named(name, names);
   return "";
 }

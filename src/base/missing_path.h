@@ -1,14 +1,17 @@
-// What to do about a path that names nothing.
+// Advice for a path that does not exist.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace ravine {
 
-enum class Hub : uint8_t { none, models, datasets };  // whose names a path may have been meant to be
+enum class Hub : uint8_t { none, models, datasets };  // the kind of Hugging Face repository that the path may name
 
-// A fix for a message: the command that downloads a URL or a name of the Hugging Face hub, the file of that folder with nearly
-// this name, the first folder of the path that is not there, else "check the path". Looks at 4096 names of one folder at most.
+// Returns the fix for an error message about a missing path:
+// - for a URL or a name on the Hugging Face hub: the command that downloads it;
+// - the path of a file with a similar name in the same folder (at most 4096 names are compared);
+// - the first folder of the path that does not exist;
+// - else "check the path".
 std::string missing_path_advice(const std::string& path, Hub hub = Hub::none);
 
 }  // namespace ravine

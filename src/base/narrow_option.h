@@ -1,4 +1,4 @@
-// The value of an option on its way into a narrower type.
+// The value of an option, converted to a narrower integer type.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// A value that To cannot hold is a UserError naming the option: it never becomes another one.
+// Returns `value` as To. A value out of the range of To is a UserError that names the option.
 template <class To>
 To narrow_option(int64_t value, const char* option) {
   constexpr int64_t least = std::numeric_limits<To>::is_signed ? static_cast<int64_t>(std::numeric_limits<To>::min()) : 0;

@@ -1,8 +1,8 @@
-// A pool of threads that stay. One loop runs at a time. It is published in `state_`: a thread enters by adding itself to the
-// number inside, as long as the loop is open, and takes indices from `next_`. The caller works too; when no index is left it
-// closes the loop and waits only for threads that are inside, so a thread that sleeps, or has no core just now, holds up
-// nothing. Threads spin for a moment between loops, then sleep: loops that follow each other closely start at once, and runs
-// that share cores do not take them from each other by waiting.
+// A pool of threads that live until the process ends. The pool runs one loop at a time, published in `state_`. While
+// the loop is open, a thread enters it by adding itself to the number of threads inside; it takes indices from `next_`.
+// The caller works too. When no index is left it closes the loop and waits for the threads that are inside. A thread
+// that sleeps or has no core does not delay the loop. Between loops threads spin for kSpin seconds, then sleep. Loops
+// in quick succession start at once, and idle threads do not take cores from other processes.
 #include "base/parallel.h"
 
 #include <linux/futex.h>
@@ -33,7 +33,7 @@ inline void pause() {
 #endif
 }
 
-// Blocks while word == seen; may return early.
+// Blocks while word == seen. May return early.
 void sleep_while(Word& word, uint32_t seen) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
 }
@@ -41,7 +41,8 @@ void wake_all(Word& word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-// Waits until done(word), spinning first; `sleepers` tells the other side that a wake is needed.
+// Waits until done(word): spins for kSpin seconds, then sleeps. `sleepers` counts sleeping threads, which need a
+// wake-up.
 template <class F>
 uint32_t wait_until(Word& word, Word& sleepers, F&& done) {
   uint32_t seen = word.load(std::memory_order_acquire);
@@ -59,11 +60,11 @@ uint32_t wait_until(Word& word, Word& sleepers, F&& done) {
   return seen;
 }
 
-thread_local int inside = -1;  // number of this thread inside a loop, else -1
+thread_local int inside = -1;  // number of this thread while it is in a loop, else -1
 
 class Pool {
  public:
-  // Never destroyed: its threads sleep when the process ends.
+  // The pool of the process. Never destroyed: its threads sleep when the process ends.
   static Pool& one() {
     static Pool& pool = *new Pool;
     return pool;
@@ -71,7 +72,7 @@ class Pool {
 
   void run(int64_t n, int threads, const std::function<void(int64_t, int)>& f) {
     std::unique_lock lock(busy_, std::try_to_lock);
-    if (!lock) {  // another thread of the program is in a loop
+    if (!lock) {  // another thread of the program runs a loop
       for (int64_t i = 0; i < n; ++i) f(i, 0);
       return;
     }
@@ -89,11 +90,12 @@ class Pool {
   }
 
  private:
-  // state_: bit 0 the loop is open, bits 1-14 threads inside, the rest number of the loop.
+  // Bits of state_: bit 0 is set while the loop is open; bits 1-14 count the threads inside; the rest is the loop's
+  // number.
   static constexpr uint32_t kOpen = 1, kInside = 2, kRound = 1 << 15;
 
   void serve(int me) {
-    uint32_t last = 0;  // loop that this thread is done with
+    uint32_t last = 0;  // number of the loop that this thread has finished
     for (;;) {
       uint32_t s = wait_until(state_, sleepers_, [&](uint32_t s) { return (s & kOpen) && s / kRound != last; });
       if (!state_.compare_exchange_strong(s, s + kInside, std::memory_order_acq_rel)) continue;
@@ -120,15 +122,15 @@ class Pool {
   alignas(64) Word state_{0};
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) Word sleepers_{0};  // threads that sleep until a loop opens
-  Word callers_{0};               // 1 while the caller sleeps until all have left
+  Word callers_{0};               // 1 while the caller sleeps until all threads have left
   std::atomic<bool> failed_{false};
-  // Of the loop; written before it opens.
+  // The current loop; written before it opens.
   const std::function<void(int64_t, int)>* f_ = nullptr;
   int64_t n_ = 0;
   int limit_ = 0;
   std::exception_ptr error_;
   std::mutex busy_;
-  int started_ = 1;  // threads there are, with the caller
+  int started_ = 1;  // threads in the pool, the caller included
 };
 
 int initial_threads() {

@@ -1,5 +1,6 @@
-// Philox4x32-10: counter-based random numbers (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC
-// 2011). The same (key, counter) gives the same four words on every machine, in any order, on any thread.
+// Philox4x32-10, a counter-based random number generator. The same (key, counter) gives the same four words on every
+// machine, in any order, on any thread. Source: Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+// 3", SC 2011.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,13 +20,14 @@ inline std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> c) {
   return c;
 }
 
-// Uniform in [0, 1): the top 24 bits.
+// Returns a number in [0, 1), uniform: the top 24 bits of `word` times 2^-24.
 inline float uniform24(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// A 64-bit key from a seed and a name (a parameter's path, an op's path): FNV-1a of the name mixed into the seed.
+// Returns a 64-bit key from a seed and a name (the path of a parameter or an op): FNV-1a of the name, mixed with the
+// seed.
 uint64_t philox_key(uint64_t seed, std::string_view path);
 
-// Two independent standard normal numbers from two words (Box-Muller, in double).
+// Returns two independent standard normal numbers from two random words (Box-Muller, in double).
 std::array<double, 2> normal_pair(uint32_t a, uint32_t b);
 
 }  // namespace ravine

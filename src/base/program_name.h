@@ -1,11 +1,11 @@
-// How this program was called, for commands that it prints to be copied.
+// The name of this program in commands that it prints.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// "ravine", or the path that was typed, as a word of a shell, where it was called by one: then the name alone may be unknown to
-// the shell.
+// Returns "ravine", or the typed path as a shell word if the program was started by a path. In this case the shell may
+// not know the name alone.
 std::string program_word();
 
 }  // namespace ravine

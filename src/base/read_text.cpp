@@ -16,7 +16,7 @@
 namespace ravine {
 namespace {
 
-constexpr int kPatience = 10'000;  // ms until a silent pipe is given up
+constexpr int kPatience = 10'000;  // ms until a pipe without input is an error
 
 struct Descriptor {
   int fd;
@@ -32,7 +32,7 @@ std::string read_text(const std::string& path, int64_t limit, const std::string&
     throw UserError("cannot read " + what, path, rule, fix);
   };
   auto failed = [&](int code) { refuse(std::generic_category().message(code), "check the path and its permissions"); };
-  // Without O_NONBLOCK the open of a pipe would wait for a writer.
+  // O_NONBLOCK: without it the open of a pipe waits for a writer.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.fd < 0 && errno == ENOENT) refuse(std::generic_category().message(ENOENT), missing_path_advice(path));
   if (file.fd < 0) failed(errno);

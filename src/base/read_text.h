@@ -5,8 +5,9 @@
 
 namespace ravine {
 
-// The bytes of a regular file, or of a pipe (<(..) of a shell, /dev/stdin) to its end. More than `limit` bytes, a device, a
-// folder, and a pipe into which nobody writes for 10 seconds are UserErrors; `what` says what the file is ("a config").
+// Returns the bytes of a regular file, or of a pipe up to its end (<(..) of a shell, /dev/stdin). `limit` is in bytes;
+// `what` names the kind of file in messages ("a config"). UserError: more than `limit` bytes, a folder, a device, a Git
+// LFS pointer, or a pipe without input for 10 seconds.
 std::string read_text(const std::string& path, int64_t limit, const std::string& what);
 
 }  // namespace ravine

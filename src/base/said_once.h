@@ -1,10 +1,10 @@
-// Warnings of what is read several times in a process: each is said once.
+// Warnings that are printed once per process, e.g. about a file that is read several times.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// say (base/log.h), unless this very line was said so before. Safe on any thread.
+// Calls say() (base/log.h), unless this line was printed by say_once() before. Thread-safe.
 void say_once(const std::string& line);
 
 }  // namespace ravine

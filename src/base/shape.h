@@ -1,4 +1,4 @@
-// Sizes of a tensor, at most five dims, outermost first.
+// The sizes of a tensor, at most five dimensions, outermost first. A negative index counts from the end.
 #pragma once
 #include <array>
 #include <initializer_list>

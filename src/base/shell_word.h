@@ -1,10 +1,10 @@
-// Commands to copy.
+// Arguments of shell commands that are printed.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// As one word of a shell's command line: quoted where it must be.
+// Returns `text` as one word of a shell command line, in single quotes if it needs them.
 std::string shell_word(const std::string& text);
 
 }  // namespace ravine

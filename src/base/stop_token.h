@@ -1,4 +1,5 @@
-// Whether the work under way is asked to stop. `apps` owns signals and hands it in; rooms below ask it.
+// The interface by which running work asks if it must stop. `apps` implements it with signals and passes it to other
+// rooms.
 #pragma once
 #include <string>
 
@@ -8,7 +9,8 @@ class StopToken {
  public:
   virtual ~StopToken() = default;
   virtual bool requested() const { return false; }
-  // What the first request and the end by a second one say, a line each, without a newline.
+  // Sets the lines that the first stop request and the second one (which ends the process) print, each without a
+  // newline.
   virtual void say_when_asked(const std::string& /*first*/, const std::string& /*end*/) {}
 };
 

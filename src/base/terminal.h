@@ -1,11 +1,11 @@
-// What a terminal can show.
+// The capabilities of a terminal.
 #pragma once
 
 namespace ravine {
 
-// Whether escape codes mean something on this descriptor: it is a terminal, and TERM does not call it dumb.
+// True if escape codes work on this descriptor: it is a terminal, and TERM is not "dumb".
 bool takes_escape_codes(int fd);
-// And whether its user wants colours (NO_COLOR, https://no-color.org, is not set).
+// True if escape codes work and the user allows colours: NO_COLOR is not set (https://no-color.org).
 bool shows_colour(int fd);
 
 }  // namespace ravine

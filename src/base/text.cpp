@@ -37,7 +37,7 @@ bool glob_match(std::string_view p, std::string_view s) {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
-  constexpr size_t kLongest = 200;  // nobody slips in longer words, and the table below takes their square
+  constexpr size_t kLongest = 200;  // longer words are no typing errors, and the table below is quadratic
   if (word.size() > kLongest) return best;
   for (const auto& c : candidates) {
     if (std::max(word.size(), c.size()) - std::min(word.size(), c.size()) >= best_distance) continue;
@@ -81,7 +81,7 @@ size_t find_invalid_utf8(std::string_view t) {
 std::string escaped(std::string_view text, std::string_view keep) {
   std::string out;
   for (size_t valid = 0, i = 0; i < text.size();) {
-    if (i >= valid) {  // the next run of valid UTF-8
+    if (i >= valid) {  // finds the end of the next run of valid UTF-8
       const size_t bad = find_invalid_utf8(text.substr(i));
       valid = bad == std::string_view::npos ? text.size() : i + bad;
       if (valid == i) {

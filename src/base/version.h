@@ -1,8 +1,8 @@
-// The version of this program, as checkpoints and --version give it.
+// The version of this program, as checkpoints and --version show it.
 #pragma once
 
 namespace ravine {
 
-const char* program_version();  // "ravine" and the version that CMakeLists.txt gives the project
+const char* program_version();  // "ravine" and the project version of CMakeLists.txt
 
 }  // namespace ravine

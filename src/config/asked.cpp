@@ -11,11 +11,11 @@
 namespace ravine {
 namespace {
 
-constexpr int kListing = 50;  // options of a file that is a listing: nobody asks for so many, a run's config.yaml has them all
+constexpr int kListing = 50;  // a file that sets so many options is a listing, like a run's config.yaml
 
 constexpr std::string_view kLeftAside = ", left aside";
 
-// "run.yaml:4".
+// True for a source such as "run.yaml:4".
 bool is_place_in_file(const std::string& source) {
   const size_t colon = source.rfind(':');
   return colon != std::string::npos && source.find_first_not_of("0123456789", colon + 1) == std::string::npos;
@@ -61,7 +61,7 @@ std::vector<std::string> left_aside(const Config& config) {
 }
 
 std::set<std::string> asked_options(const Config& config) {
-  std::map<std::string, int> given;  // by file
+  std::map<std::string, int> given;  // number of options per file
   for (const auto& [option, source] : config.sources) ++given[file_of(source)];
   Config copy = config, table;
   const std::vector<Section> sections = sections_of(copy), plain = sections_of(table);
@@ -79,7 +79,7 @@ std::set<std::string> asked_options(const Config& config) {
 std::vector<std::string> asked_in_vain(const Config& config, bool harmless) {
   const std::set<std::string> asked = asked_options(config);
   Config copy = config;
-  std::map<std::string, std::string> chosen;  // values of what has choices
+  std::map<std::string, std::string> chosen;  // values of options that have choices
   std::vector<std::string> names, out;
   for (const Section& section : sections_of(copy))
     for (const Option& o : section.options) {

@@ -1,4 +1,5 @@
-// Which options somebody asked for: `sources` of a Config knows what was given, but a run's config.yaml gives all of them.
+// The options that the user chose. `Config::sources` has all options that were set, but a run's config.yaml sets every
+// option.
 #pragma once
 #include <set>
 #include <string>
@@ -8,19 +9,21 @@
 
 namespace ravine {
 
-// Names of the options that were given. Of a file that lists options, most of which are as they are anyhow, a value that is the
-// option's default is no wish.
+// Returns the names of the options that were set. In a file that sets 50 options or more, a default value is not
+// counted.
 std::set<std::string> asked_options(const Config& config);
 
-// Of these, those that belong to another value of their selector (config/takes.h), in the order of the option table.
+// Returns the options of asked_options that belong to another value of their selector (config/takes.h), in the order of
+// the option table. `harmless` selects the options that have no effect (true), or those that are refused (false).
 std::vector<std::string> asked_in_vain(const Config& config, bool harmless);
 
-// Where optimizer.type or schedule.type is given behind the file, on the command line, what the file says for its own type and
-// the other does not take becomes the default again. `sources` keeps, as "OPTION, left aside", where it was said. Before the
-// defaults of the type and validate().
+// Resets options that do not apply. If the command line sets optimizer.type or schedule.type, options that the file
+// sets for its own type, and that the new type does not take, get their defaults. `sources` keeps their places under
+// "OPTION, left aside". Called before the defaults of the type and validate().
 void leave_aside(Config& config);
 
-// Of what was left aside, what to say: "schedule.warmup_steps of run.yaml:4 has no effect with schedule.type=OneCycle".
+// Returns a line for each reset option: "schedule.warmup_steps of run.yaml:4 has no effect with
+// schedule.type=OneCycle".
 std::vector<std::string> left_aside(const Config& config);
 
 }  // namespace ravine

@@ -1,7 +1,7 @@
-// Closed choices are enums, and each has one table of the names by which users know its values, in the order of the values:
+// Closed choices of options. Each is an enum with one table of the names of its values, in the order of the values:
 //   enum class Recompute : uint8_t { none, cheap, full };
 //   constexpr auto names_of(Recompute) { return std::to_array<ValueName<Recompute>>({{Recompute::none, "none"}, ..}); }
-// A field of such a type is an option (option.h); YAML, command line, help, docs and completion know the names from there.
+// A field of such a type is an option (option.h). YAML, command line, help, docs and completion use this table.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 namespace ravine {
 
+// A row of the table.
 template <class E>
 struct ValueName {
   E value;
@@ -27,11 +28,12 @@ concept NamedEnum = std::is_enum_v<E> && requires(E e) {
   names_of(e);
 };
 
-// Types of elements are choices too: their table is base/dtype.h's, and an option names the ones that it takes (one_of).
+// Types of an option with choices: a NamedEnum, or DType. The names of DType are in base/dtype.h; its options list
+// their types (one_of).
 template <class E>
 concept ChoiceType = NamedEnum<E> || std::is_same_v<E, DType>;
 
-// Row i is that of value i, and no name stands twice.
+// True if row i has value i, and no name occurs twice.
 template <NamedEnum E>
 constexpr bool is_table_of_names() {
   const auto table = names_of(E{});
@@ -57,7 +59,7 @@ std::string_view name_or(const std::optional<E>& value, std::string_view none) {
   return value ? name(*value) : none;
 }
 
-// The value of this name, if there is one.
+// Returns the value with this name; nothing if there is none.
 template <class E>
 std::optional<E> value_named(std::string_view text) {
   static_assert(is_table_of_names<E>());
@@ -70,7 +72,7 @@ inline std::optional<DType> value_named<DType>(std::string_view text) {
   return parse_dtype(text);
 }
 
-// The names of all values, behind those given.
+// Returns `names` and the names of all values.
 template <ChoiceType E>
 std::vector<std::string> all_names(std::vector<std::string> names = {}) {
   if constexpr (NamedEnum<E>)
@@ -80,11 +82,11 @@ std::vector<std::string> all_names(std::vector<std::string> names = {}) {
   return names;
 }
 
-// The choice behind an option, seen without its type.
+// A field with choices, independent of its type.
 struct AnyChoice {
   virtual ~AnyChoice() = default;
   virtual std::string text() const = 0;
-  virtual void set(const std::string& text) = 0;  // a name of one of the values
+  virtual void set(const std::string& text) = 0;  // `text` must be the name of a value
 };
 
 template <ChoiceType E>
@@ -98,7 +100,7 @@ class ChoiceOf : public AnyChoice {
   E* field_;
 };
 
-// `none` is the word for no value: auto, or nothing at all.
+// An optional field; `none` is the word for no value, e.g. "auto" or "".
 template <ChoiceType E>
 class OptionalChoice : public AnyChoice {
  public:

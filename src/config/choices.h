@@ -1,11 +1,10 @@
-// The closed choices of options, with the names by which users know them. What a value does is said by the option (config.h)
-// and by the room that does it.
+// The closed choices of options, with the names of their values. config.h says what a value does.
 #pragma once
 #include "config/choice.h"
 
 namespace ravine {
 
-inline constexpr const char* kAuto = "auto";  // the word for a choice that is left to the program
+inline constexpr const char* kAuto = "auto";  // the choice that the program makes
 
 // ---- data ----
 
@@ -66,14 +65,14 @@ constexpr auto names_of(LossAverage) {
 
 // ---- optimizer and schedule ----
 
-// Muon's factor on the rate of a matrix.
+// Muon's factor on the learning rate of a matrix.
 enum class AdjustRate : uint8_t { original, match_rms_adamw };
 constexpr auto names_of(AdjustRate) {
   using enum AdjustRate;
   return std::to_array<ValueName<AdjustRate>>({{original, "original"}, {match_rms_adamw, "match_rms_adamw"}});
 }
 
-// A value for each row of optimizers.def.
+// One value for each row of optimizers.def.
 enum class OptimizerType : uint8_t {
 #define OPTIMIZER(name, ...) name,
 #include "config/optimizers.def"
@@ -104,7 +103,8 @@ enum class ScheduleType : uint8_t {
   cosine_warmup_with_min_lr,
   reduce_lr_on_plateau,
   greedy,
-  // Of other programs, by the names of their classes (optim/class_schedules.h): DeepSpeed's, MindFormers', Megatron's.
+  // Schedules of other programs, by the names of their classes (optim/class_schedules.h): DeepSpeed, MindFormers,
+  // Megatron.
   LRRangeTest,
   OneCycle,
   WarmupLR,
@@ -150,7 +150,7 @@ constexpr auto names_of(ScheduleType) {
                                                  {OptimizerParamScheduler, "OptimizerParamScheduler"}});
 }
 
-// How the rate of OptimizerParamScheduler falls behind its warm-up.
+// The decay of the learning rate of OptimizerParamScheduler after the warmup.
 enum class DecayStyle : uint8_t { constant, linear, cosine, inverse_square_root };
 constexpr auto names_of(DecayStyle) {
   using enum DecayStyle;
@@ -158,7 +158,7 @@ constexpr auto names_of(DecayStyle) {
       {{constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {inverse_square_root, "inverse-square-root"}});
 }
 
-// How a rate rises or falls.
+// The shape of a rise or fall of the learning rate.
 enum class RateShape : uint8_t { linear, cosine, one_minus_sqrt, log };
 constexpr auto names_of(RateShape) {
   using enum RateShape;
@@ -174,7 +174,7 @@ constexpr auto names_of(ThresholdMode) {
 
 // ---- log ----
 
-// Whose form the lines of steps have.
+// The format of the log lines of steps.
 enum class LogStyle : uint8_t { ravine, mindformers, megatron };
 constexpr auto names_of(LogStyle) {
   using enum LogStyle;
@@ -183,7 +183,7 @@ constexpr auto names_of(LogStyle) {
 
 // ---- checkpoints ----
 
-// Whose layout the files of checkpoints have.
+// The layout of checkpoint files.
 enum class CheckpointLayout : uint8_t { ravine, mindformers, deepspeed, megatron, trainer };
 constexpr auto names_of(CheckpointLayout) {
   using enum CheckpointLayout;
@@ -210,7 +210,7 @@ constexpr auto names_of(StageSplit) {
 
 // ---- arithmetic ----
 
-// Whose rule moves a dynamic loss scale (step/loss_scale.h).
+// The rule that changes a dynamic loss scale (step/loss_scale.h).
 enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers, mindformers_adaptive };
 constexpr auto names_of(ScaleRule) {
   using enum ScaleRule;
@@ -220,28 +220,28 @@ constexpr auto names_of(ScaleRule) {
                                               {mindformers_adaptive, "mindformers-adaptive"}});
 }
 
-// What gradients of matrices are kept in between the micro batches and the update.
+// The type of matrix gradients between the micro batches and the update.
 enum class GradientType : uint8_t { f32, compute };
 constexpr auto names_of(GradientType) {
   using enum GradientType;
   return std::to_array<ValueName<GradientType>>({{f32, "f32"}, {compute, "compute"}});
 }
 
-// How the frozen weights beside adapters are kept: in 16 bits, or in blocks of 4 bits (kernels/nf4.h).
+// The storage of frozen weights under adapters: 16 bits, or blocks of 4 bits (kernels/nf4.h).
 enum class BaseStorage : uint8_t { bf16, nf4 };
 constexpr auto names_of(BaseStorage) {
   using enum BaseStorage;
   return std::to_array<ValueName<BaseStorage>>({{bf16, "bf16"}, {nf4, "nf4"}});
 }
 
-// How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
+// The multiplication of bf16 on a CPU: widened to f32, or with the dot product instruction (kernels/kernels.h).
 enum class Bf16Products : uint8_t { widen, dot };
 constexpr auto names_of(Bf16Products) {
   using enum Bf16Products;
   return std::to_array<ValueName<Bf16Products>>({{widen, "widen"}, {dot, "dot"}});
 }
 
-// ---- kernel calls, as rules of precision and planted faults name them (engine/observer.h) ----
+// ---- kernel calls, as named by precision rules and injected faults (engine/observer.h) ----
 
 enum class Phase : uint8_t { forward, recompute, backward, update };
 constexpr auto names_of(Phase) {
@@ -250,8 +250,8 @@ constexpr auto names_of(Phase) {
       {{forward, "forward"}, {recompute, "recompute"}, {backward, "backward"}, {update, "update"}});
 }
 
-// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs,
-// gradients of parameters. A kernel that gives both kinds of gradients counts as dx.
+// The result of a call: values of the forward pass (also when recomputed, and in the update), gradients of inputs, or
+// gradients of parameters. A kernel that computes both kinds of gradients is dx.
 enum class Role : uint8_t { forward, dx, dw };
 constexpr auto names_of(Role) {
   using enum Role;

@@ -11,7 +11,7 @@ namespace ravine {
 namespace {
 
 constexpr size_t kColumn = 30;      // width of the left column
-constexpr size_t kLongHelp = 110;   // a text with its choices; longer lists of choices are left to --explain
+constexpr size_t kLongHelp = 110;   // help text with its choices; longer lists are shown by --explain only
 constexpr size_t kParagraph = 100;  // columns of a paragraph
 
 std::string two_columns(const std::string& left, const std::string& right) {
@@ -65,7 +65,7 @@ std::string option_line(const Option& o, bool all) {
   return two_columns(fmt::format("{}={}", o.name(), o.yaml()), text);
 }
 
-// The options that the command takes from its config, section by section, without those that a flag stands for.
+// Returns the options that the command takes, by section, without those that a flag sets.
 std::vector<Section> sections_taken(Config& defaults, const CommandSpec& spec, const std::vector<Option>& flags) {
   std::vector<Section> out;
   for (Section& s : sections_of(defaults)) {

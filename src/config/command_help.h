@@ -1,4 +1,4 @@
-// The help pages of a command, made from its flags and from the option table.
+// The help pages of a command, generated from its flags and the option table.
 //
 //   --help          common_help: at most 60 lines: example, paragraph, flags, options marked common()
 //   --help-all      command_help: all flags and all options of the command, flags with their details
@@ -14,18 +14,18 @@ namespace ravine {
 
 std::string common_help(const CommandSpec& spec, const std::vector<Option>& flags);
 std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags);
-// A UserError if the command takes no option of this section.
+// Throws a UserError if the command takes no option of this section.
 std::string section_help(const CommandSpec& spec, const std::string& section);
 
-// The page that the words of a command ask for.
+// The help page that the arguments ask for.
 struct HelpAsked {
   bool all = false;
-  std::string section;  // "": none is named
+  std::string section;  // "": no section
 };
-// Returns nothing if no --help, -h or --help-all stands before "--".
+// Returns nothing if no --help, -h or --help-all precedes "--".
 std::optional<HelpAsked> help_asked(const std::vector<std::string>& args);
 
-// Returns a flag as a page shows it: "--threads N"; the bare word of a positional flag.
+// Returns a flag as a help page shows it: "--threads N"; for a positional flag, its word alone.
 std::string flag_word(const Option& flag);
 
 }  // namespace ravine

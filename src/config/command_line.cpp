@@ -29,7 +29,7 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
 
-// Looks like name=value or section.key=value.
+// True if the word has the form name=value or section.key=value.
 bool is_setting(const std::string& word) {
   size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0) return false;
@@ -61,7 +61,8 @@ class Words {
       }
     }
     place_names();
-    // Of two ways to name the model a command may take one only: the other, in a config that is a run's, is not its matter.
+    // A command may take only one of the options that name the model. The other one, in a run's config, is then
+    // cleared.
     if (!file_.empty() &&
         std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) &&
         option_named([](const Option& o) { return o.name() == "model.config"; }).empty())
@@ -101,7 +102,7 @@ class Words {
         std::find_if(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
     if (found == flags_.end()) unknown(name, word);
     Option option = *found;
-    option.key = name;  // as errors shall call it
+    option.key = name;  // the name in errors
     const std::string before = option.yaml();
     if (given_.contains(found->key) && is_name(name + "s"))
       wrong(name + " is given twice", "it takes one", fmt::format("several stand in a file: {}s FILE.txt, one per line", name));
@@ -117,7 +118,7 @@ class Words {
     given(*found);
   }
 
-  // The flag has its value; a shorthand passes it on.
+  // Notes that the flag was given. A shorthand sets its option too.
   void given(const Option& f) {
     given_.insert(f.key);
     if (f.rule.same_as.empty()) return;
@@ -132,7 +133,8 @@ class Words {
     return args_[at_++];
   }
 
-  // --input A B C, up to the next flag or option; given again, more elements. Of a rule `named`, or of one element, one each time.
+  // Reads --input A B C, up to the next flag or option; a repeated flag adds elements. A list with rule `named`, or of
+  // one element, takes one per flag.
   void list(const Option& option, const std::string& word, size_t equals) {
     std::vector<std::string>& all = lists_[option.key];
     size_t before = all.size();
@@ -159,7 +161,7 @@ class Words {
     option.assign(list, kPlace);
   }
 
-  // "--model" if it is a flag here, "train.steps" if it is an option that this command takes.
+  // True if `name` is a flag of this command ("--model") or an option that it takes ("train.steps").
   bool is_name(const std::string& name) const {
     if (name == "--config") return !spec_.sections.empty();
     if (name.starts_with("--"))
@@ -168,7 +170,7 @@ class Words {
     return !option_named([&](const Option& o) { return o.name() == name; }).empty();
   }
 
-  // Whether the option takes this value; of flags it is not asked.
+  // True if the option takes this value; always true for flags.
   static bool takes_value(const std::string& name, const std::string& value) {
     Config all;
     for (const Section& s : sections_of(all))
@@ -183,7 +185,7 @@ class Words {
     return true;
   }
 
-  // The name of the first option of this command's sections that fits; "" if none does.
+  // Returns the first option that this command takes and that fits; "" if none does.
   std::string option_named(const std::function<bool(const Option&)>& fits) const {
     Config all;
     for (const Section& s : sections_of(all))
@@ -192,13 +194,13 @@ class Words {
     return "";
   }
 
-  // What stands behind the last word that was read, up to a flag or an option.
+  // Returns the words after the last one read, up to a flag or an option.
   std::vector<std::string> words_behind() const {
     const auto begin = args_.begin() + static_cast<std::ptrdiff_t>(at_);
     return {begin, std::find_if(begin, args_.end(), [](const std::string& w) { return is_flag(w) || is_setting(w); })};
   }
 
-  // `word` as it was typed, the words behind it are args_[at_] on.
+  // Throws the error of an unknown flag. `word` is the typed word; the following words begin at args_[at_].
   [[noreturn]] void unknown(const std::string& name, const std::string& word) const {
     std::vector<std::string> names = {"--help"};
     if (!spec_.sections.empty()) names.push_back("--config");
@@ -234,7 +236,7 @@ class Words {
   void setting(Setting s) {
     const std::string section = s.key.substr(0, s.key.find('.'));
     Config all;
-    bool exists = false, taken = false;  // without such an option: whether the section is
+    bool exists = false, taken = false;  // exists: if there is no such option, true if the section exists
     for (const Section& one : sections_of(all)) {
       if (one.name != section) continue;
       for (const Option& o : one.options) exists = exists || o.name() == s.key;
@@ -254,7 +256,7 @@ class Words {
     settings_.push_back(std::move(s));
   }
 
-  // What was given twice, in words: the last counts. Of the ranks of a job the first says it.
+  // Prints notes on values given twice (the last one is used) and on reset options. Rank 0 only.
   void note_repeated(const Config& config) const {
     if (launched_rank() > 0) return;
     std::vector<std::string> lines = repeated_;
@@ -288,7 +290,7 @@ class Words {
           fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
   }
 
-  // What a word without a flag was meant to be.
+  // Returns the advice for a word without a flag.
   std::string place_of_name(size_t which) const {
     namespace fs = std::filesystem;
     const std::string& word = names_[which];
@@ -321,12 +323,12 @@ class Words {
         return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
       return fmt::format("an option is written with its value: {}={}", word, value_behind);
     }
-    // Behind a flag whose value was its first word only.
+    // The word follows a flag that took only the first word of a text.
     if (at > 1 && is_flag(args_[at - 2]) && args_[at - 2].find('=') == std::string::npos)
       for (const Option& f : flags_)
         if ("--" + f.key == args_[at - 2] && f.is_text() && f.rule.path == Rule::Path::none && f.rule.choices.empty())
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
-    if (std::error_code found; at > 0 && is_setting(before)) {  // a path with blanks
+    if (std::error_code found; at > 0 && is_setting(before)) {  // the value may be a path with blanks
       std::string whole = before;
       for (size_t i = at; i < args_.size() && !is_setting(args_[i]) && !is_flag(args_[i]); ++i) {
         whole += " " + args_[i];
@@ -345,7 +347,7 @@ class Words {
       const bool ids = word.find_first_not_of("[] ,0123456789") == std::string::npos;
       if (fs::exists(word, error)) return "a tokenizer is given as --tokenizer " + quoted;
       if (ids && spec_.name.ends_with("decode")) {
-        std::string list;  // numbers with commas between them
+        std::string list;  // numbers separated by commas
         for (size_t i = which; i < names_.size(); ++i) {
           std::string numbers = names_[i];
           for (char& c : numbers)
@@ -362,7 +364,7 @@ class Words {
       return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); });
     };
     if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
-    for (const char* inside : {"run.yaml", "config.yaml"})  // what init has prepared, or a run
+    for (const char* inside : {"run.yaml", "config.yaml"})  // a folder of init or of a run
       if (const fs::path config = fs::path(word) / inside; fs::is_regular_file(config, error)) {
         if (is_name("--config") && is_name("train.steps"))
           return "a run is begun or gone on with by --config " + shell_word(config.lexically_normal().string());
@@ -384,7 +386,7 @@ class Words {
     return fmt::format("see `ravine {} --help`", spec_.name);
   }
 
-  // A shorthand that was not given shows the config's value.
+  // Sets the field of a shorthand to the config's value, if the flag was not given.
   void share(Config& config) const {
     for (const Section& s : sections_of(config))
       for (const Option& o : s.options)
@@ -399,7 +401,7 @@ class Words {
   void check_required() const {
     for (const Option& f : flags_) {
       if (!f.rule.required || given_.contains(f.key)) continue;
-      if (!f.rule.same_as.empty() && f.yaml() != "\"\"" && f.yaml() != "[]") continue;  // given in the config
+      if (!f.rule.same_as.empty() && f.yaml() != "\"\"" && f.yaml() != "[]") continue;  // set in the config
       const std::string name = f.rule.positional ? flag_word(f) : "--" + f.key;
       wrong(fmt::format("{} is missing", name), fmt::format("{} needs it: {}", spec_.name, f.help),
             "for example: " + spec_.example);
@@ -413,10 +415,10 @@ class Words {
   size_t at_ = 0;
   std::string file_;
   std::vector<Setting> settings_;
-  std::vector<std::string> names_;  // words without a flag, and where they stand in args_
+  std::vector<std::string> names_;  // words without a flag; name_places_ has their positions in args_
   std::vector<size_t> name_places_;
   std::set<std::string> given_;
-  std::vector<std::string> repeated_;  // flags whose value was replaced by another
+  std::vector<std::string> repeated_;  // notes on flags that were given twice with different values
   std::map<std::string, std::vector<std::string>> lists_;
 };
 

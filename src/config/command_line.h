@@ -1,11 +1,11 @@
-// The words after `ravine COMMAND`: flags of the command, options of the config, names without a flag. A command declares its
-// flags as a struct with `each`, like a section of the config:
+// The words after `ravine COMMAND`: flags of the command, options of the config, words without a flag. A command
+// declares its flags as a struct with `each`, like a section of the config:
 //   v("max-new-tokens", max_new_tokens, "tokens to write at most", at_least(1));   // --max-new-tokens N or --max-new-tokens=N
 //   v("json", json, "one JSON line per prompt");                                   // bool: --json
 //   v("input", inputs, "files to read", required());                               // list: --input A B C
 //   v("model", model, "Hugging Face folder", same_as("model.path") & required());  // shorthand of a config option
 //   v("output-dir", dir, "folder of the run", positional() & required());          // ravine stop runs/a
-// Text flags take their word literally; the others are read as YAML scalars.
+// Text flags take their word literally; other flags are parsed as YAML scalars.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,24 +15,27 @@
 
 namespace ravine {
 
-// What the frame knows of a command besides its flags.
+// The description of a command, apart from its flags.
 struct CommandSpec {
-  std::string name;                   // "trace", "tokenizer encode"
-  std::string summary;                // one line
-  std::string example;                // a complete line to copy
-  std::string about = {};             // a paragraph of the help page: what the command reads, does and leaves; may be empty
-  std::vector<std::string> sections;  // of the config that it takes: "precision", or one option of a section, "data.text_key";
-                                      // empty: neither --config nor section.key=value
-  bool alone = false;                 // would do the same on every rank of a job: refused there
-  bool lasting = false;               // its work is what it writes to disk: it goes on when nobody reads its output any more
-  bool stoppable = false;             // a signal asks it to save and stop; before it has begun, it ends with status 130
+  std::string name;        // "trace", "tokenizer encode"
+  std::string summary;     // one line
+  std::string example;     // a complete command line to copy
+  std::string about = {};  // paragraph of the help page: what the command reads, does and writes; may be empty
+  // Config sections that it takes ("precision"), or single options ("data.text_key"); empty: neither --config nor
+  // section.key=value.
+  std::vector<std::string> sections;
+  bool alone = false;    // true: refused on several ranks, where each would do the same
+  bool lasting = false;  // true: the result is on the disk, so a closed stdout does not end the command
+  // True: a signal asks it to save and stop. Before its work begins, a signal ends it with status 130.
+  bool stoppable = false;
 };
 
-bool takes(const CommandSpec& spec, const Option& option);  // on its command line; a file may hold all options
+// True if the command line may set the option; a config file may set all options.
+bool takes(const CommandSpec& spec, const Option& option);
 
-// Reads `args` into the fields behind `flags` and returns the config they lead to. Words are read in order, the later wins. A
-// flag with same_as sets that config option; if not given, its field takes the config's value. Mistakes are UserErrors.
-// `words`: what other programs call things, for the mistakes.
+// Reads `args` into the fields of `flags` and returns the config. Words are read in order; later ones win. A flag with
+// same_as sets its config option; if the flag is not given, its field gets the config's value. Mistakes are UserErrors.
+// `words` has the names that other programs use, for the advice in errors.
 Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args,
                          const ForeignWords& words = {});
 

@@ -1,6 +1,6 @@
-// The options of a run. Sections with much to say have headers of their own (data, moe, offload, optimizer, probe), and so has what
-// classes of other programs take of the section schedule (schedule_classes.h). A field and its line in `each` are the whole
-// declaration of an option (docs/howto/add-an-option.md).
+// The options of a run. A field and its line in `each` declare an option completely (docs/howto/add-an-option.md). Long
+// sections have their own headers (data, moe, offload, optimizer, probe). schedule_classes.h has the options of section
+// schedule that come from other programs.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -49,9 +49,9 @@ struct ModelOptions {
   }
 };
 
-// model.config holds the fields of a config.json themselves, as JSON, and names no file.
+// True if model.config has the fields of a config.json as JSON, and is no path.
 bool is_inline(const std::string& model_config);
-// What messages call the model of a run: its folder, its config.json, or the option.
+// Returns the name of the run's model for messages: its folder, its config.json, or "model.config".
 std::string model_place(const ModelOptions& model);
 
 struct LoraOptions {
@@ -154,7 +154,7 @@ struct TrainOptions {
   }
 };
 
-// Direct preference optimisation, of train.objective=dpo.
+// Options of direct preference optimization (train.objective=dpo).
 struct DpoOptions {
   PreferenceLossType loss = PreferenceLossType::sigmoid;
   double beta = 0.1, label_smoothing = 0, ftx = 0;
@@ -185,7 +185,7 @@ struct ScheduleOptions {
   std::optional<RateShape> warmup_type;
   RateShape decay_type = RateShape::cosine;
   double warmup_lr_ratio = 0;
-  // Of the types that follow the validation loss.
+  // Options of the types that follow the validation loss.
   double factor = 0, threshold = 0, lowest_lr = -1, highest_lr = 1;
   std::optional<ThresholdMode> threshold_mode;
   int64_t patience = 10, cooldown = 0, raise_cooldown = 0, smooth_window = 0, reset_after = 500;
@@ -242,9 +242,9 @@ struct ScheduleOptions {
   }
 };
 
-// reduce_lr_on_plateau and greedy: the rate is made by validation losses (optim/plateau.h), not by steps.
+// True for reduce_lr_on_plateau and greedy: validation losses set their learning rate (optim/plateau.h), not the step.
 bool follows_validation(const ScheduleOptions& schedule);
-double lowest_lr(const ScheduleOptions& schedule);  // schedule.lowest_lr, or what -1 stands for
+double lowest_lr(const ScheduleOptions& schedule);  // schedule.lowest_lr, or the default of the type if it is -1
 
 struct RecipeOption {
   std::string path = "*", op = "*";
@@ -264,12 +264,12 @@ struct RecipeOption {
 };
 
 struct PrecisionOptions {
-  std::optional<DType> compute = DType::f32;  // none: auto
+  std::optional<DType> compute = DType::f32;  // nothing: auto
   std::optional<Bf16Products> bf16_products;
   std::vector<RecipeOption> recipes;
   std::vector<std::string> unfused;
   GradientType gradients = GradientType::f32;
-  std::optional<double> loss_scale;  // none: auto
+  std::optional<double> loss_scale;  // nothing: auto
   ScaleRule scale_rule = ScaleRule::deepspeed;
   double scale_initial = 65536, scale_factor = 2, scale_min = 1;
   int64_t scale_window = 1000, scale_hysteresis = 2, scale_window_max = 1000, scale_window_min = 20;
@@ -322,7 +322,8 @@ struct ParallelOptions {
   int64_t zero_threshold = 10000;
   double patience = 20;
   std::string interface;
-  // Buffers of fewer elements are not divided: a message of so little costs more than it saves.
+  // Returns the number of elements below which a buffer is not sharded: its message would cost more than sharding
+  // saves.
   int64_t whole_below() const { return std::min<int64_t>(zero_threshold, 10000); }
   template <class V>
   void each(V&& v) {
@@ -357,9 +358,9 @@ struct ParallelOptions {
   }
 };
 
-// checkpoint.resume, if it is no folder: the newest checkpoint if there is any, or none.
+// Values of checkpoint.resume that are no path: the newest checkpoint if there is one, or no checkpoint.
 inline constexpr const char *kResumeNewest = "auto", *kResumeNone = "none";
-// `path` as a value of checkpoint.resume: ./auto of a folder that has the name of a word.
+// Returns `path` as a value of checkpoint.resume: a folder named auto becomes ./auto.
 std::string resume_path(const std::string& path);
 
 struct CheckpointOptions {
@@ -444,8 +445,8 @@ struct LogOptions {
   }
 };
 
-bool watches_norms(const LogOptions& log);            // local norms of gradients, for log.monitor
-int64_t steps_between_points(const LogOptions& log);  // of event files
+bool watches_norms(const LogOptions& log);            // true if log.monitor has local norms of gradients
+int64_t steps_between_points(const LogOptions& log);  // steps between points of the event files
 
 struct HealthOptions {
   double skip_norm = 0, stop_norm = 0, embedding_norm = 0;
@@ -488,7 +489,7 @@ struct Config {
   HealthOptions health;
   ProbeOptions probe;
 
-  // Where a value that is not the default came from: "train.steps" -> "run.yaml:4" or "command line".
+  // The source of each value that was set: "train.steps" -> "run.yaml:4" or "command line".
   std::map<std::string, std::string> sources;
 
   template <class V>
@@ -511,7 +512,7 @@ struct Config {
   }
 };
 
-// True if log.figures names it and a line, or a point of event files, is due after this step.
+// True if log.figures names the figure, and a log line or a point of the event files is due after this step.
 bool figure_due(const Config& config, std::string_view figure, int64_t step);
 
 struct Section {
@@ -520,8 +521,8 @@ struct Section {
 };
 std::vector<Section> sections_of(Config& config);  // valid as long as `config`
 
-void validate(const Config& config);        // rules between options
-std::string to_yaml(const Config& config);  // complete; load_config of it gives the same values, bit for bit
+void validate(const Config& config);        // checks the rules between options
+std::string to_yaml(const Config& config);  // all options; load_config reads back the same values bit for bit
 std::string defaults_text();                // all keys with defaults and help, as commented YAML
 std::string explain(const Config& config, const std::string& key);  // "section.key", or "section"
 std::string options_markdown();                                     // docs/options.md

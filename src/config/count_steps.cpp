@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// 0.1 * 30 is 3, not 3.0000000000000004, of which 4 would be made.
+// 0.1 * 30 is 3.0000000000000004 in floating point; it must become 3, not 4.
 int64_t rounded_up(double x) { return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(x * (1 - 1e-12)))); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lengths of a run that are asked for as shares of something else.
+// The length of a run, if it is set as a share of something else.
 #pragma once
 #include <cstdint>
 
@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-// train.epochs becomes train.steps, as many as take so many passes, and schedule.warmup_ratio of Ravine's own types (those of other
-// programs count it themselves) becomes schedule.warmup_steps of schedule.steps, or of train.steps. Both are rounded up.
-// `samples`: sequences of one pass over the data; 0: not known yet, then what needs it stays as it is.
+// Replaces train.epochs by train.steps, and schedule.warmup_ratio by schedule.warmup_steps. Both are rounded up.
+// warmup_ratio is a share of schedule.steps, or else of train.steps. Schedules of other programs apply it themselves.
+// `samples` is the number of sequences in an epoch. If it is 0 (not known yet), values that need it stay.
 void count_steps(Config& config, int64_t samples = 0);
 
 }  // namespace ravine

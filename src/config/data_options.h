@@ -1,4 +1,4 @@
-// The section data of a run's options: what is read, how it is cut and mixed.
+// Section data: sources of training data, and how they are tokenized, cut and mixed.
 #pragma once
 #include <cstdint>
 #include <iterator>
@@ -12,14 +12,14 @@
 
 namespace ravine {
 
-// Names of the chat templates that the program has (text/chat/prompt_templates.h).
+// Names of the built-in chat templates (text/chat/prompt_templates.h).
 inline constexpr const char* kTemplateNames[] = {"alpaca", "chatml",  "qwen",  "default", "empty",    "llama2",
                                                  "llama3", "mistral", "gemma", "glm4",    "deepseek", "vicuna"};
 inline std::vector<std::string> template_words() { return {std::begin(kTemplateNames), std::end(kTemplateNames)}; }
 
 struct DataSource {
   std::string path;
-  std::optional<double> weight;  // none: not given, which is another thing than 1
+  std::optional<double> weight;  // nothing: not set, which differs from 1 (see detail)
   std::optional<RecordFormat> format;
   template <class V>
   void each(V&& v) {
@@ -32,15 +32,15 @@ struct DataSource {
   }
 };
 
-// A weight for each source, 1 for those without; empty if no source has one.
+// Returns a weight for each source, 1 for a source without one; empty if no source has a weight.
 std::vector<double> source_weights(const std::vector<DataSource>& sources);
 
-// What samples Megatron's GPT dataset makes of token files: for training in its order, and for `ravine data index`.
+// The samples of Megatron's GPT dataset over token files: for training in its order, and for `ravine data index`.
 struct MegatronOptions {
-  int64_t sequence_length = 1024;  // predictions of a sample
+  int64_t sequence_length = 1024;  // tokens to predict per sample
   std::string split = "969,30,1";
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;         // end-of-document id; needed by the three above
+  int64_t eod = -1;         // end-of-document id, needed by the three options above
   std::string index_cache;  // folder of index files; empty: none
 };
 

@@ -1,4 +1,4 @@
-// Help texts made from the option table.
+// Help texts generated from the option table.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,7 +11,7 @@ namespace {
 std::vector<Option> fields_of(const Option& option) {
   const auto* records = std::get_if<std::shared_ptr<Records>>(&option.target);
   if (!records) return {};
-  (*records)->append();  // the config is a copy; the element lives as long as it does
+  (*records)->append();  // the config is a copy, so it may get another element
   return (*records)->fields((*records)->size() - 1);
 }
 
@@ -28,7 +28,7 @@ const char* word(OnResume rule) {
   }
 }
 
-std::string cell(const std::string& text) {  // of a Markdown table
+std::string cell(const std::string& text) {  // a cell of a Markdown table
   std::string out;
   for (char c : text) {
     if (c == '|') out += '\\';

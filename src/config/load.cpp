@@ -73,12 +73,12 @@ class Loader {
   }
 
  private:
-  // All that stands there under another name is named at once, and the command that takes a file with such names.
+  // Throws one error for all keys that have names of other programs. It names the command that takes such a file.
   void refuse_names_of_others(const YamlNode& root, const std::string& source) const {
     std::vector<std::string> found;
     const YamlNode* first = nullptr;
     std::string name;
-    std::map<std::string, size_t> lines;  // how many names each takes
+    std::map<std::string, size_t> lines;  // number of names that each command takes
     for (const auto& [key, value] : root.fields) {
       std::set<std::string> known;
       for (const ForeignWord& w : words_ ? words_(key) : std::vector<ForeignWord>()) known.insert(w.line);
@@ -93,7 +93,7 @@ class Loader {
     if (found.size() < 2) return;
     const size_t all = found.size();
     found.resize(std::min(all, kShown));
-    for (const auto& [line, names] : lines)  // of a file's own keys: flags do not stand in files
+    for (const auto& [line, names] : lines)  // only for keys of a file: flags do not occur in files
       if (line.find(" --") != std::string::npos && names > root.fields.size() / 2)
         found = {
             fmt::format("`{} {}` takes it as it is, and shows these options with --print-config", line, shell_word(source))};
@@ -122,7 +122,7 @@ class Loader {
     fail("config: unreachable");
   }
 
-  // The words that say it in a file: "here it is model.path=x" becomes "here it is model.path: write model: {path: x}".
+  // Rewrites advice for a file: "here it is model.path=x" becomes "here it is model.path: write model: {path: x}".
   static std::string in_file(const std::string& advice) {
     static constexpr std::string_view kHere = "here it is ";
     if (!advice.starts_with(kHere)) return advice;
@@ -138,7 +138,7 @@ class Loader {
     return fmt::format("here it is {}: write {}: {{{}: {}}}", rest, name.substr(0, dot), name.substr(dot + 1), value);
   }
 
-  // `value` as a file gives it; null: the name stands on the command line.
+  // Finds a section. `value` is its value in a file; null if the name is on the command line.
   const Section& find_section(const std::string& name, const std::string& where, const YamlNode* value = nullptr) const {
     std::vector<std::string> names;
     for (const Section& s : sections_) {
@@ -199,7 +199,7 @@ class Loader {
     return value ? in_file(advice) : advice;
   }
 
-  std::string with_key(const std::string& key) const {  // the first option of any section with this key
+  std::string with_key(const std::string& key) const {  // returns the first option with this key in any section
     for (const Section& s : sections_)
       for (const Option& o : s.options)
         if (o.key == key) return o.name();
@@ -211,7 +211,7 @@ class Loader {
   const ForeignWords words_;
 };
 
-// Behind all that was given.
+// Runs after all values are set.
 void finish(Config& config) {
   leave_aside(config);
   apply_type_defaults(config);

@@ -1,4 +1,4 @@
-// How options come into a Config: from a file, and from the command line.
+// Loads a Config from a file and from the command line.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// One value given on the command line. `literal`: a text option takes the value as it stands, not as YAML.
+// A value given on the command line. `literal`: a text option takes the value unchanged, not parsed as YAML.
 struct Setting {
   std::string key, value;
   std::string source = "command line";
@@ -16,10 +16,11 @@ struct Setting {
 };
 Setting parse_setting(const std::string& text);  // "section.key=value"
 
-// Default < file (if not "") < settings, the later one wins; then validate(). Every mistake is a UserError that names file and
-// line (or the command line), the rule, and for an unknown name the nearest one.
-// `words`: what other programs call things, for the mistakes.
+// Loads a config from defaults, `file` (if not "") and `settings`; later values win. Then validate() is called.
+// UserErrors name file and line (or the command line), the rule, and the nearest name if a name is unknown. `words` has
+// the names that other programs use, for the advice in errors.
 Config load_config(const std::string& file, const std::vector<Setting>& settings = {}, const ForeignWords& words = {});
+// Does the same with a YAML text; `name` is its name in errors.
 Config parse_config(const std::string& yaml, const std::string& name, const std::vector<Setting>& settings = {});
 
 }  // namespace ravine

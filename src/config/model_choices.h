@@ -1,17 +1,17 @@
-// The closed choices of what a run makes of stored tables.
+// Choices for the vocabulary tables of a loaded model.
 #pragma once
 #include "config/choice.h"
 
 namespace ravine {
 
-// What the rows begin with by which model.vocabulary makes a table longer.
+// The initial value of rows that model.vocabulary adds to a table.
 enum class NewRows : uint8_t { mean, normal };
 constexpr auto names_of(NewRows) {
   using enum NewRows;
   return std::to_array<ValueName<NewRows>>({{mean, "mean"}, {normal, "normal"}});
 }
 
-// Whether the head is the embedding's table.
+// Weight tying: if the head shares the table of the embedding.
 enum class Tie : uint8_t { stored, tied, untied };
 constexpr auto names_of(Tie) {
   using enum Tie;

@@ -1,18 +1,19 @@
-// The closed choices of mixtures of experts.
+// Choices of mixture of experts.
 #pragma once
 #include "config/choice.h"
 
 namespace ravine {
 
-// Who keeps a place where an expert has fewer than there are claims: nobody is turned away; the earlier token (MindFormers'
-// sdrop); the better rank of choice, then the earlier token (its kdrop); the larger weight (Megatron's probs).
+// The rule that drops choices above an expert's capacity. none: dropping is an error. position: later tokens are
+// dropped (MindFormers' sdrop). rank: lower-ranked choices, then later tokens (its kdrop). probs: smaller weights
+// (Megatron's probs).
 enum class Drop : uint8_t { none, position, rank, probs };
 constexpr auto names_of(Drop) {
   using enum Drop;
   return std::to_array<ValueName<Drop>>({{none, "none"}, {position, "position"}, {rank, "rank"}, {probs, "probs"}});
 }
 
-// What keeps the load of experts even (docs/options.md, moe.load_balance). stored: what config.json says.
+// The load balance of experts (docs/options.md, moe.load_balance). stored: as in config.json.
 enum class LoadBalance : uint8_t { stored, none, aux, seq_aux, global_aux, bias };
 constexpr auto names_of(LoadBalance) {
   using enum LoadBalance;
@@ -26,7 +27,7 @@ constexpr auto names_of(RouterType) {
   return std::to_array<ValueName<RouterType>>({{f32, "f32"}});
 }
 
-// Whether what a shared expert gives is multiplied by a learned gate. stored: as the family has it.
+// The learned gate on the output of shared experts. stored: as in the model's family.
 enum class SharedGate : uint8_t { stored, gated, plain };
 constexpr auto names_of(SharedGate) {
   using enum SharedGate;

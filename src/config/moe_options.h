@@ -1,4 +1,4 @@
-// The section moe of a run's options: how experts share the work.
+// Section moe: mixture of experts.
 #pragma once
 #include <optional>
 
@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// Over what config.json says of a model's experts; none of it counts for a model without.
+// Options that override the model's config.json. The options do not apply to models without experts.
 struct MoeOptions {
   LoadBalance load_balance = LoadBalance::stored;
   std::optional<double> aux_loss, z_loss;

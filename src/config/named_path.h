@@ -1,16 +1,16 @@
-// A path that may have a name, as flags of a rule `named` take it: DIR, or NAME=DIR.
+// The value of a flag with rule `named`: DIR, or NAME=DIR.
 #pragma once
 #include <string>
 
 namespace ravine {
 
 struct NamedPath {
-  std::string name;  // "": none
+  std::string name;  // "": no name
   std::string path;
 };
 
-// What stands before the first '=' is the name, unless the whole text names something that is there. ~ at the beginning of the
-// path becomes a home folder where that is known.
+// Splits the text at the first '=', unless the whole text is an existing path. ~ at the beginning of the path becomes a
+// home folder if that is known.
 NamedPath named_path(const std::string& text);
 
 }  // namespace ravine

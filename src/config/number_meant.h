@@ -1,4 +1,4 @@
-// What somebody meant who wrote a number as no option takes it: for the advice of errors, never taken by itself.
+// Guesses of the intended value of a wrongly written number, for the advice in errors only.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,19 +7,20 @@
 
 namespace ravine {
 
-// As people write it: whole numbers without a point.
+// Returns the number as text; whole numbers without a point.
 std::string number_text(double x);
 
-std::string in_small_letters(std::string text);  // A to Z only
+std::string in_small_letters(std::string text);  // changes A to Z only
 
-// The numbers of "0.9, 0.99", "(0.9 0.99)" or "0.9;0.99"; nothing unless it is two or more and nothing else.
+// Returns the numbers in "0.9, 0.99", "(0.9 0.99)" or "0.9;0.99"; empty unless the text has two or more numbers and no
+// words.
 std::vector<std::string> numbers_in(std::string text);
 
-// "1,000" as 1000, "0,5" as 0.5, "50%" as 0.5, and with a unit: "4k", "8GB", "2m" of what counts MB or seconds. "" if it is
-// nothing of the kind.
+// Returns the plain number for "1,000" (1000), "0,5" (0.5), "50%" (0.5), or one with a unit: "4k"; "8GB" for options in
+// MB or GB; "2m" for options in seconds. "" for other texts.
 std::string plain_number(const Option& option, const std::string& given);
 
-// "[1, 2, 3]" of "1-3", for a list of whole numbers; "" of anything else.
+// Returns "[1, 2, 3]" for "1-3", if the option is a list of whole numbers; else "".
 std::string range_meant(const Option& option, const std::string& given);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The section offload of a run's options: where what a run keeps between its steps lies.
+// Section offload: the memory that holds states between uses.
 #pragma once
 #include <string>
 

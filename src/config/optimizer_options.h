@@ -1,4 +1,4 @@
-// The section optimizer of a run's options. Which of them a type takes: optimizer_types.h.
+// Section optimizer. optimizer_types.h says which type takes which option.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,7 @@ struct ParamGroup {
   }
 };
 
-// What is common to all types, then what some of them take (config/optimizer_types.h).
+// The options of all types, then the options of single types (config/optimizer_types.h).
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::adamw;
   DecayOf decay = DecayOf::matrices;

@@ -22,7 +22,7 @@ std::string OptimizerTraits::default_of(const std::string& key, const std::strin
 
 namespace {
 
-// A word of the table that is no option would make one that nobody can give, or a default that nobody gets.
+// Throws an Error if the table names an option that does not exist.
 const std::vector<OptimizerTraits>& checked(const std::vector<OptimizerTraits>& types) {
   OptimizerOptions options;
   const std::vector<Option> all = options_of(options, "optimizer");
@@ -37,7 +37,7 @@ const std::vector<OptimizerTraits>& checked(const std::vector<OptimizerTraits>& 
   return types;
 }
 
-// Of "key: value; key: value".
+// Parses "key: value; key: value".
 std::vector<std::pair<std::string, std::string>> defaults_of(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> out;
   for (size_t at = 0; at < text.size();) {

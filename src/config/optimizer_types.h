@@ -1,4 +1,4 @@
-// What each optimizer.type takes of the section, and which defaults are its own (config/optimizers.def).
+// The options and defaults of each optimizer.type (config/optimizers.def).
 #pragma once
 #include <string>
 #include <utility>
@@ -10,14 +10,16 @@ namespace ravine {
 
 struct Config;
 
+// A row of the table.
 struct OptimizerTraits {
   OptimizerType type;
-  // Keys beside those that all take: type, lr, weight_decay, decay, clip_norm, groups.
+  // Keys that the type takes, besides the keys of all types: type, lr, weight_decay, decay, clip_norm, groups.
   std::vector<std::string> takes;
-  // Where its default is not the one of the option table: key, and the value as YAML.
+  // Keys whose default differs from the option table, with the value as YAML.
   std::vector<std::pair<std::string, std::string>> defaults;
-  size_t eps = 1;  // numbers of optimizer.eps
-  // The decay is added to what is scaled to one, so a step takes away less than lr times decay of a weight.
+  size_t eps = 1;  // number of values in optimizer.eps
+  // True if the weight decay is added before the update is scaled to one. A step then reduces a weight by less than lr
+  // * decay.
   bool decay_scaled = false;
 
   bool is_taken(const std::string& key) const;
@@ -27,7 +29,7 @@ struct OptimizerTraits {
 const OptimizerTraits& traits_of(OptimizerType type);
 const std::vector<OptimizerTraits>& optimizer_traits();
 
-// Gives what nobody gave the defaults of its type. Before validate().
+// Sets the options that were not given to the defaults of optimizer.type. Called before validate().
 void apply_type_defaults(Config& config);
 
 }  // namespace ravine

@@ -46,7 +46,7 @@ std::string choices_in_words(std::vector<std::string> choices) {
   return fmt::format("must be one of {}{}", fmt::join(choices, ", "), empty ? ", or empty" : "");
 }
 
-// "0, or at least 1e-12 and at most 10: why".
+// Returns the bounds as text: "0, or at least 1e-12 and at most 10: why".
 std::string bounds(const Rule& rule) {
   std::string low = rule.min ? (rule.above ? "above " : "at least ") + number_text(*rule.min) : "";
   std::string high = rule.max ? (rule.below ? "below " : "at most ") + number_text(*rule.max) : "";
@@ -54,7 +54,7 @@ std::string bounds(const Rule& rule) {
          (rule.why.empty() ? "" : ": " + rule.why);
 }
 
-// Reads one option from one value; knows the place for its errors.
+// Assigns one value to one option; errors name the place.
 class Assignment {
  public:
   Assignment(const Option& option, const std::string& source) : option_(option), source_(source) {}
@@ -66,7 +66,8 @@ class Assignment {
   }
   void operator()(int64_t* out, const YamlNode& v) const {
     refuse_octal(v);
-    bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;  // 1e6 is a whole number
+    // 1e6 is a whole number.
+    bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;
     if (v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) < 1e15 && !whole)
       wrong(v, "must be a whole number",
             v.real > 0 && v.real < 1 ? std::string("a share is not taken here: write a whole number")
@@ -97,7 +98,7 @@ class Assignment {
   void operator()(const std::shared_ptr<AnyChoice>& out, const YamlNode& v) const { out->set(text_of(v)); }
   void operator()(std::string* out, const YamlNode& v) const {
     const Rule& rule = option_.rule;
-    if (rule.map && v.kind == Kind::text && v.text.starts_with('{'))  // a map that was kept as JSON
+    if (rule.map && v.kind == Kind::text && v.text.starts_with('{'))  // a map that is stored as JSON
       return (*this)(out, *load_yaml(v.text, source_ + ", " + option_.name(), false));
     const bool map = rule.map && v.kind == Kind::map;
     std::string text = map ? json_of(v).dump() : text_of(v);
@@ -157,7 +158,7 @@ class Assignment {
   }
 
  private:
-  // One of the choices where there are any.
+  // Returns the text of a scalar; if the rule has choices, it must be one of them.
   std::string text_of(const YamlNode& v) const {
     if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
     if (v.kind == Kind::real && !std::isfinite(v.real))
@@ -169,7 +170,7 @@ class Assignment {
     return text;
   }
 
-  // A list, nothing (an empty list), or a single element without brackets.
+  // Calls f for each element of a list. Nothing is an empty list; a scalar is a list of one element.
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
     if (v.kind == Kind::null) return;
@@ -203,7 +204,7 @@ class Assignment {
                         did_you_mean(stands_among(key, " file files name dir folder ") ? "path" : key, keys, "remove it"));
       element(*found).assign(*value, source_);
     }
-    for (const Option& field : fields)  // a required field that was not given still has its empty default
+    for (const Option& field : fields)  // a required field that was not set still has its empty default
       if (field.rule.filled && field.is_text() && field.text().empty())
         wrong(item, fmt::format("an element needs '{}'", field.key), "write it like " + pattern(fields));
   }
@@ -214,7 +215,7 @@ class Assignment {
     return text + "}";
   }
 
-  // YAML 1.1 reads 010 as 8, nobody else does.
+  // Refuses 010: YAML 1.1 reads it as 8, but most users mean 10.
   void refuse_octal(const YamlNode& v) const {
     const std::string digits = v.text.substr(v.text.find_first_not_of("+-") == 1 ? 1 : 0);
     if (v.kind != Kind::integer || digits.size() < 2 || digits[0] != '0' ||
@@ -225,7 +226,7 @@ class Assignment {
                       digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
   }
 
-  // What a file's name is not likely to hold. An input that is there is what was meant, whatever its name.
+  // Refuses texts that are unlikely as a path. An existing input is accepted, whatever its name.
   void check_path(const YamlNode& v, const std::string& text) const {
     std::error_code error;
     if (option_.rule.path != Rule::Path::writes && std::filesystem::exists(text, error)) return;
@@ -253,7 +254,7 @@ class Assignment {
     if (low || high) wrong(v, "must be " + bounds(r), low ? "give a larger value" : "give a smaller value");
   }
 
-  // Which of the choices was probably meant.
+  // Returns the advice for a text that is no choice.
   std::string advice_on(const std::string& text) const {
     const std::vector<std::string>& choices = option_.rule.choices;
     const std::string type = other_type_name(text);
@@ -262,7 +263,7 @@ class Assignment {
     if (std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
     for (const std::string& choice : choices)
       if (in_small_letters(choice) == in_small_letters(text)) return fmt::format("did you mean '{}'?", choice);
-    std::vector<std::string> longer;  // what begins so
+    std::vector<std::string> longer;  // choices that begin with the text
     for (const std::string& choice : choices)
       if (text.size() >= 3 && choice.starts_with(in_small_letters(text))) longer.push_back("'" + choice + "'");
     if (!longer.empty()) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
@@ -272,7 +273,7 @@ class Assignment {
   static std::string of_64_bits(const YamlNode& v) {
     return v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) > 0x1p53 ? " of at most 64 bits" : "";
   }
-  // What to write for a number in quotes, with a unit, or with commas.
+  // Returns the advice for a number in quotes, with a unit, or with commas.
   std::string number_meant(const YamlNode& v) const {
     if (v.kind != Kind::text) return "write a number";
     const Kind plain = resolve_scalar(v.text).kind;
@@ -315,7 +316,7 @@ std::string record_text(const std::vector<Option>& fields) {
   std::string text;
   for (const Option& f : fields) {
     const auto* number = std::get_if<std::optional<double>*>(&f.target);
-    if (number && !**number) continue;  // not given
+    if (number && !**number) continue;  // not set
     text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", f.key, f.yaml());
   }
   return text + "}";
@@ -428,7 +429,7 @@ std::string Option::yaml() const {
 
 namespace {
 
-// What an option holds, in words.
+// The type of an option in words.
 struct KindName {
   const char* operator()(const bool*) const { return "true or false"; }
   const char* operator()(const int64_t*) const { return "whole number"; }

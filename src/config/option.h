@@ -1,9 +1,9 @@
 // One declaration per option. A struct of options has a member
 //   template <class V> void each(V&& v) { v("steps", steps, "optimizer steps of the whole run", at_least(1)); ... }
-// From that one line come reading, writing, validation, help, docs and completion. Field types: bool, int64_t, double,
-// std::string, enums with a table of names and std::optional of such (choice.h), std::vector of int64_t, double or std::string,
-// std::map of names to int64_t or double, and std::vector of structs with `each`. A text with one_of is for names that only a
-// table at run time knows.
+// This line gives reading, writing, validation, help, docs and completion. Types of fields: bool, int64_t, double,
+// std::string, enums with a table of names and their std::optional (choice.h), std::vector of int64_t, double or
+// std::string, std::map of names to int64_t or double, and std::vector of structs with `each`. A text with one_of is
+// for names that only a table at run time has.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,35 +18,35 @@
 
 namespace ravine {
 
-// What a run that goes on from a checkpoint may do with an option: nothing (it has to be as it was), change it, or change it at
-// the price of equal bits. Every option of a Config decides (tests/unit/config/config.cpp); flags do not.
+// The rule for an option when a run resumes: its value must be the same, may change, or may change with other bits as
+// the result. Every option of a Config must have one (tests/unit/config/config.cpp); flags do not.
 enum class OnResume : uint8_t { undecided, fixed, may_change, other_bits };
 
-// What a value must satisfy; joined by &. Bounds and choices hold for each element of a list.
+// The conditions on a value; combined by &. Bounds and choices apply to each element of a list.
 struct Rule {
   std::optional<double> min, max;
-  bool above = false, below = false;  // min / max themselves are excluded
-  bool zero = false;                  // 0 is allowed beside the bounds
-  std::string why;                    // said behind the bounds, where they are not obvious
-  std::vector<std::string> choices;   // of an enum: the names of all its values, unless one_of names some
+  bool above = false, below = false;  // min and max themselves are excluded
+  bool zero = false;                  // 0 is allowed too
+  std::string why;                    // reason that follows the bounds in messages
+  std::vector<std::string> choices;   // for an enum: the names of all its values, unless one_of lists some
   std::string none;                   // optional choices and numbers: the word for no value
   int64_t count = -1;                 // exact length of a list
-  bool filled = false;                // no empty text or list
-  int64_t max_bytes = 4096;           // of a text: as long as a path may be
-  std::string reason;                 // said instead of the bound
-  bool bare = false;                  // in a struct of a list: the field that a bare text sets
+  bool filled = false;                // no empty text or list is allowed
+  int64_t max_bytes = 4096;           // limit of a text's length, that of a path
+  std::string reason;                 // text that replaces the bounds in messages
+  bool bare = false;                  // in a struct of a list: the field that a plain text sets
   bool lone = false;                  // a list of one number is written without brackets
-  bool required = false;              // flags: must be given
-  bool positional = false;            // flags: given without its name; a list takes all that is left
-  bool named = false;                 // flags: a list of VALUE or NAME=VALUE, each behind a flag of its own (named_path.h)
-  std::string same_as;                // flags: shorthand of this config key
-  std::string metavar;                // word for the value in help
+  bool required = false;              // flags: must be set
+  bool positional = false;            // flags: given without its name; a list takes all remaining words
+  bool named = false;                 // flags: a list of VALUE or NAME=VALUE, each after its own flag (named_path.h)
+  std::string same_as;                // flags: shorthand of this config option
+  std::string metavar;                // the word for the value in help
   OnResume on_resume = OnResume::undecided;
-  bool map = false;                // of a text: a map of YAML is taken too, and becomes JSON
-  std::vector<std::string> words;  // of a path: texts that are choices and no path
+  bool map = false;                // for a text: a YAML map is allowed too, and stored as JSON
+  std::vector<std::string> words;  // for a path: texts that are choices and no path
   bool common = false;             // shown by --help; --help-all shows every option
   std::string detail;              // formulas, sources and cases, for --explain and docs/options.md
-  // The text is a path (or several words of which one is).
+  // Set if the text is a path, or several words with one path.
   enum class Path : uint8_t { none, reads, reads_folder, writes };
   Path path = Path::none;
 };
@@ -61,14 +61,14 @@ inline Rule or_zero() { return {.zero = true}; }
 inline Rule because(std::string why) { return {.why = std::move(why)}; }
 inline Rule at_most_bytes(int64_t n) { return {.max_bytes = n}; }
 inline Rule one_of(std::vector<std::string> words) { return {.choices = std::move(words)}; }
-// Some values of an enum, in the order in which people see them; std::nullopt stands for the word `none`.
+// Allows some values of an enum, in the order of the help; std::nullopt stands for the word `none`.
 template <ChoiceType E>
 Rule one_of(std::initializer_list<std::optional<E>> values, std::string none = "") {
   std::vector<std::string> words;
   for (const std::optional<E>& v : values) words.push_back(v ? std::string(name(*v)) : none);
   return {.choices = std::move(words), .none = std::move(none)};
 }
-// Of an optional number, or choice: the word for none, listed before all its values.
+// Sets the word for no value of an optional number or choice; it is listed before all values.
 inline Rule no_value(std::string word) { return {.none = std::move(word)}; }
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }
@@ -78,14 +78,14 @@ inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule named() { return {.named = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
-// The text names a file or folder that is read (reads_folder: and in which nothing may be written), or written. ~, ~/.. and
-// ~user/.. at its beginning become a home folder, as in a shell.
+// The text is a path that is read (reads_folder: a folder that stays unchanged) or written. ~, ~/.. and ~user/.. at its
+// beginning become a home folder, as in a shell.
 inline Rule reads() { return {.path = Rule::Path::reads}; }
 inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
 inline Rule writes() { return {.path = Rule::Path::writes}; }
-// Of a path: words that stand for a choice, whatever files there are of such names.
+// Words of a path option that are choices, even if a file has the same name.
 inline Rule or_words(std::vector<std::string> words) { return {.words = std::move(words)}; }
-// A file may give a map instead of the text; it is kept as JSON, at most 64 KiB.
+// Allows a map in a file instead of the text; it is stored as JSON, at most 64 KiB.
 inline Rule or_map() { return {.max_bytes = 65536, .map = true}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
 inline Rule common() { return {.common = true}; }
@@ -94,51 +94,53 @@ inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
 inline Rule may_change() { return {.on_resume = OnResume::may_change}; }
 inline Rule other_bits() { return {.on_resume = OnResume::other_bits}; }
 
-// The path with ~, ~/.. or ~user/.. replaced by the home folder; nothing where that is not known. Others as they are.
+// Returns the path with ~, ~/.. or ~user/.. replaced by the home folder; nothing if the folder is unknown. Other paths
+// are unchanged.
 std::optional<std::string> with_home(const std::string& path);
 inline constexpr const char* kNoHome = "~ at the beginning stands for a home folder, and this one is not known";
 inline constexpr const char* kNoHomeFix = "write the whole path, or ./~.. for a file of this name";
 
 struct Option;
 
-// A std::vector of structs, seen without its type.
+// A std::vector of structs, independent of its type.
 struct Records {
   virtual ~Records() = default;
   virtual size_t size() const = 0;
   virtual void clear() = 0;
-  virtual void append() = 0;  // one with default values
+  virtual void append() = 0;  // appends an element with default values
   virtual std::vector<Option> fields(size_t i) = 0;
 };
 
-// A declared option: key, help, rule, and where its value lives. Valid as long as the struct it was taken from.
+// A declared option: key, help, rule and address of its value. Valid as long as the struct that declares it.
 struct Option {
-  std::string section, key;  // section "" for flags and fields of list elements
+  std::string section, key;  // section is "" for flags and fields of list elements
   std::string help;
   Rule rule;
   std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*,
                std::shared_ptr<Records>, std::shared_ptr<AnyChoice>, std::map<std::string, int64_t>*,
                std::map<std::string, double>*, std::optional<double>*>
       target;
-  std::string heading = "";  // flags: the heading of the help page, "" for the first one
+  std::string heading = "";  // flags: the heading on the help page; "" for the first heading
 
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
   bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
-  bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }  // taken literally
+  // A text value, taken literally.
+  bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }
   bool is_map() const { return holds_one_of<std::map<std::string, int64_t>*, std::map<std::string, double>*>(); }
   bool is_list() const {
     return holds_one_of<std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*, std::shared_ptr<Records>>();
   }
-  std::string text() const;  // the value of a text or a choice as it stands
-  // The path that the text stands for; "" where it is empty, a word of the rule, a map, or the option takes no path.
+  std::string text() const;  // the value of a text or a choice, unchanged
+  // Returns the path; "" if the option is no path, or its value is empty, a word of the rule or a map.
   std::string path() const;
 
-  // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).
+  // Reads a value. A UserError names option, place, rule and fix. `source` is the file or "command line".
   void assign(const YamlNode& value, const std::string& source) const;
-  // Reads text as it stands on the command line: taken literally by text options, as YAML by others.
+  // Reads a word of the command line: literally for text options, else as YAML.
   void assign_text(const std::string& text, const std::string& source) const;
-  std::string yaml() const;  // the value on one line; reads back exactly
-  std::string type() const;  // for people: "whole number, at least 1", "adamw | adam | sgd"
+  std::string yaml() const;  // the value as YAML on one line; reads back exactly
+  std::string type() const;  // the type in words: "whole number, at least 1", "adamw | adam | sgd"
 
  private:
   template <class... T>
@@ -185,7 +187,7 @@ class OptionCollector {
     option.heading = heading_;
     out_.push_back(std::move(option));
   }
-  // The heading of the flags that follow, on the help page.
+  // Sets the heading of the following flags on the help page.
   void heading(const char* text) { heading_ = text; }
 
  private:
@@ -201,7 +203,7 @@ std::vector<Option> options_of(S& options, const std::string& section) {
   return out;
 }
 
-// The candidate that `word` probably means, as " did you mean 'x'?" advice, else `otherwise`.
+// Returns "did you mean 'x'?" for the candidate nearest to `word`; `otherwise` if none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates, const std::string& otherwise);
 
 }  // namespace ravine

@@ -5,7 +5,7 @@ namespace ravine {
 namespace {
 
 struct OtherCommand {
-  const char* words;  // between blanks
+  const char* words;  // separated by blanks
   const char* advice;
 };
 

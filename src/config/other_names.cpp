@@ -12,11 +12,11 @@ namespace ravine {
 namespace {
 
 struct OtherName {
-  const char* words;  // between blanks, underscores for dashes
-  const char* here;   // begins with the option or flag; a row of a word counts where that is taken, the first such row wins
+  const char* words;  // separated by blanks, with underscores for dashes
+  const char* here;   // begins with the option or flag. The first row whose option is taken applies
 };
 
-// What there is nothing for, and what to do instead.
+// Names of features that do not exist here, with the advice.
 struct Missing {
   const char* words;
   const char* advice;
@@ -208,12 +208,12 @@ constexpr std::string_view kNo = " false no off 0 none ", kHere = "here it is ";
 
 std::string name_of(const std::string& here) { return here.substr(0, here.find_first_of(" =,")); }
 
-// Of what stands in a row: "optimizer.lr", "lora.rank=8, which trains adapters".
+// Returns the advice of a row: "optimizer.lr", "lora.rank=8, which trains adapters".
 std::string in_words(const std::string& here, const std::string& value, const ValueFits& fits) {
   const std::string name = name_of(here);
   const bool fixed = here.starts_with(name + "=");
   if (fixed && stands_among(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
-  if (value.empty() && name == here)  // a flag alone says yes
+  if (value.empty() && name == here)  // a flag without a value means yes
     if (const std::string meant = other_value_advice(name, "yes"); !meant.empty() && !meant.starts_with(kHere)) return meant;
   if (name != here || value.empty()) return "here it is " + here;
   if (const std::string meant = other_value_advice(name, value); !meant.empty())
@@ -231,7 +231,7 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   std::replace(word.begin(), word.end(), '-', '_');
   if (word == "c" && !value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
-    word = "ctx_size";  // of llama.cpp
+    word = "ctx_size";  // the name in llama.cpp
   for (const OtherName& n : kOtherNames)
     if (const std::string here = n.here; stands_in(word, n.words) && there(name_of(here))) return in_words(here, value, fits);
   for (const Missing& m : kMissing)

@@ -5,9 +5,9 @@ namespace ravine {
 namespace {
 
 struct OtherValue {
-  const char* name;   // of the option here
-  const char* words;  // between blanks, in small letters
-  const char* here;   // its value; empty: the advice is all there is to say
+  const char* name;   // name of Ravine's option
+  const char* words;  // separated by blanks, in lower case
+  const char* here;   // value of Ravine's option; empty: there is only the advice
   const char* advice;
 };
 

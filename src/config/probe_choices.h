@@ -1,10 +1,10 @@
-// The closed choices of the section probe.
+// Choices of section probe.
 #pragma once
 #include "config/choice.h"
 
 namespace ravine {
 
-// How much of a tensor a dump keeps. Each has what those before it have.
+// The content of a dump per tensor. Each value includes the previous ones.
 enum class DumpWhat : uint8_t { checksum, statistics, tensors };
 constexpr auto names_of(DumpWhat) {
   using enum DumpWhat;

@@ -1,4 +1,4 @@
-// The section probe of a run's options: looking inside a run, and disturbing it.
+// Section probe: dumps of a run's calls, and injected faults.
 #pragma once
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct InjectOption {
   }
 };
 
-// What one dump keeps of a run (probe/capture.h).
+// One dump of a run (probe/capture.h).
 struct DumpOption {
   std::string dir, steps;
   std::vector<int64_t> ranks;

@@ -1,7 +1,7 @@
-// Arguments of the schedules that schedule.type takes from other programs under the names of their classes: those of DeepSpeed
-// 0.19 (runtime/lr_schedules.py), of MindFormers 1.6 (core/lr/lr_schedule.py) and of Megatron-LM
-// (optimizer_param_scheduler.py, which counts samples where steps are counted here), as these programs name them and with their
-// defaults. What both and Ravine's own types have (warmup_steps, power, decay_steps, warmup_type) stands in ScheduleOptions.
+// Options of the schedules of other programs (schedule.type with the name of a class). Names and defaults are theirs:
+// DeepSpeed 0.19 (runtime/lr_schedules.py), MindFormers 1.6 (core/lr/lr_schedule.py) and Megatron-LM
+// (optimizer_param_scheduler.py, which counts samples where Ravine counts steps). Options that Ravine's own types have
+// too (warmup_steps, power, decay_steps, warmup_type) are in ScheduleOptions.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// The options of a config, each with the values of its selector behind its help (config.h, sections_of); values that they lead to.
+// The sections of a config (config.h, sections_of); the help of an option ends with the values of its selector.
 #include <algorithm>
 
 #include "config/config.h"

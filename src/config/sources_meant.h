@@ -1,12 +1,12 @@
-// Files of data as other programs take them: words with blanks between, perhaps with a weight before each.
+// Guesses of data sources written as in other programs: words separated by blanks, with or without weights.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace ravine {
 
-// "[{path: a, weight: 0.3}, {path: b, weight: 0.7}]" of 0.3 a 0.7 b, "[a, b]" of a b: a value of data.train. "" for fewer than
-// two words, or numbers that are no weights.
+// Returns a value of data.train: "[{path: a, weight: 0.3}, {path: b, weight: 0.7}]" for 0.3 a 0.7 b, "[a, b]" for a b.
+// "" for fewer than two words, or for invalid weights.
 std::string sources_meant(const std::vector<std::string>& words);
 
 }  // namespace ravine

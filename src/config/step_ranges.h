@@ -1,4 +1,4 @@
-// Steps as MindSpore's dump settings write them: "0|5-8|100-120".
+// A set of steps, written as in MindSpore's dump settings: "0|5-8|100-120".
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,13 +10,13 @@ namespace ravine {
 
 class StepRanges {
  public:
-  StepRanges() = default;  // every step
-  // Nothing if the text is not of that form, or a range ends before it begins.
-  static std::optional<StepRanges> parse(std::string_view text);  // empty: every step
+  StepRanges() = default;  // all steps
+  // Returns nothing if the text has another form, or a range ends before it begins.
+  static std::optional<StepRanges> parse(std::string_view text);  // an empty text means all steps
   bool holds(int64_t step) const;
 
  private:
-  std::vector<std::pair<int64_t, int64_t>> ranges_;  // first, last; none: every step
+  std::vector<std::pair<int64_t, int64_t>> ranges_;  // first and last step; empty: all steps
 };
 
 }  // namespace ravine

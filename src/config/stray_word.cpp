@@ -32,7 +32,7 @@ std::string spelled_otherwise(const std::string& word, const NameThere& is_name)
   const std::string strange = look_alike(word);
   std::string plain = with_plain_characters(word);
   if (!strange.empty() && plain.size() > 1 && plain[0] == '-' && plain[1] != '-')
-    plain = "-" + plain;  // a word processor makes one dash of two
+    plain = "-" + plain;  // word processors turn two dashes into one
   if (!strange.empty() && is_name(plain.substr(0, plain.find('='))))
     return fmt::format("{}: write {}", strange, shell_word(plain));
   const size_t equals = plain.find('=');

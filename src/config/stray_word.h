@@ -1,4 +1,4 @@
-// What a word of the command line was meant to be that is neither flag nor option.
+// Guesses of the meaning of a word on the command line that is neither flag nor option.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace ravine {
 
-// "write train.steps=3" for an option or flag in characters of another keyboard, in typographic quotes, in capitals, or with
-// something else for the dot and the equals sign; "" if it is none. `is_name` says what is an option or a flag.
+// Returns "write train.steps=3" for an option or flag in full-width characters, typographic quotes or capitals, or with
+// other characters for the dot and the equals sign; else "". `is_name` is true for options and flags.
 std::string spelled_otherwise(const std::string& word, const NameThere& is_name);
 
-// Word `first`, section.key=[.. or {.., and those behind it up to where its brackets are closed, with blanks between: the
-// value that a shell has cut. "" if word `first` closes what it opens.
+// Returns the value that a shell has split at blanks: word `first` (section.key=[.. or {..) and the following words up
+// to the closing bracket. "" if word `first` closes its brackets itself.
 std::string value_cut_at_blanks(const std::vector<std::string>& words, size_t first);
 
 }  // namespace ravine

@@ -14,7 +14,7 @@ namespace {
 
 struct SettingsOf {
   ScheduleType type;
-  std::string_view keys;  // between blanks
+  std::string_view keys;  // separated by blanks
 };
 
 constexpr SettingsOf kSettings[] = {
@@ -54,9 +54,9 @@ constexpr SettingsOf kSettings[] = {
     {ScheduleType::OptimizerParamScheduler, " lr_decay_style min_lr lr_warmup_init lr_warmup_steps lr_decay_steps "},
 };
 
-// What belongs to other selectors.
+// Options of the other selectors.
 constexpr struct {
-  const char *selector, *values, *options;  // between blanks; "dpo." is the whole section
+  const char *selector, *values, *options;  // separated by blanks; "dpo." is the whole section
   bool harmless;
 } kRows[] = {
     {"train.objective", "dpo", "dpo.", false},
@@ -80,11 +80,11 @@ bool has_row(ScheduleType type) {
   return std::any_of(std::begin(kSettings), std::end(kSettings), [&](const SettingsOf& s) { return s.type == type; });
 }
 
-// A word of the tables that names nothing would make an option that nobody can give: that is a fault of the program.
+// Builds the map from the tables. A name in the tables that does not exist is an Error.
 std::map<std::string, Taken> read_tables() {
   std::map<std::string, Taken> out;
   Config config;
-  std::map<std::string, std::vector<std::string>> options;  // values of those that have choices
+  std::map<std::string, std::vector<std::string>> options;  // values of options that have choices
   config.each_section([&](const char* section, auto& of, const char*) {
     for (const Option& o : options_of(of, section)) options[o.name()] = o.rule.choices;
   });

@@ -1,5 +1,5 @@
-// Which options belong to a value of another one, their selector: optimizer.type, schedule.type, train.objective, .. One table, from
-// which come help, rules between options and notices. The rows of optimizer.type are those of config/optimizers.def.
+// The options that apply only under some values of another option, their selector: optimizer.type, schedule.type, ...
+// One table gives help texts, rules between options and notes. The rows of optimizer.type are in config/optimizers.def.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,26 +9,28 @@
 
 namespace ravine {
 
+// The selector of an option and its values under which the option applies.
 struct Taken {
   std::string selector;             // "schedule.type"
-  std::vector<std::string> values;  // of it, that take the option
-  // Elsewhere it has no effect, and that is said. Otherwise it is refused there.
+  std::vector<std::string> values;  // values of the selector that take the option
+  // Under other values: true if the option has no effect, with a note; false if it is refused.
   bool harmless = false;
 };
-// Of "schedule.t_max"; null: whatever others say, it counts.
+// Returns the entry of an option, e.g. "schedule.t_max"; null if the option always applies.
 const Taken* taken_by(const std::string& option);
 
-// For help: " (optimizer.type lamb, onebit_lamb)"; "" where it always counts.
+// Returns the help text " (optimizer.type lamb, onebit_lamb)"; "" if the option always applies.
 std::string taken_text(const std::string& option);
 
-// "log.style=mindformers", "data.order=mindspore or mindspore-whole".
+// Returns "log.style=mindformers", "data.order=mindspore or mindspore-whole".
 std::string selected_text(const Taken& taken);
 
-// type, steps and lr_scale are taken by all.
+// True if the schedule takes the option `key` of its section. All take type, steps and lr_scale.
 bool takes_setting(ScheduleType type, std::string_view key);
-// Of types that are Ravine's own: those of other programs count it themselves, over another length.
+// True if count_steps turns warmup_ratio into warmup_steps: Ravine's own types. Those of other programs use another
+// length.
 bool makes_steps_of_ratio(ScheduleType type);
-// Whether its type takes the setting, or the value is true of every type: no warm-up, no lowest rate.
+// True if the type takes the option, or its value holds for every type: no warmup, no lowest learning rate.
 bool may_say(const ScheduleOptions& schedule, std::string_view key);
 
 }  // namespace ravine

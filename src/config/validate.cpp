@@ -1,4 +1,4 @@
-// Rules between options (config.h, validate).
+// The rules between options (config.h, validate).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@
 namespace ravine {
 namespace {
 
-// What was found, all of it, with the place where a key was given.
+// All violated rules, each with the place where a key was set.
 class Conflicts {
  public:
   void operator()(const Config& config, const std::string& what, const std::string& key, const std::string& rule,
@@ -44,14 +44,14 @@ class Conflicts {
   std::vector<Conflict> found_;
 };
 
-// Where the first of these keys was given; the first, if none was.
+// Returns the first of these keys that was set; the first key if none was.
 std::string given_of(const Config& config, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (config.sources.contains(key)) return key;
   return *keys.begin();
 }
 
-// What a step keeps in memory and the plan walks through.
+// Checks sizes that determine the memory of a step and the length of the plan.
 void check_sizes(const Config& c, Conflicts& conflict) {
   const int64_t micros = c.train.global_batch / c.train.micro_batch;
   if (c.train.global_batch % c.train.micro_batch != 0)
@@ -111,7 +111,7 @@ void check_dumps(const Config& c, Conflicts& conflict) {
   }
 }
 
-// The setting by which this type does what `key` does elsewhere.
+// Returns the option that has the effect of `key` under this schedule type.
 std::string schedule_instead(ScheduleType type, const std::string& key) {
   auto first = [&](std::initializer_list<const char*> keys) {
     for (const char* k : keys)
@@ -130,7 +130,7 @@ std::string schedule_instead(ScheduleType type, const std::string& key) {
   return "";
 }
 
-// What was asked for and belongs to another value of its selector (config/takes.h).
+// Adds a conflict for an option that belongs to another value of its selector (config/takes.h).
 void refuse_in_vain(const Config& c, const std::string& option, Conflicts& conflict) {
   const Taken& t = *taken_by(option);
   Config copy = c;
@@ -148,7 +148,7 @@ void refuse_in_vain(const Config& c, const std::string& option, Conflicts& confl
            other.empty() ? fmt::format("remove it, or set {}={}", t.selector, t.values.front()) : other);
 }
 
-// What is said once, and in one way.
+// Checks that a length is set once, by one option.
 void check_lengths(const Config& c, const Asked& asked, Conflicts& conflict) {
   if (c.train.epochs > 0 && asked.contains("train.steps"))
     conflict(c, fmt::format("train.epochs is {}, train.steps {}", c.train.epochs, c.train.steps), "train.epochs",
@@ -200,7 +200,7 @@ void check_guards(const Config& c, Conflicts& conflict) {
              "set model.config, or model.path to a folder of Hugging Face");
 }
 
-// What optimizer.type takes, and rules between its settings.
+// Checks the options of optimizer.type, and the rules between them.
 void check_type(const Config& c, const Asked& asked, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
   const OptimizerTraits& type = traits_of(o.type);
@@ -264,7 +264,7 @@ void check_type(const Config& c, const Asked& asked, Conflicts& conflict) {
              "set optimizer.beta1=0.9");
 }
 
-// What the classes of other programs need, and where they refuse.
+// Checks the rules of the schedules of other programs.
 void check_class_schedule(const Config& c, Conflicts& conflict) {
   using enum ScheduleType;
   const ScheduleOptions& s = c.schedule;
@@ -332,14 +332,14 @@ void check_update(const Config& c, const Asked& asked, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
   check_type(c, asked, conflict);
   check_class_schedule(c, conflict);
-  // One element for what no group names.
+  // The last element stands for the parameters that no group matches.
   std::vector<ParamGroup> groups = o.groups;
   groups.push_back({});
   for (size_t i = 0; i < groups.size(); ++i) {
     const double rate = o.lr * groups[i].lr_mult, decay = rate * o.weight_decay * groups[i].wd_mult;
     const std::string of = i < o.groups.size() ? fmt::format(" times the factors of optimizer.groups[{}]", i) : "";
     const char* group = i < o.groups.size() ? "optimizer.groups" : "optimizer.lr";
-    const bool free = c.health.stop_not_finite;  // then a run that leaves the numbers ends by that rule
+    const bool free = c.health.stop_not_finite;  // a run with overflows then ends by that rule
     if (rate > kMostRate && !free)
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
@@ -359,15 +359,15 @@ void check_update(const Config& c, const Asked& asked, Conflicts& conflict) {
              given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
              "set train.valid_every, and data.valid or data.valid_fraction");
   if (s.type == ScheduleType::greedy &&
-      (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
+      (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the original code would never change such a learning rate
     conflict(c,
              fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
              given_of(c, {"schedule.lowest_lr", "schedule.highest_lr", "optimizer.lr", "schedule.type"}),
              "the rate moves between the two", "set schedule.lowest_lr and schedule.highest_lr around optimizer.lr");
 }
 
-// "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else
-// stands between them.
+// True for "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron extracts numbers from any text;
+// this function allows separators only.
 bool is_split(const std::string& text) {
   int numbers = 0;
   bool above = false;

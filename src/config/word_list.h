@@ -1,4 +1,4 @@
-// Words in one text, with a blank before and behind each: rows of tables of names.
+// Words in one text, with a blank before and after each: rows of tables of names.
 #pragma once
 #include <algorithm>
 #include <cctype>
@@ -7,12 +7,12 @@
 
 namespace ravine {
 
-// Whether `word` is one of `words` (" adamw adam_w ").
+// True if `word` is one of `words` (" adamw adam_w ").
 inline bool stands_in(const std::string& word, std::string_view words) {
   return !word.empty() && word.find(' ') == std::string::npos && words.find(" " + word + " ") != std::string_view::npos;
 }
 
-// Whether `word`, in small letters or not, is one of `words` (" adamw adam_w ", in small letters).
+// True if `word`, in lower case, is one of `words` (" adamw adam_w ").
 inline bool stands_among(std::string word, std::string_view words) {
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return stands_in(word, words);

@@ -148,7 +148,7 @@ class Reader {
   }
 
   void add_size(const yaml_event_t& e, YamlNode& made, int64_t more) {
-    made.size += more;  // each term is at most kYamlNodes, so no overflow
+    made.size += more;  // each term is at most kYamlNodes: no overflow
     if (made.size > kYamlNodes)
       refuse(e.start_mark, "too many values", fmt::format("at most {} with aliases expanded", kYamlNodes),
              "shorten the document");
@@ -176,7 +176,7 @@ class Reader {
       else if (replace)
         made.fields[at->second].second = std::move(value);
     };
-    std::vector<std::vector<YamlNode::Ptr>> merged;  // the last has precedence, of a list the first
+    std::vector<std::vector<YamlNode::Ptr>> merged;  // later entries win; within a list, earlier ones
     for (;;) {
       Event k, v;
       next(k);
@@ -212,7 +212,7 @@ class Reader {
         for (const auto& [key, value] : m->fields) put(key, value, false);
   }
 
-  // {steps: 1,000}: to YAML the comma ends the value, and what stands behind it is a key without one.
+  // Refuses {steps: 1,000}: in YAML the comma ends the value, and the rest is a key without a value.
   void refuse_cut_number(const yaml_event_t& event, const YamlNode& key, const YamlNode& map) {
     auto is_digits = [](const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string::npos; };
     if (map.fields.empty() || !is_digits(key.text)) return;
@@ -228,7 +228,7 @@ class Reader {
   std::string_view text_;
   const std::string& name_;
   bool lines_;
-  std::unordered_map<std::string, YamlNode::Ptr> anchors_;  // null while the anchored value is being read
+  std::unordered_map<std::string, YamlNode::Ptr> anchors_;  // null while the anchored value is read
 };
 
 }  // namespace
@@ -243,7 +243,7 @@ YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lin
   if (static_cast<int64_t>(text.size()) > kYamlBytes)
     throw UserError("a YAML text of " + std::to_string(text.size()) + " bytes", name, "at most 4 MiB",
                     "is this the right file?");
-  // libyaml compares each directive with all before it, and each tag with all directives.
+  // libyaml compares each directive with all earlier ones, and each tag with all directives.
   constexpr int kDirectives = 64;
   int directives = 0;
   for (size_t at = 0; at != std::string_view::npos && at < text.size();

@@ -1,4 +1,4 @@
-// YAML values as JSON ones, and back as YAML on one line.
+// Conversion between YAML and JSON values.
 #pragma once
 #include <string>
 
@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-Json json_of(const YamlNode& value);  // numbers beyond 64 bits and numbers with a point are floats; .inf and .nan are texts
-std::string flow_yaml(const Json& value);  // reads back exactly: {name: [1, 2.0], other: text}
+// Integers beyond 64 bits and numbers with a point are floats; .inf and .nan are texts.
+Json json_of(const YamlNode& value);
+std::string flow_yaml(const Json& value);  // YAML on one line that reads back exactly: {name: [1, 2.0], other: text}
 
 }  // namespace ravine

@@ -19,7 +19,7 @@ bool any_of(std::string_view text, std::initializer_list<std::string_view> words
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-// Length of the run of digits of `base` and underscores at the front.
+// Returns the length of the leading run of digits of `base` and underscores.
 size_t run_of(std::string_view s, int base) {
   size_t n = 0;
   for (; n < s.size(); ++n) {
@@ -60,7 +60,7 @@ bool set_integer(YamlNode& node, bool negative, std::string_view digits, int bas
   return true;
 }
 
-// Numbers of base 60 (1:30, 1:30.5): [0-9][0-9_]*(:[0-5]?[0-9])+ with a fraction for floats.
+// Parses numbers of base 60 (1:30, 1:30.5): [0-9][0-9_]*(:[0-5]?[0-9])+ with a fraction for floats.
 bool sexagesimal(YamlNode& node, bool negative, std::string_view s) {
   size_t dot = s.find('.');
   std::string_view whole = s.substr(0, dot);
@@ -86,7 +86,7 @@ bool sexagesimal(YamlNode& node, bool negative, std::string_view s) {
   return true;
 }
 
-// [0-9][0-9_]*(.[0-9_]*)? or .[0-9][0-9_]*, then an exponent; at least a dot or an exponent.
+// Parses [0-9][0-9_]*(.[0-9_]*)? or .[0-9][0-9_]*, then an exponent; a dot or an exponent is required.
 bool decimal(YamlNode& node, bool negative, std::string_view s) {
   size_t i = run_of(s, 10);
   if (i && !digit(s[0])) return false;
@@ -109,7 +109,7 @@ bool decimal(YamlNode& node, bool negative, std::string_view s) {
   std::string text = without_underscores(s);
   double x = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error == std::errc::result_out_of_range) x = std::strtod(text.c_str(), nullptr);  // infinity or 0, as Python has it
+  if (error == std::errc::result_out_of_range) x = std::strtod(text.c_str(), nullptr);  // infinity or 0, as in Python
   return set_real(node, negative ? -x : x);
 }
 
@@ -132,7 +132,7 @@ bool number(YamlNode& node, std::string_view s) {
   return decimal(node, negative, s);
 }
 
-// Characters that libyaml refuses, folds or that a reader cannot see: written as escapes.
+// True for characters that libyaml refuses or folds, or that are invisible; they are written as escapes.
 bool needs_escape(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff;
 }

@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-// With a blank behind a colon that stood there in another width.
+// Returns the text with each full-width colon replaced by a colon and a blank.
 std::string with_plain_colons(std::string_view text) {
   static constexpr std::string_view kColon = "\xEF\xBC\x9A";
   std::string out;
@@ -21,7 +21,7 @@ std::string with_plain_colons(std::string_view text) {
   return with_plain_characters(out + std::string(text));
 }
 
-// What YAML reads as its own: without quoted texts and a comment.
+// Returns the part of the line that is YAML syntax: without quoted texts and comments.
 std::string bare_part(std::string_view line) {
   std::string out;
   char quote = 0;

@@ -1,4 +1,4 @@
-// What a line of YAML was meant to be where a colon, a blank or a character of ASCII is missing. For messages.
+// Guesses of the intended YAML of a line with a missing colon, blank or ASCII character, for messages.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,18 +6,20 @@
 
 namespace ravine {
 
-// "steps" and "10" of "steps:10", "steps 10", "steps=10" and "steps： 10"; two empty texts if it is nothing of the kind. Of
-// what follows only the first word counts.
+// Returns "steps" and "10" for "steps:10", "steps 10", "steps=10" and "steps： 10"; two empty texts for other forms.
+// Only the first word of the value is returned.
 std::pair<std::string, std::string> key_and_value(std::string_view text);
 
-// A line in which a character of another keyboard stands where YAML looks for its own: outside of quotes and comments.
+// A line in which a look-alike character stands for an ASCII character of YAML's syntax, outside of quotes and
+// comments.
 struct LookAlikeLine {
-  int number = 0;     // from 1; 0: none
+  int number = 0;     // from 1; 0: no such line
   std::string what;   // "'：' (U+FF1A) is a full-width ':'"
-  std::string meant;  // the line with characters of ASCII
+  std::string meant;  // the line in ASCII characters
 };
 LookAlikeLine find_look_alike_line(std::string_view yaml);
-// The first line whose list dash has no blank behind it ("-a.txt"), for files that are no YAML; number 0: none.
+// Finds the first line whose list dash has no blank after it ("-a.txt"), for files that are no YAML. number is 0 if
+// there is none.
 LookAlikeLine find_dash_line(std::string_view yaml);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// A file that grows record by record while others may read it.
+// A file that grows record by record while other processes may read it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,12 +10,12 @@ namespace ravine {
 class AppendedFile {
  public:
   AppendedFile() = default;
-  AppendedFile(Fd fd, std::string path);  // open for writing; records go behind what it holds
-  // The record as a whole or, if there is no room for it, nothing of it: what was written is cut off again, so that a later
-  // record follows the one before. DiskFull, Error.
+  AppendedFile(Fd fd, std::string path);  // `fd` is open for writing; records follow its content
+  // Appends the whole record. If the write fails (DiskFull, Error), the file is cut back to its old size. The next
+  // record then follows the previous one.
   void append(std::string_view record);
   int64_t size() const { return size_; }
-  void cut(int64_t size);  // back to what it held when it was so long
+  void cut(int64_t size);  // cuts the file to its first `size` bytes; Error if it has fewer
   const std::string& path() const { return path_; }
 
  private:

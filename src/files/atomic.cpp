@@ -46,7 +46,7 @@ void refuse_existing_file(const std::string& path, bool overwrite) {
   std::error_code ignored;
   if (overwrite || !fs::exists(fs::symlink_status(path, ignored))) return;
   if (const auto there = fs::status(path, ignored); fs::exists(there) && !fs::is_regular_file(there))
-    return;  // AtomicFile says what it is
+    return;  // AtomicFile reports what it is
   throw UserError("output exists", path, "nothing is overwritten unasked", "choose another name, or add --overwrite");
 }
 
@@ -58,7 +58,8 @@ AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path))
   std::error_code ignored;
   if (fs::is_directory(path_, ignored))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
-  if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))  // a rename would put a file in the place of a device
+  // A rename would replace the device by a file.
+  if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))
     throw UserError("cannot write file", path_, "it is a device, a pipe or a socket, and files appear whole", "name a file");
   remove_left_files(path_);
   fd_ = create_nameless_file(folder_of(path_));
@@ -93,12 +94,12 @@ void AtomicFile::commit(const MayReplace& check) {
   else
     flush();
   if (struct stat s{}; ::lstat(path_.c_str(), &s) == 0 && S_ISREG(s.st_mode))
-    static_cast<void>(!::fchmod(*fd_, s.st_mode & 0777));  // not on every file system
+    static_cast<void>(!::fchmod(*fd_, s.st_mode & 0777));  // not supported by every file system
   sync_fd(*fd_, path_);
   if (temporary_.empty()) name_file(*fd_, path_, &temporary_);
   if (check) check(path_);
   if (!check || ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
-    if (check && errno == EEXIST) check(path_);  // it may be replaced, or came only now
+    if (check && errno == EEXIST) check(path_);  // it may be replaced, or appeared just now
     rename_path(temporary_, path_);
   }
   fd_.close();
@@ -146,17 +147,17 @@ void AtomicFolder::replace(const MayReplace& check) {
   check(path_);
   std::error_code ignored;
   auto exchange = [&] { return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0; };
-  std::string old = temporary_;  // where the replaced one is afterwards
+  std::string old = temporary_;  // holds the replaced folder after the exchange
   if (exchange()) {
     try {
-      check(old);  // once more, now that nobody puts anything there by its name
+      check(old);  // again: from here on nobody can add files to it under its old name
     } catch (...) {
-      if (!exchange()) keep_ = true;  // what has our temporary name now is the folder that was there
+      if (!exchange()) keep_ = true;  // our temporary name now belongs to the old folder
       throw;
     }
   } else {
     if (errno != EINVAL && errno != ENOSYS) throw_system("rename to", path_, errno);
-    // In two steps; a kill between them is put right by remove_leftovers.
+    // Exchange in two renames. If the process is killed between them, remove_leftovers restores the name.
     old = temporary_path(path_, random_digits(), true);
     rename_path(path_, old);
     try {
@@ -173,7 +174,7 @@ void AtomicFolder::replace(const MayReplace& check) {
   }
   committed_ = true;
   sync_folder(folder_of(path_));
-  fs::remove_all(old, ignored);  // if this fails, remove_leftovers does it
+  fs::remove_all(old, ignored);  // if this fails, remove_leftovers removes it
 }
 
 }  // namespace ravine

@@ -1,5 +1,6 @@
-// Files and folders that appear whole or not at all: built beside the target, synced, renamed, and the folder synced.
-// Errors: DiskFull (files/fd.h), UserError for a path that cannot be used, Error otherwise. Not for use by two threads at once.
+// Files and folders that appear complete or not at all. Both are built next to the target, synced and renamed; then the
+// folder is synced. Errors: DiskFull (files/fd.h), UserError for a path that cannot be used, else Error. Not
+// thread-safe.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,28 +14,30 @@ namespace ravine {
 
 class StraightWriter;
 
-// Throws if what is at `path` must not be lost.
+// A check before an existing file or folder is replaced. Throws if it must be kept.
 using MayReplace = std::function<void(const std::string& path)>;
 
-// A single file that a flag names as output (`trace --out`, `plot --output`, ..) is replaced only with --overwrite: a UserError if
-// a file or a link is at `path`. Asked before the work begins, and by may_overwrite when the file gets its name, which may be much later.
+// Throws a UserError if `path` is a file or a link and `overwrite` (flag --overwrite) is false. Commands with one
+// output file (`trace --out`, `plot --output`, ..) call it before the work begins.
 void refuse_existing_file(const std::string& path, bool overwrite);
+// Returns the same check for AtomicFile::commit, which runs it again when the file gets its name.
 MayReplace may_overwrite(bool overwrite);
 
 class AtomicFile {
  public:
-  // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill
-  // leaves nothing, or what the next AtomicFile of this path removes. The folder must exist. The target is not touched before
-  // commit(). straight: past the page cache, by a thread (files/straight_writer.h), for large files.
+  // Creates a file without a name. If the file system has no nameless files, a temporary file next to `path`
+  // (files/temporary.h): after a kill, the next AtomicFile of this path removes it. The folder must exist. The target
+  // is unchanged until commit(). straight: a thread writes past the page cache (files/straight_writer.h); for large
+  // files.
   explicit AtomicFile(std::string path, bool straight = false);
-  ~AtomicFile();  // removes what was not committed
+  ~AtomicFile();  // removes the file if it was not committed
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  void write(std::span<const std::byte> bytes);  // appends; small pieces are gathered
+  void write(std::span<const std::byte> bytes);  // appends; small pieces are collected in a buffer
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Blocks until the file is on disk under its name, with the mode of the file that it replaces; once. `check` is asked when
-  // nothing is left to do but the name, and again if a file came in between.
+  // Names the file, with the permissions of the file that it replaces, and blocks until it is on the disk. Called once.
+  // `check` runs just before the rename, and again if a file appeared in between.
   void commit(const MayReplace& check = {});
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // bytes written so far
@@ -44,29 +47,30 @@ class AtomicFile {
   std::string path_, temporary_;
   Fd fd_;
   std::vector<std::byte> buffer_;
-  std::unique_ptr<StraightWriter> straight_;  // after fd_: it ends before that is closed
+  std::unique_ptr<StraightWriter> straight_;  // destroyed before fd_, which it uses
   int64_t size_ = 0;
 };
 
-// The whole of `text` as the new content of `path`.
+// Writes a file with the content `text`, or replaces it (AtomicFile).
 void write_file_atomic(const std::string& path, std::string_view text, const MayReplace& check = {});
 
 class AtomicFolder {
  public:
-  // Creates a temporary folder beside `path` (files/temporary.h). The parent must exist.
+  // Creates a temporary folder next to `path` (files/temporary.h). The parent folder must exist.
   explicit AtomicFolder(std::string path);
-  AtomicFolder(std::string path, std::string leftover);  // takes up one that a killed writer left
-  ~AtomicFolder();                                       // removes what was not committed, unless keep() was called
+  AtomicFolder(std::string path, std::string leftover);  // continues with a temporary folder of a killed process
+  ~AtomicFolder();                                       // removes the folder, unless committed or keep() was called
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  const std::string& folder() const { return temporary_; }  // build in here
+  const std::string& folder() const { return temporary_; }  // the temporary folder: create the files here
   const std::string& path() const { return path_; }
 
-  // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A folder of that name that
-  // is not empty is a UserError, or, if `check` lets it go, exchanged for the new one and removed: at every moment one of the
-  // two is there, under its name or where remove_leftovers gives it its name again.
+  // Syncs all files and folders in it, renames it to `path`, and blocks until it is on the disk. Called once. If `path`
+  // is a folder that is not empty: UserError without `check`; if `check` returns, the two are exchanged and the old one
+  // is removed. At every moment one of them exists, as `path` or as a leftover that remove_leftovers renames to `path`.
   void commit(const MayReplace& check = {});
+  // Keeps the temporary folder if the object ends without commit().
   void keep() { keep_ = true; }
 
  private:

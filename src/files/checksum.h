@@ -1,4 +1,4 @@
-// 64-bit checksums (XXH3, as libxxhash computes it): they find damage, not malice.
+// 64-bit checksums (XXH3, computed by libxxhash). They detect damage, not manipulation.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ struct XXH3_state_s;
 
 namespace ravine {
 
-// Of a stream: pieces of any size give the same value as the whole at once.
+// The checksum of a stream. The value does not depend on how the stream is split into pieces.
 class Checksum {
  public:
   Checksum();
@@ -19,7 +19,7 @@ class Checksum {
   Checksum(Checksum&&) noexcept;
   Checksum& operator=(Checksum&&) noexcept;
   void update(std::span<const std::byte> bytes);
-  uint64_t value() const;  // of everything since the start or the last reset
+  uint64_t value() const;  // of all bytes since the start or the last reset()
   void reset();
 
  private:
@@ -30,8 +30,8 @@ class Checksum {
 };
 
 uint64_t checksum_of(std::span<const std::byte> bytes);
-uint64_t checksum_of_file(const std::string& path);           // reads it all
+uint64_t checksum_of_file(const std::string& path);           // reads the whole file
 std::string checksum_text(uint64_t value);                    // 16 hexadecimal digits
-bool parse_checksum(std::string_view text, uint64_t* value);  // false if it is not what checksum_text writes
+bool parse_checksum(std::string_view text, uint64_t* value);  // false if it is not a text of checksum_text
 
 }  // namespace ravine

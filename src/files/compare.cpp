@@ -16,19 +16,19 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kChunk = 1 << 16;
-constexpr int64_t kBlock = 1 << 10;  // elements that are widened at a time
+constexpr int64_t kBlock = 1 << 10;  // elements that are converted at a time
 
 struct Part : Difference {
   double dot = 0, aa = 0, bb = 0;
 };
 
-// Numbers in a row: neighbours in f32 differ by 1, and both zeros are 0.
+// Returns the index of x among the f32 numbers: neighbours differ by 1, both zeros have index 0.
 int64_t step_of(double x) {
   const auto bits = std::bit_cast<int32_t>(static_cast<float>(x));
   return bits < 0 ? int64_t{INT32_MIN} - bits : bits;
 }
 
-// |x - y| of two i64, which doubles may not hold apart.
+// Returns |x - y| of two i64, exact before the conversion: a double may not hold them.
 double exact_distance(const std::byte* x, const std::byte* y) {
   int64_t u, v;
   std::memcpy(&u, x, sizeof u);
@@ -37,7 +37,7 @@ double exact_distance(const std::byte* x, const std::byte* y) {
   return static_cast<double>(u > v ? a - b : b - a);
 }
 
-// `distance`: |x - y|, unless one of them is NaN.
+// Adds one pair of elements. `distance` is |x - y|; unused if one of them is NaN.
 void add_element(Part& p, double x, double y, double distance, int64_t index) {
   const bool x_nan = x != x, y_nan = y != y;
   if (x_nan && y_nan) return;

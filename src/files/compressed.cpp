@@ -43,14 +43,14 @@ class PlainSource : public ByteSource {
   int64_t consumed_ = 0;
 };
 
-// The compressed bytes of a file, a buffer at a time.
+// Reads the compressed bytes of a file, one buffer at a time.
 class Input {
  public:
   explicit Input(const std::string& path) : path(path), buffer_(kInput) {
     int64_t size;
     fd_ = open_to_read(path, &size);
   }
-  // False at the end of the file. May be called when all before is used up.
+  // Reads the next buffer into `data`; false at the end of the file. Call it only if `data` is empty.
   bool refill() {
     const size_t n = read_some(*fd_, buffer_, path);
     data = std::span(buffer_).first(n);
@@ -59,8 +59,8 @@ class Input {
     return n > 0;
   }
   const std::string path;
-  std::span<const std::byte> data;  // not yet used
-  bool any = false;                 // the file is not empty
+  std::span<const std::byte> data;  // bytes not used yet
+  bool any = false;                 // true if the file is not empty
   int64_t consumed = 0;
 
  private:
@@ -101,7 +101,7 @@ class GzipSource : public ByteSource {
   int64_t consumed() const override { return in_.consumed; }
 
  private:
-  // Between members: zeros are padding, as gzip has it; anything else must be the next member.
+  // Begins the next member; false if no data is left. Zeros between members are padding, as in gzip.
   bool next_member() {
     if (!first_) {
       while (!in_.data.empty() && in_.data.front() == std::byte{0}) in_.data = in_.data.subspan(1);
@@ -128,7 +128,7 @@ class ZstdSource : public ByteSource {
   size_t read(std::span<std::byte> into) override {
     ZSTD_outBuffer out{into.data(), into.size(), 0};
     while (out.pos < out.size) {
-      // The decoder keeps the last byte of a frame until all output is taken, so no input left means no output left.
+      // The decoder keeps the last byte of a frame until all output is taken: without input no output is left.
       if (in_.data.empty() && !in_.refill()) {
         if (unfinished_ || !in_.any) refuse_stream(in_.path, "the zstd data is truncated");
         break;

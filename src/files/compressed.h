@@ -1,4 +1,4 @@
-// A file as a stream of bytes or lines, decompressed on the way.
+// A file as a stream of bytes or lines, decompressed while it is read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,28 +14,29 @@ namespace ravine {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills as much of `into` as there is; less than asked for only at the end, 0 after it. Damaged or truncated compressed data
-  // is a UserError naming the file. Blocks on the disk; one thread at a time.
+  // Fills `into` and returns the number of bytes. Only the end of the stream gives fewer, then 0. Damaged or truncated
+  // compressed data is a UserError that names the file. Blocks on the disk; not thread-safe.
   virtual size_t read(std::span<std::byte> into) = 0;
-  virtual int64_t consumed() const { return 0; }  // bytes of the file itself that were read so far
+  virtual int64_t consumed() const { return 0; }  // bytes read from the file so far, before decompression
 };
 
-// By the end of the name: .gz (also several members in a row), .zst (frames in a row, windows up to 128 MiB), .xz (streams in a
-// row, at most 256 MiB of memory); anything else as it is.
+// Opens a file; the end of its name selects the format: .gz (also several members), .zst (also several frames; windows
+// up to 128 MiB), .xz (also several streams; at most 256 MiB of memory). Any other file is read as it is.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
-// All of it; more than `limit` bytes after decompression is a UserError.
+// Returns the whole content. More than `limit` bytes after decompression is a UserError.
 std::string read_whole(const std::string& path, int64_t limit);
 
-// Lines of a source, without their '\n' (a '\r' before it stays). The last line may lack it; an empty rest is no line.
+// Reads lines without their '\n'; a '\r' before it stays. The last line may lack its '\n'; an empty rest is not a line.
 class LineReader {
  public:
   LineReader(std::unique_ptr<ByteSource> source, std::string where, int64_t max_line = int64_t{256} << 20);
   explicit LineReader(const std::string& path, int64_t max_line = int64_t{256} << 20);
-  // The next line, valid until the next call; nothing at the end. A line of more than max_line bytes is a UserError.
+  // Returns the next line, valid until the next call; nothing at the end. A line of more than max_line bytes is a
+  // UserError.
   std::optional<std::string_view> next();
-  bool cut() const { return cut_; }              // whether the last line returned lacked its '\n'
-  int64_t line_number() const { return line_; }  // of the last line returned, from 1
+  bool cut() const { return cut_; }              // true if the last returned line lacked its '\n'
+  int64_t line_number() const { return line_; }  // number of the last returned line, from 1
   const ByteSource& source() const { return *source_; }
 
  private:
@@ -43,7 +44,7 @@ class LineReader {
   std::string where_;
   int64_t max_line_;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what is read and not yet returned
+  size_t begin_ = 0, end_ = 0;  // range of the bytes read and not yet returned
   int64_t line_ = 0;
   bool at_end_ = false, cut_ = false;
 };

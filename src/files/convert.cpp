@@ -12,8 +12,9 @@ namespace {
 template <class T>
 constexpr bool kHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-// Rounding to odd keeps enough of what is cut off that a second rounding, to nearest in a type at least two bits shorter, gives
-// the same as one rounding of the original (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums").
+// Returns x rounded to odd: the last bit is set if bits were cut off. A second rounding, to nearest in a type at least
+// two bits shorter, then equals one rounding of x (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded
+// sums").
 float to_odd_float(double x) {
   float f = static_cast<float>(x);
   double back = static_cast<double>(f);
@@ -51,7 +52,8 @@ To element(From x) {
     return static_cast<To>(x);
   } else if constexpr (std::is_floating_point_v<From>) {
     constexpr double low = static_cast<double>(std::numeric_limits<To>::min());
-    constexpr double past = 2 * static_cast<double>(uint64_t{1} << (std::numeric_limits<To>::digits - 1));  // max + 1, exact
+    // max + 1, exact
+    constexpr double past = 2 * static_cast<double>(uint64_t{1} << (std::numeric_limits<To>::digits - 1));
     const double r = std::nearbyint(static_cast<double>(x));
     if (r != r) return 0;
     return r < low ? std::numeric_limits<To>::min() : r >= past ? std::numeric_limits<To>::max() : static_cast<To>(r);

@@ -1,11 +1,11 @@
-// A file beside what is built, byte by byte.
+// Copies of files.
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// `to` is new or emptied, and gets the rights of a new file. Errors as write_all: no room and limits are named as what they
-// are.
+// Copies a regular file byte by byte. `to` is created or emptied, with the permissions of a new file. Errors as in
+// write_all, e.g. DiskFull.
 void copy_plain_file(const std::string& from, const std::string& to);
 
 }  // namespace ravine

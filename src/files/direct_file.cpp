@@ -15,8 +15,8 @@
 namespace ravine {
 namespace {
 constexpr int64_t kBuffer = int64_t{1} << 20;
-constexpr int64_t kWrite = int64_t{4} << 20;  // of one write
-constexpr unsigned kDepth = 4;                // writes under way: the checksum of one piece runs beside the writes of others
+constexpr int64_t kWrite = int64_t{4} << 20;  // bytes of one write
+constexpr unsigned kDepth = 4;  // writes in flight: the checksum of one piece is computed during the writes of others
 constexpr int64_t kDirty = int64_t{32} << 20;
 }  // namespace
 
@@ -33,7 +33,7 @@ struct DirectFile::Ring {
   }
   ~Ring() {
     if (!open) return;
-    while (under_way > 0) {  // they read memory that its owner may change afterwards
+    while (under_way > 0) {  // the kernel reads memory that its owner may change afterwards
       io_uring_cqe* done = nullptr;
       if (const int code = io_uring_wait_cqe(&ring, &done); code == 0)
         finish_one(done);
@@ -55,7 +55,7 @@ struct DirectFile::Ring {
     require(n == 1, "io_uring_submit: it takes one write, got {}", n);
     ++under_way;
   }
-  // Waits for one write and returns its slot; what it left over, or could not do, is done again by plain writes, which name the
+  // Waits for one write and returns its slot. Bytes that it did not write are written by write_all_at, which names the
   // error.
   unsigned wait(int fd, const std::string& path) {
     io_uring_cqe* done = nullptr;
@@ -84,7 +84,8 @@ DirectFile::DirectFile(std::string path, int64_t bytes)
     : path_(std::move(path)), bytes_(bytes), buffer_(DeviceKind::cpu, kBuffer) {
   fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd_) throw_system("create file", path_, errno);
-  const int flags = ::fcntl(*fd_, F_GETFL);  // asked for behind: an open that refuses O_DIRECT has made the file already
+  // Set after the open: an open that fails for O_DIRECT has already created the file.
+  const int flags = ::fcntl(*fd_, F_GETFL);
   direct_ = flags >= 0 && ::fcntl(*fd_, F_SETFL, flags | O_DIRECT) == 0;
   int code;
   do code = bytes > 0 && ::fallocate(*fd_, 0, 0, bytes) != 0 ? errno : 0;
@@ -114,7 +115,8 @@ void DirectFile::append(std::span<const std::byte> bytes, Checksum& sum) {
     }
     auto n = static_cast<size_t>(std::min<int64_t>(kBuffer - staged_, static_cast<int64_t>(bytes.size())));
     const auto rest =
-        static_cast<size_t>(round_up(staged_, kBlock) - staged_);  // up to the next block, from where it may go straight
+        // Up to the next block, from where `bytes` may be written directly.
+        static_cast<size_t>(round_up(staged_, kBlock) - staged_);
     if (direct_ && rest > 0 && rest < n && reinterpret_cast<uintptr_t>(bytes.data() + rest) % kBlock == 0) n = rest;
     std::memcpy(buffer_.data() + staged_, bytes.data(), n);
     sum.update(bytes.first(n));
@@ -140,7 +142,8 @@ void DirectFile::write_straight(std::span<const std::byte> bytes, Checksum& sum)
     }
     at_ += static_cast<int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
-    if (!direct_ && at_ - flushed_ >= kDirty) {  // keeps the page cache from filling with what is to be written
+    // Starts writing, so that the page cache does not fill with dirty pages.
+    if (!direct_ && at_ - flushed_ >= kDirty) {
       ::sync_file_range(*fd_, flushed_, at_ - flushed_, SYNC_FILE_RANGE_WRITE);
       flushed_ = at_;
     }
@@ -160,7 +163,7 @@ void DirectFile::flush() {
 
 void DirectFile::finish() {
   require(position() == bytes_, "DirectFile::finish: '{}' must have {} bytes, got {}", path_, bytes_, position());
-  if (staged_ % kBlock != 0) {  // O_DIRECT writes whole blocks; the file is cut to its size afterwards
+  if (staged_ % kBlock != 0) {  // O_DIRECT writes whole blocks; ftruncate sets the size afterwards
     const int64_t full = round_up(staged_, kBlock);
     std::memset(buffer_.data() + staged_, 0, static_cast<size_t>(full - staged_));
     staged_ = full;

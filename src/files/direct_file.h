@@ -1,7 +1,7 @@
-// A file written front to back at the speed of the disk, past the page cache where the file system allows (O_DIRECT).
-// Reading goes through the page cache: a checkpoint is read twice, once to verify it and once to place it, and what the first
-// pass leaves in the cache makes the second one short. Past the cache one pass is faster (2 GB, two cores, cold: 0.7 s with a
-// ring of four reads of 4 MiB, 1.0 s with preads of two threads), but both together are slower (1.4 s, not 1.1 s).
+// A file written front to back at the speed of the disk, past the page cache if the file system supports it (O_DIRECT).
+// Reads use the page cache. A checkpoint is read twice: once to verify it, once to load it; the second read hits the
+// cache. One read past the cache is faster: 0.7 s for 2 GB (two cores, cold, a ring of four reads of 4 MiB), 1.0 s with
+// preads of two threads. Two reads are slower: 1.4 s against 1.1 s.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -18,18 +18,17 @@ class DirectFile {
  public:
   static constexpr int64_t kBlock = 4096;
 
-  // Creates `path`, which must not exist, and reserves its `bytes` on the disk: DiskFull comes here, before anything is
-  // written.
+  // Creates `path`, which must not exist, and reserves `bytes` on the disk. DiskFull is thrown here, before any write.
   DirectFile(std::string path, int64_t bytes);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // The next bytes, added to `sum` too. Memory whose address equals position() modulo kBlock goes to disk as it is, other
-  // memory through a small buffer; it must stay as it is until drain() has returned, since writes go on beside the next append.
+  // Appends bytes and adds them to `sum`. If their address equals position() modulo kBlock, they are written directly;
+  // else through a small buffer. The memory must stay unchanged until drain() returns: writes continue after append.
   void append(std::span<const std::byte> bytes, Checksum& sum);
-  void drain();   // blocks until nothing that was appended is read any more
-  void finish();  // all bytes must be there; blocks until they are on the disk
+  void drain();   // blocks until no write reads the appended memory any more
+  void finish();  // blocks until the file is on the disk; Error unless all `bytes` were appended
 
   int64_t position() const { return at_ + staged_; }
 
@@ -43,10 +42,10 @@ class DirectFile {
   int64_t bytes_;
   Fd fd_;
   bool direct_ = false;
-  int64_t at_ = 0, staged_ = 0;  // written; waiting in the buffer
-  int64_t flushed_ = 0;          // handed to the disk, without O_DIRECT
+  int64_t at_ = 0, staged_ = 0;  // bytes written; bytes in the buffer
+  int64_t flushed_ = 0;          // bytes whose write to the disk was started, without O_DIRECT
   Storage buffer_;
-  std::unique_ptr<Ring> ring_;  // null: io_uring is not to be had
+  std::unique_ptr<Ring> ring_;  // null if io_uring is not available
 };
 
 }  // namespace ravine

@@ -25,7 +25,7 @@ constexpr const char* kMoreRoom =
 DiskMemory::DiskMemory(const std::string& folder, int64_t bytes) : folder_(folder), size_(bytes) {
   create_folders(folder);
   const std::string what = fmt::format("offload of {}", human_bytes(static_cast<double>(bytes)));
-  // Asked first: a file system gives what it has before it says that it has no more.
+  // The free space is checked first: a failing fallocate would fill the disk before it reports the error.
   if (const auto room = free_space(folder); room && *room < bytes)
     throw DiskFull(what, folder, fmt::format("{} bytes asked for; {}", bytes, kMoreRoom));
   file_ = create_nameless_file(folder);
@@ -69,7 +69,7 @@ void DiskMemory::drop(const Storage& memory) const {
   const auto found = places_.find(memory.data());
   if (found == places_.end()) return;
   ::madvise(memory.data(), static_cast<size_t>(memory.bytes()), MADV_DONTNEED);
-  // Behind the end there is nothing to wait for: that call says how earlier writes went.
+  // The range behind the end has no pages to wait for; the call returns the errors of earlier writes.
   if (::sync_file_range(*file_, found->second, memory.bytes(), SYNC_FILE_RANGE_WRITE) != 0 ||
       ::sync_file_range(*file_, size_, kDiskPage, SYNC_FILE_RANGE_WAIT_BEFORE) != 0)
     throw_system("write offload in", folder_, errno);

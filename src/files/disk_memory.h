@@ -1,4 +1,4 @@
-// Memory of a run that lies in a file: its pages come as they are touched, or asked for, and go as they are given up.
+// Memory of a run that is mapped from a file (offload to disk). Its pages are read when they are touched or fetched.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,35 +11,34 @@
 
 namespace ravine {
 
-// Memory that was taken stays where it is, with the same bytes at the same addresses, whoever touches it and when. It must go
-// before this does. fetch and drop may be called by many threads, and do nothing to memory that was not taken.
+// Memory that was taken keeps its addresses and its bytes. The Storage must be destroyed before this object. fetch and
+// drop are thread-safe, and do nothing to memory that was not taken.
 class DiskMemory {
  public:
-  // A plan: counts what is taken, of memory on meta.
+  // Makes a plan without a file: take() adds up the bytes of memory on the meta device.
   DiskMemory() = default;
-  // A file in `folder` that has all its bytes from the start, and no name: it goes with the process, however that ends. Too little
-  // room is a DiskFull at once. A folder that is not there is made.
+  // Creates a file without a name in `folder`, with all its bytes reserved. The file ends with the process. DiskFull if
+  // the disk has too little room. A missing folder is created.
   DiskMemory(const std::string& folder, int64_t bytes);
   ~DiskMemory();
   DiskMemory(const DiskMemory&) = delete;
   DiskMemory& operator=(const DiskMemory&) = delete;
 
-  void take(const Storage& memory);         // of zeros, and fresh
-  int64_t bytes() const { return taken_; }  // in whole pages
-  void fetch(const Storage& memory) const;  // it is about to be used: read ahead
-  // It is not used for a while: its pages are no longer those of the process. What was changed begins to go to the disk; from
-  // there on they are the system's, which keeps them as long as it has memory to spare. A disk that failed to write before is an
-  // Error.
+  void take(const Storage& memory);         // maps the memory to the file; it must be fresh and all zeros
+  int64_t bytes() const { return taken_; }  // bytes taken, in whole pages
+  void fetch(const Storage& memory) const;  // starts to read the pages: the memory is used soon
+  // Releases the pages of memory that is not used for a while. Changed pages begin to go to the disk. The pages stay in
+  // the page cache as long as the system has memory. An earlier failed write to the disk is an Error.
   void drop(const Storage& memory) const;
 
-  // Bytes in memory of pieces that are used one after the other: of one, the one before and the one behind, where these are most.
+  // Returns the maximum of bytes in memory if pieces are used in order: a piece, the previous one and the next one.
   static int64_t most_at_once(const std::vector<int64_t>& pieces);
 
  private:
   std::string folder_;
   Fd file_;
   int64_t taken_ = 0, size_ = 0;
-  std::map<const std::byte*, int64_t> places_;  // in the file
+  std::map<const std::byte*, int64_t> places_;  // offset in the file, by address
   std::vector<void*> noted_;
 };
 

@@ -1,4 +1,4 @@
-// How much room a disk has.
+// Free space on a disk.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// Bytes that this user may still write where `path` is or will be: on the disk of its nearest parent that exists. Nothing if
-// the system does not say; a quota may be tighter.
+// Returns the bytes that this user may still write at `path`, which need not exist: the nearest existing parent is
+// used. Nothing if the system does not report it. A quota may allow less.
 std::optional<int64_t> free_space(const std::string& path);
 
 }  // namespace ravine

@@ -26,7 +26,7 @@ std::string room_text(const std::string& path) {
   return room ? fmt::format(" ({} free)", human_bytes(static_cast<double>(*room))) : "";
 }
 
-// A file that has no room for a reason that free space says nothing of.
+// The reason of a DiskFull in which the free space plays no role.
 constexpr std::string_view kTooLarge = "the limit on file sizes";
 
 std::string too_large() {
@@ -78,7 +78,7 @@ void throw_system(const std::string& op, const std::string& path, int code) {
     case ENOTEMPTY:
     case ENAMETOOLONG:
       throw UserError("cannot " + op, path, why, "check the path and its permissions");
-    case EFAULT:  // the bytes came from a mapped file: it is the one to name
+    case EFAULT:  // the bytes came from a mapped file: report this file
       check_mapped_files();
       [[fallthrough]];
     default:
@@ -90,7 +90,7 @@ void create_folders(const std::string& path) {
   if (path.empty())
     throw UserError("the name of a folder is empty", "output", "a folder has a name", "give one, or . for this folder");
   std::error_code error;
-  std::vector<std::string> missing;  // from the innermost
+  std::vector<std::string> missing;  // innermost first
   for (std::filesystem::path p = path; !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
     if (std::filesystem::is_symlink(p, error))
       throw UserError(fmt::format("{}link to '{}', which is not there", p == path ? "" : fmt::format("'{}' is a ", p.string()),
@@ -105,7 +105,7 @@ void create_folders(const std::string& path) {
 }
 
 Fd open_to_read(const std::string& path, int64_t* size) {
-  // Without O_NONBLOCK the open of a pipe would wait for a writer.
+  // O_NONBLOCK: without it the open of a pipe waits for a writer.
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) throw_system("open file", path, errno);
   struct stat s;
@@ -176,7 +176,7 @@ void sync_fd(int fd, const std::string& path) {
 void sync_folder(const std::string& folder) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) throw_system("open folder", folder, errno);
-  // Some network file systems refuse fsync of a folder; there the rename is as durable as it gets.
+  // Some network file systems refuse fsync of a folder; the rename is then as durable as this file system allows.
   if (::fsync(*fd) != 0 && errno != EINVAL && errno != EROFS) throw_system("sync folder", folder, errno);
 }
 

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself, and whole reads and writes with errors that name the path.
+// A file descriptor with an owner, and complete reads and writes whose errors name the path.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace ravine {
 
-// No room left for what was being written (disk, quota or size limit). `path` is the file; what it replaced is untouched.
+// A write failed for lack of room: disk, quota or limit on file sizes. `path` is the file; the file that it would
+// replace is unchanged.
 struct DiskFull : Error {
   DiskFull(const std::string& op, const std::string& path, const std::string& why);
   std::string path;
@@ -31,24 +32,26 @@ class Fd {
   int fd_ = -1;
 };
 
-// Throws what errno `code` means for `op` on `path`: DiskFull; UserError for a path that does not exist, may not be used or is
-// of the wrong kind; Error for everything else.
+// Throws the error of errno `code` after `op` on `path`: DiskFull if there is no room; UserError if the path does not
+// exist, is not permitted or is of the wrong kind; else Error.
 [[noreturn]] void throw_system(const std::string& op, const std::string& path, int code);
-// With its parents, each of them on the disk when this returns; one that is there already is fine.
+// Creates a folder and its parents, and syncs each of them. An existing folder is no error. UserError for a link to a
+// missing folder.
 void create_folders(const std::string& path);
 
-Fd open_to_read(const std::string& path, int64_t* size);  // a regular file and its size; anything else is a UserError
-Fd create_file(const std::string& path);                  // new or emptied, for reading and writing; never through a link
+Fd open_to_read(const std::string& path, int64_t* size);  // opens a regular file and sets its size; else UserError
+Fd create_file(const std::string& path);  // creates or empties a file, for reading and writing; does not follow a link
 
-// All of `bytes`, or an exception. The first writes at the file's position, the second at `offset`.
+// Write all of `bytes` or throw: the first at the file's position, the second at `offset`.
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path);
 void write_all_at(int fd, int64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
-size_t read_some(int fd, std::span<std::byte> into, const std::string& path);  // 0 only at the end
+// Returns the number of bytes; 0 only at the end.
+size_t read_some(int fd, std::span<std::byte> into, const std::string& path);
 void read_all_at(int fd, int64_t offset, std::span<std::byte> into, const std::string& path);
 
-void sync_fd(int fd, const std::string& path);   // until the bytes are on the disk
-void sync_folder(const std::string& folder);     // until the names in it are
+void sync_fd(int fd, const std::string& path);   // blocks until the bytes are on the disk
+void sync_folder(const std::string& folder);     // blocks until the names in the folder are on the disk
 std::string folder_of(const std::string& path);  // "a/b" -> "a", "b" -> "."
 
 }  // namespace ravine

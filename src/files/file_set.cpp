@@ -34,7 +34,7 @@ std::optional<struct stat> look_at(const std::string& path) {
   return {};
 }
 
-// A file (or folder) of a set, by what tells it from another of its name. A folder's size and time say nothing of it.
+// Identifies a file or folder of a set: name, size, time of change, inode. Size and time of a folder are not compared.
 struct Member {
   std::string name;
   int64_t bytes = 0, changed = 0, file = 0;
@@ -63,7 +63,7 @@ Json to_json(const std::vector<Member>& members) {
   return list;
 }
 
-// Names in lists are escaped; what they stand for is looked up in the kind, so no other name ever comes out.
+// Reads the members. Names in lists are escaped and looked up among the names of the kind: no other name can result.
 std::vector<Member> from_json(const Json& list, const FileSetKind& kind, bool folders) {
   std::vector<Member> members;
   for (const Json& j : list) {
@@ -108,7 +108,7 @@ SetList read_list(const std::string& journal, const FileSetKind& kind) {
       fmt::format("to keep what is there, move {} away; to have what waits in it, move it to its place by hand", journal));
 }
 
-// Everything that would be moved or removed is as the list says.
+// Throws unless all files to move or remove are as the list describes them.
 void check_unchanged(const std::string& journal, const FileSetKind& kind, const SetList& list) {
   const std::string to = folder_of(journal) + "/";
   for (const auto& entry : fs::directory_iterator(journal)) {
@@ -149,15 +149,16 @@ void give_name(const std::string& from, const std::string& to, const std::string
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
 
-// By way of a name that is surely ours, so that an empty folder of the journal's own name is the user's.
+// Removes the folder of the journal. The folder is renamed to a temporary name first: an empty folder with the
+// journal's own name therefore belongs to the user.
 void remove_journal(const std::string& journal) {
   const std::string done = temporary_path(journal, random_digits());
   if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
   std::error_code ignored;
-  fs::remove_all(done, ignored);  // else the next FileSet does it
+  fs::remove_all(done, ignored);  // if this fails, the next FileSet removes it
 }
 
-// Of a journal that this process holds.
+// Finishes a journal whose lock this process holds.
 void finish_held(const std::string& journal, const FileSetKind& kind) {
   const SetList list = read_list(journal, kind);
   check_unchanged(journal, kind, list);
@@ -203,8 +204,8 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
   write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true) + "\n");
   refuse_unfinished(journal_);
   building_.commit();
-  // From here on others wait, or are told to. Who came before this set did is seen now, and the set stands back as a whole:
-  // nothing of it was moved yet.
+  // From here on other processes wait or get an error. A change made before is found here: then nothing was moved yet,
+  // and the whole set is given up.
   try {
     check_unchanged(journal_, kind_, list);
   } catch (const UserError&) {
@@ -219,7 +220,7 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
 bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
   const auto there = look_at(journal);
   if (!there) return false;
-  if (!S_ISDIR(there->st_mode)) read_list(journal, kind);  // says that it is none
+  if (!S_ISDIR(there->st_mode)) read_list(journal, kind);  // throws
   const Fd held(::open(journal.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!held && errno == ENOENT) return false;
   if (!held) throw_system("open folder", journal, errno);
@@ -234,7 +235,7 @@ bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
   if (::fstat(*held, &mine) != 0) throw_system("open folder", journal, errno);
   const auto named = look_at(journal);
   if (!named || named->st_ino != mine.st_ino || named->st_dev != mine.st_dev)
-    return false;  // another process has ended it meanwhile
+    return false;  // another process has finished it in the meantime
   finish_held(journal, kind);
   say(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now", kind.name,
                   escaped(folder_of(journal))));

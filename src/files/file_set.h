@@ -1,19 +1,22 @@
-// Files (or folders) of one folder that get their names together, beside files of others: a tokenizer's, a .bin with its .idx,
-// what init prepares. Names cannot change all at once, so the new ones wait, complete and on the disk, in a folder JOURNAL
-// beside the names that they get; that it has its name is the moment at which the set counts as replaced. Then old ones go, new
-// ones get their names in a given order, and JOURNAL goes. A kill before leaves the old set; a kill after leaves JOURNAL:
-// readers of the set refuse to take half of it (refuse_unfinished), and the next writer ends what was begun (finish_file_set).
-// At no moment do files of both sets lie under their names.
+// A set of files (or folders) in one folder that get their names together, next to files of other sets. Examples: a
+// tokenizer's files, a .bin with its .idx, the output of init. Several names cannot change atomically. The new files
+// therefore wait, complete and synced, in the folder JOURNAL next to their final names. The set is replaced at the
+// moment when JOURNAL gets its name. Then the old files are removed, the new ones are renamed in a given order, and
+// JOURNAL is removed. A kill before this moment leaves the old set. A kill after it leaves JOURNAL: readers of the set
+// refuse a partial set (refuse_unfinished), and the next writer finishes the replacement (finish_file_set). Files of
+// both sets never have their names at the same time.
 //
 //   DIR/JOURNAL/.set.json  {"format":"ravine-file-set","version":2,"kind":"token files","overwrite":true,
 //                           "new":[{"name":"a.bin","bytes":8,"changed":<ns since 1970>,"file":<inode>}, ..],
 //                           "old":[..]}
 //
-// "new" is all that is in JOURNAL, in the order in which the names come; "old" is what lay under names of the set.
+// "new" lists all files in JOURNAL, in the order of renaming. "old" lists the existing files with names of the set.
 //
-// Untrusted input: a journal is followed only where every name in it is one of its kind's, where what it replaces and what
-// waits in it are the very files that it says (size, time, inode), and where no file has come since under one of its names.
-// Else it stands back: a UserError, nothing changed. Only plain files and links are ever removed.
+// A journal is untrusted input. A journal is followed only if
+// - every name in it belongs to its kind;
+// - the files to replace and the waiting files have the listed size, time and inode;
+// - no other file has appeared under one of the names.
+// Otherwise a UserError is thrown and nothing changes. Only plain files and links are removed.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,21 +25,21 @@
 
 namespace ravine {
 
-// What sets of one kind are made of.
+// The names of sets of one kind.
 struct FileSetKind {
   std::string name;                       // "token files"
-  std::vector<std::string> files;         // every name that one of their files can have
-  std::vector<std::string> folders = {};  // and every folder; these are never replaced
+  std::vector<std::string> files;         // all names that a file of the kind may have
+  std::vector<std::string> folders = {};  // all names of folders; folders are never replaced
 };
 
 class FileSet {
  public:
-  // The folder of `journal` must exist. What killed writers left of such sets goes, or gets its names.
+  // Prepares a new set. The folder of `journal` must exist. Leftovers of killed writers are removed, or finished.
   FileSet(const std::string& journal, FileSetKind kind);
-  const std::string& folder() const { return building_.folder(); }  // build in here
+  const std::string& folder() const { return building_.folder(); }  // the temporary folder: create the files here
 
-  // `names`: all that is in folder(), in the order in which it appears. With `overwrite` whatever else of the kind is there
-  // goes and they take its place; else a name that is taken is a UserError. Before anything is moved.
+  // Replaces the set. `names` are all files in folder(), in the order of renaming. With `overwrite`, all existing files
+  // of the kind are removed. Without it, an existing name is a UserError, before any file is moved.
   void commit(const std::vector<std::string>& names, bool overwrite);
 
  private:
@@ -45,11 +48,12 @@ class FileSet {
   AtomicFolder building_;
 };
 
-// Ends what a killed writer had begun. False if there is nothing of that kind. One process at a time: others get a UserError.
+// Finishes the replacement of a killed writer. False if there is no journal. While one process does it, others get a
+// UserError.
 bool finish_file_set(const std::string& journal, const FileSetKind& kind);
-// A UserError if there is: a set is being replaced, or was when its writer was killed.
+// Throws a UserError if a set is being replaced, or was when its writer was killed.
 void refuse_unfinished(const std::string& journal);
-// A UserError if what has one of these names in `folder` is no file that may be replaced: a folder, a device.
+// Throws a UserError if one of these names in `folder` is a folder or a device, which may not be replaced.
 void refuse_folders(const std::string& folder, const std::vector<std::string>& names);
 
 }  // namespace ravine

@@ -32,7 +32,7 @@ struct Holder {
   std::string host;
 };
 
-// What a lock of ours says: nothing else ever gets this name from us, and it has it from its first moment.
+// The content of Ravine's lock files. A lock has it from its first moment on.
 std::string lock_text() { return fmt::format("{}{} {}\n", kLockMark, ::getpid(), host_name()); }
 
 Holder read_holder(int fd) {
@@ -58,7 +58,8 @@ std::string to_text(const Holder& holder) {
                   "stop that run or choose another folder");
 }
 
-// The other name of a lock whose maker was killed between giving it its own and removing the temporary; "" if it has none.
+// Returns the temporary name that a lock still has if its process was killed between link and unlink; "" if it has
+// none.
 std::string second_name(const struct stat& s, const std::string& folder) {
   std::error_code error;
   if (s.st_nlink != 2) return "";
@@ -73,8 +74,9 @@ std::string second_name(const struct stat& s, const std::string& folder) {
   return "";
 }
 
-// A file of this name that is no lock of ours is the user's: it is neither written nor removed. Of earlier versions, and short
-// or full of zeros where the power went, is taken only in a folder that our mark says is ours.
+// Throws a UserError if the file named .lock is not Ravine's: it belongs to the user and is neither written nor
+// removed. A lock of an earlier version, or an empty one after a power failure, is accepted only in a folder with
+// Ravine's mark.
 void refuse_other_file(int fd, const struct stat& s, const std::string& folder) {
   std::array<char, 300> text{};
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
@@ -90,7 +92,7 @@ void refuse_other_file(int fd, const struct stat& s, const std::string& folder) 
                   "move it, or choose another folder");
 }
 
-// A new lock that is held and says so appears under its name at once; nothing if the name is taken.
+// Creates a lock that has its content and is held when it gets its name. Returns no file if the name is taken.
 Fd create_lock(const std::string& path, const std::string& folder) {
   const std::string text = lock_text();
   if (Fd nameless = create_nameless_file(folder)) {
@@ -147,7 +149,7 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
     if (::flock(*fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
       if (errno == EWOULDBLOCK) {
-        // Who only looks (folder_holder) has it for an instant: that is no reason to refuse.
+        // folder_holder() locks the file for an instant: try again before refusing.
         if (++tries > kTries) refuse_lock(folder, read_holder(*fd));
         std::this_thread::sleep_for(kPause);
         continue;
@@ -157,7 +159,7 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
       Holder holder = read_holder(*fd);
       if (!made && !is_gone(holder)) refuse_lock(folder, holder);
     }
-    // The one who held it may have removed the file between our open and our lock: then the lock is on nothing.
+    // The previous holder may have removed the file between open and flock: then the lock has no effect.
     struct stat mine;
     if (::fstat(*fd, &mine) != 0) throw_system("lock folder", folder, errno);
     if (!has_name(*fd, path_)) continue;
@@ -175,7 +177,8 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
 
 std::optional<std::string> folder_holder(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));  // the open of a pipe would wait for a writer
+  // The open of a pipe would wait for a writer.
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd && errno == ENOENT) return {};
   if (!fd) throw_system("look at the lock of", folder, errno);
   struct stat s;
@@ -193,7 +196,7 @@ std::optional<std::string> folder_holder(const std::string& folder) {
 bool FolderLock::in_place() const {
   struct stat named;
   if (::lstat(path_.c_str(), &named) != 0)
-    return errno != ENOENT && errno != ENOTDIR;  // a disk that does not answer now has not lost it
+    return errno != ENOENT && errno != ENOTDIR;  // after other errors of the disk the lock is assumed to be in place
   return has_name(*fd_, path_);
 }
 

@@ -1,4 +1,4 @@
-// An output folder belongs to one run at a time.
+// The lock of an output folder: a folder belongs to one run at a time.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,25 +7,25 @@
 
 namespace ravine {
 
-// Holds an advisory lock (flock) on `folder`/.lock, which contains "ravine lock: process <pid> <host>". The kernel drops the
-// lock when its process ends however it ends, so a file left by a dead process is simply taken over. On file systems without
-// flock the pid decides. A link, or a file of that name that is no lock, is a UserError and stays as it is. Never blocks: a
-// folder in use by another run is a UserError that names its pid and host.
+// Holds an advisory lock (flock) on `folder`/.lock, whose content is "ravine lock: process <pid> <host>". The kernel
+// releases the lock when the process ends, so the file of a dead process is taken over. On file systems without flock,
+// the pid decides. Does not wait: if another run uses the folder, a UserError names its pid and host. A link named
+// .lock, or a file of this name that is no lock, is a UserError and stays unchanged.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
-  ~FolderLock();  // removes the file, unless another has its name by now
+  ~FolderLock();  // removes the file, unless its name belongs to another file now
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
-  bool in_place()
-      const;  // whether the file that is locked still has its name: a folder that was removed or renamed has taken it along
+  bool in_place() const;  // true if the locked file still has its name: false if the folder was removed or renamed
 
  private:
   std::string path_;
   Fd fd_;
 };
 
-// Who holds the lock on `folder` right now, as "process 123 on node7"; nothing if nobody does. The lock is only looked at.
+// Returns the holder of the lock on `folder`, as "process 123 on node7"; nothing if it is free. The lock file is not
+// changed.
 std::optional<std::string> folder_holder(const std::string& folder);
 
 }  // namespace ravine

@@ -24,7 +24,7 @@ constexpr int64_t kMostMark = int64_t{64} << 20;  // bytes
 constexpr int64_t kMostGlance = int64_t{1} << 20;
 constexpr int64_t kSettled = 2'000'000'000;  // ns
 
-// Without its checksum.
+// Returns size, inode and time of change of a file, without its checksum.
 FolderMark::File look_at_file(const std::string& path) {
   struct stat s {};
   if (::lstat(path.c_str(), &s) != 0) throw_system("look at", path, errno);
@@ -35,7 +35,7 @@ bool same_file(const FolderMark::File& a, const FolderMark::File& b) {
   return a.bytes == b.bytes && a.inode == b.inode && a.changed == b.changed;
 }
 
-// Whether what was seen of a file before it was read tells it from any later state.
+// True if any later change of the file will show: `seen`, taken before the file was read, is still true and 2 s old.
 bool is_settled(const std::string& path, const FolderMark::File& seen) {
   const int64_t now =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -56,7 +56,7 @@ bool is_as_marked(const std::string& path, FolderMark::File& known, bool glance)
   return true;
 }
 
-// Calls f(path in the folder, whether it is a plain file) for all that are no folders, and for empty folders; by name.
+// Calls f(path in the folder, true if a plain file) for all files, links and empty folders, sorted by name.
 template <class F>
 void each_below(const std::string& folder, F f) {
   std::vector<std::pair<std::string, bool>> found;
@@ -109,7 +109,7 @@ FolderMark mark_of(const std::string& folder, const std::string& run, const std:
     FolderMark::File& file = mark.files[path] = look_at_file(folder + "/" + path);
     if (!glance || file.bytes <= kMostGlance) file.checksum = checksum_text(checksum_of_file(folder + "/" + path));
   });
-  for (auto& [path, file] : mark.files)  // at the end: reading takes time, in which the large ones settle
+  for (auto& [path, file] : mark.files)  // at the end: the reads took time, so that large files are settled now
     if (!is_settled(folder + "/" + path, file)) file.inode = file.changed = 0;
   return mark;
 }

@@ -16,7 +16,7 @@
 namespace ravine {
 namespace {
 
-// A mapping as a signal handler may read it: atomics, and a line prepared beforehand. Notes are used again, never freed.
+// A mapping for the signal handler: atomics, and a message prepared in advance. Entries are reused and never freed.
 struct Note {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::string line, path;
@@ -25,7 +25,7 @@ struct Note {
   Note* next = nullptr;
 };
 
-std::atomic<Note*> notes{nullptr};  // a signal handler can reach nothing else
+std::atomic<Note*> notes{nullptr};  // global: a signal handler has no other access
 std::mutex noting_files;
 
 Note* add_note(std::string line, const std::string& path, const struct stat& s, const void* at, size_t size) {
@@ -57,17 +57,17 @@ Note* note_file(const std::string& path, int fd, const void* at, size_t size) {
       path, s, at, size);
 }
 
-// Calls only what may be called in a handler.
+// The handler of SIGBUS. Calls async-signal-safe functions only.
 void on_bus_error(int number, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));  // the last one reaches beyond the end
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));  // the last page reaches beyond the end
   for (const Note* n = notes.load(); n; n = n->next) {
     const uintptr_t begin = n->begin.load(), end = n->end.load();
     if (end == 0 || at < begin || at >= (end + page - 1) / page * page) continue;
     if (::write(STDERR_FILENO, n->line.data(), n->line.size()) < 0) ::_exit(1);
     ::_exit(1);
   }
-  ::signal(number, SIG_DFL);  // and the same instruction again
+  ::signal(number, SIG_DFL);  // then the same instruction raises it again
 }
 
 }  // namespace
@@ -125,8 +125,8 @@ MappedFile::~MappedFile() {
 void MappedFile::will_read(std::span<const std::byte> part) const {
   constexpr uintptr_t kPage = 4096;
   if (part.empty()) return;
-  const size_t before = reinterpret_cast<uintptr_t>(part.data()) % kPage;  // of its first page
-  // A hint: failing changes nothing.
+  const size_t before = reinterpret_cast<uintptr_t>(part.data()) % kPage;  // offset in its first page
+  // A hint: failure has no effect.
   ::madvise(const_cast<std::byte*>(part.data() - before), before + part.size(), MADV_WILLNEED);
 }
 

@@ -1,4 +1,4 @@
-// A file as read-only memory; the kernel reads what is touched and drops it when memory is short.
+// A file mapped as read-only memory. The kernel reads pages when they are touched and drops them if memory is short.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -8,37 +8,38 @@
 
 namespace ravine {
 
-// The file must not shrink while it is mapped: see name_cut_files. An empty file is an empty span. Const members may be called
-// by many threads.
+// A read-only mapping of a file. An empty file is an empty span. Const members are thread-safe. The file must not
+// shrink while it is mapped: see name_cut_files.
 class MappedFile {
  public:
-  enum class Use { random, sequential, any };  // how it will be read; a hint
+  enum class Use { random, sequential, any };  // how the file will be read: a hint
   MappedFile() = default;
-  explicit MappedFile(std::string path, Use use = Use::random);       // what cannot be opened is a UserError
-  MappedFile(std::string path, const Fd& fd, int64_t size, Use use);  // of an open file of that size
+  explicit MappedFile(std::string path, Use use = Use::random);       // UserError if it cannot be opened
+  MappedFile(std::string path, const Fd& fd, int64_t size, Use use);  // maps an open file of `size` bytes
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  void will_read(std::span<const std::byte> part) const;  // a part of bytes() is about to be read in order: fetched ahead
+  // Starts to read a part of bytes() that is read soon, front to back.
+  void will_read(std::span<const std::byte> part) const;
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  void* noted_ = nullptr;  // in the list that the handler of SIGBUS looks through
+  void* noted_ = nullptr;  // entry in the list that the handler of SIGBUS searches
 };
 
-// Reading a mapped file beyond where it was cut is SIGBUS. From this call on it ends the process with status 1 and a line on
-// stderr that names the file; any other SIGBUS ends it as before.
+// Installs a handler of SIGBUS, which a read of a mapped file raises behind its new end if the file was cut. The
+// handler prints a line that names the file and exits with status 1. Any other SIGBUS ends the process as before.
 void name_cut_files();
 
-// Bytes that a cut took from a page that is partly left read as zeros, without a signal: an Error that names the first mapped
-// file that is shorter now than when it was mapped. A file that was replaced (another one has its name) is as it was.
+// Throws an Error that names the first mapped file that is shorter now than when it was mapped. This check is needed:
+// the cut part of a page reads as zeros, without a signal. A replaced file (another file has its path) is no error.
 void check_mapped_files();
 
-// Of memory over a file that is no MappedFile: SIGBUS in it writes `line` and ends the process the same way, until it is forgotten.
+// Registers other mapped memory: a SIGBUS in it prints `line` and exits with status 1, until forget_mapping.
 void* note_mapping(std::string line, const void* at, size_t size);
 void forget_mapping(void* noted);
 

@@ -1,4 +1,4 @@
-// MD5 (RFC 1321), for names of files that other programs derive in this way. Not for security.
+// MD5 (RFC 1321), for file names that other programs derive with it. Not for security.
 #pragma once
 #include <string>
 #include <string_view>

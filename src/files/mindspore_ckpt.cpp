@@ -33,7 +33,7 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
   const char* begin = reinterpret_cast<const char*>(file.data());
   ProtobufMessage all({begin, file.size()}, where, refuse_ckpt);
   while (!all.left().empty()) {
-    // A checksum may follow the message.
+    // The message may be followed by a checksum.
     if (all.left().size() <= 32 && all.left().starts_with("crc_num")) break;
     const ProtobufField entry = *all.next();
     if (entry.number != 1 || entry.wire != Wire::bytes)
@@ -143,7 +143,7 @@ std::string varint_text(uint64_t v) {
   for (; v >= 128; v >>= 7) out += static_cast<char>((v & 127) | 128);
   return out + static_cast<char>(v);
 }
-// Key and length of a field of bytes.
+// Returns the key and the length of a field of bytes.
 std::string field_head(int number, int64_t bytes) {
   return varint_text((static_cast<uint64_t>(number) << 3) | 2) + varint_text(static_cast<uint64_t>(bytes));
 }
@@ -169,7 +169,7 @@ void CkptWriter::begin(const std::string& name, DType dtype, const Shape& shape)
 }
 
 void CkptWriter::entry(int64_t bytes) {
-  std::string body;  // of the tensor, up to its content
+  std::string body;  // the tensor's message, up to its content
   for (int d = 0; d < shape_.rank(); ++d) body += varint_text(1 << 3) + varint_text(static_cast<uint64_t>(shape_[d]));
   const std::string type = name_of(dtype_, where_);
   body += field_head(2, static_cast<int64_t>(type.size())) + type + field_head(3, bytes);

@@ -1,5 +1,6 @@
-// Checkpoint files of MindSpore (*.ckpt): a protobuf message of named tensors. Source: mindspore/ccsrc/utils/checkpoint.proto.
-// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
+// Checkpoint files of MindSpore (*.ckpt): a protobuf message of named tensors. Source:
+// mindspore/ccsrc/utils/checkpoint.proto. A file is untrusted input: each error in it is a UserError that names the
+// file and the tensor.
 #pragma once
 #include <mutex>
 #include <string>
@@ -13,16 +14,17 @@
 
 namespace ravine {
 
-// Large tensors are stored in several pieces under one name.
+// A tensor of such a file. Large tensors are stored in several pieces under one name.
 struct CkptTensor {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::pair<int64_t, int64_t>> pieces;  // begin and size in the file
+  std::vector<std::pair<int64_t, int64_t>> pieces;  // offset in the file, and size in bytes
 };
-// Entries of types that are no numbers (Str) are passed over; others that DType lacks are refused by name.
+// Parses a whole file. Entries that are no numbers (Str) are skipped; other types that DType lacks are a UserError.
 std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::string& where);
 
+// A MindSpore checkpoint file, opened for reading.
 class CkptFile : public TensorFile {
  public:
   explicit CkptFile(std::string path);
@@ -41,16 +43,18 @@ class CkptFile : public TensorFile {
   Fd fd_;
   int64_t file_size_ = 0;
   MappedFile mapped_;
-  const std::byte* map_ = nullptr;  // its bytes
+  const std::byte* map_ = nullptr;  // bytes of the mapped file
   std::vector<CkptTensor> tensors_;
   std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, size_t> by_name_;
   mutable std::mutex copying_;
-  mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors in several pieces, once asked for
+  // Tensors of several pieces, copied at the first call of bytes().
+  mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;
 };
 
-// Writes a file: name each tensor, then append its bytes. It appears under its name at commit(). Source: train/serialization.py
-// (save_checkpoint): an entry has at most 512 MB of a tensor, and further ones under the same name hold the rest.
+// Writes a file: begin() names a tensor, append() adds its bytes. The file appears under its name at commit(). Source:
+// train/serialization.py (save_checkpoint). An entry has at most 512 MiB of a tensor; further entries of the same name
+// have the rest.
 class CkptWriter {
  public:
   explicit CkptWriter(const std::string& path);
@@ -64,8 +68,8 @@ class CkptWriter {
   std::string name_, where_;
   DType dtype_ = DType::f32;
   Shape shape_;
-  int64_t left_ = 0;        // of the tensor
-  int64_t entry_left_ = 0;  // of the entry under way
+  int64_t left_ = 0;        // bytes of the tensor to come
+  int64_t entry_left_ = 0;  // bytes of the current entry to come
 };
 
 }  // namespace ravine

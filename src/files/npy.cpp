@@ -96,7 +96,7 @@ class Literal {
   DType dtype() {
     std::string_view code = quoted();
     for (const Code& c : kCodes)
-      // One byte has no order: NumPy writes '|', some others '<' or '='.
+      // A type of one byte has no byte order: NumPy writes '|', other programs '<' or '='.
       if (code == c.text || (c.text[0] == '|' && code.size() == 3 && code.substr(1) == c.text.substr(1))) return c.dtype;
     refuse_npy(where_, fmt::format("type '{}' is not supported (f8 f4 f2 i8 i4 i2 i1 u1 b1, little-endian)", printable(code)));
   }
@@ -124,7 +124,8 @@ class Literal {
   size_t at_ = 0;
 };
 
-// Parses what precedes the data; returns its size. `file` holds the header, or all of a shorter file.
+// Parses the header and returns its size, the offset of the data. `file` has the whole header, or the whole file if
+// shorter.
 size_t parse_header(std::span<const std::byte> file, const std::string& where, NpyArray& array) {
   const char* text = reinterpret_cast<const char*>(file.data());
   if (file.size() < 10 || std::memcmp(text, kMagic.data(), kMagic.size()) != 0)
@@ -190,7 +191,7 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& where) {
 
 namespace {
 
-// All but the bytes; where they begin and how many they are.
+// Returns the array without its bytes; sets their offset and number.
 NpyArray open_npy(const Fd& fd, int64_t size, const std::string& path, int64_t& begin, int64_t& bytes) {
   NpyArray array;
   std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 1 << 20)));

@@ -10,14 +10,14 @@
 
 namespace ravine {
 
-// Version 1.0, little-endian, C order; the file appears whole or not at all (`check` as in AtomicFile). NumPy has no bf16: an
-// Error, convert it first.
+// Writes version 1.0, little-endian, C order. The file appears completely or not at all; `check` as in AtomicFile.
+// NumPy has no bf16: Error. Convert it first.
 void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                const MayReplace& check = {});
-// The same for a type that only NumPy has: `code` is "<u4", `width` its bytes.
+// The same for a type that only NumPy has: `code` is e.g. "<u4", `width` its size in bytes.
 void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape,
                std::span<const std::byte> bytes, const MayReplace& check = {});
-std::string npy_header(std::string_view code, const Shape& shape);  // what precedes the data in such a file, as NumPy makes it
+std::string npy_header(std::string_view code, const Shape& shape);  // the bytes before the data, as NumPy writes them
 
 struct NpyArray {
   DType dtype = DType::f32;
@@ -25,10 +25,10 @@ struct NpyArray {
   std::vector<std::byte> bytes;
 };
 
-// Versions 1 to 3. What is not supported (big-endian, Fortran order, objects, structures, more than five dims), damaged or
-// truncated is a UserError naming the file.
+// Reads a file of version 1 to 3. UserErrors name the file: big-endian, Fortran order, objects, structures, more than
+// five dimensions, damaged or truncated data.
 NpyArray read_npy(const std::string& path);
-NpyArray read_npy_header(const std::string& path);                              // what it says of itself, without its bytes
-NpyArray parse_npy(std::span<const std::byte> file, const std::string& where);  // the same on a file in memory
+NpyArray read_npy_header(const std::string& path);                              // the same without the bytes
+NpyArray parse_npy(std::span<const std::byte> file, const std::string& where);  // the same for a file in memory
 
 }  // namespace ravine

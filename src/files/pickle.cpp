@@ -33,7 +33,7 @@ std::string Pickle::global(Ref v) const {
   const Node& n = nodes_[v];
   if (n.kind != Kind::global) return "";
   std::string_view module = n.module == "__builtin__" ? "builtins" : n.module;
-  // Names are short in every honest file; a hostile one must not make each use of it expensive.
+  // Names in honest files are short; a long name in a hostile file must not make each use expensive.
   return fmt::format("{}.{}", module.substr(0, 200), n.text.substr(0, 200));
 }
 
@@ -67,7 +67,7 @@ std::string Pickle::describe(Ref v) const {
     case Kind::object:
       break;
   }
-  // The result of a call may itself be called.
+  // The callable may itself be the result of a call.
   std::string calls;
   for (int depth = 0; nodes_[v].kind == Kind::object; ++depth) {
     if (depth == 8) return "a call of calls";
@@ -90,7 +90,7 @@ const std::vector<Pickle::Ref>* Pickle::fields(Ref v) const {
 std::optional<Pickle::Ref> Pickle::find(Ref dict, std::string_view key) const {
   const std::vector<Ref>* items = fields(dict);
   if (!items) return {};
-  constexpr size_t kFew = 64, kLongestKey = 4096;  // comparing keys of any length, one of them many times, would take n^2
+  constexpr size_t kFew = 64, kLongestKey = 4096;  // comparing long keys many times would take n^2 time
   if (items->size() > kFew) {
     std::lock_guard lock(sorting_);
     auto [it, fresh] = sorted_.try_emplace(items);

@@ -122,7 +122,7 @@ class PickleParser {
     n.items.insert(n.items.end(), values.begin(), values.end());
   }
 
-  // A call stays a value; only plain containers become what they are.
+  // Stores a call as a value. Only constructors of plain containers become containers.
   void call(Ref callable, Ref arguments) {
     const std::string name = out_.global(callable);
     const bool plain = out_.kind(arguments) == Kind::tuple;
@@ -233,7 +233,7 @@ bool PickleParser::step(unsigned char op) {
     case 'S': {
       std::string_view s = line();
       if (s.size() < 2 || s.front() != s.back() || (s.front() != '\'' && s.front() != '"')) refuse("a string without quotes");
-      push(add_text(Kind::text, s.substr(1, s.size() - 2)));  // escapes stay as they are
+      push(add_text(Kind::text, s.substr(1, s.size() - 2)));  // escapes are not decoded
       return false;
     }
     case 'V':
@@ -359,7 +359,7 @@ bool PickleParser::step(unsigned char op) {
     case 'j':
       get(number(4));
       return false;
-    // What Python would import and call.
+    // Imports and calls: stored, never executed.
     case 'c': {
       const std::string_view module = line(), name = line();
       push(add_text(Kind::global, name, module));
@@ -401,7 +401,8 @@ bool PickleParser::step(unsigned char op) {
     case 'b': {
       const Ref state = pop();
       Pickle::Node& n = out_.nodes_[top()];
-      if (n.kind == Kind::object) n.items[2] = state;  // state of a plain container (_metadata of a state dict) is not kept
+      // The state of a plain container (_metadata of a state dict) is dropped.
+      if (n.kind == Kind::object) n.items[2] = state;
       return false;
     }
     case 'P': {
@@ -416,7 +417,7 @@ bool PickleParser::step(unsigned char op) {
     }
     case 0x82:
     case 0x83:
-    case 0x84: {  // registered by number
+    case 0x84: {  // a global registered by number
       number(op == 0x82 ? 1 : op == 0x83 ? 2 : 4);
       push(add_text(Kind::global, "extension", "copyreg"));
       return false;

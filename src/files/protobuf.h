@@ -1,5 +1,5 @@
-// Messages of protocol buffers, field by field. Source: protobuf.dev/programming-guides/encoding.
-// Untrusted input: a text that is no message is refused as the file that holds it says.
+// Messages of protocol buffers, parsed field by field. Source: protobuf.dev/programming-guides/encoding.
+// A field of a message. Messages are untrusted input: bytes that are no message are rejected by the function `Refuse`.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,23 +10,24 @@ namespace ravine {
 
 struct ProtobufField {
   enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-  uint64_t number = 0, value = 0;  // value: of all but bytes, little-endian
-  std::string_view bytes;          // of all but varints, in place
+  uint64_t number = 0, value = 0;  // value: of varint and fixed fields (little-endian)
+  std::string_view bytes;          // bytes of all fields but varints, not copied
   Wire wire = Wire::varint;
 };
 
 class ProtobufMessage {
  public:
-  using Refuse = void (*)(const std::string& where, const std::string& rule);  // throws
+  using Refuse = void (*)(const std::string& where, const std::string& rule);  // throws the error of the file's format
 
-  // `where` lives as long as the message and those in it; places in rules are counted from the beginning of `bytes`.
+  // Parses `bytes`. `where` must outlive this message and all inner ones. Offsets in errors count from the beginning of
+  // `bytes`.
   ProtobufMessage(std::string_view bytes, const std::string& where, Refuse refuse)
       : left_(bytes), begin_(bytes.data()), where_(where), refuse_(refuse) {}
-  ProtobufMessage in(const ProtobufField& field) const;  // a message, or packed numbers, in this one
+  ProtobufMessage in(const ProtobufField& field) const;  // the message, or the packed numbers, in a field
 
-  std::optional<ProtobufField> next();             // none at the end
-  uint64_t varint();                               // the next of packed numbers
-  std::string_view left() const { return left_; }  // what was not read yet
+  std::optional<ProtobufField> next();             // returns the next field; nothing at the end
+  uint64_t varint();                               // returns the next packed number
+  std::string_view left() const { return left_; }  // bytes not read yet
 
  private:
   [[noreturn]] void refuse(const std::string& rule) const;

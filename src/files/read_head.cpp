@@ -13,7 +13,7 @@ namespace ravine {
 std::string read_head(const std::string& path, size_t most) {
   struct stat s {};
   if (::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) return "";
-  // O_NONBLOCK: should a pipe have come to its place, its open would wait for a writer.
+  // O_NONBLOCK: if a pipe has replaced the file, its open does not wait for a writer.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) throw_system("open file", path, errno);
   if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);

@@ -1,6 +1,6 @@
-// The safetensors format: 8 bytes little-endian length N, N bytes of JSON header, then the data part, which the tensors cover
-// without gap or overlap. Source: github.com/huggingface/safetensors, README "Format".
-// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
+// The safetensors format: 8 bytes header length N (little-endian), N bytes of JSON, then the data part. The tensors
+// cover the data part without gap or overlap. Source: github.com/huggingface/safetensors, README "Format". A file is
+// untrusted input: each error in it is a UserError that names the file and the tensor.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,21 +18,21 @@
 namespace ravine {
 
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  // by place in the data part, ties as in the header
+  std::vector<TensorInfo> tensors;  // sorted by offset in the data part; ties in the order of the header
   Metadata metadata;                // "__metadata__"
-  int64_t data_begin = 0;           // of the data part in the file
+  int64_t data_begin = 0;           // offset of the data part in the file
 };
 
-constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; as the reference implementation has it
+constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; the limit of the reference implementation
 
-// Checks everything that the header and `file_size` can tell. `file` holds at least the header, or the whole file where that is
-// shorter. Refused: types other than those of DType (F8, U16, ...), by name; more than five dims.
+// Parses a header and checks it against `file_size`. `file` has at least the header, or the whole file if that is
+// shorter. UserError also for types that DType lacks (F8, U16, ...) and for more than five dimensions.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where);
 
-// What precedes the data part, filled up with blanks so that it begins at a multiple of `alignment`.
+// Returns the bytes before the data part, padded with blanks to a multiple of `alignment`.
 std::string safetensors_header(const std::vector<TensorInfo>& tensors, const Metadata& metadata, int64_t alignment);
 
-// Maps the file; a tensor's bytes are read from disk when they are first touched. Const members may be called by many threads.
+// Maps a file; the bytes of a tensor are read from the disk when they are first touched. Const members are thread-safe.
 // The file must not shrink while it is mapped.
 class SafetensorsReader : public TensorFile {
  public:
@@ -47,11 +47,11 @@ class SafetensorsReader : public TensorFile {
   const std::vector<TensorInfo>& tensors() const override { return header_.tensors; }
   const Metadata& metadata() const override { return header_.metadata; }
   const TensorInfo* find(std::string_view name) const override;  // null if there is none
-  const TensorInfo& tensor(std::string_view name) const;         // a missing one is a UserError
+  const TensorInfo& tensor(std::string_view name) const;         // UserError if it is missing
 
-  // The bytes in place, as long as the reader lives. Not necessarily aligned to the element size.
+  // Returns the mapped bytes, valid as long as the reader. The bytes are not always aligned to the element size.
   std::span<const std::byte> bytes(const TensorInfo& tensor) const override;
-  // Copies into.size() bytes from byte `offset` of the tensor on, by pread: nothing stays mapped in memory.
+  // Copies into.size() bytes from byte `offset` of the tensor with pread, so that no page stays mapped.
   void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
 
  private:
@@ -59,7 +59,7 @@ class SafetensorsReader : public TensorFile {
   Fd fd_;
   int64_t file_size_ = 0;
   MappedFile mapped_;
-  const std::byte* map_ = nullptr;  // its bytes
+  const std::byte* map_ = nullptr;  // bytes of the mapped file
   SafetensorsHeader header_;
   std::unordered_map<std::string_view, size_t> by_name_;
 };
@@ -67,29 +67,31 @@ class SafetensorsReader : public TensorFile {
 struct SafetensorsOptions {
   Metadata metadata;  // Transformers expects {"format": "pt"} in model files
   int64_t data_alignment =
-      8;                  // the data part starts at a multiple of this; 4096 lets O_DIRECT read it. A power of two, 8 .. 65536
-  bool straight = false;  // past the page cache, for large files
+      8;  // the data part starts at a multiple of it: a power of two, 8 .. 65536; 4096 allows reads with O_DIRECT
+  bool straight = false;  // write past the page cache, for large files
 };
 
-// Writes a file in one pass: declare every tensor, then stream the data in that order. The file appears under its name at
-// commit() and not before. Wrong use (order, sizes, names twice) is an Error; a full disk is DiskFull.
+// Writes a file in one pass: all tensors are declared first, then their data follows in the same order. The file
+// appears under its name at commit(). Wrong use (order, size, repeated name) is an Error; a full disk is DiskFull.
 class SafetensorsWriter {
  public:
   explicit SafetensorsWriter(std::string path, SafetensorsOptions options = {});
 
   void declare(const std::string& name, DType dtype, const Shape& shape);  // before the first write
 
-  // The next bytes of tensor `name`, in a piece of any size: the first tensor in declared order that is not yet complete.
+  // Writes the next bytes of tensor `name`, in pieces of any size. The tensor must be the first incomplete one in
+  // declared order.
   void write(std::string_view name, std::span<const std::byte> bytes);
-  // The next bytes of the data part, whatever tensors they belong to.
+  // Writes the next bytes of the data part; they may cross tensors.
   void append(std::span<const std::byte> bytes);
   void commit(const MayReplace& check =
-                  {});  // all declared bytes must be there; blocks until the file is on disk; `check` as in AtomicFile
+                  // Blocks until the file is on the disk; all declared bytes must be written; `check` as in AtomicFile.
+              {});
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in declared order
   int64_t data_begin() const { return data_begin_; }                   // known after the first write
-  int64_t file_size() const;                                           // likewise
-  uint64_t checksum(std::string_view name) const;                      // of a complete tensor's bytes
+  int64_t file_size() const;                                           // known after the first write
+  uint64_t checksum(std::string_view name) const;                      // checksum of a complete tensor
 
  private:
   void write_header();
@@ -100,7 +102,7 @@ class SafetensorsWriter {
   std::vector<uint64_t> sums_;
   std::unordered_map<std::string, size_t> by_name_;
   Checksum running_;
-  size_t current_ = 0;   // first tensor not yet complete
+  size_t current_ = 0;   // first incomplete tensor
   int64_t written_ = 0;  // bytes of the data part
   int64_t data_begin_ = -1;
 };
@@ -112,6 +114,7 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
+// Writes a whole file from tensors in memory.
 void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {},
                       const MayReplace& check = {});
 

@@ -14,13 +14,13 @@ constexpr const char* kReplace = "download or export the file again";
   throw UserError(what, where, rule, kReplace);
 }
 
-// The header's JSON, event by event: nothing is stored but what belongs there, so size and depth of a hostile one do not
-// matter.
+// Receives the header's JSON as parser events. Only the expected fields are stored: size and depth of a hostile header
+// do not matter.
 class Events : public nlohmann::json_sax<nlohmann::json> {
  public:
   Events(SafetensorsHeader& header, const std::string& where) : header_(header), where_(where) {}
 
-  bool null() override {  // as the library has it, a header may say that it has no metadata
+  bool null() override {  // the reference library accepts null as metadata
     return passed_over() || (state_ == State::top && key_ == "__metadata__") || unexpected("null");
   }
   bool boolean(bool) override { return passed_over() || unexpected("a boolean"); }
@@ -148,7 +148,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   }
 
   static bool is_field(const std::string& key) { return key == "dtype" || key == "shape" || key == "data_offsets"; }
-  // The value of any other field of a tensor: the library reads past it.
+  // True inside any other field of a tensor: such fields are skipped, as in the reference library.
   bool passed_over() const { return depth_ > 0 || (state_ == State::tensor && !is_field(key_)); }
 
   bool number(int64_t v) {
@@ -169,7 +169,8 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     tensor_.begin = offsets_->first;
     tensor_.end = offsets_->second;
     if (tensor_.end < tensor_.begin) wrong(fmt::format("data_offsets must not fall, got [{}, {}]", tensor_.begin, tensor_.end));
-    // A size of 0 makes the whole 0, but the others must still multiply without overflow, as the reference demands.
+    // A size of 0 makes the product 0, but the other sizes must still multiply without overflow, as in the reference
+    // library.
     int64_t bytes = size_of(tensor_.dtype);
     for (int64_t size : tensor_.shape)
       if (__builtin_mul_overflow(bytes, size, &bytes)) wrong(fmt::format("shape {} is too large", tensor_.shape.text()));
@@ -182,7 +183,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader& header_;
   const std::string& where_;
   State state_ = State::start;
-  size_t depth_ = 0;  // lists and objects open in a field that is passed over
+  size_t depth_ = 0;  // open lists and objects in a skipped field
   std::string key_;
   std::unordered_set<std::string> names_;
   TensorInfo tensor_;

@@ -65,7 +65,7 @@ void SafetensorsWriter::write_header() {
   skip_complete();
 }
 
-// Moves past tensors whose bytes are all there, empty ones included.
+// Moves past tensors that are complete, empty tensors included.
 void SafetensorsWriter::skip_complete() {
   while (current_ < tensors_.size() && written_ == tensors_[current_].end) {
     sums_[current_++] = running_.value();

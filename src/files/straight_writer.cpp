@@ -37,10 +37,10 @@ void StraightWriter::write(std::span<const std::byte> bytes) {
     if (!buffer) {
       buffer.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBuffer)));
       if (!buffer) throw std::bad_alloc();
-      ::madvise(buffer.get(), kBuffer, MADV_HUGEPAGE);  // a request of few long pieces; nothing is lost where it is refused
+      ::madvise(buffer.get(), kBuffer, MADV_HUGEPAGE);  // asks for few long pieces; if it fails, nothing is lost
     }
     const size_t n = std::min(bytes.size(), kBuffer - filled_);
-    constexpr size_t kPart = size_t{1} << 20;  // that one thread copies
+    constexpr size_t kPart = size_t{1} << 20;  // bytes that one thread copies
     parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kPart)), [&](int64_t i) {
       const size_t at = static_cast<size_t>(i) * kPart;
       std::memcpy(buffer.get() + filled_ + at, bytes.data() + at, std::min(kPart, n - at));
@@ -96,7 +96,7 @@ void StraightWriter::serve() {
     }
     lock.lock();
     if (error) error_ = error;
-    full_ = error ? 0 : full_ - 1;  // what follows is not written
+    full_ = error ? 0 : full_ - 1;  // after an error, later buffers are not written
     changed_.notify_all();
   }
 }
@@ -105,7 +105,8 @@ void StraightWriter::put(const std::byte* data, size_t size) {
   while (size > 0) {
     const ssize_t n = ::write(fd_, data, size);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EINVAL && direct_) {  // larger blocks than ours, or the rest of a short write
+    // The device has larger blocks, or the rest of a short write is not aligned.
+    if (n < 0 && errno == EINVAL && direct_) {
       ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
       direct_ = false;
       continue;

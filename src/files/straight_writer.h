@@ -1,5 +1,5 @@
-// Bytes to the end of a file past the page cache, by a thread of its own, while the next ones are made: for files of many
-// gigabytes.
+// Writes to the end of a file past the page cache, in a thread. The caller computes the next bytes meanwhile. For files
+// of many gigabytes.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace ravine {
 
-// The file must be empty. A ring of buffers: while one is filled those before it are written, one after the other. Where the
-// file system has no O_DIRECT, the same through the cache. Errors of the thread come out of the next call.
+// A ring of buffers: while one is filled, the previous ones are written in order. The file must be empty. If the file
+// system has no O_DIRECT, the writes use the page cache. The next call throws the thread's exception.
 class StraightWriter {
  public:
   StraightWriter(int fd, std::string path);
-  ~StraightWriter();  // waits for the write under way, drops the rest
+  ~StraightWriter();  // waits for the current write and drops the other buffers
   StraightWriter(const StraightWriter&) = delete;
   StraightWriter& operator=(const StraightWriter&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  void finish();  // all is handed to the file; no further write
+  void finish();  // blocks until all bytes are written to the file; no write may follow
 
  private:
   static constexpr size_t kBuffer = size_t{4} << 20;
-  static constexpr size_t kBuffers = 8;  // what makes the bytes comes in bursts; the disk shall not wait for it
+  static constexpr size_t kBuffers = 8;  // the producer works in bursts: a few buffers keep the disk busy
   static constexpr size_t kHugePage = size_t{2} << 20;
   struct Free {
     void operator()(std::byte* p) const;
@@ -42,7 +42,7 @@ class StraightWriter {
   std::string path_;
   bool direct_ = false;
   std::unique_ptr<std::byte, Free> buffers_[kBuffers];
-  size_t mine_ = 0, filled_ = 0;  // the one that is being filled, and how far
+  size_t mine_ = 0, filled_ = 0;  // index of the buffer that is filled, and its bytes
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t full_ = 0;  // buffers before mine_ that are not written yet

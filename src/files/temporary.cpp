@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kMark = ".ravine-";
 constexpr size_t kRandom = 16, kCheck = 8, kEnd = 4;
-constexpr size_t kLongestName = 120;  // of a file's; the whole must stay below 255 bytes
+constexpr size_t kLongestName = 120;  // bytes of the file's own name; the whole name must stay below 255
 
 std::string check_digits(const std::string& before) {
   return checksum_text(checksum_of(std::as_bytes(std::span(before)))).substr(0, kCheck);
@@ -33,7 +33,7 @@ bool is_hex(std::string_view text) { return text.find_first_not_of("0123456789ab
 
 std::string shortened(const std::string& name) { return std::string(cut_text(name, kLongestName)); }
 
-// Without locks nobody can be asked; those who clean hold the folder.
+// Locks a new file. A failure is ignored: a file system without locks relies on the lock of the folder.
 void hold(const Fd& fd) { static_cast<void>(::flock(*fd, LOCK_EX | LOCK_NB)); }
 
 }  // namespace
@@ -78,7 +78,7 @@ Fd create_temporary_file(const std::string& target, std::string* path) {
     if (!fd) throw_system("create file", target, errno);
     const bool taken = ::flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     struct stat s {};
-    if (taken || (::fstat(*fd, &s) == 0 && s.st_nlink == 0)) continue;  // remove_left_files came before the lock
+    if (taken || (::fstat(*fd, &s) == 0 && s.st_nlink == 0)) continue;  // remove_left_files removed it before the lock
     return fd;
   }
 }
@@ -98,7 +98,7 @@ void name_file(int fd, const std::string& target, std::string* path) {
     *path = temporary_path(near, random_digits());
     if (::linkat(AT_FDCWD, open.c_str(), AT_FDCWD, path->c_str(), AT_SYMLINK_FOLLOW) == 0) return;
   } while (errno == EEXIST);
-  // A file system that has nameless files, but no second names.
+  // The file system has nameless files, but no linkat of them: copy the content.
   Fd copy = create_temporary_file(target, path);
   std::vector<std::byte> piece(size_t{1} << 20);
   for (int64_t at = 0;;) {
@@ -139,7 +139,7 @@ Fd create_temporary_folder(const std::string& target, std::string* path) {
     while (::flock(*fd, LOCK_EX) != 0 && errno == EINTR) {
     }
     struct stat s {};
-    if (::lstat(path->c_str(), &s) == 0) return fd;  // else remove_unused came before the lock
+    if (::lstat(path->c_str(), &s) == 0) return fd;  // else remove_unused removed it before the lock
   }
 }
 
@@ -185,7 +185,7 @@ void remove_leftovers(const std::string& folder, const std::function<bool(const 
   }
   if (named) sync_folder(folder);
   for (const auto& [path, name] : found) {
-    if (!fs::exists(fs::symlink_status(path, error))) continue;  // it has its name again
+    if (!fs::exists(fs::symlink_status(path, error))) continue;  // it has its old name again
     std::string theirs;
     try {
       if (foreign && fs::is_directory(path)) theirs = foreign(path.string());

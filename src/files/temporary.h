@@ -1,7 +1,8 @@
-// What is being built beside its target has a name that nobody can guess and that says whose it is:
-//   NAME.ravine-<16 random digits><8 check digits>.tmp   being written
-//   NAME.ravine-<16 random digits><8 check digits>.old   a folder NAME that a new one is about to replace
-// The check digits follow from all else in the name, so nothing that a user has named is ever taken for ours.
+// Temporary names. A file or folder under construction, next to its target, has a random name that shows its owner:
+//   NAME.ravine-<16 random digits><8 check digits>.tmp   under construction
+//   NAME.ravine-<16 random digits><8 check digits>.old   a folder NAME that is being replaced
+//
+// The check digits are a checksum of the rest of the name, so that no file of the user is taken for a temporary.
 #pragma once
 #include <functional>
 #include <optional>
@@ -13,34 +14,39 @@
 namespace ravine {
 
 struct TemporaryName {
-  std::string target;     // NAME; of a file with a very long name only its beginning
-  bool replaced = false;  // .old
+  std::string target;     // NAME; only the beginning of a very long file name
+  bool replaced = false;  // true for .old
 };
 
-std::string random_digits();  // 16 hexadecimal ones, from the kernel
-// The path of a temporary for `target`, in its folder. `digits` are 16 hexadecimal ones.
+std::string random_digits();  // 16 hexadecimal digits from the kernel's random numbers
+// Returns the path of a temporary for `target`, in the same folder. `digits` are 16 hexadecimal digits.
 std::string temporary_path(const std::string& target, const std::string& digits, bool replaced = false);
-std::optional<TemporaryName> parse_temporary(const std::string& name);  // of a name without folder
+// Parses a name without folder; nothing if it is no temporary.
+std::optional<TemporaryName> parse_temporary(const std::string& name);
 
-// A new file in `folder` without a name, which goes with the process however that ends; none where the file system has no such
-// files. name_file gives it its first.
+// Creates a file without a name in `folder`; it ends with the process. No file if the file system has no nameless
+// files.
 Fd create_nameless_file(const std::string& folder);
-void name_file(int fd, const std::string& target, std::string* path);  // a temporary name beside `target`
-// A new file or folder beside `target`, locked as long as the descriptor is open (where the file system has locks).
+// Gives the file a temporary name next to `target`; sets `path`.
+void name_file(int fd, const std::string& target, std::string* path);
+// Create a file or folder next to `target` and set `path`. The file or folder is locked while the descriptor is open,
+// if the file system has locks.
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
-void remove_unused(const std::string& temporary);  // unless it is in use, or comes to be meanwhile
-bool is_in_use(const std::string& temporary);      // its maker lives and holds it; false where the file system has no locks
+void remove_unused(const std::string& temporary);  // removes a temporary, unless it is locked
+// True if the process that made it still holds its lock; false if the file system has no locks.
+bool is_in_use(const std::string& temporary);
 
-// Files for `target` that writers have left beside it who surely live no more: those that hold theirs, and those of file
-// systems without locks, stay.
+// Removes files next to `target` that dead writers left. A locked file stays, and so do all files if there are no
+// locks.
 void remove_left_files(const std::string& target);
-// Folders for `target` that killed writers have left beside it.
+// Returns the folders for `target` next to it that killed writers left, sorted.
 std::vector<std::string> leftovers_of(const std::string& target);
-// Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement
-// did not get its name has it again. By name alone, of targets that are the caller's (`mine`; null: all), and nothing that is
-// in use. Nobody else may begin to write these meanwhile. A folder that was replaced and holds what is not ours stays, and is
-// said: that `foreign` tells, by the first such name or "" (of models: foreign_in_model, files/folder_mark.h).
+// Cleans up after killed writers directly inside `folder`, by name alone. Temporaries in use are skipped. A .tmp is
+// removed. A .old gets its name back if its replacement has none; else it is removed. `mine` selects the targets; null
+// selects all. No other process may begin to write these targets during the call. `foreign` returns the first file of a
+// folder that is not Ravine's, or "". Such a folder stays, with a warning (for models: foreign_in_model,
+// files/folder_mark.h).
 void remove_leftovers(const std::string& folder, const std::function<bool(const std::string& target)>& mine = {},
                       const std::function<std::string(const std::string& leftover)>& foreign = {});
 

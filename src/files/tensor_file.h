@@ -1,4 +1,4 @@
-// Named tensors of one file, whatever its format: what safetensors, torch and MindSpore files have in common.
+// Named tensors of one file: the interface for safetensors, torch and MindSpore files.
 #pragma once
 #include <map>
 #include <span>
@@ -15,28 +15,28 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  int64_t begin = 0, end = 0;  // bytes in the data part; formats without one count from 0
+  int64_t begin = 0, end = 0;  // range of bytes in the data part; formats without a data part count from 0
 };
 
 using Metadata = std::map<std::string, std::string>;
 
-// Const members may be called by many threads. The file must not shrink while it is open.
+// A file of named tensors. Const members are thread-safe. The file must not shrink while it is open.
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
   virtual const std::string& path() const = 0;
   virtual const std::vector<TensorInfo>& tensors() const = 0;
-  virtual const TensorInfo* find(std::string_view name) const = 0;  // null if there is none
-  // The elements in row-major order as long as the file lives; not necessarily aligned.
+  virtual const TensorInfo* find(std::string_view name) const = 0;  // null if the name is missing
+  // Returns the elements in row-major order, valid as long as the file is open; not always aligned.
   virtual std::span<const std::byte> bytes(const TensorInfo& tensor) const = 0;
-  // Copies into.size() bytes from byte `offset` of the row-major elements on; whole elements only.
+  // Copies into.size() bytes from byte `offset` of the row-major elements; whole elements only.
   virtual void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const = 0;
-  virtual const Metadata& metadata() const;  // what the file says about itself; empty where the format has no place for it
+  virtual const Metadata& metadata() const;  // metadata of the file; empty if the format has none
 };
 
-// A name from a file as it may be shown: control characters and all beyond 120 bytes replaced.
+// Returns a name from a file for display: control characters are escaped, and at most 120 bytes are shown.
 std::string printable(std::string_view name);
-// "file: tensor 'name'", the place that an error names.
+// Returns "file: tensor 'name'" for the `where` of an error.
 std::string tensor_at(const std::string& path, std::string_view tensor);
 
 }  // namespace ravine

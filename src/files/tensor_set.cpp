@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Tensor to file, as an index says; a file name is one in the same folder.
+// Reads an index: tensor to file name. A file must be in the same folder.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const Json index = read_json(path, int64_t{64} << 20);
   const std::string fix = "export the model again";
@@ -31,7 +31,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return places;
 }
 
-// model.safetensors beside an index whose files are all there: nobody can tell which of the two is the model.
+// Throws if the folder has model.safetensors and all files of an index: either of them may be the model.
 void refuse_two_models(const std::string& path, const std::map<std::string, std::string>& index) {
   std::set<std::string> files;
   std::error_code error;

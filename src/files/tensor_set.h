@@ -1,4 +1,4 @@
-// All tensors of a safetensors or torch file, or of a folder of them, by name.
+// All tensors by name: of a safetensors, torch or MindSpore file, or of a folder of such files.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,17 +10,20 @@
 namespace ravine {
 
 struct PlacedTensor {
-  const TensorFile* file = nullptr;  // lives as long as the set
+  const TensorFile* file = nullptr;  // owned by the TensorSet
   const TensorInfo* info = nullptr;
   std::span<const std::byte> bytes() const { return file->bytes(*info); }
 };
 
-// By the end of the name: .bin, .pt and .pth are files of torch.save, .ckpt of MindSpore, others safetensors.
+// Opens a file by the end of its name: .bin, .pt, .pth (torch.save), .ckpt (MindSpore), else safetensors.
 std::unique_ptr<TensorFile> open_tensor_file(const std::string& path);
 
-// Of a folder, as Transformers looks: model.safetensors; else the files named in model.safetensors.index.json; else, as in
-// checkpoints, all its *.safetensors; else pytorch_model*.bin. A missing file, a tensor
-// in two files, or one that the index names and its file lacks, is a UserError. Opens every file, reads only headers.
+// The tensors of a file or a folder. Opens every file, reads headers only. In a folder, the first of these is used:
+// - model.safetensors;
+// - the files named in model.safetensors.index.json;
+// - all *.safetensors, as in checkpoints;
+// - all pytorch_model*.bin.
+// Transformers uses the same order. UserError: a missing file, a tensor in two files, or one that its file lacks.
 class TensorSet {
  public:
   explicit TensorSet(const std::string& path);

@@ -36,7 +36,7 @@ void put_fixed(std::string& out, T value) {
 
 uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
-// Fields of a protobuf message: key (number, wire type), then the value.
+// Functions that write fields of a protobuf message: the key (number, wire type), then the value.
 void put_varint(std::string& out, uint64_t value) {
   for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
   out += static_cast<char>(value);
@@ -66,7 +66,8 @@ std::string field(int number, std::string_view bytes) {
   return out.append(bytes);
 }
 
-// Numbers of Event, SessionLog, Summary, Summary.Value, SummaryMetadata, PluginData, TensorProto and TensorShapeProto.
+// Field numbers of Event, SessionLog, Summary, Summary.Value, SummaryMetadata, PluginData, TensorProto and
+// TensorShapeProto.
 namespace tag_of {
 enum Event { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 };
 enum Session { status = 1 };
@@ -81,8 +82,8 @@ enum Dim { size = 1 };
 constexpr uint64_t kStart = 1;   // SessionLog.START
 constexpr uint64_t kString = 7;  // DT_STRING
 
-// Readers take the files of a folder in the order of their names, so a new one gets a later second than those that are there:
-// within one second the order would be that of process numbers, which begin anew after the largest, and a clock may be set back.
+// Returns a second after the seconds of all event files in the folder. Readers sort the files by name. Within one
+// second the process number would decide, which wraps around; and a clock may be set back.
 int64_t second_behind_all(const std::string& folder, int64_t now) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   std::error_code ignored;
@@ -157,7 +158,7 @@ void EventWriter::text(std::string_view tag, int64_t step, std::string_view mark
 }
 
 void EventWriter::flush() {
-  // Taken out first: what found no room is lost, and what comes later follows whole events.
+  // Emptied first: if the disk is full these events are lost, and later events follow whole events.
   std::string bytes;
   bytes.swap(buffer_);
   file_.append(bytes);

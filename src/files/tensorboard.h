@@ -1,5 +1,6 @@
 // TensorBoard event files: TFRecord frames (length, masked CRC-32C, payload, masked CRC-32C) of Event messages.
-// Sources: tensorflow/core/lib/io/record_writer.h; tensorflow/core/util/event.proto; tensorboard/plugins/text/metadata.py.
+// Sources: tensorflow/core/lib/io/record_writer.h; tensorflow/core/util/event.proto;
+// tensorboard/plugins/text/metadata.py.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,19 +10,21 @@
 
 namespace ravine {
 
+// Writes scalars and texts to one event file.
 class EventWriter {
  public:
-  // A new file events.out.tfevents.<seconds>.<host>.<pid>.<n> in `folder`, which must exist; TensorBoard joins all files of a
-  // folder, in the order of their names, so <seconds> is later than that of every file there. With first_step > 0 it opens with a restart mark: events of that step and later from earlier files are dropped.
+  // Creates events.out.tfevents.<seconds>.<host>.<pid>.<n> in `folder`, which must exist. TensorBoard joins all files
+  // of a folder in the order of their names; <seconds> is therefore later than in every existing file. first_step > 0
+  // writes a restart mark: TensorBoard drops events of this step and later from earlier files.
   explicit EventWriter(const std::string& folder, int64_t first_step = 0);
-  ~EventWriter();  // flushes if it can; errors are lost here
+  ~EventWriter();  // flushes; errors are ignored
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // wall_time in seconds since 1970; below 0: now. Names and text must be UTF-8. Errors: DiskFull, Error.
-  void scalar(std::string_view tag, int64_t step, double value, double wall_time = -1);  // shown as f32
+  // wall_time is in seconds since 1970; below 0 means now. Names and text must be UTF-8. Errors: DiskFull, Error.
+  void scalar(std::string_view tag, int64_t step, double value, double wall_time = -1);  // stored as f32
   void text(std::string_view tag, int64_t step, std::string_view markdown, double wall_time = -1);
-  void flush();  // hands what is gathered to the system; done by itself every 64 KiB
+  void flush();  // appends the buffer to the file; also called every 64 KiB
   const std::string& path() const { return path_; }
 
  private:

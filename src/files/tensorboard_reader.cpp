@@ -31,7 +31,7 @@ void refuse_event(const std::string& where, const std::string& rule) {
   throw UserError("not an event of TensorBoard", where, rule, "write the file again");
 }
 
-// A TensorProto of one f32; nothing if it is another.
+// Returns the value of a TensorProto with one f32; nothing for other tensors.
 std::optional<float> scalar_of(ProtobufMessage m) {
   uint64_t type = 0;
   std::optional<float> value;
@@ -42,12 +42,13 @@ std::optional<float> scalar_of(ProtobufMessage m) {
   return type == 1 ? value : std::nullopt;  // DT_FLOAT
 }
 
-// While events are read: of each point in which place it came, and of each restart which points it takes back, those of its
-// step and later that came before. Points go at the end, all at once: a file may hold as many restarts as points.
+// The state while events are read. Each point has its position in the order of reading. A restart drops the points of
+// its step and later before its position. The drop is done once, at the end: a file may have as many restarts as
+// points.
 struct Reading {
   EventData data;
-  std::map<std::string, std::vector<int64_t>> places;  // as data.scalars
-  std::vector<std::pair<int64_t, int64_t>> restarts;   // (place, step)
+  std::map<std::string, std::vector<int64_t>> places;  // positions; same keys and order as data.scalars
+  std::vector<std::pair<int64_t, int64_t>> restarts;   // (position, step)
   int64_t place = 0;
 };
 
@@ -69,7 +70,8 @@ void add_value(Reading& reading, ProtobufMessage m, int64_t step) {
 void take_back(Reading& reading) {
   std::vector<std::pair<int64_t, int64_t>>& restarts = reading.restarts;
   for (size_t i = restarts.size(); i-- > 1;)
-    restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);  // the lowest step of it and all later ones
+    // The lowest step of this restart and all later ones.
+    restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);
   for (auto& [tag, points] : reading.data.scalars) {
     const std::vector<int64_t>& places = reading.places[tag];
     size_t kept = 0;

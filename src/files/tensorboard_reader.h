@@ -1,5 +1,5 @@
-// Scalars out of TensorBoard event files (files/tensorboard.h says which messages): our own, PyTorch's SummaryWriter's and
-// TensorFlow 2's.
+// Scalars from TensorBoard event files (format: files/tensorboard.h), written by Ravine, PyTorch's SummaryWriter or
+// TensorFlow 2.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -10,20 +10,20 @@
 namespace ravine {
 
 struct EventData {
-  std::map<std::string, std::vector<std::pair<int64_t, double>>>
-      scalars;                            // tag: (step, value) in the order of the files; values are f32
-  std::map<std::string, int64_t> others;  // tag: entries of texts, histograms, images
+  // Tag: (step, value) in the order of the files. Values are f32.
+  std::map<std::string, std::vector<std::pair<int64_t, double>>> scalars;
+  std::map<std::string, int64_t> others;  // tag: number of texts, histograms or images
   int64_t events = 0;
-  bool cut = false;  // the last event of a file is not whole: its run is writing, or was killed
+  bool cut = false;  // true if the last event of a file is incomplete: its run is still writing, or was killed
 };
 
-// The files of one run, in order: as TensorBoard does, what came before a restart mark is dropped from the mark's step on. An
-// empty file holds no events, and one that ends within an event those before it (`cut`); a checksum that does not fit, or a
-// message that is no event, is a UserError.
+// Reads the files of one run, in order. As in TensorBoard, a restart mark drops earlier events from its step on. An
+// empty file has no events. If a file ends inside an event, the previous ones are returned and `cut` is true. A wrong
+// checksum, or a message that is no event, is a UserError.
 EventData read_events(const std::vector<std::string>& files);
 
-// Files named events.out.tfevents.* of a folder, in order.
+// Returns the paths of events.out.tfevents.* in a folder, sorted.
 std::vector<std::string> event_files(const std::string& folder);
-bool is_event_file(const std::string& path);  // by its name
+bool is_event_file(const std::string& path);  // checks the name only
 
 }  // namespace ravine

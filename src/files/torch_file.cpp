@@ -11,14 +11,14 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMaxPickle = int64_t{256} << 20;
-constexpr size_t kMaxKey = 1000;  // bytes of a storage's name: a longer one would be copied wherever it is used
+constexpr size_t kMaxKey = 1000;  // bytes of a storage's name: a longer name would be copied at each use
 constexpr const char* kFix = "save the file again with torch.save, or convert it to safetensors";
 
 [[noreturn]] void refuse_torch(const std::string& where, const std::string& rule) {
   throw UserError("bad torch file", where, rule, kFix);
 }
 
-// "torch.HalfStorage" -> f16; also of torch.cuda.
+// Returns the type of a storage class, e.g. f16 for "torch.HalfStorage"; also for torch.cuda.
 std::optional<DType> storage_type(std::string_view name) {
   if (!name.starts_with("torch.") || !name.ends_with("Storage")) return {};
   name.remove_suffix(7);
@@ -32,7 +32,7 @@ std::optional<DType> storage_type(std::string_view name) {
   return {};
 }
 
-// "torch.bfloat16" -> bf16
+// Returns the type of e.g. "torch.bfloat16".
 std::optional<DType> torch_type(std::string_view name) {
   if (!name.starts_with("torch.")) return {};
   name.remove_prefix(6);
@@ -45,7 +45,7 @@ std::optional<DType> torch_type(std::string_view name) {
   return {};
 }
 
-// As torch lays out a new tensor.
+// Returns the strides of a contiguous tensor, as torch sets them.
 std::vector<int64_t> packed_strides(const Shape& shape) {
   std::vector<int64_t> s(static_cast<size_t>(shape.rank()));
   int64_t step = 1;
@@ -135,7 +135,8 @@ void TorchFile::open_zip() {
   pickle_ = std::make_unique<Pickle>(bytes(*pickle), path());
 }
 
-// Pickles in a row: magic number, protocol, system, the object, keys of storages; then each storage: a count and its elements.
+// Reads pickles in sequence: magic number, protocol, system, the object, keys of storages. Then for each storage a
+// count and its elements.
 void TorchFile::open_stream() {
   const std::span<const std::byte> all = this->all();
   size_t at = 0;
@@ -144,7 +145,7 @@ void TorchFile::open_stream() {
     at += p->size();
     return p;
   };
-  // The protocol of pickle (2 to 5), from 4 on a frame of so many bytes, the number, the end.
+  // The pickle protocol (2 to 5), from 4 on a frame with its size, the magic number, the end.
   static constexpr unsigned char kFrame[] = {0x95, 13, 0, 0, 0, 0, 0, 0, 0},
                                  kMagic[] = {0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
   auto skip = [&](std::span<const unsigned char> bytes) {
@@ -162,7 +163,7 @@ void TorchFile::open_stream() {
   pickle_ = next();
   const auto keys = next();
   if (keys->kind(keys->root()) != Pickle::Kind::list) refuse_torch(path(), "its storages must be listed");
-  std::unordered_map<std::string, int64_t> sizes;  // bytes of an element: only the tensors know it
+  std::unordered_map<std::string, int64_t> sizes;  // bytes per element: known from the tensors only
   for (Pickle::Ref v = 0;; ++v) {
     if (v >= pickle_->values()) break;
     if (pickle_->kind(v) != Pickle::Kind::persistent) continue;
@@ -190,8 +191,8 @@ void TorchFile::open_stream() {
   }
 }
 
-// The call that makes a tensor, under what wraps it: a Parameter is its data, and a tensor with attributes of its own is made
-// by a call whose first arguments are the real one. Nothing if the value is no tensor.
+// Returns the call that builds a tensor, without its wrappers. A Parameter wraps its data. A tensor with attributes is
+// built by a call whose first arguments are the real call. Nothing if the value is no tensor.
 std::optional<TorchFile::Call> TorchFile::tensor_call(Pickle::Ref v) const {
   const Pickle& p = *pickle_;
   if (p.kind(v) != Pickle::Kind::object) return {};
@@ -233,7 +234,7 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     refuse_torch(where, "views of storages, as torch before 0.4 wrote them, are not supported");
 
   TorchTensor t;
-  // torch.Tensor.is_neg and is_conj, in an argument behind the hooks (and the type).
+  // The bits of torch.Tensor.is_neg and is_conj: an argument after the hooks (and the type).
   if (const size_t at = typed ? 6 : 7; a.size() > at && !p.is_none(a[at])) {
     const std::vector<Pickle::Ref>* fields = p.fields(a[at]);
     for (size_t i = 0; fields && i + 1 < fields->size(); i += 2) {
@@ -301,7 +302,7 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const int64_t room = typed || element != 1 ? count : count / size_of(t.dtype);
   if (!empty && last >= room) refuse_torch(where, fmt::format("its last element is number {} of a storage of {}", last, room));
   if (t.offset > room) refuse_torch(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
-  // A tensor of stride 0 may be much larger than its storage; what weights need is bounded by the file.
+  // A tensor with stride 0 may be much larger than its storage. Weights are bounded by the file size.
   if (!empty && elements > 64 * std::max<int64_t>(room, 1) + 4096)
     refuse_torch(where, fmt::format("it repeats {} stored elements {} times", room, elements / std::max<int64_t>(room, 1)));
   return t;
@@ -367,15 +368,15 @@ void TorchStateFile::count(int64_t bytes, const std::string& name) {
                                     tensor_bytes_, file_->file_size()));
 }
 
-// Walks nested dicts without recursion; a dict inside itself, or shared too often, is stopped by the bounds on names and on
-// visits.
+// Walks nested dicts without recursion. Limits on names and visits stop a dict that contains itself or is shared too
+// often.
 void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
   constexpr size_t kMaxName = 1000;
   const Pickle& p = file_->pickle();
   struct Level {
     const std::vector<Pickle::Ref>* items;
     size_t next;
-    size_t prefix;  // bytes of the name
+    size_t prefix;  // length of the name's prefix in bytes
   };
   const std::vector<Pickle::Ref>* top = p.fields(root);
   if (!top)

@@ -163,7 +163,7 @@ void TorchSave::start_data() {
   next_member();
 }
 
-// Opens members until one wants bytes.
+// Begins members until one is not empty.
 void TorchSave::next_member() {
   while (current_ < sizes_.size() && left_ == 0) {
     zip_.begin(fmt::format("{}/data/{}", top_, current_), sizes_[current_]);

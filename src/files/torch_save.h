@@ -1,5 +1,5 @@
-// Writes what torch.save writes: plain values and tensors in the zip format that torch 1.6 and later read, also with
-// weights_only (whose list of safe classes does not hold argparse's).
+// Writes files of torch.save: plain values and tensors in the zip format of torch 1.6 and later. weights_only can read
+// them, unless they have a namespace of argparse.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,18 +11,19 @@
 
 namespace ravine {
 
-// First the tree of values, from outside to inside; then the bytes of every tensor, in the order in which they were named.
+// Writes one file. First the tree of values, from outside to inside; then the bytes of every tensor in the same order.
 class TorchSave {
  public:
-  explicit TorchSave(
-      const std::string& path,
-      bool straight = false);  // straight: as AtomicFile; members lie in a folder of the name of the file without its end
+  explicit TorchSave(const std::string& path,
+                     // Straight: as in AtomicFile. The members are in a folder with the file's name without its extension.
+                     bool straight = false);
 
-  // Values. Containers hold what comes until end(): a dict keys and values in turn.
+  // Values. A container has the values up to its end(); a dict takes keys and values alternately.
   void begin_dict();
   void begin_ordered_dict();
-  void begin_namespace();                                             // argparse.Namespace with these fields
-  void begin_object(std::string_view module, std::string_view type);  // of a class of the reader's, with these fields
+  void begin_namespace();  // argparse.Namespace; keys and values follow
+  // An object of a class of the reading program; keys and values follow.
+  void begin_object(std::string_view module, std::string_view type);
   void begin_list();
   void begin_tuple();
   void end();
@@ -33,13 +34,14 @@ class TorchSave {
   void none();
   void type(DType t);             // torch.float16
   void size(const Shape& shape);  // torch.Size
-  // Contiguous, with a storage of its own, whose number it returns; or with the whole storage of one before.
+  // tensor() adds a contiguous tensor with a new storage and returns the storage's number; same_tensor() shares a
+  // storage.
   size_t tensor(DType dtype, const Shape& shape);
   void same_tensor(size_t storage, DType dtype, const Shape& shape) { tensor_in(storage, dtype, shape); }
 
-  // The next bytes of the tensors' data, in pieces of any size that do not cross tensors.
+  // Writes the next bytes of the tensors' data, in pieces of any size that do not cross tensors.
   void write(std::span<const std::byte> bytes);
-  void commit();  // the file appears
+  void commit();  // gives the file its name
 
  private:
   void op(unsigned char c) { pickle_ += static_cast<char>(c); }
@@ -49,7 +51,7 @@ class TorchSave {
   void next_member();
   ZipWriter zip_;
   std::string top_, pickle_;
-  std::vector<std::string> ends_;  // what closes each open container
+  std::vector<std::string> ends_;  // opcodes that close each open container
   std::vector<int64_t> sizes_;     // bytes of each tensor
   size_t current_ = 0;
   int64_t left_ = 0;

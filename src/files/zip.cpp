@@ -17,13 +17,13 @@ constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50
 constexpr uint64_t kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20, kCentralSize = 46, kLocalSize = 30;
 constexpr uint64_t kMaxComment = 65535, kMaxMembers = 4'000'000;
 constexpr uint64_t kAlign = 64;
-constexpr int64_t kCrcPart = int64_t{1} << 20;  // bytes of one checksum
+constexpr int64_t kCrcPart = int64_t{1} << 20;  // bytes per checksum task
 
 [[noreturn]] void refuse_zip(const std::string& where, const std::string& rule) {
   throw UserError("bad zip archive", where, rule, "download or save the file again");
 }
 
-// Little-endian fields of a buffer; every access is checked.
+// Reads little-endian fields from a buffer; every access is checked.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> data, const std::string& where) : data_(data), where_(where) {}
@@ -47,7 +47,7 @@ class Bytes {
 };
 
 struct Directory {
-  uint64_t count = 0, size = 0, offset = 0, end = 0;  // end: where what follows the directory begins
+  uint64_t count = 0, size = 0, offset = 0, end = 0;  // end: offset of the record that follows the directory
 };
 
 Directory find_directory(const Bytes& b) {
@@ -77,7 +77,7 @@ Directory find_directory(const Bytes& b) {
   return d;
 }
 
-// Replaces fields that say "see zip64" by those of the extra field.
+// Replaces fields that refer to zip64 by the values in the extra field.
 void read_zip64(const Bytes& b, uint64_t at, uint64_t extra, const std::string& member, uint64_t& size, uint64_t& packed,
                 uint64_t* offset) {
   const bool need = size == 0xffffffff || packed == 0xffffffff || (offset && *offset == 0xffffffff);
@@ -121,7 +121,7 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
   const Bytes b(file, where);
   const Directory d = find_directory(b);
   std::vector<ZipMember> members;
-  std::vector<std::pair<uint64_t, uint64_t>> spans;  // of headers and data in the file
+  std::vector<std::pair<uint64_t, uint64_t>> spans;  // ranges of headers and data in the file
   std::unordered_set<std::string_view> names;
   uint64_t at = d.offset;
   for (uint64_t i = 0; i < d.count; ++i) {
@@ -145,7 +145,7 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
     if (b.get(offset + 8, 2) != 0) refuse_zip(member, "its local header says that it is compressed");
     if (b.text(offset + kLocalSize, local_name) != name) refuse_zip(member, "its local header has another name");
     uint64_t local_packed = b.get(offset + 18, 4), local_size = b.get(offset + 22, 4);
-    if (!(b.get(offset + 6, 2) & 8)) {  // else sizes may come after the data
+    if (!(b.get(offset + 6, 2) & 8)) {  // else the sizes may follow the data
       read_zip64(b, offset + kLocalSize + local_name, local_extra, member, local_size, local_packed, nullptr);
       if (local_size != size)
         refuse_zip(member, fmt::format("its local header says {} bytes, the directory {}", local_size, size));
@@ -176,7 +176,7 @@ void ZipWriter::begin(const std::string& name, int64_t size) {
   std::string extra = wide ? le(1, 2) + le(16, 2) + le(e.size, 8) + le(e.size, 8) : "";
   const uint64_t data = e.offset + kLocalSize + name.size() + extra.size() + 4;
   const uint64_t fill = (kAlign - data % kAlign) % kAlign;
-  extra += "FB" + le(fill, 2) + std::string(fill, 'Z');  // torch's own padding field
+  extra += "FB" + le(fill, 2) + std::string(fill, 'Z');  // the padding field of torch
   const uint64_t shown = wide ? 0xffffffff : e.size;
   file_.write(le(kLocal, 4) + le(wide ? 45 : 20, 2) + le(0x0808, 2) + le(0, 2) + le(0, 2) + le(0x21, 2) + le(0, 4) +
               le(shown, 4) + le(shown, 4) + le(name.size(), 2) + le(extra.size(), 2) + name + extra);
@@ -187,7 +187,7 @@ void ZipWriter::begin(const std::string& name, int64_t size) {
 
 void ZipWriter::write(std::span<const std::byte> bytes) {
   require(open_ && bytes.size() <= left_, "ZipWriter::write: {} bytes of the member are left, got {}", left_, bytes.size());
-  // Of parts side by side, put together in order: the value is that of the whole.
+  // The CRCs of parts are computed in parallel and combined in order: the result is the CRC of the whole.
   const int64_t parts = ceil_div(static_cast<int64_t>(bytes.size()), kCrcPart);
   std::vector<uLong> sums(static_cast<size_t>(parts));
   auto part = [&](int64_t i) {

@@ -1,6 +1,6 @@
-// Zip archives of stored (uncompressed) members, as torch.save writes them. Source: PKWARE APPNOTE.TXT 6.3.10, with zip64.
-// Checksums of members are not verified: torch can be told to leave them wrong, and does not verify them either.
-// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the member.
+// Zip archives of stored (uncompressed) members, as torch.save writes them. Source: PKWARE APPNOTE.TXT 6.3.10, with
+// zip64. CRCs of members are not verified: torch has an option that leaves them wrong, and does not verify them either.
+// A file is untrusted input: each error in it is a UserError that names the file and the member.
 #pragma once
 #include <span>
 #include <string>
@@ -13,22 +13,23 @@ namespace ravine {
 
 struct ZipMember {
   std::string name;
-  int64_t begin = 0, size = 0;  // bytes of its data in the file
+  int64_t begin = 0, size = 0;  // offset and size of its data in the file
 };
 
-// Members in the order of the central directory. Refused: compressed or encrypted members, archives of several disks, names
-// twice, local headers that contradict the directory, members that overlap or leave the file.
+// Returns the members in the order of the central directory. UserError: compressed or encrypted members, several disks,
+// a repeated name, a local header that contradicts the directory, members that overlap or leave the file.
 std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::string& where);
 bool looks_like_zip(std::span<const std::byte> file);
 
-// Writes an archive front to back; each member's data begins at a multiple of 64 bytes, as torch aligns them. The file appears
-// at commit(). Wrong use is an Error, a full disk DiskFull.
+// Writes an archive front to back. Each member's data begins at a multiple of 64 bytes, as in torch. The file appears
+// at commit(). Wrong use is an Error; a full disk is DiskFull.
 class ZipWriter {
  public:
-  // Sizes and offsets from `zip64_from` on are written in zip64 fields (a smaller number is for tests).
+  // Sizes and offsets of at least `zip64_from` are written in zip64 fields; tests set a smaller number.
   explicit ZipWriter(std::string path, uint64_t zip64_from = 0xffffffff, bool straight = false);
   void begin(const std::string& name, int64_t size);
-  void write(std::span<const std::byte> bytes);  // the next bytes of the member; the next begin() needs them all
+  // Writes the next bytes of the member; all must be written before the next begin().
+  void write(std::span<const std::byte> bytes);
   void add(const std::string& name, std::string_view bytes);
   void commit();
 
