@@ -2,62 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 
-namespace ravine {
+#include "kernels/bound_rules.h"
+
+namespace ravine::bound_rules {
 namespace {
-
-constexpr double kFew = 8;           // for the roundings of a handful of operations per element
-constexpr double kFunction = 16;     // the same with exp, log or tanh among them
-constexpr double kUnnormalised = 4;  // of relative errors: how much larger the error of the elements that matter may be
-
-double root(double x) { return std::sqrt(std::max(0.0, x)); }
-double summed(double terms) { return 1 + root(terms) / 2; }
-// Sums over tokens run in chunks of at most 1024 tokens.
-double summed_tokens(double terms) { return terms <= 1024 ? summed(terms) : summed(1024) + summed(terms / 1024); }
-
-// Returns half of the smallest number of a type: the largest value that rounds to zero.
-double lost_below(DType type) {
-  return type == DType::f16 ? 0x1p-25 : type == DType::bf16 ? 0x1p-134 : type == DType::f32 ? 0x1p-150 : 0;
-}
-
-// A call, and the tensor whose bound is computed. All figures of an absent tensor are 0.
-struct Call {
-  std::span<const CallTensor> all;
-  const CallTensor& out;
-  double v = 0;
-
-  Call(std::span<const CallTensor> tensors, const CallTensor& written) : all(tensors), out(written) {
-    const bool wide =
-        std::all_of(all.begin(), all.end(), [](const CallTensor& t) { return !is_float(t.type) || t.type == DType::f64; });
-    v = rounding_of(wide ? DType::f64 : DType::f32);
-  }
-  const CallTensor& find(std::string_view name, bool output) const {
-    static const CallTensor absent{.type = DType::f64};
-    for (const CallTensor& t : all)
-      if (t.output == output && t.name == name) return t;
-    return absent;
-  }
-  const CallTensor& in(std::string_view name) const { return find(name, false); }
-  const CallTensor& old() const { return in(out.name); }  // the value that the result is added to
-  bool is(std::string_view name) const { return out.name == name; }
-  double stored() const {
-    return rounding_of(out.type) * out.norm + lost_below(out.type) * root(static_cast<double>(out.count));
-  }
-};
-
-double n(const CallTensor& t) { return static_cast<double>(t.count); }
-double columns(const CallTensor& t) { return static_cast<double>(std::max<int64_t>(1, t.columns)); }
-double rows(const CallTensor& t) { return n(t) / columns(t); }
-double off(double derivative, const CallTensor& t) { return t.off > 0 && derivative > 0 ? derivative * t.off : 0; }
-double relative(const CallTensor& t) { return t.off > 0 ? t.off / std::max(t.norm, 1e-300) : 0; }
-double rms(const CallTensor& t) { return t.count > 0 ? t.norm / root(n(t)) : 0; }
-double longest_row(const CallTensor& t, double length) { return std::min(t.norm, root(length) * t.largest); }
-// Returns the ratio of the largest error of an element to the mean error.
-double spread(const CallTensor& t) { return t.norm > 0 ? std::min(root(n(t)), t.largest / rms(t)) : 1; }
-// Returns a bound of |a b| for an elementwise product.
-double product(const CallTensor& a, const CallTensor& b) { return std::min(a.norm * b.largest, a.largest * b.norm); }
-double or_one(const CallTensor& t) { return t.count > 0 ? t.largest : 1; }
 
 // --- tables by id ---
 
@@ -394,185 +343,76 @@ ErrorBound multiply(const Call& c) {
 ErrorBound cast(const Call& c) { return {c.stored(), c.in("x").off}; }
 ErrorBound fill(const Call& c) { return {c.stored(), 0}; }
 
-// --- updates ---
-
-struct Update {
-  double lr, clip;
-  bool known;
-};
-Update update_of(const Call& c) {
-  const auto values = c.in("scalars").values;
-  return values.size() >= 4 ? Update{std::abs(values[0]), std::abs(values[3]), true} : Update{0, 1, false};
-}
-// For a moment that is a mean of gradients, or of their squares: (1 - beta) g^2 <= v' elementwise.
-ErrorBound moment(const Call& c, double clip) {
-  const CallTensor& g = c.in("grad");
-  return {c.stored() + 4 * c.v * (c.old().norm + clip * g.norm), c.old().off + off(clip, g)};
-}
-ErrorBound square(const Call& c, const CallTensor& g) {
-  return {c.stored() + kFew * c.v * c.out.norm, c.old().off + (g.largest > 0 ? off(2 * c.out.largest / g.largest, g) : 0)};
-}
-// For param and copy, which an update moves by about lr per element.
-ErrorBound moved(const Call& c, std::initializer_list<const char*> by) {
-  const CallTensor& p = c.in("param");
-  const Update u = update_of(c);
-  const double full = 2 * u.lr * root(n(c.out));
-  double most = 0;
-  for (const char* name : by) most = std::max(most, relative(c.in(name)));
-  const double jump = most == 0 ? 0 : u.known ? full : kInherited * most * c.out.norm;
-  return {c.stored() + c.v * (2 * p.norm + kFunction * full), 2 * p.off + jump};
-}
-ErrorBound adamw(const Call& c) {
-  if (c.is("m")) return moment(c, update_of(c).clip);
-  if (c.is("v")) return square(c, c.in("grad"));
-  return moved(c, {"grad", "m", "v"});
-}
-ErrorBound sgd(const Call& c) {
-  const CallTensor &p = c.in("param"), &g = c.in("grad"), &buffer = c.in("buffer");
-  const Update u = update_of(c);
-  const double step = 2 * (buffer.norm + u.clip * g.norm + p.norm), inherited = 2 * (buffer.off + off(u.clip, g) + p.off);
-  if (c.is("buffer")) return {c.stored() + 4 * c.v * step, inherited};
-  const double lr = u.known ? u.lr : 1;
-  return {c.stored() + c.v * (2 * p.norm + 4 * lr * step), p.off + lr * inherited};
-}
-ErrorBound lion(const Call& c) { return c.is("m") ? moment(c, update_of(c).clip) : moved(c, {"grad", "m"}); }
-ErrorBound adagrad(const Call& c) {
-  if (!c.is("sum")) return moved(c, {"grad", "sum"});
-  const double most = 2 * root(c.out.largest);
-  return {c.stored() + kFew * c.v * c.out.norm,
-          c.old().off + off(most * update_of(c).clip, c.in("grad")) + off(most, c.in("param"))};
-}
-ErrorBound weighted_sum(const Call& c) {
-  return {c.stored() + 2 * c.v * (c.in("y").norm + c.in("x").norm), c.in("y").off + c.in("x").off};
-}
-ErrorBound adam_direction(const Call& c) {
-  if (c.is("m")) return moment(c, 1);
-  if (c.is("v")) return square(c, c.in("grad"));
-  const double any = relative(c.in("grad")) + relative(c.in("m")) + relative(c.in("v")) > 0 ? 2 * root(n(c.out)) : 0;
-  return {c.stored() + kFew * c.v * (c.out.norm + c.in("param").norm), c.in("param").off + any};
-}
-// Means of (x - minus)^2 over rows or columns: |x - minus| / sqrt(length) of a row is at most the root of the mean.
-ErrorBound factored_moments(const Call& c) {
-  const CallTensor &x = c.in("x"), &minus = c.in("minus");
-  const double length = n(x) / std::max(1.0, n(c.out)), slope = 2 * root(c.out.largest / std::max(1.0, length));
-  return {
-      c.stored() + c.v * (kFew + summed(length)) * c.out.norm + (minus.count > 0 ? slope * 2 * c.v * (x.norm + minus.norm) : 0),
-      c.old().off + off(slope, x) + off(slope, minus)};
-}
-ErrorBound factored_scale(const Call& c) {
-  const CallTensor& row = c.in("row");
-  return {c.stored() + c.v * (kFunction + summed(n(row))) * c.out.norm,
-          kUnnormalised * (relative(c.in("x")) + relative(row) + relative(c.in("col"))) * c.out.norm};
-}
-ErrorBound root_scale(const Call& c) {
-  const CallTensor& x = c.in("x");
-  if (c.is("square")) return square(c, x);
-  return {c.stored() + kFew * c.v * c.out.norm, kUnnormalised * (relative(x) + relative(c.in("square"))) * c.out.norm};
-}
-ErrorBound cadam(const Call& c) {
-  const CallTensor &q = c.in("q"), &s = c.in("s"), &g = c.in("grad"), &p = c.in("param");
-  const double part = relative(q) + relative(s) + relative(g);
-  if (c.is("s"))
-    return {c.stored() + kFew * c.v * (c.out.norm + root(n(s)) * s.largest), kInherited * part * (c.out.norm + s.norm)};
-  if (c.is("q")) return {c.stored() + kFew * c.v * (c.out.norm + q.norm), kInherited * part * (c.out.norm + q.norm)};
-  return {c.stored() + 4 * c.v * p.norm, 2 * p.off + (part > 0 ? kInherited * (part + relative(p)) * p.norm : 0)};
-}
-ErrorBound times_root(const Call& c) {
-  const CallTensor &x = c.in("x"), &v = c.in("v");
-  return {c.stored() + kFew * c.v * c.out.norm, off(2 * root(v.largest) + 1e-6, x) + kUnnormalised * relative(v) * c.out.norm};
-}
-ErrorBound largest_ratio(const Call& c) {
-  const CallTensor &v = c.in("v"), &fresh = c.in("fresh");
-  return {c.stored() + kFew * c.v * c.out.norm, kInherited * (relative(v) + relative(fresh)) * c.out.norm};
-}
-ErrorBound pack_signs(const Call& c) {
-  const CallTensor& x = c.in("x");
-  const double flips = root(4 * n(x) * relative(x));
-  if (c.is("bits")) return {0, 128 * flips};
-  return {c.stored() + 2 * c.v * (x.norm + c.out.norm), x.off + 2 * (x.largest + c.out.largest) * flips};
-}
-ErrorBound unpack_signs(const Call& c) {
-  return {c.stored() + c.v * (c.out.norm + c.old().norm),
-          c.old().off + off(2 * (c.out.largest + c.old().largest), c.in("bits"))};
-}
-
-using Rule = ErrorBound (*)(const Call& c);
-const std::unordered_map<std::string_view, Rule>& rules() {
-  static const std::unordered_map<std::string_view, Rule> table{
-      {"embedding", embedding},
-      {"embedding_backward", embedding_backward},
-      {"rms_norm", [](const Call& c) { return norm(c, 1, false); }},
-      {"rms_norm_backward", [](const Call& c) { return norm_backward(c, 1, false); }},
-      {"layer_norm", [](const Call& c) { return norm(c, 0, true); }},
-      {"layer_norm_backward", [](const Call& c) { return norm_backward(c, 0, true); }},
-      {"head_norm", [](const Call& c) { return norm(c, 0, false); }},
-      {"head_norm_backward", [](const Call& c) { return norm_backward(c, 0, false); }},
-      {"row_dot", row_dot},
-      {"part_norm", part_norm},
-      {"part_norm_backward", part_norm_backward},
-      {"unit_rows", unit_rows},
-      {"unit_rows_backward", unit_rows_backward},
-      {"matmul", matmul},
-      {"nf4_matmul", nf4_matmul},
-      {"sum_rows", sum_rows},
-      {"grouped_matmul", grouped_matmul},
-      {"router_choice", router_choice},
-      {"router_sums", router_sums},
-      {"router_backward", router_backward},
-      {"gather_rows", gather_rows},
-      {"combine_rows", combine_rows},
-      {"scale_rows", scale_rows},
-      {"sigmoid", sigmoid},
-      {"sigmoid_backward", sigmoid_backward},
-      {"rope", rope},
-      {"latent_keys", latent_keys},
-      {"latent_keys_backward", latent_keys_backward},
-      {"attention", attention},
-      {"attention_backward", attention_backward},
-      {"softmax", softmax},
-      {"softmax_backward", softmax_backward},
-      {"soft_cap", soft_cap},
-      {"soft_cap_backward", soft_cap_backward},
-      {"swiglu", [](const Call& c) { return gated(c, kSilu); }},
-      {"swiglu_backward", [](const Call& c) { return gated_backward(c, kSilu); }},
-      {"geglu", [](const Call& c) { return gated(c, kGelu); }},
-      {"geglu_backward", [](const Call& c) { return gated_backward(c, kGelu); }},
-      {"gelu", [](const Call& c) { return gated(c, kGelu, "x"); }},
-      {"gelu_backward", [](const Call& c) { return gated_backward(c, kGelu, "x"); }},
-      {"dropout", dropout},
-      {"loss_head", loss_head},
-      {"log_sum_exp", log_sum_exp},
-      {"cross_entropy", cross_entropy},
-      {"add", add},
-      {"multiply", multiply},
-      {"cast", cast},
-      {"fill", fill},
-      {"sum_squares", fill},  // no tensor is written
-      {"adamw", adamw},
-      {"sgd", sgd},
-      {"lion", lion},
-      {"adagrad", adagrad},
-      {"weighted_sum", weighted_sum},
-      {"adam_direction", adam_direction},
-      {"factored_moments", factored_moments},
-      {"factored_scale", factored_scale},
-      {"root_scale", root_scale},
-      {"cadam", cadam},
-      {"times_root", times_root},
-      {"largest_ratio", largest_ratio},
-      {"pack_signs", pack_signs},
-      {"unpack_signs", unpack_signs},
-  };
+const RuleTable& rules() {
+  static const RuleTable table = [] {
+    RuleTable all{
+        {"embedding", embedding},
+        {"embedding_backward", embedding_backward},
+        {"rms_norm", [](const Call& c) { return norm(c, 1, false); }},
+        {"rms_norm_backward", [](const Call& c) { return norm_backward(c, 1, false); }},
+        {"layer_norm", [](const Call& c) { return norm(c, 0, true); }},
+        {"layer_norm_backward", [](const Call& c) { return norm_backward(c, 0, true); }},
+        {"head_norm", [](const Call& c) { return norm(c, 0, false); }},
+        {"head_norm_backward", [](const Call& c) { return norm_backward(c, 0, false); }},
+        {"row_dot", row_dot},
+        {"part_norm", part_norm},
+        {"part_norm_backward", part_norm_backward},
+        {"unit_rows", unit_rows},
+        {"unit_rows_backward", unit_rows_backward},
+        {"matmul", matmul},
+        {"nf4_matmul", nf4_matmul},
+        {"sum_rows", sum_rows},
+        {"grouped_matmul", grouped_matmul},
+        {"router_choice", router_choice},
+        {"router_sums", router_sums},
+        {"router_backward", router_backward},
+        {"gather_rows", gather_rows},
+        {"combine_rows", combine_rows},
+        {"scale_rows", scale_rows},
+        {"sigmoid", sigmoid},
+        {"sigmoid_backward", sigmoid_backward},
+        {"rope", rope},
+        {"latent_keys", latent_keys},
+        {"latent_keys_backward", latent_keys_backward},
+        {"attention", attention},
+        {"attention_backward", attention_backward},
+        {"softmax", softmax},
+        {"softmax_backward", softmax_backward},
+        {"soft_cap", soft_cap},
+        {"soft_cap_backward", soft_cap_backward},
+        {"swiglu", [](const Call& c) { return gated(c, kSilu); }},
+        {"swiglu_backward", [](const Call& c) { return gated_backward(c, kSilu); }},
+        {"geglu", [](const Call& c) { return gated(c, kGelu); }},
+        {"geglu_backward", [](const Call& c) { return gated_backward(c, kGelu); }},
+        {"gelu", [](const Call& c) { return gated(c, kGelu, "x"); }},
+        {"gelu_backward", [](const Call& c) { return gated_backward(c, kGelu, "x"); }},
+        {"dropout", dropout},
+        {"loss_head", loss_head},
+        {"log_sum_exp", log_sum_exp},
+        {"cross_entropy", cross_entropy},
+        {"add", add},
+        {"multiply", multiply},
+        {"cast", cast},
+        {"fill", fill},
+        {"sum_squares", fill},  // no tensor is written
+    };
+    all.insert(update_rules().begin(), update_rules().end());
+    return all;
+  }();
   return table;
 }
 
 }  // namespace
+}  // namespace ravine::bound_rules
+
+namespace ravine {
 
 double rounding_of(DType type) { return is_float(type) ? epsilon(type) / 2 : 0; }
 
-bool has_error_bound(std::string_view kernel) { return rules().contains(kernel); }
+bool has_error_bound(std::string_view kernel) { return bound_rules::rules().contains(kernel); }
 
 ErrorBound error_bound(std::string_view kernel, std::span<const CallTensor> call, const CallTensor& written) {
+  using namespace bound_rules;
   const Call c(call, written);
   const bool reads = std::any_of(call.begin(), call.end(), [](const CallTensor& t) { return !t.output; });
   if (const auto rule = rules().find(kernel); rule != rules().end() && (reads || rule->second == fill)) return rule->second(c);

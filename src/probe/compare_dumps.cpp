@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "probe/common_calls.h"
 #include "probe/compare_bounds.h"
+#include "probe/culprits.h"
 #include "probe/hypothesis.h"
 #include "probe/producers.h"
 #include "probe/spread.h"
@@ -22,36 +23,10 @@
 namespace ravine {
 namespace {
 
-constexpr const char* kScalars = "scalars";  // of an update: learning rate, bias corrections, clipping
 // Tensors that the host passes to calls.
 constexpr const char* kHostMade[] = {"ids", "labels", "positions", "sequences", "table", "rope", "slopes"};
 
-constexpr const char* kInputOp = "input";
 constexpr double kReordered = 2;  // largest |b - a| / |a| of the same numbers in another order
-
-// Adds a culprit. Calls of one op with the same fault are one culprit.
-void add_culprit(std::vector<Culprit>& to, Culprit c) {
-  for (Culprit& known : to)
-    if (c.op == kInputOp ? known.op == c.op && known.path == c.path
-                         : (known.kind == c.kind && known.op == c.op && known.tensor == c.tensor) ||
-                               (c.by_setting && known.by_setting && known.hypothesis == c.hypothesis)) {
-      const int64_t alike = known.alike + 1 + c.alike;
-      if (c.place < known.place) known = std::move(c);  // it is of another rank
-      known.alike = alike;
-      return;
-    }
-  to.push_back(std::move(c));
-}
-
-// Drops modules around a culprit: a module writes the fault of the module inside it, too.
-void drop_modules_around(std::vector<Culprit>& culprits) {
-  std::vector<Culprit> kept;
-  for (Culprit& c : culprits)
-    if (std::none_of(kept.begin(), kept.end(),
-                     [&](const Culprit& k) { return k.rank == c.rank && k.path.starts_with(c.path + "."); }))
-      kept.push_back(std::move(c));
-  culprits = std::move(kept);
-}
 
 // Compares the calls of one rank, in the order of the run, with those in the other dump.
 class RankComparison {
@@ -306,12 +281,6 @@ class RankComparison {
     }
   }
 
-  // Returns the sides whose output is not the result of Ravine's kernel on their inputs: "A", "B", "A and B".
-  static std::string generates(const ComparedPair& p) {
-    const bool a = p.generated_a && p.generated_a->beyond(), b = p.generated_b && p.generated_b->beyond();
-    return a && b ? "A and B" : a ? "A" : b ? "B" : "";
-  }
-
   // Returns the largest relative difference of a parameter after updates with differing gradients: rounding alone may
   // reverse a whole step of Adam, and norms do not show this.
   double reach_of_update(const ComparedPair& p) const {
@@ -393,9 +362,6 @@ class RankComparison {
     return std::abs(cut_a / cut_b - 1);
   }
 
-  // True if the tensor of a parameter is its gradient, which a call adds to or the update reads.
-  static bool is_gradient(const DumpRecord& r) { return r.tensor == "out" || r.tensor == "grad" || r.tensor.starts_with('d'); }
-
   static bool is_host_made(const std::string& tensor) {
     return std::find(std::begin(kHostMade), std::end(kHostMade), tensor) != std::end(kHostMade);
   }
@@ -406,7 +372,7 @@ class RankComparison {
     if (p.a.op == kStateOp && p.a.tensor == "weights")
       p.same() ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
     if (p.beyond() && named_call_ != p.a.call()) {
-      Culprit c = culprit_of(p);
+      Culprit c = culprit_of(p, is_given(p.a), a_, b_);
       c.place = {p.a.step,
                  p.a.phase == Phase::forward  ? 0
                  : p.a.phase != Phase::update ? 1
@@ -419,65 +385,6 @@ class RankComparison {
     }
     if (!p.a.output && !p.judged) return;  // the error of its own call is included already, or no call made it
     largest_ = std::isfinite(p.error) ? std::max(largest_, p.error) : std::numeric_limits<double>::infinity();
-  }
-
-  Culprit culprit_of(const ComparedPair& p) const {
-    const bool is_weight =
-        !p.made_by && ((p.a.op == kStateOp && is_given(p.a)) || (!p.a.output && !p.a.parameters.empty() && !is_gradient(p.a)));
-    Culprit c{.step = p.a.step,
-              .micro = p.a.micro,
-              .phase = std::string(name(p.a.phase)),
-              .path = p.a.path,
-              .op = p.a.op,
-              .tensor = p.a.tensor,
-              .hypothesis = p.note.empty() ? hypothesis_of(p) : p.note,
-              .rank = a_.rank,
-              .error = p.error,
-              .bound = p.own + p.inherited,
-              .by_setting = p.by_setting};
-    if (c.generates = generates(p); !c.generates.empty()) {
-      const GeneratedError& worse = p.generated_a && (!p.generated_b || p.generated_a->ratio() >= p.generated_b->ratio())
-                                        ? *p.generated_a
-                                        : *p.generated_b;
-      c.error = worse.error, c.bound = worse.bound;
-      c.hypothesis = fmt::format("{} not compute it: of its own inputs our kernel makes what is {:.2g} away{}{}",
-                                 c.generates == "A and B" ? "A and B do" : c.generates + " does", worse.error,
-                                 c.hypothesis.empty() ? "" : "; ", c.hypothesis);
-    }
-    const bool loss = p.a.op.find("loss") != std::string::npos || p.a.op == "cross_entropy";
-    c.kind = is_weight                             ? CulpritKind::weights
-             : !p.a.output && !is_float(p.a.dtype) ? CulpritKind::data
-             : p.a.op == kGradientOp               ? CulpritKind::backward
-             : p.a.phase == Phase::update          ? CulpritKind::update
-             : p.a.phase == Phase::backward        ? CulpritKind::backward
-             : loss                                ? CulpritKind::loss
-                                                   : CulpritKind::forward;
-    if (p.made_by) {
-      c.phase = name(p.made_by->phase), c.path = p.made_by->path, c.op = p.made_by->op, c.tensor = p.made_by->tensor;
-      c.hypothesis = fmt::format("{} alone has this call, and '{}' that {} at {} reads is not the same behind it",
-                                 p.made_in_b ? "B" : "A", p.a.tensor, p.a.op, p.a.path);
-    } else if (p.a.op == kStateOp && !p.note.empty()) {  // a state of another program's optimizer
-      const std::string setting = p.note.substr(0, p.note.find(' '));
-      if (setting == "lr" || setting.starts_with("beta"))
-        c.op = kInputOp, c.path = "optimizer." + setting;
-      else
-        c.op = a_.session.contains("optimizer")   ? a_.session["optimizer"].get<std::string>()
-               : b_.session.contains("optimizer") ? b_.session["optimizer"].get<std::string>()
-                                                  : c.op;
-    } else if (!p.rewired && (is_weight || !p.a.output)) {
-      if (p.a.op != kStateOp) c.reader = fmt::format("{} at {}", p.a.op, p.a.path);
-      c.path = is_weight ? (p.a.op == kStateOp ? p.a.path : p.a.parameters.front()) : name_of_input(p.a);
-      c.op = kInputOp;
-    }
-    return c;
-  }
-
-  static std::string name_of_input(const DumpRecord& r) {
-    const std::string scalars = std::string(kScalars) + ".";
-    if (r.tensor == scalars + "clip") return "clip";
-    if (r.tensor.starts_with(scalars)) return "optimizer." + r.tensor.substr(scalars.size());
-    if (r.tensor == "table" || r.tensor == "rope") return "rope.table";
-    return r.tensor;
   }
 
   // True for parameters before the first step, which no call of the dump has made.
