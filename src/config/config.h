@@ -1,6 +1,6 @@
 // The options of a run. A field and its line in `each` declare an option completely (docs/howto/add-an-option.md). Long
-// sections have their own headers (data, log, moe, offload, optimizer, probe). schedule_classes.h has the options of section
-// schedule that come from other programs.
+// sections have their own headers (data, log, moe, offload, optimizer, probe). schedule_classes.h has the options of
+// section schedule that come from other programs.
 #pragma once
 #include <cstdint>
 #include <map>
