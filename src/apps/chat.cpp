@@ -94,7 +94,7 @@ class Interruptible {
   Interruptible& operator=(const Interruptible&) = delete;
 };
 
-// Reads messages in the format of /save, which is that of the OpenAI API.
+// Reads messages in the format of /save, the format of the OpenAI API.
 Json read_messages(const std::string& file) {
   try {
     return as_messages(parse_rendered(read_text(file, kMostPrompt, "the conversation"), file, Rendered::all));

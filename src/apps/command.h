@@ -4,10 +4,12 @@
 //     std::string output;
 //     template <class V> void each(V&& v) { v("output-dir", output, "folder of the run", positional() & required()); }
 //   };
-//   int run_stop(StopFlags& flags, Config& config);   // returns the exit status; throws UserError, Error or Stopped
+//   // Returns the exit status. Throws UserError, Error or Stopped.
+//   int run_stop(StopFlags& flags, Config& config);
 //   Command stop_command() {
-//     return command<StopFlags>({.name = "stop", .summary = "ask a run to save and stop", .example = "ravine stop runs/demo"},
-//                               "Machine", run_stop);
+//     return command<StopFlags>(
+//         {.name = "stop", .summary = "ask a run to save and stop", .example = "ravine stop runs/demo"},
+//         "Machine", run_stop);
 //   }
 //
 // This declaration gives parsing, validation, help and completion (config/command_line.h).

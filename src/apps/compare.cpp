@@ -140,8 +140,8 @@ int ranks_of(const Dump& dump) {
   return dump.ranks.empty() ? 1 : dump.ranks.front().session.value("ranks", static_cast<int>(dump.ranks.size()));
 }
 
-// Runs the steps of both dumps again and returns the result; nothing on ranks other than 0. `status` is that of the
-// job.
+// Runs the steps of both dumps again and returns the result; nothing on ranks other than 0. `status` is the exit status
+// of the job.
 std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump& a, const Dump& b, int& status) {
   Config config = config_of_replay(flags.from, flags.run, flags.common.threads);
   config.probe.dump.clear();

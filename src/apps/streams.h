@@ -4,9 +4,8 @@
 namespace ravine {
 
 // Sets up the process. Called once, before anything is opened:
-// - closed descriptors among 0, 1 and 2 become /dev/null in the wrong direction: no file gets their number, and their
-// use
-//   stays an error;
+// - closed descriptors among 0, 1 and 2 become /dev/null in the wrong direction: no file gets their number, and a use
+//   of them stays an error;
 // - SIGXFSZ is ignored: a write beyond `ulimit -f` fails as on a full disk;
 // - a mapped file that is cut ends the process with a line that names it (files/mapped_file.h);
 // - SIGPIPE ends the process if stdout is broken, as in other filters. For stderr or a socket SIGPIPE is ignored.
