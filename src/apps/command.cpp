@@ -108,8 +108,8 @@ void refuse_input(const std::string& to, const std::string& out, const std::stri
                     fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
 }
 
-// Throws if an output is an input, is inside a folder that is an input, or is in a run's own folder. For the config
-// only inputs are checked: the command train checks its output folder in more detail.
+// Throws if an output is an input, is inside a folder that is an input, or has a name that only a run writes in its
+// folder. Of the config only inputs are checked: the command train checks its output folder in more detail.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
   // The option of the config stands for both.

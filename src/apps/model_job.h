@@ -9,8 +9,8 @@
 namespace ravine {
 
 // Opens the model by config.parallel and config.precision. world: the ranks, which must outlive the model; null for one
-// process. All ranks call it together. `flags` are the command's flags, line by line. An Error if the ranks differ in
-// program, options, `flags` or model; also if the mesh does not fit (the message names the nearest ones).
+// process. All ranks call it together. `flags` are the command's flags, line by line. A UserError if the ranks differ
+// in program, options, `flags` or model; also if the mesh does not fit (the message names the nearest ones).
 LoadedModel open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
                            const std::string& flags, const std::string& adapter = "");
 

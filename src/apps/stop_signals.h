@@ -19,8 +19,7 @@ class StopSignals : public StopToken {
   void say_when_asked(const std::string& first, const std::string& end) override;
 };
 
-// Blocks the signals from the first line of main() until the command is known: only then it is clear if they ask it to
-// stop.
+// Blocks the signals from the first line of main() until the command is known, which decides how they are handled.
 class HeldSignals {
  public:
   HeldSignals();

@@ -8,6 +8,7 @@ namespace ravine {
 
 constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
 
+// Reads the turns from stdin.
 class Turns {
  public:
   explicit Turns(const std::string& prompt);  // printed on stderr, on a terminal

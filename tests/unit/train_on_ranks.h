@@ -155,7 +155,8 @@ inline std::map<Axis, int64_t> sent_by(const Communication& c) {
 
 inline constexpr Axis kSending[] = {Axis::pipeline, Axis::data, Axis::tensor, Axis::expert};
 
-// Trains the model on the ranks of config.parallel and returns the outcome. `change` may change the declared parameters.
+// Trains the model on the ranks of config.parallel, and returns the outcome. `change` may change the declared
+// parameters.
 inline Outcome trained(const Json& shape, const Config& config, const std::function<void(ParamSet&)>& change = {}) {
   Outcome out;
   std::mutex mutex;
