@@ -1,6 +1,6 @@
 // Messages of protocol buffers, parsed field by field. Source: protobuf.dev/programming-guides/encoding.
-// A file is untrusted input: bytes that are no message are refused by the function `Refuse`, with the error of the file's
-// format.
+// A file is untrusted input: bytes that are no message are refused by the function `Refuse`, with the error of the
+// file's format.
 #pragma once
 #include <cstdint>
 #include <optional>
