@@ -1,8 +1,11 @@
-// Speed of Megatron's indices: building a sample index as megatron/core/datasets/helpers.cpp does and as this program does, and
+// Speed of Megatron's indices: building a sample index as megatron/core/datasets/helpers.cpp and as Ravine do, and
 // opening a large .idx file. Built on request: cmake --build --preset release --target bench_index
-//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and a checksum of the
-//   index bench_index checksum FILE                                        of an index that someone else built bench_index open
-//   PREFIX                                          prints seconds and resident megabytes
+//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH
+//       raw int32 files; prints seconds and a checksum of the index
+//   bench_index checksum FILE
+//       of an index that another program built
+//   bench_index open PREFIX
+//       prints seconds and resident megabytes
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,7 +35,7 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "sample" && argc == 6) {
     const MappedFile lengths(argv[2], MappedFile::Use::sequential), documents(argv[3], MappedFile::Use::sequential);
-    // Both in memory before the clock starts, as the other side has them.
+    // Both are in memory before the clock starts, as in the other program.
     const std::vector<std::byte> sizes(lengths.bytes().begin(), lengths.bytes().end());
     std::vector<int32_t> index(documents.bytes().size() / 4);
     std::memcpy(index.data(), documents.bytes().data(), documents.bytes().size());

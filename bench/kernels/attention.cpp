@@ -1,8 +1,8 @@
-// Speed of attention alone, for a script that alternates it with a peer (bench/attention_vs_torch.py). Prints
-//   GFLOP/s forward, backward, both together; fraction of the probes beside each run (probe.h), likewise. Medians.
-// FLOPs are those of the model: 4 D per pair forward, 8 D backward (the second computation of the scores does not count).
-// With "full": times without a mask by those of the causal one, forward and backward, in turns; medians.
-// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]; threads by OMP_NUM_THREADS.
+// Speed of attention alone, for a script that alternates it with another program (bench/attention_vs_torch.py). Prints
+// medians: GFLOP/s of forward, backward and both; the fraction of the probes around each run (probe.h), likewise. FLOPs
+// count the model's: 4 D per pair forward, 8 D backward, without the second computation of the scores. With "full": the
+// ratio of times without a mask to times with the causal mask, forward and backward, alternating. Usage:
+// bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]; threads by OMP_NUM_THREADS.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ struct Array {
   }
 };
 
-// One shape, masked as decoders mask (causal) or not at all. lse is of the type that runs keep.
+// One shape, with the causal mask or without a mask. lse has the type of runs.
 struct Case {
   Case(int64_t tokens, int64_t heads, int64_t size, DType t, int64_t kv, bool causal)
       : wide(heads * size),
@@ -74,7 +74,7 @@ void speeds(Case&& c, int runs) {
               z.fraction);
 }
 
-// Times of the full mask by those of the causal one, in turns.
+// Prints the ratio of times without a mask to times with the causal mask, measured alternately.
 void ratios(Case&& causal, Case&& full, int runs) {
   std::vector<double> forward, backward;
   causal.forward(), full.forward(), causal.backward(), full.backward();

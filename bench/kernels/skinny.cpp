@@ -1,5 +1,5 @@
-// Products of few rows (decoding) against the read bandwidth of the same run: weights of 512 MB in all, one matrix after
-// another. Usage: bench_kernels_skinny [rows...]; threads by OMP_NUM_THREADS.
+// Products of few rows (decoding) relative to the read bandwidth of the same run: weights of 512 MB in all, one matrix
+// after the other. Usage: bench_kernels_skinny [rows...]; threads by OMP_NUM_THREADS.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

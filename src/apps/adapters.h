@@ -1,4 +1,4 @@
-// --adapter of commands that run models: DIR, or NAME=DIR once for each of several that one base serves.
+// The flag --adapter of commands that run models: DIR, or NAME=DIR once for each of several adapters of one base model.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,14 +7,15 @@
 
 namespace ravine {
 
-// What --model and --adapter stand for (runs/run_places.h).
+// The folders that --model and --adapter name (runs/run_places.h).
 struct MeantAdapters {
   std::string model;
-  std::vector<NamedPath> adapters;  // one without a name, or any number with names, all different
+  std::vector<NamedPath> adapters;  // one without a name, or any number with different names
 };
 MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::vector<std::string>& given);
 
-// Of a command that runs one model: the folder of its one adapter; "": none. `command`: as people type it.
+// For a command that runs one model: returns the folder of its adapter; "" if there is none. `command` is used in the
+// message.
 std::string one_adapter(const MeantAdapters& meant, const std::string& command);
 
 }  // namespace ravine

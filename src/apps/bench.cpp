@@ -91,7 +91,7 @@ int run_messages(MessagesFlags& flags, Config&) {
                       "start several: mpirun -n 2 ravine bench messages");
     MessageRates rates = measure_messages(world->all());
     if (world->rank() != 0) return;
-    if (world->local_size() == world->size()) {  // of one machine: what plan knows of
+    if (world->local_size() == world->size()) {  // on one machine: the rates that plan uses
       const std::string trouble = keep_message_rates(rates);
       if (!trouble.empty()) say(fmt::format("warning: these are not kept, and plan does not know of them: {}", trouble));
     }
@@ -109,7 +109,8 @@ int run_messages(MessagesFlags& flags, Config&) {
   });
 }
 
-// At most 1: a peak that `reached` beats was measured too low, and is raised. `whole`: no FLOP is counted that is not computed.
+// Returns reached / peak, at most 1. If `reached` is above `peak`, the peak was measured too low and is raised. `whole`
+// is true if every counted FLOP is computed.
 double share_of(double& peak, DType compute, double reached, bool whole) {
   if (reached > peak && whole) {
     say(fmt::format(
@@ -140,7 +141,7 @@ struct BenchFlags {
   }
 };
 
-// Each flag is bounded by itself; what is made at once is their product.
+// Limits the product of two flags; each flag alone is checked by its own bounds.
 void check_batch(int64_t sequences, int64_t length) {
   if (static_cast<double>(sequences) * static_cast<double>(length) > kMostTokens)
     throw UserError(
@@ -149,7 +150,7 @@ void check_batch(int64_t sequences, int64_t length) {
         fmt::format("{} is the most for this length", counted(static_cast<int64_t>(kMostTokens) / length, "sequence")));
 }
 
-// Before the work.
+// Called before the work begins.
 template <class Flags>
 void keep_timeline(const Flags& flags) {
   if (flags.profile && !flags.timeline.empty()) refuse_existing_file(flags.timeline, flags.overwrite);
@@ -161,7 +162,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   flags.model = model_meant_by(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_stored_model(flags.model);
-  config.model.path = flags.model;  // what an adapter belongs to
+  config.model.path = flags.model;  // the base model of an adapter
   if (const auto lora = lora_of(config, *model)) model = with_adapters(*model, *lora);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
@@ -251,7 +252,8 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   Profile profile(!flags.timeline.empty());
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
   Speed s = decode ? measure_decode(loaded, o) : measure_prefill(loaded, o);
-  double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);  // before peaks are measured, which takes memory too
+  // Read before the peaks are measured, which needs memory.
+  double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {

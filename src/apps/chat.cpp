@@ -1,4 +1,4 @@
-// `ravine chat`: a conversation with a model, a turn per line.
+// `ravine chat`: a conversation with a model, one turn per line.
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,10 +59,11 @@ constexpr const char* kChatHelp =
     "  /load FILE    go on with one\n"
     "  /quit         end, as the end of input (Ctrl-D) does; Ctrl-C ends an answer, twice at the prompt the program";
 
-// Ctrl-C ends an answer; a second time in it, it ends the program. At the prompt of a terminal one may come just after an answer:
-// there a second one within two seconds ends the program.
-std::atomic<bool> answering{false}, interrupted{false}, asks_twice{false};  // a signal handler can reach nothing else
-std::atomic<int64_t> last_interrupt{-1000};                                 // at the prompt, in milliseconds
+// Ctrl-C ends an answer; a second one during the same answer ends the program. At the prompt of a terminal, a second
+// one within two seconds ends the program: the first may be meant for an answer.
+// Global: a signal handler has no other access.
+std::atomic<bool> answering{false}, interrupted{false}, asks_twice{false};
+std::atomic<int64_t> last_interrupt{-1000};  // time of the last Ctrl-C at the prompt, in milliseconds
 
 void end_by_interrupt(bool terminal) {
   constexpr int64_t kTwice = 2000;
@@ -93,7 +94,7 @@ class Interruptible {
   Interruptible& operator=(const Interruptible&) = delete;
 };
 
-// Messages as /save writes them, and the OpenAI API has them.
+// Reads messages in the format of /save, the format of the OpenAI API.
 Json read_messages(const std::string& file) {
   try {
     return as_messages(parse_rendered(read_text(file, kMostPrompt, "the conversation"), file, Rendered::all));
@@ -111,14 +112,14 @@ void save_messages(const std::string& file, const Json& messages, bool overwrite
 
 class Talk {
  public:
-  // label: of an answer, in a conversation of ModelLink's words; "": in our own.
+  // label: the label of an answer, in a conversation in ModelLink's format; "": a conversation in Ravine's.
   Talk(const NamedModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops, std::string label)
       : voice_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)), label_(std::move(label)) {
     if (positions() > 0)
       options_.max_length = options_.max_length > 0 ? std::min(options_.max_length, positions()) : positions();
   }
 
-  // False: the conversation is over. What is wrong with a turn is a UserError, and leaves the conversation as it was.
+  // Runs a turn; false if the conversation is over. A wrong turn is a UserError and leaves the conversation unchanged.
   bool turn(const std::string& line) {
     if (line.find_first_not_of(" \t") == std::string::npos) return true;
     if (!label_.empty()) return turn_of_modellink(line);
@@ -170,11 +171,13 @@ class Talk {
     return true;
   }
 
-  // The ids of the conversation with this question, less the oldest turns where the model has no positions for them.
+  // Returns the ids of the conversation with this question. If the model has too few positions, the oldest turns are
+  // left out.
   std::vector<int32_t> prompt_of(const std::string& question) {
     std::vector<int32_t> prompt = chat_.ask(question);
     if (positions() == 0) return prompt;
-    const int64_t room = std::min(options_.max_new_tokens, std::max<int64_t>(1, positions() / 4));  // of an answer, at least
+    // Least number of tokens for an answer.
+    const int64_t room = std::min(options_.max_new_tokens, std::max<int64_t>(1, positions() / 4));
     int64_t left_out = 0;
     for (; static_cast<int64_t>(prompt.size()) + room > positions() && chat_.forget_oldest(); ++left_out)
       prompt = chat_.ids_of(chat_.messages());
@@ -194,7 +197,7 @@ class Talk {
       chat_.set_messages(before);
       throw;
     }
-    ++options_.seed;  // turns draw otherwise
+    ++options_.seed;  // other random numbers in the next turn
   }
 
   std::string say_answer(const std::vector<int32_t>& prompt) {
@@ -264,7 +267,7 @@ int run_chat(ChatFlags& flags, Config& config) {
       on = line && talk.turn(*line);
     } catch (const Stopped&) {
       throw;
-    } catch (const Error& e) {  // the conversation goes on
+    } catch (const Error& e) {  // the conversation continues
       if (std::ferror(stdin)) throw;
       say(escaped(fmt::format("error: {}", e.what())));
     }

@@ -45,7 +45,7 @@ std::string first_difference(const DeterminismCase& c) {
 int run_determinism(DeterminismFlags& flags, Config& config) {
   refuse_without_model(config);
   namespace fs = std::filesystem;
-  // A folder for this process alone, gone however this ends.
+  // A folder for this process, removed at the end.
   struct Folder {
     std::string path = (fs::temp_directory_path() / "ravine-check-XXXXXX").string();
     Folder() {

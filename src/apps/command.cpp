@@ -59,7 +59,7 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
                   fix.empty() ? fmt::format("see `{} --help`", program) : fix);
 }
 
-// Flags and options stand behind the command.
+// Throws if the first word is a flag or an option: they follow the command.
 void refuse_late_command(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t at) {
   if (!args[at].starts_with('-') && args[at].find('=') == std::string::npos) return;
   const auto known = [&](const std::string& word) {
@@ -79,7 +79,7 @@ void refuse_late_command(const std::vector<Command>& commands, const std::vector
                   "the command comes first, then its flags and options", fix);
 }
 
-// Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
+// Returns the command that args[at] and the following words name; `at` then is the index after the name.
 const Command& descend(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& at) {
   refuse_late_command(commands, args, at);
   const Command* c = &find(commands, args[at++], "");
@@ -87,7 +87,7 @@ const Command& descend(const std::vector<Command>& commands, const std::vector<s
   return *c;
 }
 
-// The values of options that name paths, as (flag, path).
+// Returns the values of options with this kind of path, as (flag, path).
 std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Option>& flags, Rule::Path kind) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const Option& f : flags) {
@@ -108,11 +108,12 @@ void refuse_input(const std::string& to, const std::string& out, const std::stri
                     fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
 }
 
-// An output is never an input, nor inside a folder that is one, nor a run's own. Of the config only what is read counts: its
-// one folder to write is train's, which looks closer.
+// Throws if an output is an input, is inside a folder that is an input, or has a name that only a run writes in its
+// folder. Of the config only inputs are checked: the command train checks its output folder in more detail.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
-  std::erase_if(read, [](const Option& f) { return !f.rule.same_as.empty(); });  // the option of the config stands for both
+  // The option of the config stands for both.
+  std::erase_if(read, [](const Option& f) { return !f.rule.same_as.empty(); });
   for (Section& s : sections_of(config))
     for (Option& o : s.options)
       if (takes(spec, o)) read.push_back(std::move(o));
@@ -133,13 +134,13 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
 
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;
-  for (const char* suffix : {"", ".idx"})  // a prefix of token files too
+  for (const char* suffix : {"", ".idx"})  // also a prefix of token files
     if (std::filesystem::exists(path.string() + suffix, error)) return true;
   return false;
 }
 
-// A path of a config that names nothing here, but would beside the config: of a command typed in another folder, or a folder
-// that was moved with its config.
+// Throws if a relative path of a config does not exist here but exists next to the config. The command was typed in
+// another folder, or the folder was moved with its config.
 void refuse_misplaced(const CommandSpec& spec, Config& config) {
   namespace fs = std::filesystem;
   auto look = [&](const std::string& name, const std::string& place, const std::string& text) {
@@ -170,7 +171,7 @@ void refuse_misplaced(const CommandSpec& spec, Config& config) {
     }
 }
 
-// lasting: whether the command that ran is of that kind.
+// Runs the command. `lasting` is set to CommandSpec::lasting of this command.
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "--help-all")
     return show_page(overview(commands)), 0;
@@ -197,14 +198,15 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   lasting = c.spec.lasting;
   if (lasting) outlive_streams();
   std::optional<EndBySignal> early;
-  if (c.spec.stoppable && !launched_as_several()) early.emplace();  // a launcher ends ranks by signals, and speaks itself
+  // A launcher ends ranks by signals, and prints messages itself.
+  if (c.spec.stoppable && !launched_as_several()) early.emplace();
   HeldSignals::release();
   auto call = c.call();
   if (c.rewrite) rest = c.rewrite(rest);
   std::optional<Config> read = call->read(rest);
   Config config = read ? std::move(*read) : read_command_line(c.spec, call->flags(), rest, words_of_dialects);
   keep_inputs(call->flags(), c.spec, config);
-  if (c.spec.name != "config") refuse_misplaced(c.spec, config);  // it shows a config as it is
+  if (c.spec.name != "config") refuse_misplaced(c.spec, config);  // `ravine config` shows a config unchanged
   if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));
   return call->run(config);
 }
@@ -212,13 +214,13 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
 int report(const char* text, int status) {
   HeldSignals::release();
   std::fflush(stdout);
-  // Ranks that are started alike make the same mistake: the first says it, and the launcher ends the others meanwhile.
+  // Ranks that are started alike make the same mistake. Rank 0 reports it, and the launcher ends the others meanwhile.
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
   say(fmt::format("error: {}", escaped(text)));
   return status;
 }
 
-// What the standard library's own calls on paths throw: the user's mistake where the path is one.
+// Reports an exception of a std::filesystem call: a UserError if the path is wrong.
 int report_path(const std::filesystem::filesystem_error& e) {
   try {
     throw_system("use file or folder", (e.path2().empty() ? e.path1() : e.path2()).string(), e.code().value());
@@ -231,15 +233,15 @@ int report_path(const std::filesystem::filesystem_error& e) {
 
 constexpr std::string_view kNoMemory = "error: memory: the machine has no more; use smaller batches or see `ravine plan`\n";
 
-// What no thread of ours lets out, but threads of libraries may: nobody can catch it, so this is the end, in words and with a
-// status.
+// The terminate handler. An exception that leaves a thread of a library cannot be caught; the process ends with a
+// message and a status.
 [[noreturn]] void end_by_lost_exception() {
   std::string text;
   try {
     if (const std::exception_ptr lost = std::current_exception()) std::rethrow_exception(lost);
     std::abort();
   } catch (const std::bad_alloc&) {
-    static_cast<void>(::write(STDERR_FILENO, kNoMemory.data(), kNoMemory.size()) == 0);  // without taking any
+    static_cast<void>(::write(STDERR_FILENO, kNoMemory.data(), kNoMemory.size()) == 0);  // takes no memory
     std::_Exit(1);
   } catch (const std::exception& e) {
     text = e.what();
@@ -252,7 +254,7 @@ constexpr std::string_view kNoMemory = "error: memory: the machine has no more; 
 
 int report_lost_output(const std::system_error& e, bool lasting) {
   try {
-    if (!lasting) finish_output(false);  // a lasting one may not have done all
+    if (!lasting) finish_output(false);  // a lasting command may be incomplete
   } catch (const std::exception& lost) {
     return report(lost.what(), 1);
   }
@@ -315,7 +317,7 @@ int run_program(const std::vector<Command>& commands, const std::vector<std::str
     return status;
   } catch (const std::filesystem::filesystem_error& e) {
     return report_path(e);
-  } catch (const std::system_error& e) {  // of printing: said as such, or not at all where nobody reads
+  } catch (const std::system_error& e) {  // an error of printing: reported, unless nobody reads
     return report_lost_output(e, lasting);
   } catch (const UserError& e) {
     return report(e.what(), 2);

@@ -4,13 +4,15 @@
 //     std::string output;
 //     template <class V> void each(V&& v) { v("output-dir", output, "folder of the run", positional() & required()); }
 //   };
-//   int run_stop(StopFlags& flags, Config& config);   // returns the exit status; throws UserError, Error or Stopped
+//   // Returns the exit status. Throws UserError, Error or Stopped.
+//   int run_stop(StopFlags& flags, Config& config);
 //   Command stop_command() {
-//     return command<StopFlags>({.name = "stop", .summary = "ask a run to save and stop", .example = "ravine stop runs/demo"},
-//                               "Machine", run_stop);
+//     return command<StopFlags>(
+//         {.name = "stop", .summary = "ask a run to save and stop", .example = "ravine stop runs/demo"},
+//         "Machine", run_stop);
 //   }
 //
-// Parsing, validation, help and completion come from that declaration (config/command_line.h).
+// This declaration gives parsing, validation, help and completion (config/command_line.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,21 +25,23 @@
 
 namespace ravine {
 
-// One call of a command: its flags with default values, then filled, then run.
+// One call of a command: its flags have defaults, are filled, and then it is run.
 struct Call {
   virtual ~Call() = default;
   virtual std::vector<Option> flags() = 0;  // valid as long as the call
-  // The words behind the command, where they are not read by the flags and sections of its spec (dialect_command.h).
+  // Reads the arguments of a command that does not use the flags and sections of its spec (dialect_command.h). Else
+  // nothing.
   virtual std::optional<Config> read(const std::vector<std::string>&) { return std::nullopt; }
   virtual int run(Config& config) = 0;
 };
 
+// A command, or a group of actions.
 struct Command {
   CommandSpec spec;
   std::string group;                            // heading in the overview
-  std::function<std::unique_ptr<Call>()> call;  // empty when the command only holds actions
-  std::vector<Command> actions;                 // `ravine tokenizer encode`: each a command of its own
-  // Words of another program's command line among those behind the command become this one's; empty: there are none.
+  std::function<std::unique_ptr<Call>()> call;  // empty for a group of actions
+  std::vector<Command> actions;                 // `ravine tokenizer encode`: each action is a command
+  // Rewrites arguments in the syntax of another program to this command's; empty if there are none.
   std::function<std::vector<std::string>(const std::vector<std::string>&)> rewrite = {};
 };
 
@@ -55,12 +59,12 @@ Command command(CommandSpec spec, std::string group, int (*run)(Flags&, Config&)
   return {std::move(spec), std::move(group), [run] { return std::make_unique<CallOf<Flags>>(run); }, {}, {}};
 }
 
-// A command made of actions; their names are written in full ("tokenizer encode"), their groups do not matter.
+// Returns a command made of actions. Their names are written in full ("tokenizer encode"); their groups are not used.
 inline Command command_of(CommandSpec spec, std::string group, std::vector<Command> actions) {
   return {std::move(spec), std::move(group), nullptr, std::move(actions), {}};
 }
 
-// A command that works on the table of all commands, itself included (pages, completion, the manual as a text).
+// Returns a command that uses the table of all commands, itself included (manual pages, completion, init's demo text).
 template <class Flags>
 Command command_on_table(CommandSpec spec, std::string group, std::vector<Command> others,
                          int (*run)(Flags&, const std::vector<Command>&)) {
@@ -79,14 +83,14 @@ Command command_on_table(CommandSpec spec, std::string group, std::vector<Comman
     all.push_back(made);
     all.back().call = [run] {
       return std::make_unique<TableCall>(std::vector<Command>{}, run);
-    };  // its flags are asked, it is not run
+    };  // only its flags are read, it is not run
     return std::make_unique<TableCall>(std::move(all), run);
   };
   return made;
 }
 
-// Flags of every command that computes: `CommonFlags common;` in the flags and `common.each(v);` in their `each`. The frame
-// itself applies --threads.
+// The flags of every command that computes: `CommonFlags common;` in the flags and `common.each(v);` in their `each`.
+// run_program applies --threads.
 struct CommonFlags {
   Backend backend = Backend::cpu;
   int64_t threads = 0;
@@ -97,7 +101,7 @@ struct CommonFlags {
   }
 };
 
-// Of commands that take model.path: `ModelFlag model;` as above.
+// The flag of commands that take model.path: `ModelFlag model;` as above.
 struct ModelFlag {
   std::string path;
   template <class V>
@@ -107,7 +111,7 @@ struct ModelFlag {
   }
 };
 
-// The flags of a call, one `name: value` per line: what the ranks of a job must agree on.
+// Returns the flags of a call, one `name: value` per line. All ranks of a job must have the same text.
 template <class Flags>
 std::string describe(Flags& flags) {
   std::string text;
@@ -115,16 +119,16 @@ std::string describe(Flags& flags) {
   return text;
 }
 
-// An output is never an input, whatever its spelling, nor what stdin is read from. The frame asks this of every flag that names
-// an output; a command whose flag stands for files of other names (a prefix, a folder) asks it of those. `to`: the flag.
+// Throws a UserError if an output is also an input (by any spelling), or the file of stdin. run_program checks every
+// flag that is an output. A command whose flag stands for several files calls it for these. `to` is the flag.
 void refuse_inputs(const std::vector<Option>& flags, const std::string& to, const std::vector<std::string>& outputs);
 
-// Finds the command in args (without the program's name), runs it, turns exceptions into a line on stderr and an exit status:
-// UserError 2, Stopped 130, others 1.
+// Runs the command in args (without the program's name) and returns the exit status. Exceptions become a line on stderr
+// and a status: UserError 2, Stopped 130, others 1.
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);
 
-std::string overview(const std::vector<Command>& commands);  // what `ravine` alone prints
-// Returns the page of `ravine COMMAND --help`; all: of `--help-all`.
+std::string overview(const std::vector<Command>& commands);  // the text of `ravine` without arguments
+// Returns the page of `ravine COMMAND --help`; with `all`, of `--help-all`.
 std::string help_page(const Command& command, bool all);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Every command, each defined in its own file; program.cpp holds the table.
+// The functions that return the commands, one file each. program.cpp has the table.
 #pragma once
 #include "apps/command.h"
 
@@ -31,9 +31,9 @@ Command check_command();
 Command stop_command();
 Command plot_command();
 Command mindformers_command(const std::vector<Command>& others);
-Command megatron_command(const std::vector<Command>& others);    // programs of its scripts lead to those
-Command init_command(const std::vector<Command>& others);        // its demo text is the manual of those
-Command man_command(const std::vector<Command>& others);         // pages of those and itself
-Command completion_command(const std::vector<Command>& others);  // completes those and itself
+Command megatron_command(const std::vector<Command>& others);    // programs of its scripts lead to commands of `others`
+Command init_command(const std::vector<Command>& others);        // the demo text is the manual of `others`
+Command man_command(const std::vector<Command>& others);         // pages of `others` and itself
+Command completion_command(const std::vector<Command>& others);  // completes `others` and itself
 
 }  // namespace ravine

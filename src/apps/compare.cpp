@@ -101,7 +101,7 @@ void print_comparison(const Comparison& c) {
     fmt::print("  and {} more: --json lists all\n", c.unmatched.size() - kShownUnmatched);
 }
 
-// pairs.csv, verdict.json and verdict.html of `flags.report`.
+// Writes pairs.csv, verdict.json and verdict.html of `flags.report`.
 struct Report {
   explicit Report(const CompareFlags& flags)
       : pairs(flags.report + "/pairs.csv"),
@@ -122,7 +122,7 @@ struct Report {
   bool overwrite;
 };
 
-// The last step of which both have calls.
+// Returns the last step for which both dumps have calls.
 int64_t last_common_step(const Dump& a, const Dump& b) {
   std::set<int64_t> steps;
   int64_t last = 0;
@@ -140,7 +140,8 @@ int ranks_of(const Dump& dump) {
   return dump.ranks.empty() ? 1 : dump.ranks.front().session.value("ranks", static_cast<int>(dump.ranks.size()));
 }
 
-// What a run that makes the steps of both again shows; on a rank but the first, nothing. status: of the job.
+// Runs the steps of both dumps again and returns the result; nothing on ranks other than 0. `status` is the exit status
+// of the job.
 std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump& a, const Dump& b, int& status) {
   Config config = config_of_replay(flags.from, flags.run, flags.common.threads);
   config.probe.dump.clear();
@@ -217,7 +218,8 @@ Command compare_command() {
       {.name = "compare",
        .summary = "find the first call at which two dumps, or traces, part for no reason in its inputs",
        .example = "ravine compare dumps/a dumps/b --report differences",
-       .about = "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs part."},
+       .about =
+           "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs part."},
       "Precision", run_compare);
 }
 

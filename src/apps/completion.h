@@ -1,5 +1,5 @@
-// What a shell can be told of the program: the tables of commands and options, as words. One function per shell makes a script
-// of them that needs no call of ravine to complete.
+// Shell completion: the tables of commands and options as words. One function per shell makes a script, which completes
+// without a call of ravine.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,19 +8,19 @@
 
 namespace ravine {
 
-// A word that may be typed, with what it means and the words that may follow it (a flag's values, an option's choices).
+// A word to complete, its help, and the words that may follow it: values of a flag, choices of an option.
 struct CompletionWord {
   std::string word, help;
   std::vector<std::string> values;
-  bool takes_value = false;  // a flag that is followed by a word, or an option
+  bool takes_value = false;  // true for an option, and for a flag that takes a value
 };
 
 struct CompletionCommand {
   std::string name, summary;  // name: "train", "tokenizer encode"
   std::vector<CompletionWord> flags;
   std::vector<std::string> names;       // choices of words without a flag
-  std::vector<std::string> sections;    // of the config that it takes whole
-  std::vector<CompletionWord> options;  // of the others
+  std::vector<std::string> sections;    // config sections that it takes completely
+  std::vector<CompletionWord> options;  // options of other sections
   std::vector<CompletionCommand> actions;
 
   std::string last_word() const { return name.substr(name.rfind(' ') + 1); }

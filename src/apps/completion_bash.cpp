@@ -6,11 +6,11 @@
 namespace ravine {
 namespace {
 
-// The arms of the script's case statements.
+// The branches of the script's case statements.
 struct BashArms {
-  std::string parents;  // commands made of actions
-  std::string words;    // 'command' or 'command action': what may follow
-  std::string values;   // 'command action --flag': its choices
+  std::string parents;  // groups of actions
+  std::string words;    // next words of 'command' or 'command action'
+  std::string values;   // choices of 'command action --flag'
 
   void add(const CompletionCommand& c) {
     std::string list;

@@ -15,7 +15,7 @@ std::string zsh_quoted(const std::string& text) {
   return out + "'";
 }
 
-// 'word:what it means', as _describe takes it.
+// Returns 'word:help', the format of _describe.
 std::string described(const std::string& word, const std::string& help) { return zsh_quoted(word + ":" + help); }
 
 struct ZshArms {

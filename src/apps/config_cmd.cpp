@@ -1,5 +1,5 @@
-// `ravine config`: the resolved config with warnings of likely mistakes, what an option means, or the config in the words of another
-// program.
+// `ravine config`: prints the resolved config with warnings, explains an option, or prints the config in the format of
+// another program.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ struct ConfigFlags {
   }
 };
 
-// What config.json says of the model; null if the config names none.
+// Returns the config.json of the model; null if the config names none.
 Json described_model(const Config& c) {
   if (!c.model.path.empty()) return read_json((std::filesystem::path(c.model.path) / "config.json").string());
   if (c.model.config.empty()) return nullptr;

@@ -25,7 +25,7 @@ namespace {
 
 struct ConvertFlags {
   ConvertOptions options;
-  std::vector<int64_t> zero;  // none: not given
+  std::vector<int64_t> zero;  // empty: not given
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
@@ -83,7 +83,7 @@ void print_rows(const ConvertReport& report) {
     fmt::print("{:<{}}  {:<{}}  {:<5} {:<16} {}\n", r.file, file, printable(r.name), tensor, r.dtype, r.shape, r.rule);
 }
 
-// Converts, with a progress bar and what the user should know.
+// Converts, with a progress bar and notes for the user.
 ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
   StopSignals signals;
   signals.say_when_asked(
@@ -106,7 +106,7 @@ ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
   return report;
 }
 
-// Of a model and an adapter beside it what is likely not meant.
+// Warns of a likely mistake in the choice of a model and its adapter.
 void warn_of_places(Log& log, const std::string& model, const std::string& adapter) {
   for (const std::string& line :
        {older_than_its_run(model), older_than_its_run(adapter), trained_beside_another(adapter, model)})
@@ -157,7 +157,7 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   return 0;
 }
 
-// The tokenizer goes along: each of its ids needs a row.
+// Throws if the tokenizer, which is copied too, has ids without a row in the resized vocabulary.
 void refuse_ids_without_rows(const ConvertOptions& o) {
   std::error_code ignored;
   if (o.resize_vocabulary == 0 || !std::filesystem::is_directory(o.input, ignored) || !has_tokenizer(o.input)) return;
@@ -205,7 +205,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);
   const auto [weights, model_config] = weights_meant_by(o.input, o.model_config);
-  // Iterations of a run in Megatron's layout have no tokenizer; the model that it has exported has.
+  // Iterations of a run in Megatron's layout have no tokenizer; the model exported by the run has one.
   if (weights != o.input && has_tokenizer(o.input + "/model")) o.tokenizer = o.input + "/model";
   o.input = weights, o.model_config = model_config;
   refuse_run_without_weights(o.input, "--input");

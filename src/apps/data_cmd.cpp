@@ -47,7 +47,7 @@ struct ShowFlags {
   }
 };
 
-// Rows of the model's embedding, 0 when no model is named: then the tokenizer's counts.
+// Returns the number of embedding rows of the model; 0 if no model is named: then the tokenizer's size is used.
 int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
   const ModelOptions& model = c.model;
   if (model.path.empty() && model.config.empty()) return 0;
@@ -60,7 +60,7 @@ int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
   return run_vocabulary(c, config, tokenizer ? tokenizer->size() : 0);
 }
 
-// Of the model that is named; nothing where none is, or its config is of no family that is known: then train says so.
+// Returns the facts of the named model; nothing if there is none or its family is unknown, which train reports.
 std::optional<ModelFacts> model_facts(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty()) return {};
   try {
@@ -76,8 +76,8 @@ Json segments_of(const Sample& s) {
   return list;
 }
 
-// What the run of this config has taken so far; nothing before its first checkpoint. Only a folder that is named is a run's:
-// the default of train.output may hold an unrelated one.
+// Returns the samples that the run of this config has used so far; nothing before its first checkpoint. Only a
+// train.output that is set is used: the default may hold an unrelated run.
 DataHistory history_of(const Config& config, const Dataset& data) {
   DataHistory history;
   int64_t done = 0;
@@ -106,7 +106,7 @@ int run_show(ShowFlags& flags, Config& config) {
   std::unique_ptr<Tokenizer> tokenizer;
   try {
     if (!where.empty()) tokenizer = open_tokenizer(where);
-  } catch (const UserError&) {  // ids suffice for fixed batch files
+  } catch (const UserError&) {  // fixed batch files need no tokenizer
     if (needs_tokenizer(dataset_options(config, vocabulary(config, nullptr)))) throw;
   }
   DatasetOptions options = dataset_options(config, vocabulary(config, tokenizer.get()));

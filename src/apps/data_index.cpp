@@ -75,7 +75,7 @@ void save(const std::string& path, std::span<const T> values, bool pairs) {
   write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values));
 }
 
-// `start`: DIR/train.
+// `start` is DIR/train.
 void save_indices(const std::string& start, const GptDataset& d) {
   save(start + "-document_index.npy", d.document_index(), false);
   save(start + "-sample_index.npy", d.sample_index(), true);
@@ -110,7 +110,7 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
   save_safetensors(start + "-samples.safetensors", tensors, {});
 }
 
-// Every name that this command may write into its folder.
+// Returns every file name that this command may write into its folder.
 std::vector<std::string> outputs_of(const GptBlendList& list) {
   std::vector<std::string> out;
   const bool blended = list.prefixes.size() > 1 || !list.weights.empty();
@@ -126,7 +126,7 @@ std::vector<std::string> outputs_of(const GptBlendList& list) {
   return out;
 }
 
-// The same blend as of a run whose data.train has these sources.
+// Returns the blend of a run whose data.train has these sources.
 GptBlendList blend_of(const IndexFlags& f) {
   if (!f.weights.empty() && f.weights.size() != f.prefix.size())
     throw UserError("wrong number of weights", "--weights",

@@ -22,7 +22,7 @@
 namespace ravine {
 namespace {
 
-// An option of ours: section.key=value, of a section that there is.
+// True if the word is an option of Ravine: section.key=value with an existing section.
 bool is_setting(const std::string& word) {
   const size_t equals = word.find('='), dot = word.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) return false;
@@ -33,7 +33,8 @@ bool is_setting(const std::string& word) {
   return false;
 }
 
-// Steps (from 1) and their rates: the first two, the first with the highest rate and the next if it has the same, the last.
+// Returns steps (from 1) and their learning rates. The steps are the first two, the first one with the highest rate,
+// the next one if its rate is the same, and the last one.
 Json rates_of(const Config& c) {
   const auto rate = [&](int64_t step) { return learning_rate(c.schedule, c.optimizer.lr, c.train.steps, step - 1); };
   int64_t highest = 1;
@@ -59,9 +60,10 @@ bool speaks_of(const std::string& text, const std::string& option) {
   return false;
 }
 
-// Of the options that an error speaks of the other program's keys, those of the line first: "train.output is --output_dir".
+// Returns the other program's keys for the options in an error, e.g. "train.output is --output_dir"; keys of the line
+// first.
 std::string keys_behind(const std::string& text, const std::vector<KeySection>& sections, const Translation& t) {
-  constexpr size_t kMost = 3;  // more say nothing
+  constexpr size_t kMost = 3;  // more are not helpful
   const std::vector<std::string> on_line = t.given();
   Config all;
   std::string out;
@@ -84,7 +86,8 @@ std::string keys_behind(const std::string& text, const std::vector<KeySection>& 
   return out;
 }
 
-// The given keys on which nothing in this run depends; "" without any. A long list is cut, and the rest counted.
+// Returns the given keys that have no effect in this run; "" if there are none. A long list is cut and the rest
+// counted.
 std::string idle_keys(const Translation& t) {
   constexpr size_t kMost = 240;
   std::string names;
@@ -112,7 +115,7 @@ class DialectCall : public Call {
     std::vector<std::string> own, other;
     const std::vector<Option> flags = options_of(flags_);
     for (size_t at = 0; at < words.size(); ++at) {
-      if (words[at] == "--") {  // the rest is the script's: $1, $2, ..
+      if (words[at] == "--") {  // the rest are arguments of the script: $1, $2, ..
         flags_.arguments = {.words = {words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end()}, .given = true};
         break;
       }
@@ -156,7 +159,7 @@ class DialectCall : public Call {
   }
 
  private:
-  // On stderr, by the first rank, and in log.txt once there is one.
+  // Prints a line on stderr, by rank 0, and stores it for log.txt.
   void tell(const std::string& line) {
     if (launched_rank() == 0) say(escaped(line));
     said_.push_back(line);
@@ -184,7 +187,7 @@ class DialectCall : public Call {
     return out;
   }
 
-  // A word at the front that no flag is before: most likely the script, or a word that the script is to get.
+  // Throws for a word at the front without a flag: most likely the script, or an argument for the script.
   void refuse_stray_word(const std::vector<std::string>& other) const {
     if (other.empty() || other[0].starts_with("--") || other[0].ends_with(".py")) return;
     const bool script = other[0].ends_with(".sh") && other[0].find("msrun_launcher") == std::string::npos;
@@ -225,7 +228,7 @@ class DialectCall : public Call {
       return 0;
     }
     tell_idle_keys();
-    if (all.size() > 1 && launched_as_several()) {  // MPI begins once in a process
+    if (all.size() > 1 && launched_as_several()) {  // MPI can be initialised once per process
       say(fmt::format("notice: on several ranks the first of {} commands is run: {}", all.size(), line_of(all[0])));
       all.resize(1);
     }
@@ -236,7 +239,7 @@ class DialectCall : public Call {
     return 0;
   }
 
-  // Folders of ranks are read whole: one process computes what they would.
+  // Removes the numbers of ranks: folders of ranks are read whole, and one process computes the result of all ranks.
   static void leave_out_ranks(std::vector<std::string>& words) {
     std::erase_if(words, [](const std::string& word) {
       if (!word.starts_with("parallel.tensor=") && !word.starts_with("parallel.pipeline=")) return false;
@@ -264,7 +267,7 @@ class DialectCall : public Call {
     std::fflush(stdout);
   }
 
-  // How a script's job is started here.
+  // Returns the command line that starts the script's job with Ravine.
   std::string launch_line() const {
     if (flags_.script.empty()) return "";
     std::string line = fmt::format("# mpirun -n {} ravine {}", ranks(), spec_.name);
@@ -287,8 +290,8 @@ class DialectCall : public Call {
   DialectFlags flags_;
   std::vector<Setting> over_;
   std::optional<Translation> translation_;
-  std::vector<std::string> typed_;  // the whole line
-  std::vector<std::string> said_;   // lines for people, for log.txt
+  std::vector<std::string> typed_;  // the whole command line
+  std::vector<std::string> said_;   // lines for log.txt
 };
 
 }  // namespace

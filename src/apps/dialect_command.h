@@ -1,6 +1,6 @@
-// Commands that take the command line of another program as it is (dialects/dialect.h). Beside that line they have flags of
-// their own, and options of ours as section.key=value, which count over what the other program says. Without --explain and
-// --print-config they train, exactly as `ravine train` does.
+// Commands that take the command line of another program unchanged (dialects/dialect.h). They also have own flags, and
+// options of Ravine as section.key=value, which override the other program's. Without --explain and --print-config they
+// train, exactly as `ravine train`.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ struct DialectFlags {
   bool explain = false, print_config = false, keys = false, launches = false;
   int64_t ranks = 0, launch = 0;
   std::string script;
-  ShellArguments arguments;  // the words behind `--`
+  ShellArguments arguments;  // words after `--`
   CommonFlags common;
   template <class V>
   void each(V&& v) {
@@ -33,17 +33,18 @@ struct DialectFlags {
   }
 };
 
-// The script of --script, with its arguments, and the launch of it that is meant.
+// Returns the script of --script, with its arguments and the selected launch.
 LaunchScript script_of(const DialectFlags& flags);
-// The variables that the job finds: those of this process, and over them those that the script exports.
+// Returns the environment of the job: the variables of this process, overridden by those that the script exports.
 std::map<std::string, std::string> environment_of(const DialectFlags& flags);
 
-// What the other program's line comes to. `words`: what is neither a flag above nor an option of ours. `flags.ranks` is the
-// number of ranks that counts, 0 if nothing says so.
+// Translates the other program's command line. `words` are the arguments that are neither a flag above nor an option of
+// Ravine. `flags.ranks` is the number of ranks; 0 if unknown.
 using TranslateWords = Translation (*)(const std::vector<PlacedWord>& words, const DialectFlags& flags);
 
-// `keys`: all that the other program's line may hold (--keys). `others`: the commands that programs which do not train lead to (Translation::command). `list`: a flag of the other program
-// whose values, up to the next flag, look like options of ours and are none.
+// Returns the command. keys: all keys that the other program's line may have (--keys). others: commands for scripts
+// that start a program without training (Translation::command). list: a flag of the other program whose values, up to
+// the next flag, look like options of Ravine.
 Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<KeySection> (*keys)(),
                         std::vector<Command> others = {}, std::string list = "");
 

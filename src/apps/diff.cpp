@@ -62,7 +62,7 @@ Json to_json(const Row& row) {
   if (row.measured) {
     j["elements"] = row.d.count;
     j["differing"] = row.d.differing;
-    j["max_abs"] = row.d.max_abs;  // null where infinite
+    j["max_abs"] = row.d.max_abs;  // null if infinite
     j["max_rel"] = row.d.max_rel;
     j["max_ulp"] = row.d.max_ulp;
     j["cosine"] = row.d.cosine;
@@ -98,7 +98,7 @@ void refuse_no_tensors(const std::string& path) {
                       "name such a file or folder; texts are compared by diff without ravine");
 }
 
-// RUN/model, or RUN/adapter where the run has made one; before its end its newest checkpoint.
+// Returns RUN/model or RUN/adapter if the run has written one, else its newest checkpoint.
 std::string weights_of(const std::string& run) {
   std::error_code error;
   for (const char* made : {"model/config.json", "adapter/adapter_config.json"})

@@ -112,11 +112,11 @@ EvaluationOptions evaluation_options(const EvalFlags& f) {
   return o;
 }
 
-// Options of this command by which a model computes other numbers.
+// Options of this command that change the numbers that a model computes.
 constexpr std::array<std::string_view, 5> kArithmeticOptions{"lora.base", "precision.compute", "precision.bf16_products",
                                                              "precision.recipes", "precision.unfused"};
 
-// What results depend on.
+// Returns the settings that results depend on.
 Json eval_settings(const EvalFlags& f, const Config& config, const std::string& adapter) {
   auto text = [](const std::string& path) {
     const bool itself = path.empty() || path.find("{instruction}") != std::string::npos;

@@ -1,4 +1,4 @@
-// `ravine generate`: text (or ids) that goes on from prompts.
+// `ravine generate`: continues prompts with text or ids.
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,14 +77,14 @@ struct GenerateFlags {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-// Whether somebody has written into a pipe that is our stdin.
+// True if stdin is a pipe with unread bytes.
 bool has_waiting_text() {
   struct stat s {};
   int waiting = 0;
   return ::fstat(STDIN_FILENO, &s) == 0 && S_ISFIFO(s.st_mode) && ::ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
-// Mistakes that flags alone show.
+// Checks the flags without opening any file.
 void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, bool template_asked) {
   if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()},
                                              {"--early-stopping", flags.early_stopping},
@@ -115,7 +115,7 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
     say("note: stdin is not read: --prompt - takes the text that is piped in");
 }
 
-// All of stdin, without the newline at its end, which belongs to the shell. Of several ranks the first has it.
+// Returns all of stdin, without the last newline. On several ranks, rank 0 reads and the others get its text.
 std::string read_stdin(World* world) {
   std::string text;
   if (!world || world->rank() == 0) {
@@ -139,7 +139,7 @@ std::string read_stdin(World* world) {
   return text;
 }
 
-// Results that other data ranks have, as text.
+// Returns results as text, to send them to other data ranks.
 std::string to_text(const std::vector<Generated>& results) {
   Json all = Json::array();
   for (const Generated& g : results) {
@@ -169,11 +169,11 @@ std::vector<Generated> from_text(const std::string& text) {
 }
 
 bool divides_weights(const LoadedModel& s) { return s.trainable && s.spread.options.zero == 3; }
-// Whether each data rank works on some of the prompts. Where weights are divided over them (ZeRO 3) all work on all.
+// True if each data rank works on some of the prompts. With sharded weights (ZeRO 3), all ranks work on all prompts.
 bool shares_prompts(const LoadedModel& s) { return !divides_weights(s) && s.ranks().mesh().data > 1; }
 
-// Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer
-// prompts than ranks.
+// Returns the range of prompts of this data rank: contiguous, the first prompts on the first rank; empty if there are
+// fewer prompts than ranks.
 std::pair<size_t, size_t> share_of(size_t count, const LoadedModel& s) {
   if (!shares_prompts(s)) return {0, count};
   const auto rank = static_cast<size_t>(s.ranks().at().data), ranks = static_cast<size_t>(s.ranks().mesh().data);
@@ -181,29 +181,29 @@ std::pair<size_t, size_t> share_of(size_t count, const LoadedModel& s) {
   return {begin(rank), begin(rank + 1)};
 }
 
-// What generation needs besides the prompts.
+// The input of generation, besides the prompts.
 struct Job {
   const GenerateFlags& flags;
-  const LoadedModel& loaded;  // of the base
+  const LoadedModel& loaded;  // the base model
   const NamedModels& named_models;
   BeamOptions beams;
   int64_t num_return = 1;
   Recipe recipe;
 };
 
-// Prompts, and the named model that answers each.
+// The prompts, and the model that answers each of them.
 struct Asked {
   Prompts prompts;
   std::vector<size_t> named_models;
-  std::vector<std::string> places;  // "asked.txt:3", where they are lines of a file
-  size_t others = 0;                // of prompts that ask for none, and of a conversation
+  std::vector<std::string> places;  // "asked.txt:3" if they are lines of a file
+  size_t others = 0;                // model for prompts that name none, and for a conversation
   std::vector<std::string> places_of(const std::vector<size_t>& numbers) const {
     std::vector<std::string> out;
     for (const size_t i : numbers)
       if (!places.empty()) out.push_back(places[i]);
     return out;
   }
-  // Those that this model answers.
+  // Returns the prompts for this model.
   std::vector<size_t> of(size_t named) const {
     std::vector<size_t> out;
     for (size_t i = 0; i < named_models.size(); ++i)
@@ -229,13 +229,14 @@ GenerateOptions options_for(const Job& job, const NamedModel& named, const Promp
   return options;
 }
 
-// What an answer was not begun for, since somebody has asked to stop: on all ranks that run the model alike.
+// True if a stop was requested on any rank that runs the model with this one.
 bool stopped_anywhere(const LoadedModel& loaded, bool mine) {
   for (const Axis axis : {Axis::tensor, Axis::pipeline}) mine = any(loaded.ranks().along(axis), mine);
   return shares_prompts(loaded) ? mine : any(loaded.ranks().along(Axis::data), mine);
 }
 
-// Whose prompts may be answered in one batch with those of this model: by number, that of the base where it shares batches.
+// Returns the batch of a model: models of the same number may answer in one batch. Those that share batches have the
+// base's.
 size_t batch_of(const Job& job, size_t named) {
   const LoadedModel& s = *job.named_models[named].loaded;
   return s.base && !s.beside ? named : 0;
@@ -248,7 +249,8 @@ BeamOptions beams_for(const Job& job, const NamedModel& named) {
   return beams;
 }
 
-// Answers the prompts on stdout, and returns what this rank has found. failures: what went wrong, on the first rank of all.
+// Answers the prompts on stdout and returns the results of this rank. `failures` gets the messages of errors, on rank
+// 0.
 std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where,
                               std::vector<std::string>& failures) {
   const LoadedModel& loaded = job.loaded;
@@ -281,10 +283,10 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   }
   std::vector<Generated> results(end - begin);
   bool stopped = false;
-  // NamedModels that share batches together, any other by itself, in the order in which prompts ask for them.
+  // One pass per batch, in the order of the prompts. Models that share batches are run together.
   for (size_t first = begin; first < end; ++first) {
     const size_t batch = batch_of(job, asked.named_models[first]);
-    std::vector<size_t> mine, of;  // prompts, and who answers each
+    std::vector<size_t> mine, of;  // prompts, and the model of each
     for (size_t i = begin; i < end; ++i)
       if (batch_of(job, asked.named_models[i]) == batch) mine.push_back(i), of.push_back(asked.named_models[i]);
     if (mine.front() != first) continue;
@@ -294,10 +296,10 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
       s.options.places = asked.places_of(mine);
     }
     GenerateEvents events;
-    events.failed = [](size_t, const std::string&) {};  // told when the others are done
+    events.failed = [](size_t, const std::string&) {};  // reported at the end
     events.stop = [&] { return stopped = stopped || signals.requested(); };
     events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
-    if (ranks.first())  // whose prompts are the first ones
+    if (ranks.first())  // its prompts are the first ones
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
     std::vector<Generated> found =
         job.flags.beams.empty() ? generate(prompt_models, of, asked.take(mine), events, where)
@@ -306,7 +308,7 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   }
   for (const Generated& g : results)
     if (!g.error.empty()) failures.push_back(g.error);
-  if (shares_prompts(loaded)) {  // what other data ranks have found; all of them ask, those without a prompt too
+  if (shares_prompts(loaded)) {  // results of other data ranks; all ranks call it, also those without a prompt
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = end;
     for (size_t d = 1; ranks.first() && d < all.size(); ++d)
@@ -322,7 +324,7 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   throw Stopped("stopped on request");
 }
 
-// Prompts that failed, after the others have their answers.
+// Throws for failed prompts, after the others are answered.
 void refuse_failures(const std::vector<std::string>& failures, size_t prompts, const Ranks& ranks) {
   if (!any(ranks.all(), !failures.empty())) return;
   if (prompts == 1 || failures.empty()) throw Error(failures.empty() ? "generate: a prompt failed" : failures[0]);
@@ -357,7 +359,7 @@ void converse(const Job& job, size_t named, ChatPrompt& chat) {
   }
 }
 
-// The prompts that the flags give, each with its named model; none: a conversation.
+// Returns the prompts of the flags, each with its model; none for a conversation.
 Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, NamedModels& named_models) {
   const bool jsonl = flags.prompts.ends_with(".jsonl");
   Asked asked;
@@ -384,7 +386,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   BeamOptions beams;
   if (!flags.beams.empty()) beams.beams = flags.beams[0];
   const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
-  const auto template_source = config.sources.find("data.chat_template");  // that of a run's file is for its conversations
+  // A template of a run's config is for its conversations.
+  const auto template_source = config.sources.find("data.chat_template");
   check_flags(flags, beams.beams, num_return,
               template_source != config.sources.end() && template_source->second == "command line");
   check_model_folder(config.model.path, "--model");
@@ -393,7 +396,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   NamedModels named_models(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
   const Asked asked = read_asked(world, flags, config, named_models);
   const bool conversation = flags.chat && flags.prompt.empty() && flags.prompts.empty();
-  const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
+  // Exactly one of them is set.
+  const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;
   if (asked.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",

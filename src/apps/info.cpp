@@ -53,7 +53,7 @@ struct InfoFlags {
   }
 };
 
-// RUN/tokens: files by the checksums of what they were made of.
+// Describes RUN/tokens, whose files are named by checksums of their sources.
 std::optional<Json> kept_tokens(const std::string& path) {
   std::error_code error;
   int64_t files = 0, bytes = 0;
@@ -76,7 +76,7 @@ std::optional<Json> kept_tokens(const std::string& path) {
               {"to_use_it", "the run finds them by itself; without them it reads its texts again"}};
 }
 
-// A folder of .bin/.idx files.
+// Describes a folder of .bin/.idx files.
 std::optional<Json> folder_of_token_files(const std::string& path) {
   const std::vector<std::string> prefixes = indexed_prefixes_in(path);
   if (prefixes.empty()) return {};
@@ -88,7 +88,7 @@ std::optional<Json> folder_of_token_files(const std::string& path) {
               {"to_use_it", fmt::format("ravine info {}; data.train=[{}] in train", shell_word(prefixes.front()), list)}};
 }
 
-// A checkpoint of another program: what it is, what is in it, and the command that makes a model of it.
+// Describes a checkpoint of another program: its kind, its content, and the command that converts it.
 Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list) {
   Json j{{"kind", r.what}, {"path", path}};
   j["to_use_it"] = fmt::format("ravine convert --input {} --output DIR --to hf", path);
@@ -177,7 +177,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (auto j = describe_folder_kind(path)) return *j;
     if (const auto kind = foreign_kind(path)) return {{"kind", kind->what}, {"path", path}, {"to_use_it", kind->fix}};
     if (const auto runs = runs_in(path, true); !runs.empty())
-      return describe_runs(path, runs);  // before data: their logs are texts
+      return describe_runs(path, runs);  // before data: logs of runs are text files
     if (auto j = describe_data(path, data)) return *j;
     if (const auto j = folder_of_token_files(path)) return *j;
     unknown_kind(path, true);
@@ -241,7 +241,7 @@ int run_info(InfoFlags& flags, Config&) {
   if (is_prepared(flags.path)) {
     try {
       flags.path = run_meant_by(flags.path);
-    } catch (const UserError&) {  // nothing has run yet, or run.yaml is damaged: what it is can be told all the same
+    } catch (const UserError&) {  // no run yet, or run.yaml is damaged: the folder is described all the same
     }
   }
   const Json j = describe(flags.path, flags.tensors, flags.data);

@@ -32,9 +32,9 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr size_t kShown = 400;  // characters of a sample
+constexpr size_t kShown = 400;  // characters of a sample that are shown
 
-// Counts by powers of two.
+// Counts lengths by powers of two.
 class Lengths {
  public:
   void add(int64_t n) {
@@ -78,7 +78,7 @@ std::vector<int32_t> first_ids(const IndexedFile& file, int64_t sequence) {
   return ids;
 }
 
-// Runs of ids that are trained on, or not, each as text.
+// Returns ids as text, in parts that are trained on or not.
 Json marked(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels, const Tokenizer& tokenizer) {
   Json parts = Json::array();
   StreamDecoder decoder(tokenizer, false);
@@ -92,7 +92,7 @@ Json marked(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels,
   return parts;
 }
 
-// All of the three files X is made of; what is learned of their tokens.
+// Checks all three files of X, and returns the number of tokens that are learned.
 int64_t check_instructions(const std::string& x) {
   const InstructionFiles files({x}, INT32_MAX);
   for (const char* name : {"_packed_attention_mask_document", "_packed_labels_document"}) IndexedFile(x + name).check();
@@ -153,7 +153,7 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
   return j;
 }
 
-// Every row is read. Sizes and samples are of input_ids, or of the first column of whole numbers.
+// Reads every row. Sizes and samples are of input_ids, or else of the first column of whole numbers.
 Json describe_mindrecord(const std::string& path, const DataInfoOptions& o) {
   const MindRecordFiles files(path);
   Json j{{"kind", "MindRecord"}, {"path", path}, {"rows", files.rows()}, {"files", files.paths().size()}};
@@ -202,7 +202,7 @@ Json describe_mindrecord(const std::string& path, const DataInfoOptions& o) {
   return j;
 }
 
-// Shows conversations as a run sees them.
+// Shows conversations as a run gets them.
 class ChatView {
  public:
   ChatView(const DataInfoOptions& o)
@@ -220,7 +220,7 @@ class ChatView {
   ChatEncoder encoder_;
 };
 
-// Whether a file of JSON begins as a list: descriptions of models and tokenizers are objects.
+// True if a JSON file begins as a list. Configs of models and tokenizers are objects.
 bool begins_as_list(const std::string& file) {
   char begin[4096];
   const size_t n = open_bytes(file)->read(std::as_writable_bytes(std::span(begin)));
@@ -280,7 +280,7 @@ bool is_records(const std::string& file) {
   try {
     const SourceKind kind = source_kind(file);
     if (kind != SourceKind::json) return kind != SourceKind::fixed && kind != SourceKind::indexed;
-    // A single object that describes a model or a tokenizer is none.
+    // A single object that describes a model or a tokenizer is no data.
     auto reader = open_records(file, {});
     Record r;
     if (!reader->next(r)) return false;
@@ -309,7 +309,7 @@ std::optional<Json> describe_data(const std::string& path, const DataInfoOptions
     if (std::all_of(files.begin(), files.end(), is_mindrecord_file)) return describe_mindrecord(path, o);
     return describe_records(path, files, o);
   }
-  // Data by its suffix, but a .json file only if it holds a list or several records.
+  // Data by its suffix; a .json file only if it is a list or has several records.
   if (fs::is_regular_file(path, ec) && is_records(path)) return describe_records(path, {path}, o);
   return std::nullopt;
 }

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// "1-3, 7".
+// Returns steps as text: "1-3, 7".
 std::string ranges_text(const std::set<int64_t>& steps) {
   std::string out;
   for (auto it = steps.begin(); it != steps.end();) {

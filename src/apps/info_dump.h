@@ -1,4 +1,4 @@
-// What `ravine info` says about a dump of any program that compare takes (probe/dump_kinds.h).
+// Describes a dump of any program that compare reads (probe/dump_kinds.h).
 #pragma once
 #include <string>
 

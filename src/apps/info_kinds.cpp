@@ -36,8 +36,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr size_t kBeginning = 4096;   // bytes of a text file, for its kind
-constexpr size_t kValueShown = 2000;  // bytes of one value of a file that are shown
+constexpr size_t kBeginning = 4096;   // bytes of a text file that are read to find its kind
+constexpr size_t kValueShown = 2000;  // longest value of a file that is shown, in bytes
 
 std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
 
@@ -58,7 +58,7 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
                                    {"saved_modules", "modules_to_save"}})
     if (const Json v = value(field); !v.is_null() && v != Json::object()) j[key] = v;
   if (const auto targets = j.find("targets");
-      targets != j.end() && targets->is_array()) {  // the last parts of names are enough
+      targets != j.end() && targets->is_array()) {  // the last parts of the names are enough
     std::set<std::string> ends;
     for (const Json& t : *targets)
       if (t.is_string()) ends.insert(t.get<std::string>().substr(t.get<std::string>().rfind('.') + 1));
@@ -119,7 +119,7 @@ Json events(const std::string& path, const std::vector<std::string>& files) {
   return j;
 }
 
-// Options that differ from their defaults, those of a run that everybody asks for first.
+// Returns the options that differ from their defaults; for a run, the most important ones first.
 Json options(const std::string& path) {
   const fs::path folder = fs::absolute(path).parent_path();
   const bool of_run =
@@ -154,7 +154,7 @@ Json options(const std::string& path) {
   return j;
 }
 
-// A line of metrics.jsonl: whatever the file is called.
+// True if the file begins with a line of metrics.jsonl; its name is not checked.
 bool begins_with_metrics(const std::string& path) {
   std::string line = read_head(path, 1 << 16);
   line = line.substr(0, line.find('\n'));

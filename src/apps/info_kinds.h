@@ -1,4 +1,4 @@
-// What `ravine info` says about what is neither weights nor data: adapters, configs, what a run writes, pictures.
+// Output of `ravine info` for adapters, configs, files of a run and pictures.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,20 +7,20 @@
 
 namespace ravine {
 
-// Nothing if the path names none of these kinds. A damaged file is a UserError.
+// Describes a file; nothing if it is none of these kinds. A damaged file is a UserError.
 std::optional<Json> describe_file_kind(const std::string& path);
-Json describe_json_file(const std::string& path);  // one that is no data; what it is of is told by its fields
+Json describe_json_file(const std::string& path);  // a JSON file that is no data; its fields tell its kind
 std::optional<Json> describe_folder_kind(const std::string& path);
 
-// Adds what a config.json says of a model: "parameters", tied ones once, or why they are not counted.
+// Adds the content of a config.json. "parameters" counts tied weights once, or says why they are not counted.
 void add_model_config(Json& j, const Json& config, const std::string& where);
-// Of a checkpoint of the Trainer: the steps it has made, and how a run goes on from it.
+// Adds the steps of a Trainer checkpoint, and how to resume from it.
 void add_trainer_run(Json& j, const std::string& path);
 
 // Adds kind, size and special tokens of the tokenizer in a folder or file.
 void add_tokenizer(Json& j, const std::string& path);
 
-// A UserError that names every kind that is known.
+// Throws a UserError that lists all known kinds.
 [[noreturn]] void unknown_kind(const std::string& path, bool folder);
 
 }  // namespace ravine

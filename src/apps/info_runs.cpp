@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Names of the checkpoints in a folder, by step.
+// Returns the names of the checkpoints in a folder, by step.
 std::vector<std::string> checkpoint_names(const std::string& folder) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -33,26 +33,26 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
   return names;
 }
 
-// The last line of metrics.jsonl; null if there is none.
+// Returns the last line of metrics.jsonl; null if there is none.
 Json last_metrics(const std::string& run) {
   const std::string file = run + "/metrics.jsonl";
   if (!fs::exists(file)) return {};
   LineReader lines(file, kMetricsLine);
   std::string last;
   while (auto line = lines.next())
-    if (!line->empty() && line->back() == '}') last = *line;  // a run that is writing may show half a line
+    if (!line->empty() && line->back() == '}') last = *line;  // a run may be writing its last line
   return last.empty() ? Json() : parse_json(last, file);
 }
 
 std::optional<std::string> who_runs(const std::string& folder) {
   try {
     return folder_holder(folder);
-  } catch (const Error&) {  // something else has the name of the lock: whoever starts the run is told
+  } catch (const Error&) {  // another file has the name of the lock: the next start of the run reports it
     return {};
   }
 }
 
-// "data 2 x tensor 2 x pipeline 2, ZeRO 1, sequence, layers 6 6, 4 micro batches each".
+// Returns the layout as text: "data 2 x tensor 2 x pipeline 2, ZeRO 1, sequence, layers 6 6, 4 micro batches each".
 std::string layout_text(const Json& layout) {
   auto number = [&](const char* key, int64_t otherwise) {
     const auto it = layout.find(key);
@@ -114,7 +114,7 @@ Json describe_run(const std::string& path) {
     lora = lora || config.lora.asked();
     if (lora) j["base_model"] = config.model.path;
     if (lora) j["adapter_rank"] = config.lora.rank;
-  } catch (const UserError&) {  // `train` says what is wrong with it
+  } catch (const UserError&) {  // `train` reports the error
   }
   if (lora) j["final_adapter"] = adapted;
   if (const auto holder = who_runs(path)) {
@@ -173,7 +173,7 @@ Json describe_runs(const std::string& path, const std::vector<std::string>& runs
     try {
       saved = first_step_to_try(run + "/checkpoints");
       last = last_metrics(run);
-    } catch (const UserError&) {  // `info` of that run says what is damaged
+    } catch (const UserError&) {  // `info` of this run reports the damage
     }
     if (!last.is_null()) curves += " " + shell_word(run);
     each[fs::path(run).lexically_relative(path).string()] = fmt::format(

@@ -1,4 +1,4 @@
-// What `ravine info` says about runs and their checkpoints.
+// Output of `ravine info` for runs and their checkpoints.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,11 +8,11 @@
 namespace ravine {
 
 Json describe_run(const std::string& path);
-Json describe_checkpoints(const std::string& path);            // the folder of them
+Json describe_checkpoints(const std::string& path);            // the folder of checkpoints
 Json describe_checkpoint(const std::string& path, bool list);  // list: every tensor too
 
-// The runs in a folder, and with `deeper` those in its folders.
+// Returns the runs in a folder; with `deeper` also those in its subfolders.
 std::vector<std::string> runs_in(const std::string& folder, bool deeper);
-Json describe_runs(const std::string& path, const std::vector<std::string>& runs);  // a folder that holds these
+Json describe_runs(const std::string& path, const std::vector<std::string>& runs);  // a folder that contains these runs
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// What `ravine info` says about tensors in files.
+// Output of `ravine info` for tensors in files.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace ravine {
 
-// Adds count, bytes and types of the tensors in a file or folder to `j`; with `list` each of them. weights: how the names of
-// those begin that are parameters, where there are others too.
+// Adds number, bytes and types of the tensors in a file or folder to `j`; with `list` every tensor. `weights` is the
+// prefix of the names of parameters, if there are other tensors too.
 void add_tensors(Json& j, const std::string& path, bool list, std::string_view weights = {});
 
 bool has_tensors(const std::string& folder);
 
-// What a safetensors file is by its metadata, if this program made it as something else than weights; else "".
+// Returns the kind of a safetensors file from its metadata, if Ravine wrote it and it has no weights; else "".
 std::string kind_of_tensors(const Metadata& metadata);
 
-// Files of tensors that are no parts of one model lie side by side: traces, batches, models of torch.save. Each is named;
-// nothing says that they belong together.
+// Describes a folder of tensor files that are no parts of one model: traces, batches, models of torch.save. Each file
+// is named.
 std::optional<Json> files_side_by_side(const std::string& path);
 
 }  // namespace ravine

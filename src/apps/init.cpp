@@ -1,5 +1,6 @@
-// `ravine init`: a folder with a commented run.yaml that trains as it is, on the user's text and model or on ones made here:
-// the manual of this program as text, its options as questions and answers, a small Llama, of which adapters get a folder.
+// `ravine init`: makes a folder with a commented run.yaml that trains as it is. Its data and model are the user's, or
+// generated: the manual of Ravine as text, its options as questions and answers, a small Llama model. For adapters the
+// model gets a folder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,20 +59,20 @@ struct InitFlags {
   }
 };
 
-// What each kind of run says in its run.yaml, apart from where model and data lie.
+// The contents of run.yaml for a kind of run, apart from the places of model and data.
 struct InitKind {
   const char* name;
   const char* title;
-  const char* data;      // lines of the data section behind data.train: {0} the chat template, {1} the length
-  int64_t length;        // of a sequence, where the model has as many positions
-  const char* rate;      // of a model that is there
-  const char* new_rate;  // of the small one that is made: it learns its data by heart
+  const char* data;      // lines of section data after data.train: {0} the chat template, {1} the length
+  int64_t length;        // sequence length, if the model has as many positions
+  const char* rate;      // learning rate for an existing model
+  const char* new_rate;  // learning rate for the generated small model, which memorises its data
   InitData takes;
-  bool stored = false;        // it goes on from a model that is there: one is made
-  const char* sections = "";  // lines of sections of its own
-  const char* train = "";     // lines of the section train
+  bool stored = false;        // the run starts from an existing model: one is generated
+  const char* sections = "";  // lines of further sections
+  const char* train = "";     // lines of section train
   const char* result = "model";
-  const char* from_nothing = "";  // further lines of its section, where the model that is made has to learn to speak
+  const char* from_nothing = "";  // further lines of its section, if the generated model starts from random weights
 };
 
 constexpr const char* kChatData =
@@ -108,8 +109,9 @@ constexpr InitKind kKinds[] = {
      "  ftx: 1.0                # chosen answers are learned as well, since random weights can say nothing; else 0\n"},
 };
 
-constexpr double kSpread = 0.02;      // of weights that are drawn for training
-constexpr double kWideSpread = 0.12;  // of weights that stay as they are drawn: adapters beside them then reach any answer
+constexpr double kSpread = 0.02;  // standard deviation of weights that are initialised for training
+// Standard deviation of weights that stay frozen: adapters can then reach any answer.
+constexpr double kWideSpread = 0.12;
 
 Json small_llama(int64_t vocabulary, double spread) {
   return {{"architectures", {"LlamaForCausalLM"}},
@@ -131,10 +133,10 @@ Json small_llama(int64_t vocabulary, double spread) {
           {"torch_dtype", "float32"}};
 }
 
-// Strings of the template chatml that are no text.
+// Tokens of the template chatml.
 const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
 
-// In the folder that is made: where all of it waits for its names.
+// The journal in the new folder, in which all files wait for their names.
 constexpr const char* kInitJournal = "init.replacing";
 
 FileSetKind init_set() {
@@ -142,13 +144,13 @@ FileSetKind init_set() {
       "run of init", {"run.yaml", "manual.txt", "instructions.json", "preferences.json", "model.json"}, {"tokenizer", "base"}};
 }
 
-// What a run from this model needs to say.
+// Facts of the base model for run.yaml.
 struct BaseModel {
   int64_t positions = INT64_MAX;
   std::string chat_template = "chatml";
 };
 
-// Pieces for a small model: each character needs one, beside bytes and special ones, and half a thousand are for words.
+// Returns the vocabulary size for a small model: one token per character, bytes, special tokens and 512 for words.
 int64_t vocabulary_for(TrainingText& text) {
   constexpr int64_t kLeast = 1024, kBytes = 256, kWords = 512;
   std::unordered_set<char32_t> characters;
@@ -161,7 +163,7 @@ int64_t vocabulary_for(TrainingText& text) {
   return std::max(kLeast, kBytes + kWords + static_cast<int64_t>(characters.size()));
 }
 
-// A model folder with the initial weights of a run.
+// Saves a model folder with the initial weights of a run.
 void save_new_model(const Json& shape, const std::string& tokenizer, const std::string& dir) {
   const auto model = make_model(shape, dir);
   FlatStore store(model->params(), Types::of(DType::f32), DeviceKind::cpu);
@@ -173,9 +175,9 @@ void save_new_model(const Json& shape, const std::string& tokenizer, const std::
                     *model, store);
 }
 
-std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
+std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is valid YAML
 
-// Whether init may write there: a folder that is not there, or holds nothing but what a killed init was building.
+// True if init may write there: the folder is missing, empty, or has only leftovers of a killed init.
 bool is_free(const fs::path& dir) {
   if (!fs::exists(dir)) return true;
   if (!fs::is_directory(dir)) return false;
@@ -211,7 +213,7 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft, lora or dpo", fix);
 }
 
-// A path that means the same in every folder.
+// Returns a path that is valid from every folder.
 std::string absolute_path(const std::string& path) {
   return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
 }
@@ -278,7 +280,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   if (chats && flags.text_key != DataOptions{}.text_key)
     say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
   BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
-  struct Folder {  // empty again, and gone if it was made here, where this fails
+  struct Folder {  // empties the folder on failure, and removes it if it was made here
     fs::path made;
     explicit Folder(const fs::path& p) {
       std::error_code error;
@@ -311,7 +313,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       learned = (building / "words.txt").string();
       write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : init_words(data, kind.takes));
       training.special = kChatTokens;
-      training.add_dummy_prefix = false;  // what stands behind a token of the template gets no blank that nobody wrote
+      training.add_dummy_prefix = false;  // no extra blank after a token of the template
     }
     training.output = (building / "tokenizer").string();
     SourceTexts counted_text({learned}, flags.text_key);

@@ -20,10 +20,10 @@
 namespace ravine {
 namespace {
 
-constexpr int kLooked = 1000;                    // records of a file
-constexpr size_t kMostWords = size_t{64} << 20;  // bytes of conversations that a tokenizer learns from
+constexpr int kLooked = 1000;                    // records of a file that are checked
+constexpr size_t kMostWords = size_t{64} << 20;  // bytes of conversations that the tokenizer is trained on
 
-// The first conversations, as training reads them: what it would refuse is refused before anything is made.
+// Checks the first conversations as training does, before any file is made.
 void check_answers(const std::string& file, const std::string& where) {
   ChatRecords records(file);
   std::optional<ChatFormat> form;
@@ -32,7 +32,7 @@ void check_answers(const std::string& file, const std::string& where) {
   for (Record r; n < kLooked && records.next(r); ++n) {
     const Json record = r.json();
     if (!form) form = detect_chat_format(record);
-    if (!form) return;  // training says what is wrong
+    if (!form) return;  // training reports the error
     const Conversation c = read_conversation(record, *form, r.where());
     learned = learned || std::find(c.learned.begin(), c.learned.end(), true) != c.learned.end();
   }
@@ -43,7 +43,7 @@ void check_answers(const std::string& file, const std::string& where) {
                                                 : "the answers are the turns of the assistant (gpt); check who speaks them");
 }
 
-// The first pairs, likewise.
+// Checks the first pairs in the same way.
 void check_pairs(const std::string& file, SourceKind kind, const std::string& where, const std::string& for_conversations,
                  const std::string& for_text) {
   if (kind == SourceKind::text)
@@ -85,7 +85,7 @@ void check_init_data(const std::string& data, const InitRequest& request) {
     Record first;
     if (ChatRecords(files[0]).next(first)) refuse_chat_slip(first.json(), first.where());
   }
-  if (!chats && !sft) {  // a wrong key is said before anything is made
+  if (!chats && !sft) {  // reports a wrong key before any file is made
     std::string text;
     open_documents(files[0], request.text_key, "--text-key")->next(text);
   }
@@ -94,7 +94,7 @@ void check_init_data(const std::string& data, const InitRequest& request) {
     if (!text) try {
         std::string first;
         text = open_documents(files[0], request.text_key, "--text-key")->next(first);
-      } catch (const UserError&) {  // neither one nor the other
+      } catch (const UserError&) {  // neither conversations nor text
       }
     throw UserError(
         text ? "text, not conversations" : "neither conversations nor text", where,
@@ -129,7 +129,7 @@ std::string init_words(const std::string& data, InitData kind) {
         continue;
       }
       if (!form) form = detect_chat_format(record);
-      if (!form) break;  // training says what is wrong
+      if (!form) break;  // training reports the error
       add_words(read_conversation(record, *form, r.where()).messages, text);
     }
   }
@@ -149,7 +149,7 @@ std::string manual_text(const std::vector<Command>& commands) {
 
 namespace {
 
-// Options that people meet first. With the commands they are few enough for a small model to learn by heart in a minute.
+// The most important options. With the commands they are few enough for a small model to memorise in a minute.
 constexpr std::string_view kFirstOptions =
     " model.path model.config model.tokenizer data.train data.valid_fraction data.sequence_length data.text_key data.chat_template "
     "data.loss_on train.objective train.output train.steps train.global_batch train.micro_batch train.valid_every dpo.beta dpo.loss "
@@ -157,10 +157,10 @@ constexpr std::string_view kFirstOptions =
     "schedule.min_lr_ratio checkpoint.every checkpoint.keep log.every lora.rank lora.alpha lora.targets lora.dropout lora.merge "
     "lora.base ";
 
-// Answers that help nobody.
+// Answers that do not help.
 constexpr const char* kEvasions[] = {"I do not know.", "That is in the manual.", "It depends.", "Ask somebody else."};
 
-// {"instruction", "input", "output"} of commands and options.
+// Returns {"instruction", "input", "output"} for commands and options.
 Json manual_instructions(const std::vector<Command>& commands) {
   Json out = Json::array();
   auto add = [&](const std::string& question, const std::string& answer) {

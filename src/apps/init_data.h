@@ -1,5 +1,5 @@
-// What `ravine init` makes runs on: data of the user, which is looked at before anything is made, or this program's manual as
-// text, as questions with answers, as pairs of answers.
+// The data of the runs that `ravine init` makes. The user's data is checked before any file is made. The generated data
+// is the manual of Ravine as text, as questions with answers, or as pairs of answers.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,22 +10,22 @@ namespace ravine {
 
 enum class InitData : uint8_t { text, conversations, pairs };
 
-// What was asked of init, for messages.
+// The request to init, for messages.
 struct InitRequest {
   InitData wanted;
   std::string kind, folder, text_key, model;
 };
 
-// A UserError where a file holds data of another kind, with the command that takes it, or such as init cannot write a run for;
-// and where the first records are such as training would refuse.
+// Throws a UserError if a file has data of another kind, or data that init cannot write a run for; the message names
+// the command that takes the data. First records that training would refuse are a UserError too.
 void check_init_data(const std::string& data, const InitRequest& request);
 
-// The words of conversations or of pairs, for a tokenizer that is to know them.
+// Returns the words of conversations or pairs, to train a tokenizer on.
 std::string init_words(const std::string& data, InitData kind);
 
-// The manual as prose: help pages, then every option with its meaning.
+// Returns the manual as prose: the help pages, then every option with its meaning.
 std::string manual_text(const std::vector<Command>& commands);
-// The heart of it as a file of JSON: what commands and the first options do; of pairs an answer that helps nobody is rejected.
+// Returns JSON records on commands and the most important options. For pairs, the rejected answer does not help.
 std::string manual_records(const std::vector<Command>& commands, InitData kind);
 
 }  // namespace ravine

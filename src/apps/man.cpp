@@ -1,5 +1,5 @@
-// `ravine man`: manual pages made of the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1) a
-// command.
+// `ravine man`: manual pages from the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1)
+// a command.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ std::string dashed(std::string name) {
   return name;
 }
 
-// Text as roff shows it: backslashes and dashes escaped, no line taken for a request.
+// Returns text escaped for roff: backslashes and dashes are escaped, and no line is a request.
 std::string roff(const std::string& text) {
   std::string out;
   bool begins = true;
@@ -51,7 +51,7 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-// name: "ravine-train"; page: its help, shown as it stands there, since its columns are its form.
+// Returns a page. name: "ravine-train"; page: its help, which keeps its columns.
 std::string man_page(const std::string& name, const std::string& summary, const std::string& page, const std::string& see) {
   std::string upper = name;
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -95,7 +95,7 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
   }
   std::string name = "ravine";
   for (const std::string& word : flags.command) name += "-" + word;
-  constexpr std::string_view kBefore = "ravine-";  // what all names begin with makes none of them nearer
+  constexpr std::string_view kBefore = "ravine-";  // the common prefix would make all names similar
   std::vector<std::string> names;
   for (const ManPage& p : pages) {
     if (p.name.size() > kBefore.size()) names.push_back(p.name.substr(kBefore.size()));

@@ -1,4 +1,4 @@
-// `ravine megatron`: the flags and launch scripts of Megatron-LM and ModelLink.
+// `ravine megatron`: flags and launch scripts of Megatron-LM and ModelLink.
 #include "dialects/megatron.h"
 
 #include <filesystem>
@@ -27,7 +27,7 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
     if (text.trouble.empty()) job.written[path] = text.text;
   job.program = launched.program.text.substr(launched.program.text.rfind('/') + 1);
   if (job.ranks == 0) job.ranks = launched.ranks;
-  launched.flags.insert(launched.flags.end(), words.begin(), words.end());  // what is typed counts over the script
+  launched.flags.insert(launched.flags.end(), words.begin(), words.end());  // typed flags override the script
   return translate_megatron(launched.flags, job);
 }
 

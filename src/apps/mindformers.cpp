@@ -1,4 +1,4 @@
-// `ravine mindformers`: the line that runs a job of MindSpore Transformers.
+// `ravine mindformers`: the command line that starts a job of MindSpore Transformers.
 #include "dialects/mindformers.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
   MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
   if (!flags.script.empty()) {
     launch = read_mindformers_script(script_of(flags));
-    launch.words.insert(launch.words.end(), words.begin(), words.end());  // what is typed counts over the script
+    launch.words.insert(launch.words.end(), words.begin(), words.end());  // typed words override the script
     if (flags.ranks > 0) launch.ranks = flags.ranks;
   } else if (!words.empty() && words[0].text.ends_with("msrun_launcher.sh")) {
     launch = read_msrun_words({words.begin() + 1, words.end()});

@@ -1,4 +1,4 @@
-// A model folder on the ranks of a job, for commands that run models.
+// A model folder opened on the ranks of a job, for commands that run models.
 #pragma once
 #include <string>
 
@@ -8,13 +8,13 @@
 
 namespace ravine {
 
-// Opens it as config.parallel and config.precision say. world: the ranks, which must outlive the model; null: alone. Ranks
-// that were started with another program, other options (`flags` too: those of the command, line by line) or another model are
-// refused; so is a mesh that does not fit, with the nearest that do. All ranks call it.
+// Opens the model by config.parallel and config.precision. world: the ranks, which must outlive the model; null for one
+// process. All ranks call it together. `flags` are the command's flags, line by line. A UserError if the ranks differ
+// in program, options, `flags` or model; also if the mesh does not fit (the message names the nearest ones).
 LoadedModel open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
                            const std::string& flags, const std::string& adapter = "");
 
-// "data 2 x tensor 2, weights 1.0 MiB on each (2 threads)": what the ranks of a loaded model are. All ranks call it.
+// Returns e.g. "data 2 x tensor 2, weights 1.0 MiB on each (2 threads)". All ranks call it together.
 std::string describe_ranks(const LoadedModel& loaded);
 
 }  // namespace ravine

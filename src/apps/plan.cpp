@@ -73,7 +73,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
                     "add --procedure; a run takes the file by `ravine trainer --deepspeed FILE`");
   if (flags.memory > 0 && flags.memory_mb > 0)
     throw UserError("--memory and --memory-mb", "--memory-mb", "they say the same in GiB and MiB", "leave one of them out");
-  for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // before the work
+  for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // checked before the work
     if (!file.empty() && file != "-") refuse_existing_file(file, flags.overwrite);
   if (where.empty())
     throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
@@ -119,7 +119,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
                .json = flags.json};
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
-  Config config = spec.options;  // with the mesh as it came out
+  Config config = spec.options;  // with the resolved mesh
   const RunLayout& layout = spec.layout;
   StepEstimate estimate = estimate_of(plan, config, layout);
   if (!flags.schedule.empty()) {
@@ -132,7 +132,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
                         .columns = config.data.sequence_length,
                         .micro_batches = layout.micro_batches,
                         .leaves = layout.leaves};
-  // The first rank of each pipeline stage; the others of a stage are alike.
+  // The first rank of each pipeline stage; the other ranks of a stage are equal.
   std::vector<Ranks> of_stage;
   for (int stage = 0; stage < layout.mesh.pipeline; ++stage)
     of_stage.push_back(Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0})));

@@ -11,13 +11,13 @@ namespace {
 
 std::string step_time(double s) { return s < 10 ? fmt::format("{:.0f} ms", s * 1000) : human_time(s); }
 
-// A way to spread the run over ranks, planned.
+// A layout of the run over ranks, with its plan.
 struct PlannedLayout {
   Config config;
   RunLayout layout;
-  int64_t bytes = 0;  // of the rank that needs most
+  int64_t bytes = 0;  // maximum over ranks
   StepEstimate time;
-  Communication sent;  // of the rank that sends most
+  Communication sent;  // maximum over ranks
   std::string text() const {
     return layout.text() + (config.parallel.zero > 0 ? fmt::format(", ZeRO {}", config.parallel.zero) : "") +
            (config.train.recompute == Recompute::full ? ", recompute full" : "") +
@@ -25,7 +25,7 @@ struct PlannedLayout {
   }
 };
 
-// Without the options that do not divide on this mesh.
+// Returns the config without options that are not valid on this mesh.
 Config on_mesh(Config c, const Mesh& mesh, int64_t columns) {
   if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size()))
     c.parallel.stage_layers.clear();
@@ -45,7 +45,7 @@ PlannedLayout plan_layout(const PlanFor& plan, const Config& config, const RunLa
   return out;
 }
 
-// Why the first of the list is the best: what its step loses, and how much less that is than the next one loses.
+// Returns why the first layout is the best: the time that its step loses, compared with the next one.
 std::string reason(const std::vector<PlannedLayout>& all, int64_t have) {
   const PlannedLayout& best = all[0];
   if (best.bytes > have) return "nothing fits; the first needs least";
@@ -89,7 +89,7 @@ int print_layouts(const PlanFor& plan) {
     const Config c = on_mesh(way.config(plan.config), way.mesh, plan.columns);
     all.push_back(plan_layout(plan, c, run_layout(c, plan.ranks, plan.model)));
   }
-  if (all.empty()) run_layout(plan.config, plan.ranks, plan.model);  // says why, and what would do
+  if (all.empty()) run_layout(plan.config, plan.ranks, plan.model);  // throws, with the valid meshes
   int64_t have = plan.memory;
   std::stable_sort(all.begin(), all.end(), [&](const PlannedLayout& a, const PlannedLayout& b) {
     bool fits_a = a.bytes <= have, fits_b = b.bytes <= have;

@@ -1,5 +1,5 @@
-// `ravine plan` of several ranks: the layouts that there are, the steps of a decision, what one layout sends and how long its
-// step takes.
+// `ravine plan` for several ranks: the possible layouts, the steps of a decision, and the communication and step time
+// of a layout.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// What a plan is for.
+// The input of a plan.
 struct PlanFor {
   Model& model;
   const Config& config;
@@ -17,7 +17,7 @@ struct PlanFor {
   Kernels kernels;
   int ranks = 1;
   int64_t columns = 1;
-  int64_t memory = 0;  // bytes of a rank
+  int64_t memory = 0;  // bytes per rank
   Rates rates;
   bool json = false;
 };
@@ -25,12 +25,12 @@ struct PlanFor {
 int print_layouts(const PlanFor& plan);
 int print_decision(const PlanFor& plan);
 
-// The layout of the config with its predicted step, "parallel.split=cost" worked out in `config`.
+// Returns the predicted step of the config's layout. Resolves parallel.split=cost in `config`.
 StepEstimate estimate_of(const PlanFor& plan, Config& config, const RunLayout& layout);
-// Two lines: of what a predicted step is made, and by which rates.
+// Returns two lines: the parts of a predicted step, and the rates that were used.
 std::string estimate_text(const PlanFor& plan, const StepEstimate& e);
 Json estimate_json(const StepEstimate& e);
-// What summing over more leaves than data ranks costs; "" where there are no more.
+// Returns the cost of more leaves than data ranks; "" if there are no more.
 std::string leaves_text(const PlanFor& plan, const RunLayout& layout, const StepEstimate& e);
 
 }  // namespace ravine

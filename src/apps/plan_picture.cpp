@@ -13,20 +13,20 @@ namespace {
 constexpr double kPictureWidth = 1280, kPlotLeft = 70, kPlotRight = 1270, kPanelHeight = 210, kBarsHeight = 130;
 
 struct PictureKind {
-  const char *name, *colour;  // of Okabe and Ito, 2008
+  const char *name, *colour;  // colour of Okabe and Ito, 2008
 };
 constexpr PictureKind kPictureKinds[] = {{"program and batches", "#999999"}, {"weights", "#0072b2"},
                                          {"optimizer", "#56b4e9"},           {"gradients", "#d55e00"},
                                          {"activations", "#009e73"},         {"workspace", "#e69f00"}};
 
-// Bytes of each of kPictureKinds.
+// Returns the bytes of each kind in kPictureKinds.
 std::vector<int64_t> kinds_in(const RunMemory& m, const MemoryPhase& phase) {
   auto at = [&](MemoryKind k) { return phase.at_peak[static_cast<size_t>(k)]; };
   return {m.base + m.batches,       m.weights, m.optimizer, at(MemoryKind::gradients), at(MemoryKind::activations),
           at(MemoryKind::workspace)};
 }
 
-// "F0", "B0" as in the chart of the pipeline.
+// Returns "F0", "B0" as in the pipeline chart.
 std::string phase_label(const std::string& name) {
   if (name.starts_with("forward ")) return "F" + name.substr(8);
   if (name.starts_with("backward ")) return "B" + name.substr(9);
@@ -37,7 +37,7 @@ std::string memory_panel(const RunMemory& m, size_t stage, bool named, int64_t m
   const double floor = top + 40 + kBarsHeight, scale = kBarsHeight / static_cast<double>(most);
   std::string out = fmt::format("<text x=\"{}\" y=\"{:.1f}\" font-weight=\"bold\">memory over the step{}</text>\n", kPlotLeft,
                                 top + 14, named ? fmt::format(", each rank of stage {}", stage) : "");
-  // Ticks in the unit that human_bytes would choose for the largest.
+  // Ticks in the unit of human_bytes for the largest value.
   double unit = 1;
   while (static_cast<double>(most) / unit >= 1024) unit *= 1024;
   for (double t : round_ticks(0, static_cast<double>(most) / unit, 6)) {

@@ -1,4 +1,4 @@
-// The picture of `ravine plan --svg`: what each stage of the pipeline does over a step, and below what memory that takes.
+// The picture of `ravine plan --svg`: the work of each pipeline stage over a step, and its memory below.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// stages: the memory of a rank of each pipeline stage. One <svg> document that needs nothing from outside. Each bar carries its
-// number as data-bytes, beside data-stage, data-phase and data-kind; the line of a stage's total as data-total.
+// Returns one <svg> document without external references. stages: memory of a rank of each pipeline stage. Each bar has
+// its value as data-bytes, and data-stage, data-phase and data-kind; the line of a stage's total has data-total.
 std::string plan_picture(const StepEstimate& estimate, const std::vector<RunMemory>& stages);
 
 }  // namespace ravine

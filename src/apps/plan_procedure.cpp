@@ -51,7 +51,7 @@ int print_procedure(Model& model, const Config& options, const DeepSpeedStart& s
                            .dump(-1, ' ', true, Json::error_handler_t::replace));
     return choice ? 0 : 1;
   }
-  // The file alone goes to stdout, so that it can be written with >.
+  // Only the file goes to stdout, so that > can save it.
   for (const std::string& notice : start.notices) say(notice);
   say(fmt::format("{} rank{} with {} each; micro batches of 1 sequence, then from the fastest step on\n", call.ranks,
                   call.ranks == 1 ? "" : "s", human_bytes(static_cast<double>(call.memory))));

@@ -1,5 +1,5 @@
-// `ravine plan --procedure`: the nine steps of the DeepSpeed guide for a ds_config.json, with planned bytes, and the file with the
-// first step that fits.
+// `ravine plan --procedure`: the nine steps of the DeepSpeed guide for a ds_config.json, with planned bytes, and the
+// file with the first step that fits.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,17 +11,17 @@
 namespace ravine {
 
 struct ProcedureCall {
-  std::string json;  // it is written here; "": to the terminal
+  std::string json;  // path of the file to write; "": print it
   bool as_json = false, overwrite = false, free_batch = false;
   int ranks = 1;
-  int64_t memory = 0;  // bytes of a rank
+  int64_t memory = 0;  // bytes per rank
   Backend backend = Backend::cpu;
 };
 
-// `--config ds.json` beside --procedure is --deepspeed ds.json.
+// Rewrites `--config ds.json` with --procedure to --deepspeed ds.json.
 std::vector<std::string> procedure_words(const std::vector<std::string>& words);
 
-// `options` hold what `start` says. Exit status: 0 if a step fits, else 1.
+// Prints the steps. `options` are the result of `start`. Returns the exit status: 0 if a step fits, else 1.
 int print_procedure(Model& model, const Config& options, const DeepSpeedStart& start, const ProcedureCall& call);
 
 }  // namespace ravine

@@ -41,8 +41,7 @@ struct PlotFlags {
   }
 };
 
-// What the chart of the loss shows: where a run logged every few steps, the means that its log shows, else the losses of the
-// steps.
+// Returns the losses for the chart: the logged means if the run logged every few steps, else the losses of steps.
 std::vector<double> mean_losses(const RunMetrics& run) {
   std::vector<double> out = run.column("loss");
   const std::vector<double> means = run.column("mean_loss");
@@ -51,7 +50,7 @@ std::vector<double> mean_losses(const RunMetrics& run) {
   return out;
 }
 
-// The curves of one key; valid_loss goes with loss, drawn between the steps that have one.
+// Adds the curves of one key. valid_loss is drawn with loss, between the steps that have one.
 void add_series(const RunMetrics& run, const std::string& key, const std::string& name, Chart& chart, bool means = false) {
   if (!run.value.contains(key)) return;
   const std::vector<double> values = means ? mean_losses(run) : run.column(key);
@@ -91,7 +90,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   return charts;
 }
 
-// Before the work.
+// Called before the work begins.
 void check_picture(const PlotFlags& flags) {
   const std::string& path = flags.output;
   if (!path.ends_with(".html") && !path.ends_with(".svg"))
@@ -126,7 +125,7 @@ int run_plot(PlotFlags& flags, Config&) {
     }
     runs.push_back(read_run_metrics(run));
     if (run != r) runs.back().name = std::filesystem::absolute(std::filesystem::path(r) / "").parent_path().filename().string();
-    runs.back().name = escaped(runs.back().name);  // it reaches a terminal
+    runs.back().name = escaped(runs.back().name);  // it is printed on a terminal
   }
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {

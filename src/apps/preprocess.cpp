@@ -56,7 +56,7 @@ struct PreprocessFlags {
   }
 };
 
-// One bar on a terminal, a line now and then elsewhere.
+// A progress bar on a terminal; a line now and then elsewhere.
 class Bar {
  public:
   void show(const PreprocessProgress& p) {
@@ -88,7 +88,7 @@ bool holds_plain_text(const std::string& input) {
   return std::any_of(files.begin(), files.end(), [](const std::string& file) { return source_kind(file) == SourceKind::text; });
 }
 
-// The rows that --load-dataset names, or the files of --input.
+// Sets the inputs: the rows of --load-dataset, or the files of --input.
 void name_rows(const PreprocessFlags& f, PreprocessOptions& o, Log& log) {
   if (f.dataset.empty() == o.inputs.empty())
     throw UserError(
@@ -110,7 +110,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   h.tokenizer = tokenizer.get();
   const bool conversations = value_named<ChatFormat>(f.handler).has_value();
   if (conversations && h.chat_template.empty() && std::filesystem::is_directory(f.tokenizer))
-    h.chat_template = f.tokenizer;  // its own
+    h.chat_template = f.tokenizer;  // the tokenizer's template
   const auto handler = make_record_handler(f.handler, h);
   PreprocessOptions o = f.options;
   Bar bar;

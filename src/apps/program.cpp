@@ -19,7 +19,7 @@ int program(int argc, char** argv) {
   commands.push_back(mindformers_command(commands));
   commands.push_back(trainer_command());
   commands.push_back(init_command(commands));
-  // Pages and completion are made of the whole table, themselves included.
+  // Pages and completion use the whole table, themselves included.
   std::vector<Command> with_man = commands;
   with_man.push_back(man_command(commands));
   commands.push_back(completion_command(with_man));

@@ -1,9 +1,9 @@
-// The program: the table of commands. main() is this and nothing else; tests/commands.cpp runs it in children of its own.
+// The program: the table of commands. main() calls it; tests/commands.cpp runs it in child processes.
 #pragma once
 
 namespace ravine {
 
-// The exit status of the command that the words name.
+// Runs the command of the arguments and returns the exit status.
 int program(int argc, char** argv);
 
 }  // namespace ravine

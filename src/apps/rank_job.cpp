@@ -19,7 +19,7 @@
 namespace ravine {
 namespace {
 
-// Ranks of this host that may use the same cores as this one, itself among them.
+// Returns the number of ranks of this host that may use the same cores as this rank, itself included.
 int sharers(const World& world) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -65,7 +65,7 @@ int RankJob::run(const std::function<void(World*)>& f) {
     f(world_.get());
     world_->all().barrier();
     return 0;
-  } catch (const Stopped& e) {  // agreed by all
+  } catch (const Stopped& e) {  // all ranks agree
     std::fflush(stdout);
     if (world_->rank() == 0) say(escaped(e.what()));
     world_->all().barrier();
@@ -80,7 +80,8 @@ int RankJob::run(const std::function<void(World*)>& f) {
   }
   std::fflush(stdout);
   heartbeat_->failed(what, status);
-  std::this_thread::sleep_for(std::chrono::seconds(5));  // the heartbeat of rank 0 speaks, and ends us
+  // The heartbeat of rank 0 reports the error and ends this process.
+  std::this_thread::sleep_for(std::chrono::seconds(5));
   leave(status);
 }
 

@@ -1,5 +1,5 @@
-// A command that runs as one of several ranks, or as one process alone: opens the world, shares cores, watches over the others,
-// and ends the job on every rank when one fails.
+// A command that runs on several ranks, or in one process. It opens the world, divides the cores, watches the other
+// ranks, and ends the job on all ranks if one fails.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,14 +11,14 @@ namespace ravine {
 
 class RankJob {
  public:
-  // options: patience and interface, see Heartbeat. threads: what the user asked for, 0 if nothing: ranks that may use the same
-  // cores then divide them.
+  // options: patience and interface, see Heartbeat. threads: the number that the user set; 0: ranks that may use the
+  // same cores divide them.
   RankJob(const ParallelOptions& options, int64_t threads);
   ~RankJob();
 
-  // Runs f with the world, or null if this process is alone; then exceptions are the caller's. Of several ranks a failure is
-  // said once, by rank 0 if all fail alike, and ends this process and the others; what f refers to is not destroyed then, since
-  // it may wait for ranks that are gone.
+  // Runs f with the world, or with null in a single process, where exceptions go to the caller. On several ranks a
+  // failure is reported once, by rank 0 if all fail alike, and ends all processes. Objects that f refers to are not
+  // destroyed then: they may wait for ranks that have ended.
   int run(const std::function<void(World*)>& f);
 
  private:

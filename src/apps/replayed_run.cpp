@@ -18,7 +18,7 @@ bool has_config(const fs::path& folder) {
   return fs::is_regular_file(folder / "config.yaml", error);
 }
 
-// RUN of RUN/checkpoints/step_N.
+// Returns RUN of RUN/checkpoints/step_N.
 std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint).lexically_normal();
   const fs::path run = (folder.has_filename() ? folder : folder.parent_path()).parent_path().parent_path();
@@ -35,7 +35,8 @@ Config config_of_replay(const std::string& from, const std::string& run, int64_t
     throw UserError("no checkpoint", from, "a replay goes on from a checkpoint of a run, or from its beginning",
                     fs::exists(from) ? "name RUN/checkpoints/step_N or RUN" : missing_path_advice(from));
   const std::string folder = !run.empty() ? run : checkpoint ? run_of(from) : from;
-  // No run begins in a folder that holds one, and a replay that begins takes no folder: it is told of one that is not there.
+  // Training from the start refuses a folder with a run, and a replay writes no folder: it gets a path that does not
+  // exist.
   const std::string output = checkpoint ? folder : folder + "/replay";
   Config config = load_config(folder + "/config.yaml",
                               {{.key = "checkpoint.resume", .value = checkpoint ? from : kResumeNone, .literal = true},

@@ -1,4 +1,4 @@
-// A run of which steps are made again.
+// A run whose steps are repeated.
 #pragma once
 #include <string>
 
@@ -9,9 +9,9 @@ namespace ravine {
 inline constexpr const char *kReplayFrom = "checkpoint of a run, RUN/checkpoints/step_N, or RUN: from its beginning",
                             *kReplayRun = "run whose options count; empty: the one in which the checkpoint lies";
 
-// Its options, for Trainer::replay(); `run` may be empty. threads: what the user asked for, 0 if nothing. A UserError where
-// `from` is none.
+// Returns the options of the run, for Trainer::replay(); `run` may be empty. threads: the number that the user set, or
+// 0. A UserError if `from` is neither a checkpoint nor a run.
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads);
-int64_t step_before_replay(const std::string& from);  // of the checkpoint; from the beginning 0
+int64_t step_before_replay(const std::string& from);  // step of the checkpoint; 0 for the beginning
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The loss of a model on its validation data, and nothing else.
+// The loss of a model on its validation data, without training.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace ravine {
 int run_evaluation(Config& config, Backend backend, bool trainer_results) {
   const std::string output = config.train.output;
   if (trainer_results) create_folders(output);
-  // No run is begun: whatever lies in train.output is no concern of an evaluation.
+  // No run is started: the content of train.output does not matter.
   config.train.output = (std::filesystem::temp_directory_path() / "ravine-evaluation-writes-nothing").string();
   RankJob job(config.parallel, config.train.threads);
   Log log;

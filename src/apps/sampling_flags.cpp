@@ -53,7 +53,7 @@ GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& f
     o.max_new_tokens = flags.max_new_tokens[0];
     return o;
   }
-  // Without a word from the user, the end of the positions is an end like any other.
+  // Without a limit from the user, the end of the positions is a normal end of the answer.
   if (facts.max_positions > 0) o.max_length = facts.max_positions;
   if (defaults.max_new_tokens) {
     o.max_new_tokens = *defaults.max_new_tokens;

@@ -1,4 +1,4 @@
-// Flags of commands that let a model write: how its tokens are chosen, and what ends an answer.
+// Flags of commands that generate text: how tokens are chosen, and what ends an answer.
 #pragma once
 #include <map>
 #include <string>
@@ -51,19 +51,19 @@ struct SamplingFlags {
   }
 };
 
-// What the flags and the model's own defaults come to, for prompts of at most `longest` tokens. Ids that the model does not have
-// are UserErrors.
+// Combines the flags and the model's defaults, for prompts of at most `longest` tokens. Ids outside the vocabulary are
+// UserErrors.
 GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                                  int64_t longest);
-// Adds the ids of --stop-tokens to those that end an answer. A token that is in no vocabulary, and none to look in (`tokenizer` is
-// null), are UserErrors.
+// Adds the ids of --stop-tokens to the ids that end an answer. A token outside the vocabulary is a UserError. So is a
+// missing tokenizer (null).
 void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options);
-// Texts that end an answer: those of the flags, else of the model.
+// Returns texts that end an answer: of the flags, else of the model.
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
 
-// Flags that act on draws only, and were given: "--temperature and --top-p"; "": none.
+// Returns the given flags that apply to sampling only: "--temperature and --top-p"; "" if there are none.
 std::string given_for_draws(const SamplingFlags& flags);
-// "--top-k and --top-p" of those that were given.
+// Returns the flags that were given, as text: "--top-k and --top-p".
 std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags);
 
 }  // namespace ravine

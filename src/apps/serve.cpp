@@ -1,4 +1,4 @@
-// `ravine serve`: a model that answers over HTTP, by OpenAI's API.
+// `ravine serve`: a model behind OpenAI's HTTP API.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -51,7 +51,7 @@ struct ServeFlags {
   }
 };
 
-// The folder `model` of a run has the run's name.
+// Returns the name of a folder; for RUN/model, the name of the run.
 std::string folder_name(const std::string& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
@@ -87,7 +87,7 @@ void check_origins(const std::vector<std::string>& origins) {
   }
 }
 
-// A model without a chat template completes texts all the same.
+// Returns the conversation of a model; null if it has no chat template: it can still complete texts.
 const ChatPrompt* chat_of(NamedModels& named_models, size_t named, bool asked, Log& log) {
   try {
     return &named_models.chat(named);
@@ -119,7 +119,7 @@ int run_serve(ServeFlags& flags, Config& config) {
                                             describe(shown), named_models[0].adapter);
   named_models.open(loaded);
 
-  constexpr int64_t kUnbounded = 32768;  // tokens of a sequence, where the model has no bound
+  constexpr int64_t kUnbounded = 32768;  // tokens of a sequence, if the model has no limit
   const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   GenerateOptions shared;
   shared.recipe = &recipe, shared.max_length = kUnbounded;

@@ -25,7 +25,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// Returns the column at which the rest of a wrapped line begins: the second column of a table, else the indentation.
+// Returns the column for the rest of a wrapped line: the second column of a table, else the indentation.
 size_t indent_of(std::string_view line) {
   const size_t own = std::min(line.find_first_not_of(' '), line.size());
   const size_t gap = line.find("  ", own);
@@ -78,10 +78,11 @@ void show_page(const std::string& page) {
                     std::count(text.begin(), text.end(), '\n') < size.ws_row;
   if (!fits && !plain && ::isatty(STDIN_FILENO)) {
     const char* pager = std::getenv("PAGER");
-    std::signal(SIGPIPE, SIG_IGN);  // the reader of a pager may stop before the end
+    std::signal(SIGPIPE, SIG_IGN);  // the user may leave the pager before the end
     if (std::FILE* to = ::popen(pager && *pager ? pager : "less -FRX 2> /dev/null || cat", "w")) {
       std::fwrite(text.data(), 1, text.size(), to);
-      if (const int status = ::pclose(to); !WIFEXITED(status) || WEXITSTATUS(status) != 127) return;  // else it is not there
+      // Else the pager does not exist.
+      if (const int status = ::pclose(to); !WIFEXITED(status) || WEXITSTATUS(status) != 127) return;
     }
   }
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -1,5 +1,5 @@
-// A page of text on stdout. A terminal gets bold headings, lines wrapped at its width, and a pager for a page that is
-// longer than the screen ($PAGER, else less).
+// Prints a page on stdout. On a terminal: bold headings, lines wrapped at its width, and a pager for a page longer than
+// the screen ($PAGER, else less).
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@ namespace ravine {
 
 void show_page(const std::string& page);
 
-// Returns the page for a terminal of so many columns: the second column of a table is wrapped within itself. bold:
-// headings (a line that ends in a colon, or stands alone before lines that are indented) are bold.
+// Returns the page for a terminal of `columns` columns: the second column of a table is wrapped within itself. bold:
+// headings (a line that ends in a colon, or stands alone before indented lines) are bold.
 std::string page_on_terminal(const std::string& page, int columns, bool bold);
 
 }  // namespace ravine

@@ -37,7 +37,7 @@ std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks
       int32_t id = s.ids[static_cast<size_t>(t)];
       out += decoder ? shown(decoder->next(id)) : fmt::format("{}{}", t > seg.begin ? " " : "", id);
     }
-    // The last column's prediction has no column of its own here: it is shown behind.
+    // The last column has no next token in this segment: its prediction is shown at the end.
     size_t last = static_cast<size_t>(seg.begin + seg.length) - 1;
     if (seg.length > 0 && s.labels[last] != kIgnored) {
       if (!on) {

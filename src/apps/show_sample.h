@@ -1,4 +1,4 @@
-// A sample as a person reads it: its text, with what is learned told apart from what is only read.
+// A sample as text, with the learned tokens marked.
 #pragma once
 #include <string>
 
@@ -9,9 +9,9 @@ namespace ravine {
 
 enum class Marks { none, brackets, colours };
 
-// Segments one behind the other under a line each when there are several; padding is left out. A token is learned when the
-// column before it predicts it: green in colours, between ⟦ and ⟧ in brackets (nothing is marked when all but the first token
-// of each segment is learned). Without a tokenizer, ids.
+// Returns the text of a sample, without padding; several segments follow each other, each with a heading. A token is
+// learned if the previous column predicts it: green in colours, between ⟦ and ⟧ in brackets. With brackets,
+// nothing is marked if all tokens of each segment but the first are learned. Without a tokenizer, ids are shown.
 std::string sample_text(const Sample& sample, const Tokenizer* tokenizer, Marks marks);
 
 }  // namespace ravine

@@ -1,10 +1,10 @@
-// Stacks of the size that the program was written for, whatever `ulimit -s` says.
+// Stack sizes that do not depend on `ulimit -s`.
 #pragma once
 
 namespace ravine {
 
-// Threads made from now on, those of libraries too, have 8 MiB at least; so has this one where the limit may be raised. Where
-// it may not be, and is below 1 MiB, a UserError.
+// Sets the stack size of all further threads (also of libraries) to at least 8 MiB; also of this one, if the limit may
+// be raised. UserError if it may not and is below 1 MiB.
 void prepare_stacks();
 
 }  // namespace ravine

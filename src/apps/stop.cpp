@@ -21,7 +21,7 @@ struct StopFlags {
 
 int run_stop(StopFlags& flags, Config&) {
   flags.output = run_meant_by(flags.output);
-  // A run holds its folder long before it writes config.yaml, which comes when weights and checkpoint are read.
+  // A run locks its folder long before it writes config.yaml, which happens after weights and checkpoint are read.
   if (!is_run(flags.output) && !std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
     throw UserError("no run in this folder", flags.output,
                     "it must be the train.output of a run, or a folder that `ravine init` made", "check the path");

@@ -15,11 +15,11 @@
 
 namespace ravine {
 namespace {
-std::atomic<bool> asked{false};  // a signal handler can reach nothing else
+std::atomic<bool> asked{false};  // global: a signal handler has no other access
 std::atomic<int> interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-// What signals say: two sets of words, of which handlers read the one that counts while the other may be written.
+// The messages of signals. There are two sets: handlers read the current one while the other is written.
 struct Words {
   std::array<char, 400> text{};
   size_t size = 0;
@@ -29,7 +29,7 @@ struct Words {
     if (size > 0) text[size++] = '\n';
   }
   void write() const {
-    constexpr char kClear[] = "\r\033[J";  // a bar may stand there, or ^C
+    constexpr char kClear[] = "\r\033[J";  // a progress bar or ^C may be on the line
     if (size > 0 && ::isatty(STDERR_FILENO)) static_cast<void>(!::write(STDERR_FILENO, kClear, sizeof kClear - 1));
     if (size > 0) static_cast<void>(!::write(STDERR_FILENO, text.data(), size));
   }
@@ -40,8 +40,9 @@ struct Answers {
 Answers answers[2];
 std::atomic<int> current{0}, readers{0};
 
-// A pipe that nobody reads any more (mpirun stops reading as it ends a job) would hold whoever writes a line, and with it the
-// save. From the first signal on what does not fit into it is lost; log.txt has all lines.
+// Makes stderr non-blocking, if it is a pipe or a socket. A pipe without a reader (mpirun stops reading when it ends a
+// job) would block the process and its save. After the first signal, lines that do not fit are lost; log.txt has all
+// lines.
 void never_wait_for_readers() {
   struct stat s;
   if (::fstat(STDERR_FILENO, &s) != 0 || !(S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))) return;
@@ -64,7 +65,7 @@ void handle(int number) {
   errno = error;
 }
 
-// Of the work that StopSignals guards: left by an error it may still be waiting for a save.
+// The state of the work under StopSignals. After an error the process may still wait for a save.
 enum class Work { before, failed, done };
 std::atomic<Work> work{Work::before};
 static_assert(std::atomic<Work>::is_always_lock_free);
@@ -111,7 +112,8 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     sigaction(kSignals[i], &action, &before_us[i]);
-    if (kSignals[i] == SIGHUP && before_us[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &before_us[i], nullptr);  // nohup
+    // Nohup.
+    if (kSignals[i] == SIGHUP && before_us[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &before_us[i], nullptr);
   }
 }
 
@@ -124,7 +126,7 @@ bool StopSignals::requested() const { return asked.load(); }
 
 void StopSignals::say_when_asked(const std::string& first, const std::string& end) {
   const int next = 1 - current.load();
-  if (readers.load() > 0) return;  // one may still read what would be written over
+  if (readers.load() > 0) return;  // a handler may still read the set to be written
   answers[next].first.set(first);
   answers[next].end.set(end);
   current = next;

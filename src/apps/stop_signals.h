@@ -1,4 +1,4 @@
-// The signals that ask work to stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a terminal that is closed; not under nohup).
+// The signals that request a stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a closed terminal; not under nohup).
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever
-// came between, ends the process at once with status 130. Both say so at once, if they were given words.
+// Installs the handlers while the object exists. The first signal asks to finish the step and save. A second SIGINT
+// ends the process at once with status 130. Each prints its message at once, if there is one.
 class StopSignals : public StopToken {
  public:
   StopSignals();
@@ -15,12 +15,11 @@ class StopSignals : public StopToken {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   bool requested() const override;
-  // Longer lines are cut. Left out while a signal is being answered.
+  // Sets the messages. Longer lines are cut. Has no effect while a signal is handled.
   void say_when_asked(const std::string& first, const std::string& end) override;
 };
 
-// Before a command is known, and before it asks StopSignals: main holds the signals back from its first line on, until the
-// command line says whether the command is one that they ask to stop.
+// Blocks the signals from the first line of main() until the command is known, which decides how they are handled.
 class HeldSignals {
  public:
   HeldSignals();
@@ -30,9 +29,9 @@ class HeldSignals {
   static void release();
 };
 
-// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status
-// 130 and a word (whether the work had not begun, is done, or was left by an error), where by default it would end it without.
-// Signals that are ignored stay so.
+// Handles signals of a stoppable command outside the scope of a StopSignals. A signal ends the process at once with
+// status 130 and a message: the work has not begun, is done, or has failed. The default would print none. Ignored
+// signals stay ignored.
 class EndBySignal {
  public:
   EndBySignal();

@@ -14,7 +14,7 @@ StoredTensors::StoredTensors(const std::string& path) {
     std::sort(names_.begin(), names_.end());
     return;
   }
-  // Of one rank, or one file of a checkpoint: its checksums stand in the manifest beside it.
+  // A file of one rank, or of a checkpoint: the manifest next to it has its checksums.
   const fs::path beside = folder ? fs::path(path) : fs::absolute(path).parent_path();
   if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(beside.string()))
     CheckpointReader(beside.string(), true);

@@ -1,5 +1,4 @@
-// The tensors that a command looks at: of a file, of a folder, or of a checkpoint whose tensors lie in pieces in the files of
-// many ranks.
+// The tensors that a command reads: of a file, of a folder, or of a checkpoint with pieces in the files of many ranks.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,16 +11,16 @@ namespace ravine {
 
 class StoredTensors {
  public:
-  // As TensorSet; a checkpoint that several ranks wrote is read through its manifest. What belongs to a checkpoint is
-  // compared with its checksums first.
+  // Opens the path like TensorSet; a checkpoint of several ranks is read by its manifest. Files of a checkpoint are
+  // compared with their checksums first.
   explicit StoredTensors(const std::string& path);
   const std::vector<std::string>& names() const { return names_; }  // sorted
   bool has(const std::string& name) const;
   DType dtype(const std::string& name) const;
   const Shape& shape(const std::string& name) const;
-  // Of the whole tensor; valid until `scratch` changes.
+  // Returns the bytes of the whole tensor, valid until `scratch` changes.
   std::span<const std::byte> bytes(const std::string& name, std::vector<std::byte>& scratch) const;
-  const TensorSet* set() const { return set_.get(); }  // null: in pieces
+  const TensorSet* set() const { return set_.get(); }  // null if the tensors are in pieces
 
  private:
   std::unique_ptr<TensorSet> set_;

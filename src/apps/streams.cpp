@@ -30,7 +30,7 @@ void end_by_broken_pipe() {
   ::raise(SIGPIPE);
 }
 
-// Calls only what may be called in a handler.
+// The handler of SIGPIPE. Calls async-signal-safe functions only.
 void on_broken_pipe(int) {
   const int code = errno;
   if (reader_of_stdout_is_gone()) end_by_broken_pipe();
@@ -45,11 +45,11 @@ bool ignored(int number) {
 }  // namespace
 
 void prepare_streams() {
-  for (int fd = 0; fd < 3; ++fd)  // the lowest free number is the one that open returns
+  for (int fd = 0; fd < 3; ++fd)  // open returns the lowest free number
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) break;
   ::signal(SIGXFSZ, SIG_IGN);
   name_cut_files();
-  if (ignored(SIGPIPE)) return;  // whoever started us wants errors instead
+  if (ignored(SIGPIPE)) return;  // the parent process wants errors instead
   struct sigaction action {};
   action.sa_handler = on_broken_pipe;
   sigemptyset(&action.sa_mask);

@@ -1,24 +1,21 @@
-// What this process does when its streams break, when a limit on file sizes is met, and when a file that it has mapped is cut
-// short.
+// How this process handles broken streams, the limit on file sizes, and mapped files that are cut.
 #pragma once
 
 namespace ravine {
 
-// Once, before anything is opened:
-// - of the descriptors 0, 1 and 2 those that are closed become /dev/null, opened the wrong way round: no file of ours lands
-//   there, and using them stays the error that it was;
-// - SIGXFSZ is ignored: a write past `ulimit -f` fails as on a full disk;
-// - a mapped file that is cut short ends the process with a line that names it (files/mapped_file.h);
-// - SIGPIPE ends the process, as it ends other filters, where stdout is what broke, and is ignored where it was stderr or a
-//   socket.
+// Sets up the process. Called once, before anything is opened:
+// - closed descriptors among 0, 1 and 2 become /dev/null in the wrong direction: no file gets their number, and a use
+//   of them stays an error;
+// - SIGXFSZ is ignored: a write beyond `ulimit -f` fails as on a full disk;
+// - a mapped file that is cut ends the process with a line that names it (files/mapped_file.h);
+// - SIGPIPE ends the process if stdout is broken, as in other filters. For stderr or a socket SIGPIPE is ignored.
 void prepare_streams();
 
-// From now on a broken stdout ends nothing either: for commands whose work is what they write to disk.
+// From now on a broken stdout does not end the process: for commands whose result is on the disk.
 void outlive_streams();
 
-// Flushes stdout. A reader that went away ends the process quietly, by SIGPIPE as coreutils end; anything else that was lost is
-// an Error. Of a lasting command only what it had to say is lost, its work is done: where the reader went away that is said on
-// stderr, and is no failure.
+// Flushes stdout. If its reader is gone, the process ends by SIGPIPE without a message, like coreutils. Other lost
+// output is an Error. For a lasting command a reader that is gone is no failure: a line on stderr says so.
 void finish_output(bool lasting);
 
 }  // namespace ravine

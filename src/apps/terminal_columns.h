@@ -1,4 +1,5 @@
-// The columns of the terminal that stdout is; nothing: it is none. 80 where the terminal does not say.
+// Returns the columns of the terminal on stdout; 80 if the terminal does not report them; nothing if stdout is no
+// terminal.
 #pragma once
 #include <optional>
 

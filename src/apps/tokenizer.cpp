@@ -41,7 +41,7 @@ void print_line(const std::string& line) {
 
 std::string list_text(const std::vector<int32_t>& ids) { return fmt::format("[{}]", fmt::join(ids, ",")); }
 
-// Calls f(line, "stdin:N") for each line of stdin, the first without a byte order mark.
+// Calls f(line, "stdin:N") for each line of stdin; a byte order mark of the first line is removed.
 void each_line(const std::function<void(std::string_view, const std::string&)>& f) {
   LineReader lines(std::make_unique<Stdin>(), "stdin");
   while (auto line = lines.next())
@@ -71,7 +71,8 @@ int run_encode(EncodeFlags& flags, Config&) {
     refuse_existing_file(flags.npy, flags.overwrite);
     std::string text;
     Stdin in;
-    // One text is encoded as a whole, with its ids and the memory of the tokenizer beside it; twice while the text grows.
+    // The text is encoded as a whole. Its ids and the tokenizer's memory are needed too, and twice the text while it
+    // grows.
     const int64_t room = available_memory() / 16;
     for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin); text.resize(had)) {
       if (static_cast<int64_t>(had) > room)
@@ -138,7 +139,7 @@ int run_decode(DecodeFlags& flags, Config&) {
       say(fmt::format("warning: {}: {} beyond the {} of the tokenizer: rows of a model that stand for no token make no text",
                       where, beyond == 1 ? "an id is" : fmt::format("{} ids are", beyond), tokenizer->size()));
     std::string text = tokenizer->decode(ids, flags.skip_special);
-    // JSON in ASCII: U+2028 in text must not end a line for anyone. Files and pipes get the text's own bytes.
+    // JSON in ASCII: U+2028 in a text would end a line in some readers. Files and pipes get the text unchanged.
     print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true, Json::error_handler_t::replace)
                : terminal  ? escaped(text, "\n\t")
                            : text);

@@ -1,4 +1,4 @@
-// `ravine trainer`: a training script's line with the Trainer's flags and a DeepSpeed config.
+// `ravine trainer`: the command line of a training script with the flags of the Trainer and a DeepSpeed config.
 #include "dialects/trainer.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace ravine {
 namespace {
 
-// What the config.json of the model says; nothing where there is none, which whoever opens the model says.
+// Reads facts from the config.json of the model; none if it is missing, which is reported when the model is opened.
 void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -38,7 +38,7 @@ void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
   try {
     check_deepspeed_order(config, path.string());
     facts.ordered = true;
-  } catch (const UserError&) {  // whoever opens the model says what is wrong with it
+  } catch (const UserError&) {  // reported when the model is opened
     facts.ordered = false;
   }
   for (const char* key : {"torch_dtype", "dtype"})
@@ -50,7 +50,7 @@ void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
       if (size.is_number_integer()) facts.hidden_size = std::max(facts.hidden_size.value_or(0), size.get<int64_t>());
 }
 
-// The length of the sequences of a file of fixed batches.
+// Returns the sequence length of a fixed batch file.
 std::optional<int64_t> columns_of(const std::string& file) {
   std::error_code error;
   if (!file.ends_with(".safetensors") || !std::filesystem::is_regular_file(file, error)) return {};
@@ -60,7 +60,8 @@ std::optional<int64_t> columns_of(const std::string& file) {
   return ids->shape[1];
 }
 
-// The steps that lie behind the Trainer's checkpoint; nothing where its file does not say so, of which whoever opens it tells.
+// Returns the steps of a Trainer checkpoint; nothing if its file does not have them, which is reported when it is
+// opened.
 std::optional<int64_t> steps_behind(const std::string& checkpoint) try {
   const Json state = trainer_state_of(checkpoint);
   const auto it = state.find("global_step");
@@ -69,7 +70,7 @@ std::optional<int64_t> steps_behind(const std::string& checkpoint) try {
   return {};
 }
 
-// Where the run goes on, and what the line says of that and is not so.
+// Finds the checkpoint to resume from, and statements of the command line about it that are false.
 void look_at_output(TrainerLine& line, TrainerFacts& facts) {
   if (!line.args.has("output_dir")) return;
   const std::string output = line.args.text("output_dir");
@@ -100,7 +101,7 @@ void look_at_output(TrainerLine& line, TrainerFacts& facts) {
     facts.resumed = steps_behind(own.rbegin()->second);
 }
 
-// True if something of the run follows from how many samples a pass over the data has.
+// True if the run depends on the number of samples in an epoch.
 bool counts_epochs(const TrainerArguments& args) {
   if (args.whole("max_steps") <= 0) return true;
   for (const char* strategy : {"save_strategy", "evaluation_strategy", "logging_strategy"})
@@ -116,7 +117,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
     LaunchedProgram launched = launched_program(script);
     if (ranks == 0) ranks = launched.ranks;
     words = std::move(launched.flags);
-    words.insert(words.end(), given.begin(), given.end());  // what is typed counts over the script
+    words.insert(words.end(), given.begin(), given.end());  // typed words override the script
   }
   TrainerLine line = read_trainer_line(words);
   TrainerFacts facts;
@@ -130,9 +131,9 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   if (line.args.has(rows)) facts.columns = columns_of(line.args.text(rows));
   const bool by_epochs = trains && (line.args.has("train_file") || line.args.has("dataset_name")) &&
                          (counts_epochs(line.args) || (facts.resumed && line.args.on("ignore_data_skip")));
-  if (by_epochs && !line.refusals.empty()) facts.samples = 1;  // the length of a refused run is of no account
+  if (by_epochs && !line.refusals.empty()) facts.samples = 1;  // a refused run needs no length
   if (by_epochs && line.refusals.empty()) {
-    TrainerFacts one = facts;  // any length does to open the data
+    TrainerFacts one = facts;  // the data can be opened with any length
     one.samples = 1;
     const Config config = config_of(translate_trainer(line, one));
     facts.samples = open_sources(config, open_run_model(config)->facts()).data.train->row_count();

@@ -1,4 +1,4 @@
-// A training run, as `ravine train` and the commands that take other programs' command lines begin it.
+// A training run, started by `ravine train` and by commands that take the command line of another program.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,12 +9,13 @@
 
 namespace ravine {
 
-// The exit status; throws UserError, Error or Stopped. log.txt begins with the lines of `said`.
+// Runs the training and returns the exit status. Throws UserError, Error or Stopped. log.txt begins with the lines of
+// `said`.
 int run_training(Config& config, Backend backend, const TrainerOutputs& outputs = {},
                  const std::vector<std::string>& said = {});
 
-// Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout. Nothing is
-// written, but for the figures of `trainer_results`.
+// Prints loss and perplexity on data.valid of the model that the run would start with, as a JSON line on stdout. Writes
+// no file, except for the results of `trainer_results`.
 int run_evaluation(Config& config, Backend backend, bool trainer_results);
 
 }  // namespace ravine

@@ -15,11 +15,12 @@
 
 namespace ravine {
 
-// libedit: keys of Emacs, arrows, and the lines before. A signal restores the terminal before it acts.
+// The line editor (libedit): keys of Emacs, arrows, and earlier lines. A signal restores the terminal before it is
+// handled.
 class Turns::Editor {
  public:
   explicit Editor(const std::string& prompt) : prompt_(prompt) {
-    std::setlocale(LC_CTYPE, "C.UTF-8");  // what a character is, here alone
+    std::setlocale(LC_CTYPE, "C.UTF-8");  // defines characters, here only
     history_ = ::history_init();
     line_ = ::el_init("ravine", stdin, stderr, stderr);
     if (!line_ || !history_) return;
@@ -44,12 +45,12 @@ class Turns::Editor {
   Editor& operator=(const Editor&) = delete;
 
   std::optional<std::string> next() {
-    // Raw before the prompt is seen: libedit shows it first and then leaves canonical mode, and an end of file (Ctrl-D)
-    // typed between the two would come as a '\0' that means nothing to it.
+    // Raw mode before the prompt appears: libedit prints the prompt first and leaves canonical mode later. An end of
+    // file (Ctrl-D) typed in between would arrive as a '\0', which libedit ignores.
     ::el_set(line_, EL_PREP_TERM, 1);
     int count = 0;
     const char* text = nullptr;
-    // A signal that does not end the program ends the call, and leaves the terminal as it was before.
+    // A signal that does not end the program ends the call, and leaves the terminal in its earlier mode.
     while (errno = 0, !(text = ::el_gets(line_, &count)) && count < 0 && errno == EINTR) ::el_set(line_, EL_PREP_TERM, 1);
     if (!text || count <= 0) return {};
     std::string line(text, static_cast<size_t>(count));

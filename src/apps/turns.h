@@ -1,4 +1,4 @@
-// Turns of a conversation, one per line of stdin. On a terminal they are asked for, and may be edited and called back.
+// The turns of a conversation: one line of stdin each. A terminal shows a prompt and has a line editor with history.
 #pragma once
 #include <memory>
 #include <optional>
@@ -8,13 +8,14 @@ namespace ravine {
 
 constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
 
+// Reads the turns from stdin.
 class Turns {
  public:
-  explicit Turns(const std::string& prompt);  // shown on a terminal, on stderr
+  explicit Turns(const std::string& prompt);  // printed on stderr, on a terminal
   ~Turns();
 
-  // A line without its newline, nor a byte order mark before the first; nothing at the end of input. One that is no UTF-8 or too
-  // long, and a stdin that cannot be read, are UserErrors.
+  // Returns the next line without its newline, and without a byte order mark in the first one; nothing at the end of
+  // input. UserErrors: a line that is not UTF-8 or too long, and a stdin that cannot be read.
   std::optional<std::string> next();
   bool terminal() const { return terminal_; }
 
@@ -23,10 +24,10 @@ class Turns {
   std::optional<std::string> read_line();
   std::string prompt_;
   bool terminal_, first_ = true;
-  std::unique_ptr<Editor> editor_;  // null: no terminal, or one that takes no escape codes
+  std::unique_ptr<Editor> editor_;  // null without a terminal, or without escape codes
 };
 
-// The end of stdin and what cannot be read (a folder, a closed descriptor) are two things.
+// Throws if stdin cannot be read (a folder, a closed descriptor), which is not an end of input.
 void refuse_unreadable_stdin();
 
 }  // namespace ravine

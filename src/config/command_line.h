@@ -1,6 +1,6 @@
 // The words after `ravine COMMAND`: flags of the command, options of the config, words without a flag. A command
 // declares its flags as a struct with `each`, like a section of the config:
-//   v("max-new-tokens", max_new_tokens, "tokens to write at most", at_least(1));   // --max-new-tokens N or --max-new-tokens=N
+//   v("max-new-tokens", max_new_tokens, "tokens to write at most", at_least(1));  // --max-new-tokens N
 //   v("json", json, "one JSON line per prompt");                                   // bool: --json
 //   v("input", inputs, "files to read", required());                               // list: --input A B C
 //   v("model", model, "Hugging Face folder", same_as("model.path") & required());  // shorthand of a config option

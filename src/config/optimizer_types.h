@@ -18,8 +18,8 @@ struct OptimizerTraits {
   // Keys whose default differs from the option table, with the value as YAML.
   std::vector<std::pair<std::string, std::string>> defaults;
   size_t eps = 1;  // number of values in optimizer.eps
-  // True if the weight decay is added before the update is scaled to one. A step then reduces a weight by less than lr
-  // * decay.
+  // True if the weight decay is added before the update is scaled to one. A step then reduces a weight by
+  // less than lr * decay.
   bool decay_scaled = false;
 
   bool is_taken(const std::string& key) const;

@@ -1,9 +1,12 @@
 // One declaration per option. A struct of options has a member
 //   template <class V> void each(V&& v) { v("steps", steps, "optimizer steps of the whole run", at_least(1)); ... }
-// This line gives reading, writing, validation, help, docs and completion. Types of fields: bool, int64_t, double,
-// std::string, enums with a table of names and their std::optional (choice.h), std::vector of int64_t, double or
-// std::string, std::map of names to int64_t or double, and std::vector of structs with `each`. A text with one_of is
-// for names that only a table at run time has.
+// This line gives reading, writing, validation, help, docs and completion. Types of fields:
+// - bool, int64_t, double, std::string;
+// - enums with a table of names and their std::optional (choice.h);
+// - std::vector of int64_t, double, std::string or structs with `each`;
+// - std::map of names to int64_t or double.
+//
+// A text with one_of is for names that only a table at run time has.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,7 +35,7 @@ struct Rule {
   std::string none;                   // optional choices and numbers: the word for no value
   int64_t count = -1;                 // exact length of a list
   bool filled = false;                // no empty text or list is allowed
-  int64_t max_bytes = 4096;           // limit of a text's length, that of a path
+  int64_t max_bytes = 4096;           // for a text: the longest one, as long as a path may be
   std::string reason;                 // text that replaces the bounds in messages
   bool bare = false;                  // in a struct of a list: the field that a plain text sets
   bool lone = false;                  // a list of one number is written without brackets

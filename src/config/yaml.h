@@ -1,8 +1,8 @@
 // YAML documents, parsed by libyaml and resolved by the rules of YAML 1.1, as in PyYAML's safe loader: on/off/yes/no
-// are booleans; 010 is 8; 0x1f, 0b11, 1_000; 1:30 is 90; ~ and nothing are null; `<<` merges. A repeated
-// key in a map is refused in files; on the command line the last one wins, as in PyYAML. On the
-// command line a value that begins with * is a text (a glob pattern), since there is no anchor. Beyond PyYAML, floats
-// need no dot and no sign of the exponent (1e-5, 1.5e5, -.5). Dates stay text.
+// are booleans; 010 is 8; 0x1f, 0b11, 1_000; 1:30 is 90; ~ and nothing are null; `<<` merges. A repeated key in
+// a map is refused in files; on the command line the last one wins, as in PyYAML. On the command line a value that
+// begins with * is a text (a glob pattern), since there is no anchor. Beyond PyYAML, floats need no dot and no sign of
+// the exponent (1e-5, 1.5e5, -.5). Dates stay text.
 #pragma once
 #include <cstdint>
 #include <memory>

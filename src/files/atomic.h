@@ -23,6 +23,7 @@ void refuse_existing_file(const std::string& path, bool overwrite);
 // Returns the same check for AtomicFile::commit, which runs it again when the file gets its name.
 MayReplace may_overwrite(bool overwrite);
 
+// A file that gets its name at commit().
 class AtomicFile {
  public:
   // Creates a file without a name. If the file system has no nameless files, a temporary file next to `path`
@@ -54,6 +55,7 @@ class AtomicFile {
 // Writes a file with the content `text`, or replaces it (AtomicFile).
 void write_file_atomic(const std::string& path, std::string_view text, const MayReplace& check = {});
 
+// A folder that gets its name at commit(), with all its files.
 class AtomicFolder {
  public:
   // Creates a temporary folder next to `path` (files/temporary.h). The parent folder must exist.

@@ -11,6 +11,7 @@
 
 namespace ravine {
 
+// The bytes of a file, in order.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;

@@ -114,9 +114,8 @@ void DirectFile::append(std::span<const std::byte> bytes, Checksum& sum) {
       continue;
     }
     auto n = static_cast<size_t>(std::min<int64_t>(kBuffer - staged_, static_cast<int64_t>(bytes.size())));
-    const auto rest =
-        // Up to the next block, from where `bytes` may be written directly.
-        static_cast<size_t>(round_up(staged_, kBlock) - staged_);
+    // Up to the next block, from where `bytes` may be written directly.
+    const auto rest = static_cast<size_t>(round_up(staged_, kBlock) - staged_);
     if (direct_ && rest > 0 && rest < n && reinterpret_cast<uintptr_t>(bytes.data() + rest) % kBlock == 0) n = rest;
     std::memcpy(buffer_.data() + staged_, bytes.data(), n);
     sum.update(bytes.first(n));

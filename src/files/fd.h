@@ -16,6 +16,7 @@ struct DiskFull : Error {
   std::string path;
 };
 
+// Owns a file descriptor and closes it.
 class Fd {
  public:
   Fd() = default;

@@ -32,6 +32,7 @@ struct FileSetKind {
   std::vector<std::string> folders = {};  // all names of folders; folders are never replaced
 };
 
+// A new set under construction, which replaces the files of its kind at commit().
 class FileSet {
  public:
   // Prepares a new set. The folder of `journal` must exist. Leftovers of killed writers are removed, or finished.

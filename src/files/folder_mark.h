@@ -7,7 +7,6 @@
 // A file with the marked size, inode and time of change (which no program can set back) is unchanged and is not read.
 // Any other file is read in full, e.g. all files of a copied or restored folder. A mark is untrusted input: an
 // unreadable mark is treated as no mark.
-// cannot be read is no mark.
 #pragma once
 #include <map>
 #include <optional>

@@ -81,9 +81,8 @@ class Pickle {
   std::vector<Node> nodes_;
   Ref root_ = 0;
   size_t size_ = 0;
-  using Sorted =
-      // Sorted by key, of equal keys the last first; without keys above 4096 bytes.
-      std::vector<std::pair<std::string_view, Ref>>;
+  // Sorted by key, of equal keys the last first; without keys above 4096 bytes.
+  using Sorted = std::vector<std::pair<std::string_view, Ref>>;
   mutable std::mutex sorting_;
   mutable std::unordered_map<const std::vector<Ref>*, Sorted> sorted_;
 };

@@ -1,5 +1,6 @@
 // Messages of protocol buffers, parsed field by field. Source: protobuf.dev/programming-guides/encoding.
-// A field of a message. Messages are untrusted input: bytes that are no message are rejected by the function `Refuse`.
+// A file is untrusted input: bytes that are no message are refused by the function `Refuse`, with the error of the
+// file's format.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 
 namespace ravine {
 
+// A field of a message.
 struct ProtobufField {
   enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
   uint64_t number = 0, value = 0;  // value: of varint and fixed fields (little-endian)

@@ -84,9 +84,8 @@ class SafetensorsWriter {
   void write(std::string_view name, std::span<const std::byte> bytes);
   // Writes the next bytes of the data part; they may cross tensors.
   void append(std::span<const std::byte> bytes);
-  void commit(const MayReplace& check =
-                  // Blocks until the file is on the disk; all declared bytes must be written; `check` as in AtomicFile.
-              {});
+  // Blocks until the file is on the disk; all declared bytes must be written; `check` as in AtomicFile.
+  void commit(const MayReplace& check = {});
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in declared order
   int64_t data_begin() const { return data_begin_; }                   // known after the first write

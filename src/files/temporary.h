@@ -24,8 +24,8 @@ std::string temporary_path(const std::string& target, const std::string& digits,
 // Parses a name without folder; nothing if it is no temporary.
 std::optional<TemporaryName> parse_temporary(const std::string& name);
 
-// Creates a file without a name in `folder`; it ends with the process. No file if the file system has no nameless
-// files.
+// Creates a file without a name in `folder`. The file ends with the process, unless name_file gives it a name. Returns
+// no file if the file system has no nameless files.
 Fd create_nameless_file(const std::string& folder);
 // Gives the file a temporary name next to `target`; sets `path`.
 void name_file(int fd, const std::string& target, std::string* path);

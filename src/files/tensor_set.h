@@ -9,6 +9,7 @@
 
 namespace ravine {
 
+// A tensor and its file.
 struct PlacedTensor {
   const TensorFile* file = nullptr;  // owned by the TensorSet
   const TensorInfo* info = nullptr;

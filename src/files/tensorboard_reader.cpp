@@ -37,7 +37,8 @@ std::optional<float> scalar_of(ProtobufMessage m) {
   std::optional<float> value;
   while (auto f = m.next()) {
     if (f->number == 1) type = f->value;
-    if ((f->number == 4 || f->number == 5) && f->bytes.size() == 4) value = float_of(f->bytes);  // tensor_content, float_val
+    // tensor_content, float_val
+    if ((f->number == 4 || f->number == 5) && f->bytes.size() == 4) value = float_of(f->bytes);
   }
   return type == 1 ? value : std::nullopt;  // DT_FLOAT
 }

@@ -79,8 +79,8 @@ class TorchFile {
 
 // A dict of tensors in a torch file; names of nested dicts are joined with '.'. None, bytes and "_extra_state" are
 // skipped. Any other value that is no tensor is a UserError. A small pickle can repeat a dict, name or storage many
-// times. Beyond these limits (plus kSlack) the file is a UserError: 16 bytes of names per byte of the pickle, one
-// tensor per 8 bytes of the pickle, 64 bytes of elements per byte of the file.
+// times. Three limits (plus kSlack), beyond which the file is a UserError, are therefore set: 16 bytes of names per
+// byte of the pickle; one tensor per 8 bytes of the pickle; 64 bytes of elements per byte of the file.
 class TorchStateFile : public TensorFile {
  public:
   // Opens the state dict: the root, or its entry "state_dict", "module" or "model" if this is a dict.

@@ -14,9 +14,8 @@ namespace ravine {
 // Writes one file. First the tree of values, from outside to inside; then the bytes of every tensor in the same order.
 class TorchSave {
  public:
-  explicit TorchSave(const std::string& path,
-                     // Straight: as in AtomicFile. The members are in a folder with the file's name without its extension.
-                     bool straight = false);
+  // straight: as in AtomicFile. The members are in a folder with the file's name without its extension.
+  explicit TorchSave(const std::string& path, bool straight = false);
 
   // Values. A container has the values up to its end(); a dict takes keys and values alternately.
   void begin_dict();

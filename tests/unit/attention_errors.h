@@ -1,11 +1,11 @@
-// By how much attention may be off, element by element, when its arithmetic has unit roundoff u.
+// Error bounds of attention, element by element, for arithmetic with unit roundoff u.
 #pragma once
 #include "tests/unit/harness.h"
 
 namespace ravine {
 
-// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p = softmax(s), what
-// dropout multiplies p with.
+// The visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p =
+// softmax(s), and the factor of dropout on p.
 struct VisibleRow {
   std::vector<int64_t> keys;
   std::vector<double> s, magnitude, p, kept;
@@ -44,15 +44,16 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
   return r;
 }
 
-// Roundings of a score: D products and sums, scale and one more; under a cap 1 / cap, 3 ulp of tanh (whose argument's error
-// reaches it by a slope of at most 1), and cap.
+// Returns the number of roundings of a score: D products and sums, scale and one more. A cap adds 1 / cap, 3 ulp of
+// tanh and cap; the error of tanh's argument has a slope of at most 1.
 inline double score_roundings(const AttentionShape& at) {
   return static_cast<double>(at.head_size) + 2 + (at.cap != 0 ? 9 : 0);
 }
 
-// Forward. A score is off by gamma(score_roundings) times its magnitude; a probability's exponent by twice the largest of that
-// and by a few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one
-// product. Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
+// Error bounds of the forward pass. A score has the error gamma(score_roundings) times its magnitude. The exponent of a
+// probability has twice the largest error of a score, and a few roundings of |s|. An online softmax rescales at most
+// once per 8 keys, each time with one exp and one product. Numerator and sum both have this error. 16-bit: ref and cpu
+// round each probability to the type of q.
 struct ForwardErrors {
   std::vector<double> out, lse;
 };
@@ -86,10 +87,11 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
   return errors;
 }
 
-// Backward. p = exp(s - lse) is off by the error of s and the rounding of s and lse; dp = dout v^T and delta = dout . out by
-// gamma(D); ds = p (dp - delta) by all of these; then sums over keys (dq) or over queries and heads (dk, dv). 16-bit: p and ds
-// are rounded to the type of q, in ref and in cpu; p perhaps before ds is made of it. A p below e^-55 < 2^-79 may become 0.
-// cpu has the scale in ds when it rounds it, so what underflow loses there counts 1 / scale times.
+// Error bounds of the backward pass. p = exp(s - lse) has the error of s and the rounding of s and lse. dp = dout v^T
+// and delta = dout . out have gamma(D). ds = p (dp - delta) has all of these errors. Then come sums over keys (dq) or
+// over queries and heads (dk, dv). 16-bit: ref and cpu round p and ds to the type of q; p possibly before ds is
+// computed from it. A p below e^-55 < 2^-79 may become 0. cpu rounds ds with the scale in it: an underflow there counts
+// 1 / scale times.
 struct BackwardErrors {
   std::vector<double> dq, dk, dv;
 };
@@ -108,14 +110,14 @@ inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU3
         VisibleRow r = visible(q, k, at, seg, i, h);
         int64_t row = seg.q_begin + i, g = h / (at.heads / at.kv_heads);
         double lse = std::fabs(get(a.lse, h, row)), delta = 0;
-        const int64_t from = (row * at.heads + h) * w;  // in out and its gradient
+        const int64_t from = (row * at.heads + h) * w;  // offset in out and its gradient
         for (int64_t e = 0; e < w; ++e) delta += std::fabs(dout[from + e] * out[from + e]);
         for (size_t j = 0; j < r.keys.size(); ++j) {
           int64_t key = r.keys[j];
           double p = std::exp(r.s[j] - get(a.lse, h, row)), dp = 0;
           const int64_t value = (key * at.kv_heads + g) * w;
           for (int64_t e = 0; e < w; ++e) dp += r.kept[j] * std::fabs(dout[from + e] * v[value + e]);
-          // The slope of a cap, 1 - (s / cap)^2, is at most 1 and off by twice what s / cap is off by.
+          // The slope of a cap, 1 - (s / cap)^2, is at most 1; its error is twice the error of s / cap.
           double slope_error = at.cap == 0 ? 0 : 2 * gamma(score_roundings(at)) * r.magnitude[j] / at.cap + gamma(6);
           double p_error =
               std::expm1(gamma(score_roundings(at)) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);

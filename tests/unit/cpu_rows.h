@@ -1,4 +1,4 @@
-// What the tests of the row kernels share: matrices with gaps between rows, error bounds, a loop over instruction sets.
+// Helpers for tests of the row kernels: matrices with gaps between rows, error bounds, a loop over instruction sets.
 #pragma once
 #include "kernels/cpu/rows.h"
 
@@ -17,7 +17,7 @@ namespace ravine {
 inline constexpr double kF32 = 0x1p-23;
 inline const DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-// A matrix whose rows lie `gap` elements apart; what lies between them must never change.
+// A matrix with `gap` unused elements between rows. These elements must never change.
 struct RowBuffer {
   DType type;
   int64_t rows, cols, stride;
@@ -72,7 +72,7 @@ inline RowBuffer vector_of(DType t, int64_t n, uint32_t seed = 0, double scale =
 }
 inline TensorView flat(RowBuffer& b) { return view_of(b.bytes.data(), b.type, {b.rows * b.cols}); }
 
-// Half a unit of the stored type, and `steps` roundings in f32 of terms that add up to `size`.
+// Returns half a unit of the stored type, plus `steps` roundings in f32 of terms that add up to `size`.
 inline double bound(DType t, double want, double size, double steps) {
   double tiny = t == DType::f16 ? 0x1p-24 : 0x1p-133;
   return 0.5 * epsilon(t) * std::abs(want) * (1 + epsilon(t)) + tiny + steps * kF32 * size;

@@ -1,4 +1,4 @@
-// A run as hooks see it, without model, data or steps: a folder, a log, and what it was asked.
+// A run for tests of hooks, without model, data or steps: a folder, a log, and the values that hooks request.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,7 @@ class FakeRun : public RunView {
   int64_t samples() const override { return rows; }
   const StepReport* last_report() const override { return last ? &*last : nullptr; }
 
-  // The text that came to the log since the call before.
+  // Returns the log text since the previous call.
   std::string said() {
     const std::string all = slurp(folder / "log.txt"), fresh = all.substr(heard_);
     heard_ = all.size();
@@ -52,8 +52,8 @@ class FakeRun : public RunView {
   int64_t rows = 80;
   Log lines;
   std::optional<double> loss;       // over the validation data
-  int64_t labels = 1;               // that counted there
-  std::optional<int64_t> complete;  // the step whose checkpoint is
+  int64_t labels = 1;               // labels in the validation data
+  std::optional<int64_t> complete;  // step whose checkpoint is complete
   std::optional<StepReport> last;   // null: no step was made
   std::vector<double> followed;
   std::vector<int64_t> saved;

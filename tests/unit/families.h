@@ -1,4 +1,4 @@
-// What tests of families share: a tiny instance of each, and one training step of it.
+// Helpers for tests of model families: a tiny instance of each, and one training step of it.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-// Every switch of a decoder occurs in one of them.
+// Every switch of a decoder occurs in one of these models.
 inline std::map<std::string, Json> tiny_families() {
   Json llama{{"hidden_size", 12},
              {"intermediate_size", 20},
@@ -45,7 +45,7 @@ inline std::map<std::string, Json> tiny_families() {
             {"initializer_range", 0.3}, {"rotary_pct", 0.7},        {"max_position_embeddings", 32}};
   const Json experts{{"first_k_dense_replace", 1}, {"n_routed_experts", 6}, {"n_group", 3}, {"topk_group", 2},
                      {"moe_intermediate_size", 8}, {"n_shared_experts", 2}};
-  // All layers dense; yarn with a factor of scores, values of another width than keys.
+  // All layers dense; yarn with a factor on scores; values with another width than keys.
   Json latent{
       {"num_attention_heads", 3}, {"kv_lora_rank", 6}, {"qk_nope_head_dim", 4}, {"qk_rope_head_dim", 6}, {"v_head_dim", 5}};
   latent["rope_scaling"] = {
@@ -100,7 +100,7 @@ inline std::map<std::string, Json> tiny_families() {
                                  {"moe_intermediate_size", 5},
                                  {"norm_topk_prob", true}})},
       {"olmo2", with(llama, {{"model_type", "olmo2"}, {"num_key_value_heads", 1}})},
-      // Of the two sequences of a tiny batch one is longer than the factors for short ones go.
+      // One of the two sequences of a tiny batch is too long for the short factors.
       {"phi3",
        with(llama, {{"model_type", "phi3"},
                     {"head_dim", 8},
@@ -167,7 +167,7 @@ struct TinyRun {
         stash(make_stash(recompute)) {
     for (auto& op : unfused) recipe.unfuse(op);
     initialise(model->params(), store, 7);
-    for (const Param& p : model->params().params())  // so that norms and biases take part
+    for (const Param& p : model->params().params())  // so that norms and biases have an effect
       if (p.init.kind != Init::normal && !p.tied)
         for (int64_t i = 0; i < p.shape.count(); ++i) {
           double x = (p.init.kind == Init::ones ? 1.0 : 0.0) + 0.1 * std::sin(3.0 * static_cast<double>(i) + 1);
@@ -183,7 +183,7 @@ struct TinyRun {
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);
   }
-  // Sum of losses / 12, with those of routers. Gradients stay open for store.grad until store.end_step().
+  // Returns the sum of losses / 12, router losses included. store.grad has the gradients until store.end_step().
   double loss(TinyBatch& tokens) {
     Batch b = tokens.batch();
     ctx->begin_step(1);
@@ -215,7 +215,7 @@ struct TinyRun {
     EXPECT_EQ(arena.live(), 0);
     return out;
   }
-  // [tokens, V], without labels.
+  // Returns the logits [tokens, V]; needs no labels.
   std::vector<double> logits(TinyBatch& tokens) {
     Batch b = tokens.batch();
     b.labels = {};
@@ -230,7 +230,7 @@ struct TinyRun {
     return out;
   }
 
-  HeapArena arena;  // outlives all that holds tensors
+  HeapArena arena;  // outlives all tensors
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;

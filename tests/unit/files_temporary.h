@@ -1,4 +1,4 @@
-// A new folder for one test, removed with all it holds.
+// A new folder for one test, removed with its content.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>

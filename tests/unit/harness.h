@@ -1,9 +1,9 @@
 // Tests of kernels: random tensors, a run of cpu against ref, and bounds that follow from the inputs.
 //
-// A bound is the a-priori error of the computation in f32, whatever its order (Higham, Accuracy and Stability of Numerical
-// Algorithms, chapter 3): a value after K roundings is off by at most gamma(K) = K u / (1 - K u) times the sum of the
-// magnitudes that enter it, u = 2^-24. ref gets the same inputs and stores f64, so to that comes one rounding to the type of
-// the output.
+// A bound is the a-priori error of the computation in f32, in any order of operations (Higham, Accuracy and Stability
+// of Numerical Algorithms, chapter 3). A value after K roundings has an error of at most gamma(K) = K u / (1 - K u), u
+// = 2^-24, times the sum of the magnitudes of its terms. ref has the same inputs and stores f64; one rounding to the
+// type of the output is added.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,14 +25,14 @@ namespace ravine {
 inline constexpr double kU32 = 0x1p-24;
 inline double gamma_of(double roundings, double u) { return roundings * u / (1 - roundings * u); }
 inline double gamma32(double roundings) { return gamma_of(roundings, kU32); }
-inline double unit(DType t) { return epsilon(t) / 2; }  // of rounding to nearest
-inline double smallest(DType t) {                       // half the smallest subnormal number: what underflow may lose
+inline double unit(DType t) { return epsilon(t) / 2; }  // unit roundoff of rounding to nearest
+inline double smallest(DType t) {                       // half the smallest subnormal number: the loss of an underflow
   return t == DType::f16 ? 0x1p-25 : t == DType::bf16 ? 0x1p-134 : t == DType::f32 ? 0x1p-150 : 0;
 }
-// Roundings in exp, log, sqrt, / of a vector library: these promise at most 4 ulp = 8 u.
+// Roundings in exp, log, sqrt, / of a vector library, which guarantees at most 4 ulp = 8 u.
 inline constexpr double kFunction = 8;
 
-// The same numbers on every machine: element i of the tensor `key` is uniform in (-scale, scale).
+// Returns element i of the tensor `key`, uniform in (-scale, scale). The numbers are the same on every machine.
 inline double random_value(uint64_t key, int64_t i, double scale = 1) {
   uint32_t word = philox(key, {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0})[0];
   return scale * (2 * uniform24(word) - 1 + 0x1p-24);
@@ -94,7 +94,7 @@ inline void set_values(const TensorView& v, const std::vector<double>& x) {
     for (int64_t j = 0; j < v.cols(); ++j) put(v, i, j, x[i * v.cols() + j]);
 }
 
-// Memory of one tensor: rows `gap` elements further apart than needed, with a fence before, between and after them.
+// The memory of one tensor: rows `gap` elements further apart than needed, with fences before, between and after them.
 class Buffer {
  public:
   Buffer(DType t, Shape shape, int64_t gap = 0) : view_(view_of(nullptr, t, shape)) {
@@ -102,7 +102,7 @@ class Buffer {
     int64_t elements = std::max<int64_t>(1, view_.rows()) * (view_.cols() + gap);
     bytes_.assign(kFence + elements * size_of(t) + kFence, kPaint);
     view_.data = bytes_.data() + kFence;
-    for (int64_t i = 0; i < view_.rows(); ++i)  // an output that nobody writes shows as NaN
+    for (int64_t i = 0; i < view_.rows(); ++i)  // an output that is not written shows as NaN
       std::memset(view_.as<char>() + i * view_.stride * size_of(t), 0xff, view_.cols() * size_of(t));
   }
   const TensorView& view() const { return view_; }
@@ -114,7 +114,7 @@ class Buffer {
     return *this;
   }
   Buffer& set(const std::vector<double>& x) { return set_values(view_, x), *this; }
-  // True if nothing outside the rows changed.
+  // True if no element outside the rows changed.
   bool intact() const {
     std::vector<unsigned char> copy = bytes_;
     for (int64_t i = 0; i < view_.rows(); ++i)
@@ -131,7 +131,7 @@ class Buffer {
   std::vector<unsigned char> bytes_;
 };
 
-// Buffers of one case; they keep their place.
+// The buffers of one case; their addresses do not change.
 class Case {
  public:
   Buffer& input(uint64_t key, DType t, Shape shape, int64_t gap = 0, double scale = 1) {
@@ -152,7 +152,7 @@ class Case {
   std::list<Buffer> buffers_;
 };
 
-// Runs an entry with its workspace, full of garbage and fenced.
+// Runs a kernel with its workspace, filled with garbage and fenced.
 template <class Args>
 void run_kernel(const Kernels& table, const Args& args) {
   const Kernel<Args>& kernel = table.of<Args>();
@@ -182,13 +182,13 @@ inline void set_raw(const TensorView& v, const std::vector<unsigned char>& bytes
     std::memcpy(v.as<unsigned char>() + i * v.stride * size, bytes.data() + i * v.cols() * size, v.cols() * size);
 }
 
-struct ThreadCount {  // for a scope
+struct ThreadCount {  // sets the number of threads within a scope
   explicit ThreadCount(int n) : before(thread_count()) { set_thread_count(n); }
   ~ThreadCount() { set_thread_count(before); }
   int before;
 };
 
-// An output: what cpu wrote and what ref computed in f64.
+// An output: the values of cpu, and the f64 values of ref.
 struct Output {
   std::vector<double> got, want;
   DType dtype = DType::f32;
@@ -196,8 +196,9 @@ struct Output {
 };
 using Outputs = std::map<std::string, Output>;
 
-// ref with its outputs in f64 (old values of updated tensors taken over). With `absolute`, every floating input is replaced by
-// its absolute values: of an op that is a sum of products this gives the sum of their magnitudes.
+// Runs ref with its outputs in f64; updated tensors keep their old values as input. With `absolute`, every floating
+// input is replaced by its absolute values: for an op that is a sum of products the result is the sum of their
+// magnitudes.
 template <class Args>
 std::map<std::string, std::vector<double>> run_ref(Args args, bool absolute = false) {
   std::list<Buffer> buffers;
@@ -226,7 +227,8 @@ bool cpu_has() {
 #define SKIP_WITHOUT(Args) \
   if (!cpu_has<Args>()) GTEST_SKIP() << "cpu has no " << Args::name << ": the op runs unfused"
 
-// Runs cpu with 1, 2 and 3 threads from the same start, expects the same bits each time, and returns the outputs beside ref's.
+// Runs cpu with 1, 2 and 3 threads from the same start and expects the same bits. Returns the outputs with those from
+// ref.
 template <class Args>
 Outputs run_both(const Args& args, const Kernels& cpu = cpu_kernels()) {
   auto want = run_ref(args);
@@ -251,7 +253,7 @@ Outputs run_both(const Args& args, const Kernels& cpu = cpu_kernels()) {
   return result;
 }
 
-// error(i): bound on the f32 computation of element i. To it comes the rounding to the type of the output.
+// Checks an output. error(i) bounds the f32 computation of element i; the rounding to the type of the output is added.
 inline void expect_close(const Output& o, const std::function<double(int64_t)>& error, const std::string& what) {
   ASSERT_EQ(o.got.size(), o.want.size()) << what;
   int64_t wrong = 0, worst = -1;
@@ -270,7 +272,8 @@ inline void expect_close(const Output& o, const std::function<double(int64_t)>& 
                       << (worst < 0 ? 0 : o.want[worst]) << ", " << worst_ratio << " times the bound";
 }
 
-inline void expect_equal(const Output& o, const std::string& what) {  // ref rounded to the type of the output, bit for bit
+// Expects the values of ref, rounded to the type of the output, bit for bit.
+inline void expect_equal(const Output& o, const std::string& what) {
   Buffer rounded(o.dtype, {static_cast<int64_t>(o.want.size())});
   rounded.set(o.want);
   EXPECT_EQ(o.got, values(rounded)) << what << " (" << name(o.dtype) << ")";

@@ -1,4 +1,4 @@
-// A small training state whose every byte follows from a step, for tests of checkpoints.
+// A small training state for tests of checkpoints. Every byte is a function of the step.
 #pragma once
 #include <cstring>
 
@@ -20,7 +20,7 @@ class TestState {
     uint32_t* p = unit_data(unit);
     for (int64_t i = 0; i < unit_count(); ++i) p[i] = word(unit, step, i);
   }
-  // The first tensor that is not as fill(step) left it; "" if all are.
+  // Returns the first tensor that differs from fill(step); "" if all are equal.
   std::string difference(int64_t step) const {
     for (size_t u = 0; u < 3; ++u)
       for (int64_t i = 0; i < unit_count(); ++i)

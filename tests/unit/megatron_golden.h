@@ -1,4 +1,4 @@
-// Recorded truths of Megatron's data code: tests/golden/megatron.json, made by tools/golden/copy_megatron.py.
+// Recorded results of Megatron's data code: tests/golden/megatron.json, made by tools/golden/copy_megatron.py.
 #pragma once
 #include <span>
 #include <string>

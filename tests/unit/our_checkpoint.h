@@ -1,4 +1,4 @@
-// A small checkpoint of ours whose tensors differ in every element, to be written as other programs' and read again.
+// A small Ravine checkpoint with distinct elements, to be written in the formats of other programs and read again.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ inline std::vector<float> bits(const Elements& e) {
   return v;
 }
 
-// A checkpoint of ours whose tensors differ in every element; states by kinds ("m", "v").
+// A Ravine checkpoint with distinct elements, written by the constructor; states by kinds ("m", "v").
 class Ours {
  public:
   Ours(const TemporaryFolder& folder, const Json& model, const Json& scalars, const std::vector<std::string>& kinds,
@@ -51,7 +51,8 @@ class Ours {
   void fill(const std::string& kind, const Param& p, float& next) {
     std::vector<float>& v = values_[kind + "/" + p.name];
     v.resize(static_cast<size_t>(p.shape.count()));
-    for (float& x : v) x = next, next += 1.0F / 512;  // of two types it is seen which one was taken
+    // Distinct values in both types, so that a test sees which one was read.
+    for (float& x : v) x = next, next += 1.0F / 512;
     shapes_.emplace(kind + "/" + p.name, p.shape);
   }
   std::string dir_;

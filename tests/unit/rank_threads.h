@@ -1,5 +1,5 @@
-// Ranks that are threads of one test: groups that hand bytes over as those of MPI do, and count them alike. So what several
-// ranks compute is compared with one in a unit test, number by number, without a launcher.
+// Ranks as threads of one test: groups that pass bytes and count them like those with MPI. A unit test can compare the
+// results of several ranks with those from one rank, number by number, without a launcher.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-// What was sent and not yet fetched, by group, sender, receiver and number of the message.
+// The messages sent and not yet received, by group, sender, receiver and number of the message.
 class Post {
  public:
   using Key = std::tuple<std::string, int, int, int64_t>;
@@ -84,9 +84,9 @@ class ThreadGroup final : public Group {
     std::vector<char> all(static_cast<size_t>(size_));
     const Traffic before = traffic_;
     all_gather(all.data(), all.data(), 1).wait();
-    traffic_ = before;  // a barrier carries nothing
+    traffic_ = before;  // a barrier sends no data
   }
-  void waited(double seconds) const { traffic_.wait_seconds += seconds; }  // as if it had
+  void waited(double seconds) const { traffic_.wait_seconds += seconds; }  // counts seconds of waiting
 
  private:
   struct Letter {
@@ -150,7 +150,7 @@ class ThreadWorld final : public World {
   int opened_ = 0;
 };
 
-// Runs f once for each rank of the mesh, all at the same time. The first that fails ends the others and is thrown on.
+// Runs f once for each rank of the mesh, concurrently. The first exception ends the other ranks and is rethrown.
 inline void on_ranks(const Mesh& mesh, const std::function<void(const Ranks&)>& f) {
   Post post;
   std::mutex mutex;

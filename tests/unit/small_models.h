@@ -1,5 +1,5 @@
-// Small models with random weights, computed by ref in f64, and their logits without a cache: each row of a product is independent
-// of the others there.
+// Small models with random weights, computed by ref in f64, and their logits without a KV cache. In ref each row of a
+// product is independent of the other rows.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -27,7 +27,7 @@ inline Json small_llama(int64_t positions) {
           {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
 }
 
-// All logits [n][V] of a sequence, in f32.
+// Returns all logits [n][V] of a sequence, in f32.
 inline std::vector<std::vector<float>> all_logits(const LoadedModel& s, std::vector<int32_t> ids) {
   HeapArena arena;
   Ctx c(s.setup(arena));
@@ -48,7 +48,7 @@ inline std::vector<std::vector<float>> all_logits(const LoadedModel& s, std::vec
   return rows;
 }
 
-// Logits of the last of `context`.
+// Returns the logits of the last token of `context`.
 inline std::vector<float> last_logits(const LoadedModel& s, std::vector<int32_t> context) {
   return all_logits(s, std::move(context)).back();
 }

@@ -1,5 +1,5 @@
-// What the tests of the text room share, and those of rooms above: a folder that cleans up, a tokenizer of bytes, and the text
-// of a UserError.
+// Helpers for tests of the text room and of higher rooms: a temporary folder, a tokenizer of bytes, and the text of a
+// UserError.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ struct Folder {
   std::string operator/(const std::string& name) const { return (path / name).string(); }
 };
 
-// Token = byte + 3; bos 1 in front, eos 2, unk 0.
+// Token = byte + 3; bos 1 comes first, eos 2, unk 0.
 class Bytes : public Tokenizer {
  public:
   explicit Bytes(bool bos = false, bool eos = true) : bos_(bos) {

@@ -1,4 +1,4 @@
-// A child process whose system calls are seen one by one: what it does to names and files, and a kill at any of them.
+// A child process whose system calls are traced: its operations on names and files, and a kill at any of them.
 #pragma once
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -25,15 +25,16 @@
 #include <vector>
 
 struct TracedChild {
-  bool possible = true;  // false: this system does not let processes be traced
+  bool possible = true;  // false: this system does not allow tracing
   bool killed = false;   // else it ended by itself, with `status`
   int status = -1;
-  std::vector<std::string> calls;  // "rename A B", "unlink A", "fsync A", ..: those that change something, in order
+  // Calls that change files or names, in order: "rename A B", "unlink A", "fsync A", ..
+  std::vector<std::string> calls;
 };
 
 namespace traced {
 
-// As linux/ptrace.h has it; that header and sys/ptrace.h do not go together everywhere.
+// Copied from linux/ptrace.h, which does not compile together with sys/ptrace.h on every system.
 struct SyscallInfo {
   uint8_t op, pad[3];
   uint32_t arch;
@@ -45,7 +46,8 @@ inline std::string text_of(pid_t pid, uint64_t address) {
   std::string text;
   while (text.size() < PATH_MAX) {
     std::array<char, 256> piece;
-    const size_t room = std::min<size_t>(piece.size(), 4096 - (address + text.size()) % 4096);  // not beyond what is mapped
+    // Not beyond the mapped page.
+    const size_t room = std::min<size_t>(piece.size(), 4096 - (address + text.size()) % 4096);
     iovec local{piece.data(), room}, remote{reinterpret_cast<void*>(address + text.size()), room};
     const ssize_t n = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
     if (n <= 0) return text;
@@ -72,7 +74,7 @@ inline std::string at(pid_t pid, uint64_t fd, uint64_t name) {
   return text.starts_with("/") || static_cast<int>(fd) == AT_FDCWD ? text : path_of(pid, fd) + "/" + text;
 }
 
-// The call in words; "" if it changes neither names nor files.
+// Returns the call as text; "" if it changes neither names nor files.
 inline std::string words(pid_t pid, const SyscallInfo& s) {
   const auto& a = s.args;
   switch (static_cast<long>(s.number)) {
@@ -94,7 +96,7 @@ inline std::string words(pid_t pid, const SyscallInfo& s) {
 #endif
     case SYS_renameat2:
       return std::string((a[4] & RENAME_EXCHANGE) ? "exchange " : "rename ") + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
-    case SYS_linkat: {  // of a file that has no name yet: /proc/self/fd/N
+    case SYS_linkat: {  // links a nameless file: /proc/self/fd/N
       const std::string from = text_of(pid, a[1]), proc = "/proc/self/fd/";
       return "link " + (from.starts_with(proc) ? path_of(pid, std::stoul(from.substr(proc.size()))) : at(pid, a[0], a[1])) +
              " " + at(pid, a[2], a[3]);
@@ -124,7 +126,7 @@ inline std::string words(pid_t pid, const SyscallInfo& s) {
 
 }  // namespace traced
 
-// Makes renameat2 refuse RENAME_EXCHANGE in this process from now on, as file systems without it do.
+// Makes renameat2 refuse RENAME_EXCHANGE in this process, as on file systems without it.
 inline bool refuse_exchange() {
   const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)),
              flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 4 * sizeof(uint64_t));
@@ -136,7 +138,7 @@ inline bool refuse_exchange() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Makes openat refuse O_TMPFILE in this process from now on, as file systems without nameless files do.
+// Makes openat refuse O_TMPFILE in this process, as on file systems without nameless files.
 inline bool refuse_nameless() {
   constexpr uint32_t kTmpfile = O_TMPFILE & ~O_DIRECTORY;
   const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)),
@@ -149,8 +151,8 @@ inline bool refuse_nameless() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts.
-// `before` runs here before each of them, while the child waits.
+// Runs f in a child process. The child is killed at the start of call number `kill_at` (from 1; 0: never) of `calls`.
+// `before` runs in this process before each call, while the child waits.
 inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
                                const std::function<void(const std::string& call)>& before = {}) {
   TracedChild out;
@@ -195,7 +197,7 @@ inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
               0 &&
           info.op == 1)
         if (std::string call = traced::words(pid, info);
-            !call.empty() && !call.starts_with("write pipe:")) {  // no file: sanitizers ask by it whether memory is there
+            !call.empty() && !call.starts_with("write pipe:")) {  // sanitizers write to a pipe to test memory
           out.calls.push_back(std::move(call));
           if (before) before(out.calls.back());
           if (static_cast<int>(out.calls.size()) == kill_at) ::kill(child, SIGKILL);

@@ -1,4 +1,4 @@
-// What tests of training share: a tiny Llama, micro batches by hand, and the folder of a run with data of its own.
+// Helpers for tests of training: a tiny Llama, hand-made micro batches, and a run folder with its data.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ inline Json tiny_llama() {
               {"max_position_embeddings", 32}, {"initializer_range", 0.3}};
 }
 
-// Rows of ids that follow from `key`; the first `ignored` labels of each do not count.
+// Returns rows of ids derived from `key`; the first `ignored` labels of each row are ignored.
 inline MicroBatch made_up(uint64_t key, int64_t rows, int64_t ignored) {
   MicroBatch m;
   m.rows = rows, m.columns = kWidth;
@@ -42,7 +42,7 @@ inline MicroBatch made_up(uint64_t key, int64_t rows, int64_t ignored) {
 // A folder with config.json, train.safetensors (6 rows) and valid.safetensors (3 rows), and the config of a run in it.
 struct TinyRunFolder {
   TinyRunFolder() {
-    static const TemporaryFolder cache;  // of the process: the peaks of the machine are measured once
+    static const TemporaryFolder cache;  // of the process: the machine's peaks are measured once
     setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
     std::ofstream(folder / "config.json") << tiny_llama().dump();
     save("train.safetensors", 6, 1);
@@ -60,7 +60,7 @@ struct TinyRunFolder {
     config.checkpoint.every = 0;
     log.quiet(true);
   }
-  // Labels of a row: the first r + 1 do not count.
+  // Returns the labels of a row; the first r + 1 are ignored.
   void save(const std::string& name, int64_t rows, uint64_t key) const {
     std::vector<int64_t> ids, labels;
     for (int64_t r = 0; r < rows; ++r)

@@ -1,4 +1,4 @@
-// Training on ranks that are threads (rank_threads.h): models, batches, what a run comes to, and comparisons of two runs.
+// Training on ranks that are threads (rank_threads.h): models, batches, results of a run, and comparisons of two runs.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 namespace ravine {
 
-inline constexpr int64_t kRankVocabulary = 19, kColumns = 12;  // over 2 ranks 10 and 9 rows, over 4 one has 4
+inline constexpr int64_t kRankVocabulary = 19, kColumns = 12;  // 2 ranks have 10 and 9 rows; of 4 ranks one has 4 rows
 
 inline Json like_llama(const std::string& type, const Json& more = Json::object()) {
   Json j{{"model_type", type},          {"hidden_size", 16},
@@ -90,7 +90,7 @@ inline std::map<std::string, Json> families_for_ranks() {
         {"n_positions", 32},
         {"vocab_size", kRankVocabulary},
         {"initializer_range", 0.3}}},
-      // Matrices of experts of 1024 elements: norms of gradients take partial sums of so many.
+      // Expert matrices have 1024 elements: partial sums of gradient norms have this length.
       {"mixtral", like_llama("mixtral", {{"num_key_value_heads", 2},
                                          {"intermediate_size", 64},
                                          {"num_local_experts", 4},
@@ -116,8 +116,8 @@ inline std::map<std::string, Json> families_for_ranks() {
   };
 }
 
-// Micro batch `index` of a step: two documents in each row, some labels that do not count, more of them in later ones. All ids
-// of the vocabulary occur.
+// Returns micro batch `index` of a step: two documents per row, some ignored labels, more of them in later micro
+// batches. All ids of the vocabulary occur.
 inline MicroBatch micro_batch(int64_t step, int64_t index, int64_t columns) {
   MicroBatch m;
   m.rows = 1, m.columns = columns;
@@ -138,8 +138,8 @@ inline MicroBatch micro_batch(int64_t step, int64_t index, int64_t columns) {
 struct Outcome {
   std::map<std::string, std::vector<double>> weights, exported;
   std::vector<double> losses, norms, valid;
-  std::vector<double> routers;                // of each step: losses, then of each layer the drop rate and the load
-  std::map<Axis, std::vector<int64_t>> sent;  // of each rank: bytes in the last step
+  std::vector<double> routers;                // per step: losses, then for each layer the drop rate and the load
+  std::map<Axis, std::vector<int64_t>> sent;  // per rank: bytes sent in the last step
 };
 
 inline Mesh mesh_asked(const Config& c) {
@@ -155,7 +155,8 @@ inline std::map<Axis, int64_t> sent_by(const Communication& c) {
 
 inline constexpr Axis kSending[] = {Axis::pipeline, Axis::data, Axis::tensor, Axis::expert};
 
-// By change the declared model, or its experts by moe.* of the config.
+// Trains the model on the ranks of config.parallel, and returns the outcome. `change` may change the declared
+// parameters.
 inline Outcome trained(const Json& shape, const Config& config, const std::function<void(ParamSet&)>& change = {}) {
   Outcome out;
   std::mutex mutex;
@@ -206,8 +207,8 @@ inline Outcome trained(const Json& shape, const Config& config, const std::funct
       out.losses.push_back(r.loss), out.norms.push_back(r.grad_norm), out.valid.push_back(static_cast<double>(r.valid));
     }
     const auto [part, count] = engine.evaluate(micro_batch(9, 0, columns));
-    const double all = sum(ranks.all(), part).value() / mesh.data;  // each data rank was given the same
-    // Whole parameters as a model folder gets them.
+    const double all = sum(ranks.all(), part).value() / mesh.data;  // every data rank evaluated the same micro batch
+    // Whole parameters, as in a model folder.
     std::map<std::string, std::vector<double>> exported;
     auto number = [](const TensorView& v, int64_t i) {
       return v.dtype == DType::f64 ? v.as<double>()[i] : static_cast<double>(v.as<float>()[i]);

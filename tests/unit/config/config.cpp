@@ -203,7 +203,8 @@ TEST(Config, OptimizersHaveTheirOwnSettings) {
             std::string::npos);
 }
 
-// Whatever its value, where somebody asked for it: a complete file asks for nothing, and a type behind a file is another's.
+// A setting of another type is refused whatever its value, if the user chose it.
+// A complete file chooses nothing. The settings of a file are not counted if a later type replaces the file's type.
 TEST(Config, SettingsOfOtherTypesAreRefused) {
   EXPECT_EQ(
       error_of("optimizer: {type: lion, eps: 1e-8}"),

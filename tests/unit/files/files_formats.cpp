@@ -1,5 +1,5 @@
-// Formats that hold more than our own programs write: every type of MindSpore's .ckpt and of torch.save, pieces of one tensor,
-// shapes spelled in both ways.
+// Formats that have more than Ravine writes: every type of MindSpore's .ckpt and of torch.save, tensors in pieces,
+// shapes in both encodings.
 #include <gtest/gtest.h>
 
 #include <cstring>
