@@ -143,7 +143,7 @@ std::string manual_text(const std::vector<Command>& commands) {
     all.push_back(&c);
     for (const Command& a : c.actions) all.push_back(&a);
   }
-  for (const Command* c : all) text += "\n" + help_page(*c);
+  for (const Command* c : all) text += "\n" + help_page(*c, true);
   return text + "\n" + options_markdown();
 }
 
