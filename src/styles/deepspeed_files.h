@@ -1,5 +1,5 @@
 // The checkpoints of checkpoint.layout=deepspeed: the Trainer's folders train.output/checkpoint-N with DeepSpeed's
-// files (io/convert/deepspeed_state.h), and replace train.output/checkpoints.
+// files (io/convert/deepspeed_state.h). They replace train.output/checkpoints.
 //
 // A run resumes from the folder in checkpoint.resume, of any ZeRO stage and number of ranks. With `auto` it resumes
 // from the newest complete checkpoint in train.output. A run that would replace a checkpoint-N of another origin is

@@ -1,9 +1,9 @@
 // The checkpoints of checkpoint.layout=trainer: the folders train.output/checkpoint-N of Transformers' Trainer
-// without DeepSpeed (io/convert/trainer_state.h), and replace train.output/checkpoints.
+// without DeepSpeed (io/convert/trainer_state.h). They replace train.output/checkpoints.
 //
 // A run resumes from the folder in checkpoint.resume. With `auto` it resumes from the newest complete checkpoint in
 // train.output, which the Trainer may have written. As in the Trainer, learning rates, betas, eps and weight decay of
-// the checkpoint override the options; the log names them. A run never replaces a checkpoint-N that is not its own: it
+// the checkpoint override the options; the log names them. A run that would replace a checkpoint-N of another origin
 // is refused.
 #pragma once
 #include <memory>
