@@ -52,7 +52,7 @@ bool uses_half(const TrainerArguments& a) {
 // compared with a flag.
 struct FilledKey {
   std::string_view key, flag;
-  std::function<YamlNode::Ptr(const TrainerArguments&, const TrainerFacts&)> value;  // returns null if the value is not known
+  std::function<YamlNode::Ptr(const TrainerArguments&, const TrainerFacts&)> value;  // null: not known
 };
 
 const std::vector<FilledKey>& filled_keys() {

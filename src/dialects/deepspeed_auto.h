@@ -30,8 +30,8 @@ struct TrainerFacts {
 
 // Return the number of updates of the run and of an epoch; 0 if it depends on facts.samples and these are not known.
 // updates_of_run = max_steps if set, else num_train_epochs * updates_of_pass, rounded up.
-// updates_of_pass = batches / gradient_accumulation_steps, at least 1. It is rounded up in 5.x, where the last batches
-// of an epoch are an update too, and down in 4.37.
+// updates_of_pass = batches / gradient_accumulation_steps, at least 1. The quotient is rounded up in 5.x, where the
+// last batches of an epoch are an update too, and down in 4.37.
 int64_t updates_of_run(const TrainerArguments& args, const TrainerFacts& facts);
 int64_t updates_of_pass(const TrainerArguments& args, const TrainerFacts& facts);
 

@@ -37,8 +37,8 @@ struct DeepSpeedConfig {
 
 // Reads the keys of a document; `name` is its name in messages. Unknown keys and values that the table does not allow
 // are appended to `refusals`. Tolerated mistakes are appended to `notices`, one line each. `compared` returns true if a
-// key is compared with a flag: a text under such a key is kept even if the table does not allow it, since fill_auto()
-// refuses it with both values.
+// key is compared with a flag. A text under a compared key is kept even if the table does not allow it: fill_auto()
+// refuses it and shows both values.
 DeepSpeedConfig take_deepspeed_keys(const YamlNode& root, const std::string& name, bool (*compared)(std::string_view key),
                                     std::vector<KeyRefusal>& refusals, std::vector<std::string>& notices);
 

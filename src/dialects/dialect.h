@@ -45,7 +45,7 @@ using DialectTable = std::vector<DialectKey>;
 
 // Return a row: copied("--train-iters", KeyType::whole, "train.steps").
 DialectKey copied(std::string key, KeyType type, std::string option, Json standard = nullptr);
-DialectKey renamed(std::string key, KeyType type, std::string option, Json standard = nullptr);  // used, with the same value
+DialectKey renamed(std::string key, KeyType type, std::string option, Json standard = nullptr);  // and the same value
 DialectKey used(std::string key, KeyType type, std::string option, Json standard = nullptr,
                 std::vector<std::string> choices = {});
 DialectKey inert(std::string key, KeyType type, std::string reason, Json standard = nullptr);
@@ -139,7 +139,7 @@ Translation translate(DialectTable table, const std::vector<GivenKey>& given, co
 // Returns the config of the settings, then of `over` (settings of the command line). Refusals are one UserError that
 // names all of them.
 Config config_of(const Translation& translation, const std::vector<Setting>& over = {});
-void refuse_keys(const std::vector<KeyRefusal>& refusals);  // throws one UserError with all refusals; returns if there are none
+void refuse_keys(const std::vector<KeyRefusal>& refusals);  // throws one UserError for all; returns if there are none
 void refuse_all(const Translation& translation);            // the same for the refusals of a translation
 
 // Returns a JSON line per key: {"key", "value", "status", "option", "reason"}.

@@ -37,6 +37,7 @@ ForeignForm deepspeed_form(const Config& config, const Json& described);
 // Returns the options whose values differ, except the names in `but`.
 std::vector<UnsaidOption> unsaid_options(const Config& wanted, const Config& got, const std::vector<std::string>& but);
 
-Json option_value(const Config& config, const std::string& name);  // `name`: "train.steps"; an Error if there is no such option
+// Returns the value of an option as JSON. `name`: "train.steps"; an Error if there is no such option.
+Json option_value(const Config& config, const std::string& name);
 
 }  // namespace ravine

@@ -29,7 +29,8 @@ struct TrainerOutputs {
   bool bar = true;                 // show a progress bar on a terminal
   bool counts_tokens = false;      // trainer_state.json has the number of tokens so far
   bool tokens_per_second = false;  // the results have the tokens per second of a rank
-  bool round_robin = false;        // DeepSpeed's checkpoints assign parameters to ranks in turn (io/convert/deepspeed_state.h)
+  // DeepSpeed's checkpoints assign parameters to ranks in turn (io/convert/deepspeed_state.h).
+  bool round_robin = false;
   int64_t sub_group = 1'000'000'000;  // sub_group_size of DeepSpeed's checkpoints with ZeRO 3, in elements
   std::string csv, event_files;       // folders of DeepSpeed's monitors (styles/deepspeed_monitors.h); "": off
 };
