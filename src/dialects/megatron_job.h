@@ -10,7 +10,7 @@
 
 namespace ravine {
 
-// The functions read files of higher rooms. An empty function means that the fact is not known.
+// The functions come from a higher room. An empty function means that the fact is not known.
 struct MegatronJob {
   std::string program;                         // "pretrain_llama.py"; empty: training with the defaults of 2024
   int64_t ranks = 0;                           // of the job; 0 if not known

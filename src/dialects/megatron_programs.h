@@ -14,8 +14,8 @@ DialectTable megatron_merge_rows();
 
 // Returns the rows that all programs share which run a model.
 DialectTable megatron_running_rows();
-// Returns `own` with the flags of training added. These are inert: config.json has their value, or only training needs
-// them.
+// Returns `own` with the flags of training added. The added rows are inert: config.json has the value, or only training
+// needs it.
 DialectTable megatron_running_table(const DialectTable& own);
 // Appends --load, --lora-load and, if the model's folder has no tokenizer, the tokenizer of the flags to t.command.
 // Refuses given sizes that differ from the model's config.json.

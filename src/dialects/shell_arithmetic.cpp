@@ -1,4 +1,4 @@
-// $(( )) of bash, by precedence climbing.
+// Evaluates $(( )) of bash, by precedence climbing.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,7 +16,7 @@ struct Operator {
   std::string_view text;
   int rank;
 };
-// Longest first; a higher rank binds closer.
+// Longer operators come first. A higher rank binds closer.
 constexpr Operator kOperators[] = {{"**", 11}, {"<<", 8}, {">>", 8}, {"<=", 7}, {">=", 7}, {"==", 6}, {"!=", 6},
                                    {"&&", 2},  {"||", 1}, {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10},
                                    {"<", 7},   {">", 7},  {"&", 5},  {"^", 4},  {"|", 3}};
@@ -221,7 +221,7 @@ class Arithmetic {
       note(fmt::format("'{}' is no whole number in $(( ))", text.substr(0, 40)));
     return minus ? -v : v;
   }
-  // True if a value, which is empty, was read; an operator without one is a slip.
+  // True if the text ended after a value, which was empty. After an operator a value is missing.
   bool begun_with_value() const {
     return at_ > 0 && std::string_view("+-*/%<>=&|^ ").find(text_[at_ - 1]) == std::string_view::npos;
   }
