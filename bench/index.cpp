@@ -1,8 +1,10 @@
-// Speed of Megatron's indices: building a sample index as megatron/core/datasets/helpers.cpp does and as this program does, and
-// opening a large .idx file. Built on request: cmake --build --preset release --target bench_index
-//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and a checksum of the
-//   index bench_index checksum FILE                                        of an index that someone else built bench_index open
-//   PREFIX                                          prints seconds and resident megabytes
+// Measures the speed of Megatron's indices: of building a sample index, and of opening a large .idx file.
+// bench/index.py compares with megatron/core/datasets/helpers.cpp. Build: cmake --build --preset release --target
+// bench_index
+//
+//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH   raw int32 files; prints seconds and the checksum;
+//   bench_index checksum FILE                                      prints the checksum of another program's index;
+//   bench_index open PREFIX                                        prints seconds and resident megabytes.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,7 +34,7 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "sample" && argc == 6) {
     const MappedFile lengths(argv[2], MappedFile::Use::sequential), documents(argv[3], MappedFile::Use::sequential);
-    // Both in memory before the clock starts, as the other side has them.
+    // Reads both files into memory before the time is measured, as the helper of Megatron has them.
     const std::vector<std::byte> sizes(lengths.bytes().begin(), lengths.bytes().end());
     std::vector<int32_t> index(documents.bytes().size() / 4);
     std::memcpy(index.data(), documents.bytes().data(), documents.bytes().size());

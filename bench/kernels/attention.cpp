@@ -1,8 +1,11 @@
-// Speed of attention alone, for a script that alternates it with a peer (bench/attention_vs_torch.py). Prints
-//   GFLOP/s forward, backward, both together; fraction of the probes beside each run (probe.h), likewise. Medians.
-// FLOPs are those of the model: 4 D per pair forward, 8 D backward (the second computation of the scores does not count).
-// With "full": times without a mask by those of the causal one, forward and backward, in turns; medians.
-// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]; threads by OMP_NUM_THREADS.
+// Measures the speed of attention alone. bench/attention_vs_torch.py runs it in turns with torch.
+//
+// Prints medians: GFLOP/s forward, backward and both together, then their fractions of the probes next to each run
+// (probe.h). Counts the FLOPs of the model: 4 D per pair forward, 8 D backward. The second computation of the scores is
+// not counted. With "full" it prints the time without a mask divided by the time with a causal mask, forward and
+// backward. The runs alternate.
+// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]
+// OMP_NUM_THREADS sets the threads.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +35,7 @@ struct Array {
   }
 };
 
-// One shape, masked as decoders mask (causal) or not at all. lse is of the type that runs keep.
+// One shape, with a causal mask or without a mask. lse has the type that training uses.
 struct Case {
   Case(int64_t tokens, int64_t heads, int64_t size, DType t, int64_t kv, bool causal)
       : wide(heads * size),
@@ -74,7 +77,7 @@ void speeds(Case&& c, int runs) {
               z.fraction);
 }
 
-// Times of the full mask by those of the causal one, in turns.
+// Prints the time without a mask divided by the time with a causal mask; the runs alternate.
 void ratios(Case&& causal, Case&& full, int runs) {
   std::vector<double> forward, backward;
   causal.forward(), full.forward(), causal.backward(), full.backward();

@@ -1,7 +1,8 @@
-// Speed of the kernels that carry a training step, for the 134M Llama (hidden 768, 12 heads of 64, ffn 2048, vocabulary 32000),
-// and of the products of prefill (that model, and one of hidden 2048, ffn 8192). Prints one line per case: name, GFLOP/s (best
-// of several runs), fraction of the peak measured at the start. Usage: bench_kernels_heavy [f32|bf16|dot]
-// [train|products|prefill] [threads]     dot: bf16 by the dot product instruction
+// Measures the main kernels of a training step, for the 134M Llama (hidden 768, 12 heads of 64, ffn 2048, vocabulary
+// 32000). Also measures the products of prefill, for this model and for a model with hidden 2048 and ffn 8192. Prints
+// one line per case: name, GFLOP/s (best of several runs), fraction of the peak measured at the start.
+// Usage: bench_kernels_heavy [f32|bf16|dot] [train|products|prefill] [threads]
+// dot: bf16 by the dot product instruction.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -51,7 +52,7 @@ struct Bench {
     std::fflush(stdout);
     flops += args.flops(), seconds += best;
   }
-  // Of everything since the last total.
+  // Prints the total of all cases since the last total.
   void total(const std::string& name) const {
     std::printf("%-24s %6.1f  %.3f\n", name.c_str(), flops / seconds / 1e9, flops / seconds / peak);
     flops = seconds = 0;
@@ -64,7 +65,7 @@ struct Layer {
   int64_t in, out;
 };
 
-// The three products of each linear of a layer.
+// Measures the three products of each linear of a layer.
 void products(const Bench& b, int64_t tokens) {
   for (const Layer& l : {Layer{"qkv", 768, 2304}, {"o", 768, 768}, {"gate_up", 768, 4096}, {"down", 2048, 768}}) {
     Array x(b.type, {tokens, l.in}), w(b.type, {l.out, l.in}), y(b.type, {tokens, l.out}), dw(DType::f32, {l.out, l.in});

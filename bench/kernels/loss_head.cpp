@@ -1,6 +1,6 @@
-// Speed of the loss head: loss only, with dx, with dweight, with both, as one line each: what, GFLOP/s, fraction of the probes
-// (probe.h) beside each run. Usage: bench_kernels_loss_head [f32|bf16] [tokens] [channels]
-// [vocabulary] [runs]; threads by OMP_NUM_THREADS.
+// Measures the loss head: loss only, with dx, with dweight, with both. Prints one line each: name, GFLOP/s, fraction of
+// the probes next to each run (probe.h). Usage: bench_kernels_loss_head [f32|bf16] [tokens] [channels] [vocabulary]
+// [runs] OMP_NUM_THREADS sets the threads.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,7 @@
-// Products of a training step and of prefill against what the cores do at that very moment: before and after each product, a
-// loop of fused multiply-adds runs on as many threads for a millisecond. On a machine whose neighbours show, the quotient says
-// what the kernel loses, the loop what the machine does. Usage: bench_kernels_paired [rounds] [tokens]
+// Measures the products of a training step and of prefill relative to the current speed of the cores. Before and after
+// each product, a loop of fused multiply-adds runs on as many threads for a millisecond. On a shared machine the
+// quotient shows the loss in the kernel, and the loop shows the speed of the machine. Usage: bench_kernels_paired
+// [rounds] [tokens]
 #include <immintrin.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ __attribute__((target("avx512f"))) void fma_loop(int64_t rounds, float* sink) {
   for (int i = 0; i < 12; ++i) *sink += _mm512_cvtss_f32(s[i]);
 }
 
-// FLOP/s of the loop now, over about a millisecond.
+// Returns the FLOP/s of the loop now, over about a millisecond.
 double loop_rate() {
   constexpr int64_t kRounds = 1 << 19;
   std::vector<float> sink(64);

@@ -1,5 +1,5 @@
-// What this machine can do at this moment: its clock may change from one second to the next, so a probe stands beside every run
-// that is timed, and ratios are taken pair by pair.
+// Measures the current speed of this machine. Its clock may change within a second, so a probe runs next to every timed
+// run, and ratios are computed for each pair.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -16,7 +16,7 @@ inline double seconds_of(const auto& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// FLOP/s of all threads on products of 64 x 64 x 64 in the first-level cache (0.97 of an FMA loop), over about 4 ms.
+// Returns the FLOP/s of all threads on 64 x 64 x 64 products in the L1 cache (0.97 of an FMA loop), over about 4 ms.
 inline double probe_flops() {
   constexpr int64_t kSize = 64, kTimes = 1200;
   const TileKernel tile({kSize, kSize, kSize, kSize, kSize, kSize});
@@ -36,7 +36,7 @@ inline double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-// Median over the runs of FLOP/s and of its fraction of the probes before and after the run.
+// The medians over the runs: FLOP/s, and its fraction of the probes before and after the run.
 struct Speed {
   double flops, fraction;
 };

@@ -1,5 +1,6 @@
-// What a parallel loop costs: the time of a round of small loops with serial work between them, as decoding has it.
-// Usage: bench_kernels_regions [seconds]. Run two at once to see how waiting threads treat their neighbours.
+// Measures the cost of a parallel loop: the time of a round of small loops with serial work between them, as in
+// decoding. Usage: bench_kernels_regions [seconds]. Two runs at once show how waiting threads slow down other
+// processes.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

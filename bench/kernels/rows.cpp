@@ -1,6 +1,7 @@
-// Bandwidth of the row kernels beside that of a copy, in GB/s of the bytes the contract makes them read and write. Kernel and
-// copy of 512 MiB (read and written) take turns, best of 9 each: what the kernel reads comes from memory, and both see the same
-// machine. Usage: bench_kernels_rows [tokens] [channels] [vocabulary] [part of a name]; threads by OMP_NUM_THREADS.
+// Measures the bandwidth of the row kernels and of a copy, in GB/s of the bytes that the kernel must read and write.
+// Kernel and a copy of 512 MiB (read and written) alternate, best of 9 each. So the kernel reads from memory, and both
+// run at the same speed of the machine. Usage: bench_kernels_rows [tokens] [channels] [vocabulary] [part of a name]
+// OMP_NUM_THREADS sets the threads.
 #include "kernels/cpu/rows.h"
 
 #include <emmintrin.h>
@@ -32,7 +33,7 @@ struct Bench {
   std::vector<std::unique_ptr<Storage>> kept;
   Bench() { from.touch(), to.touch(); }
 
-  // Past the caches: what is written is not read before.
+  // Bypasses the caches: the target is not read before it is written.
   double copy_seconds() {
     constexpr int64_t kPiece = int64_t{1} << 18;
     return seconds([&] {

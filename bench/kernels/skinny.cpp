@@ -1,5 +1,5 @@
-// Products of few rows (decoding) against the read bandwidth of the same run: weights of 512 MB in all, one matrix after
-// another. Usage: bench_kernels_skinny [rows...]; threads by OMP_NUM_THREADS.
+// Measures products of few rows (decoding) relative to the read bandwidth of the same run. The weights have 512 MB in
+// all, and are read one matrix after another. Usage: bench_kernels_skinny [rows...]; OMP_NUM_THREADS sets the threads.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

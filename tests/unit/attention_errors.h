@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p = softmax(s), what
-// dropout multiplies p with.
+// The visible keys of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p =
+// softmax(s), and the factor of dropout on p.
 struct VisibleRow {
   std::vector<int64_t> keys;
   std::vector<double> s, magnitude, p, kept;
@@ -44,15 +44,16 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
   return r;
 }
 
-// Roundings of a score: D products and sums, scale and one more; under a cap 1 / cap, 3 ulp of tanh (whose argument's error
-// reaches it by a slope of at most 1), and cap.
+// Returns the number of roundings of a score: D products and sums, the scale and one more. With a cap there are also
+// 1 / cap, 3 ulp of tanh (the error of its argument passes with a slope of at most 1), and cap.
 inline double score_roundings(const AttentionShape& at) {
   return static_cast<double>(at.head_size) + 2 + (at.cap != 0 ? 9 : 0);
 }
 
-// Forward. A score is off by gamma(score_roundings) times its magnitude; a probability's exponent by twice the largest of that
-// and by a few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one
-// product. Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
+// Error bounds of the forward pass. The error of a score is gamma(score_roundings) times its magnitude. The exponent of
+// a probability has twice the largest of these errors, and a few roundings of |s|. An online softmax rescales at most
+// once for every 8 keys, each time with one exp and one product. These errors are in the numerator and in the sum.
+// 16-bit: each probability is rounded to the type of q, in ref and in cpu.
 struct ForwardErrors {
   std::vector<double> out, lse;
 };
@@ -86,10 +87,11 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
   return errors;
 }
 
-// Backward. p = exp(s - lse) is off by the error of s and the rounding of s and lse; dp = dout v^T and delta = dout . out by
-// gamma(D); ds = p (dp - delta) by all of these; then sums over keys (dq) or over queries and heads (dk, dv). 16-bit: p and ds
-// are rounded to the type of q, in ref and in cpu; p perhaps before ds is made of it. A p below e^-55 < 2^-79 may become 0.
-// cpu has the scale in ds when it rounds it, so what underflow loses there counts 1 / scale times.
+// Error bounds of the backward pass. p = exp(s - lse) has the error of s and the rounding of s and lse. dp = dout v^T
+// and delta = dout . out have gamma(D). ds = p (dp - delta) has all of these. The sums over keys (dq) or over queries
+// and heads (dk, dv) follow. 16-bit: p and ds are rounded to the type of q, in ref and in cpu; p perhaps before ds is
+// computed. A p below e^-55 < 2^-79 may become 0. cpu rounds ds with the scale in it, so an underflow there loses 1 /
+// scale times as much.
 struct BackwardErrors {
   std::vector<double> dq, dk, dv;
 };

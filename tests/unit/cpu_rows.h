@@ -1,4 +1,4 @@
-// What the tests of the row kernels share: matrices with gaps between rows, error bounds, a loop over instruction sets.
+// Helpers for tests of the row kernels: matrices with gaps between rows, error bounds, a loop over instruction sets.
 #pragma once
 #include "kernels/cpu/rows.h"
 

@@ -1,4 +1,4 @@
-// What the tests of the data room share beside text_help.h: whether parquet is read, and fixed batch files.
+// Helpers for tests of the data room, in addition to text_help.h: reads_parquet(), and fixed batch files.
 #pragma once
 #include "data/records/open_records.h"
 #include "files/safetensors.h"
@@ -6,7 +6,7 @@
 
 namespace ravine::test {
 
-// Whether this build reads parquet.
+// True if this build reads parquet.
 inline bool reads_parquet() {
   const std::string text = message([] { open_records(RAVINE_SOURCE_DIR "/tests/golden/files/records.parquet", {}); });
   EXPECT_TRUE(text == "no error" || text.find("Apache Arrow") != std::string::npos) << text;

@@ -1,4 +1,4 @@
-// What tests of the engine share: a store of parameters that only writes down what is asked of it.
+// A helper for tests of the engine: a store of parameters that only logs its calls.
 #pragma once
 #include <string>
 #include <vector>

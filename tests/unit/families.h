@@ -1,4 +1,4 @@
-// What tests of families share: a tiny instance of each, and one training step of it.
+// Helpers for tests of model families: a tiny instance of each, and one training step.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ inline std::map<std::string, Json> tiny_families() {
                                  {"moe_intermediate_size", 5},
                                  {"norm_topk_prob", true}})},
       {"olmo2", with(llama, {{"model_type", "olmo2"}, {"num_key_value_heads", 1}})},
-      // Of the two sequences of a tiny batch one is longer than the factors for short ones go.
+      // One of the two sequences of a tiny batch is longer than the limit for short_factor.
       {"phi3",
        with(llama, {{"model_type", "phi3"},
                     {"head_dim", 8},
@@ -183,7 +183,7 @@ struct TinyRun {
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);
   }
-  // Sum of losses / 12, with those of routers. Gradients stay open for store.grad until store.end_step().
+  // Returns the sum of losses / 12, plus the router losses. Gradients stay open for store.grad until store.end_step().
   double loss(TinyBatch& tokens) {
     Batch b = tokens.batch();
     ctx->begin_step(1);

@@ -1,9 +1,9 @@
 // Tests of kernels: random tensors, a run of cpu against ref, and bounds that follow from the inputs.
 //
-// A bound is the a-priori error of the computation in f32, whatever its order (Higham, Accuracy and Stability of Numerical
-// Algorithms, chapter 3): a value after K roundings is off by at most gamma(K) = K u / (1 - K u) times the sum of the
-// magnitudes that enter it, u = 2^-24. ref gets the same inputs and stores f64, so to that comes one rounding to the type of
-// the output.
+// A bound is the a-priori error of the computation in f32, in any order (Higham, Accuracy and Stability of Numerical
+// Algorithms, chapter 3). The error of a value after K roundings is at most gamma(K) = K u / (1 - K u) times the sum of
+// the magnitudes of its terms, with u = 2^-24. ref has the same inputs and f64 outputs. So one rounding to the type of
+// the output is added.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -196,8 +196,8 @@ struct Output {
 };
 using Outputs = std::map<std::string, Output>;
 
-// ref with its outputs in f64 (old values of updated tensors taken over). With `absolute`, every floating input is replaced by
-// its absolute values: of an op that is a sum of products this gives the sum of their magnitudes.
+// Runs ref with f64 outputs, which start with the old values of updated tensors. With `absolute`, every floating input
+// is replaced by its absolute values: an op that is a sum of products then returns the sum of their magnitudes.
 template <class Args>
 std::map<std::string, std::vector<double>> run_ref(Args args, bool absolute = false) {
   std::list<Buffer> buffers;
@@ -226,7 +226,8 @@ bool cpu_has() {
 #define SKIP_WITHOUT(Args) \
   if (!cpu_has<Args>()) GTEST_SKIP() << "cpu has no " << Args::name << ": the op runs unfused"
 
-// Runs cpu with 1, 2 and 3 threads from the same start, expects the same bits each time, and returns the outputs beside ref's.
+// Runs cpu with 1, 2 and 3 threads from the same start, and expects the same bits each time. Returns the outputs of cpu
+// and ref.
 template <class Args>
 Outputs run_both(const Args& args, const Kernels& cpu = cpu_kernels()) {
   auto want = run_ref(args);
@@ -270,7 +271,8 @@ inline void expect_close(const Output& o, const std::function<double(int64_t)>& 
                       << (worst < 0 ? 0 : o.want[worst]) << ", " << worst_ratio << " times the bound";
 }
 
-inline void expect_equal(const Output& o, const std::string& what) {  // ref rounded to the type of the output, bit for bit
+// Expects the bits of ref, rounded to the type of the output.
+inline void expect_equal(const Output& o, const std::string& what) {
   Buffer rounded(o.dtype, {static_cast<int64_t>(o.want.size())});
   rounded.set(o.want);
   EXPECT_EQ(o.got, values(rounded)) << what << " (" << name(o.dtype) << ")";

@@ -1,5 +1,5 @@
-// Ranks that are threads of one test: groups that hand bytes over as those of MPI do, and count them alike. So what several
-// ranks compute is compared with one in a unit test, number by number, without a launcher.
+// Ranks that are threads of one test. Their groups transfer and count bytes like MPI's. So a unit test can compare the
+// numbers of several ranks and of one, without a launcher.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-// What was sent and not yet fetched, by group, sender, receiver and number of the message.
+// The messages that are sent and not yet received, by group, sender, receiver and number of the message.
 class Post {
  public:
   using Key = std::tuple<std::string, int, int, int64_t>;

@@ -1,5 +1,5 @@
-// Small models with random weights, computed by ref in f64, and their logits without a cache: each row of a product is independent
-// of the others there.
+// Small models with random weights, computed by ref in f64, and their logits without a KV cache. In ref each row of a
+// product is independent of the other rows.
 #pragma once
 #include <cstdint>
 #include <vector>

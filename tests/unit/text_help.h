@@ -1,5 +1,5 @@
-// What the tests of the text room share, and those of rooms above: a folder that cleans up, a tokenizer of bytes, and the text
-// of a UserError.
+// Helpers for tests of the text room and of higher rooms: a temporary folder, a tokenizer of bytes, and the text of a
+// UserError.
 #pragma once
 #include <gtest/gtest.h>
 

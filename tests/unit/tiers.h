@@ -12,8 +12,8 @@ inline bool full_tier() {
   return said && *said;
 }
 
-// The rows of a table that are tried. Short tier: about one row of `of`, chosen by a hash of its own text. The same rows are
-// due on every day, and a new row brings in no other. Full tier: all.
+// True for the rows of a table that are tested. Short tier: about one row of `of`, chosen by a hash of its text. The
+// same rows are chosen every day, and a new row does not change the choice of others. Full tier: all rows.
 class Drawn {
  public:
   explicit Drawn(uint64_t of) : of_(full_tier() ? 1 : of) {}

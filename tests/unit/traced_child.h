@@ -45,7 +45,7 @@ inline std::string text_of(pid_t pid, uint64_t address) {
   std::string text;
   while (text.size() < PATH_MAX) {
     std::array<char, 256> piece;
-    const size_t room = std::min<size_t>(piece.size(), 4096 - (address + text.size()) % 4096);  // not beyond what is mapped
+    const size_t room = std::min<size_t>(piece.size(), 4096 - (address + text.size()) % 4096);  // within a page
     iovec local{piece.data(), room}, remote{reinterpret_cast<void*>(address + text.size()), room};
     const ssize_t n = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
     if (n <= 0) return text;
@@ -149,8 +149,8 @@ inline bool refuse_nameless() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts.
-// `before` runs here before each of them, while the child waits.
+// Runs f in a child, which is killed at the start of system call `kill_at` in `calls` (from 1; 0: never). `before` runs
+// in this process before each of these calls, while the child waits.
 inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
                                const std::function<void(const std::string& call)>& before = {}) {
   TracedChild out;
@@ -195,7 +195,7 @@ inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
               0 &&
           info.op == 1)
         if (std::string call = traced::words(pid, info);
-            !call.empty() && !call.starts_with("write pipe:")) {  // no file: sanitizers ask by it whether memory is there
+            !call.empty() && !call.starts_with("write pipe:")) {  // a pipe: sanitizers use it to check memory
           out.calls.push_back(std::move(call));
           if (before) before(out.calls.back());
           if (static_cast<int>(out.calls.size()) == kill_at) ::kill(child, SIGKILL);

@@ -1,4 +1,4 @@
-// What tests of training share: a tiny Llama, micro batches by hand, and the folder of a run with data of its own.
+// Helpers for tests of training: a tiny Llama, micro batches by hand, and the folder of a run with its own data.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>

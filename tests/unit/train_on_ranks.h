@@ -1,4 +1,5 @@
-// Training on ranks that are threads (rank_threads.h): models, batches, what a run comes to, and comparisons of two runs.
+// Training on ranks that are threads (rank_threads.h): models, batches, the result of a run, and comparisons of two
+// runs.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -116,8 +117,8 @@ inline std::map<std::string, Json> families_for_ranks() {
   };
 }
 
-// Micro batch `index` of a step: two documents in each row, some labels that do not count, more of them in later ones. All ids
-// of the vocabulary occur.
+// Returns micro batch `index` of a step: two documents in each row, and some labels without a loss, more in later micro
+// batches. All ids of the vocabulary occur.
 inline MicroBatch micro_batch(int64_t step, int64_t index, int64_t columns) {
   MicroBatch m;
   m.rows = 1, m.columns = columns;

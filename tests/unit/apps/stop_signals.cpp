@@ -17,7 +17,7 @@ struct End {
   std::string said;
 };
 
-// What becomes of a process that does this, and what it says.
+// Runs `f` in a child process. Returns its exit status, or minus the number of its signal, and its stderr.
 End end_of(const std::function<void()>& f) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("pipe");

@@ -1,4 +1,4 @@
-// What people read: lines without control characters of others, and times, sizes and counts where their units meet.
+// Texts for users: lines without foreign control characters, and times, sizes and counts at the limits of their units.
 #include "base/log.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What the log sends to a terminal, as a terminal shows it: narrower or wider while a bar is there, wrapping its lines anew or
-// not.
+// The log on a terminal, as the terminal shows it. The terminal gets narrower or wider while a progress bar is shown,
+// and wraps its lines again or not.
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 namespace ravine {
 namespace test_log {
 
-// The few codes that the log uses. Rows of a line that was too long are joined to the row before (`continued`), as terminals
-// remember it.
+// A terminal with the control codes that the log uses. A row that continues a long line is marked (`continued`), as in
+// terminals.
 class Screen {
  public:
   Screen(size_t columns, bool rewraps) : columns_(columns), rewraps_(rewraps), rows_(1) {}
@@ -119,7 +119,7 @@ class LogOnTerminal : public testing::TestWithParam<bool> {
   }
   std::string sent() const {
     std::fflush(stderr);
-    // What was written arrives a moment later: all of it is there when what follows is.
+    // Output arrives with a delay: all of it has arrived when the end mark arrives.
     constexpr char kEnd = '\001';
     EXPECT_EQ(::write(slave_, &kEnd, 1), 1);
     std::string out;

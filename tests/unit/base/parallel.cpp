@@ -1,5 +1,5 @@
-// The pool behind parallel_for: every index once, thread numbers that may pick scratch memory, exceptions, nesting, several
-// callers, changing thread counts, and that waiting threads sleep.
+// The thread pool of parallel_for: every index runs once, thread numbers select scratch memory, exceptions, nesting,
+// several callers, changing thread counts, and waiting threads sleep.
 #include "base/parallel.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST_F(Parallel, EveryIndexRunsOnce) {
     set_thread_count(threads);
     for (int64_t n : {0, 1, 2, 3, 7, 64, 1000}) {
       for (int again = 0; again < 50; ++again) {
-        std::vector<int> seen(static_cast<size_t>(n), 0);  // not atomic: each index has one writer, and the end is waited for
+        std::vector<int> seen(static_cast<size_t>(n), 0);  // not atomic: each index has one writer, read after the end
         parallel_for(n, [&](int64_t i) {
           if (i < 7) work_a_while();
           seen[static_cast<size_t>(i)]++;

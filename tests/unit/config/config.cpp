@@ -203,7 +203,8 @@ TEST(Config, OptimizersHaveTheirOwnSettings) {
             std::string::npos);
 }
 
-// Whatever its value, where somebody asked for it: a complete file asks for nothing, and a type behind a file is another's.
+// A given setting is refused for any value. A complete file gives no setting, and a type after a file replaces its
+// type.
 TEST(Config, SettingsOfOtherTypesAreRefused) {
   EXPECT_EQ(
       error_of("optimizer: {type: lion, eps: 1e-8}"),

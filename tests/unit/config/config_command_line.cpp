@@ -103,7 +103,7 @@ TEST(CommandLine, FileBelowCommandLine) {
   EXPECT_EQ(r.flags.model, "m");
 }
 
-// What the tables of other programs say is handed down by whoever has them.
+// The caller provides the tables of other programs.
 TEST(CommandLine, WordsOfOtherProgramsLeadToOptions) {
   const ForeignWords words = [](const std::string& word) -> std::vector<ForeignWord> {
     if (word == "lr") return {{"ravine other", "optimizer.lr", true, "", ""}, {"ravine other", "train.seed", true, "", ""}};

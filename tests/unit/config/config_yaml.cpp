@@ -163,7 +163,7 @@ TEST(Yaml, BillionLaughsIsBounded) {
   EXPECT_NE(error_of(text).find("too many values (f.yaml:"), std::string::npos);
 }
 
-// Other programs read what is written here: PyYAML is the judge of which texts it takes for something else without quotes.
+// Other programs read the written YAML. PyYAML decides which texts it would read as another type without quotes.
 TEST(Yaml, TextsAreQuotedWherePyYamlReadsSomethingElse) {
   const Json rows = read_json(RAVINE_SOURCE_DIR "/tests/golden/yaml_texts.json");
   ASSERT_GT(rows.size(), 500u);
@@ -198,8 +198,8 @@ TEST(Yaml, TextsAndNumbersRoundTrip) {
     EXPECT_EQ(root->find("k")->items[0]->text, text);
   }
   EXPECT_THROW(yaml_text("\xff"), UserError);
-  const std::regex yaml_1_1(
-      "[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");  // a float for every reader: yaml.org/type/float.html
+  // a float for every reader: yaml.org/type/float.html
+  const std::regex yaml_1_1("[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");
   for (double x : {1e300, -1e-5, 1e16, 2e-7, 5e-324, 1e22, 0.0, 3.0})
     EXPECT_TRUE(std::regex_match(yaml_real(x), yaml_1_1)) << yaml_real(x);  // no digits behind a dot
   for (int i = 0; i < 20000; ++i) {

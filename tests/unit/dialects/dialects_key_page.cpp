@@ -1,4 +1,4 @@
-// What people read of a dialect: the page of its keys, and the explanation as a table.
+// The texts of a dialect for users: the page of its keys, and the explanation as a table.
 #include "dialects/key_page.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Files that Megatron's flags name: what a run goes on from, what it takes weights of, and whose form its checkpoints have.
+// The files in Megatron's flags: the checkpoint to resume from, the weights to start with, and the format of
+// checkpoints.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -14,7 +15,7 @@ namespace test_dialects_megatron {
 
 namespace fs = std::filesystem;
 
-// Of the folders a (iteration 4), b (iteration 6) and r (a release).
+// The folders a (iteration 4), b (iteration 6) and r (a release).
 class Folders : public TemporaryFolder {
  public:
   Folders() {

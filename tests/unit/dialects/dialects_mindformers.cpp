@@ -125,7 +125,7 @@ TEST(MindFormers, ComesToARun) {
   (void)config_of(job.translated({}));
 }
 
-// Each key that the table calls used, with another value: some option takes another value, or the line is refused by name.
+// A change of each used key of the table changes an option, or the key is refused by its name.
 TEST(MindFormers, EveryUsedKeyCounts) {
   const Job job;
   const std::string weights = job.folder / "weights", data = job.folder / "data";
@@ -440,7 +440,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {m + "params_dtype", {"float16"}},
       {"eval_dataset.data_loader.dataset_dir", {weights, eval}},
       {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
-  // What says the same as another key, or is of the classes that a key above names; and what no run shows.
+  // Keys that are not tried: they repeat another key, follow from a class above, or change no option.
   const std::vector<std::string> others = {"base_config", "input_data", "model.model_config", "metric", "trainer.type"};
   std::vector<std::string> missing;
   const MindFormersTable table = mindformers_table(read_mindformers_line(placed({"--config", job.folder / "run.yaml"})).given);
@@ -550,7 +550,7 @@ TEST(MindFormers, RefusesByName) {
   EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
 }
 
-// Of one program over all ranks the loss is the mean over the tokens of all of them; of data ranks of their own, of their means.
+// One program on all ranks averages the loss over all tokens. Separate data ranks average the means of the ranks.
 TEST(MindFormers, LossesOfRanks) {
   const Job job;
   const std::vector<std::string> semi = {
@@ -690,7 +690,7 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   EXPECT_TRUE(says(lacks.refusals()[0].what, "input_columns has labels"));
 }
 
-// What files of MindFormers' repository have beside the keys that decide something.
+// Further keys in the files of MindFormers' repository, most of which change nothing.
 TEST(MindFormers, KeysOfShippedFiles) {
   const Job job;
   const auto option = [&](std::vector<std::string> words, const char* name) { return job.settings(std::move(words))[name]; };
@@ -735,7 +735,7 @@ TEST(MindFormers, FormatsWithoutTheirSection) {
   EXPECT_TRUE(job.translated(there).notices().empty());
 }
 
-// What model_config says and what lies in the folder of Hugging Face are one family.
+// model_config and the Hugging Face folder must have the same family.
 TEST(MindFormers, FolderOfTheFamily) {
   const Job job;
   std::filesystem::create_directory(job.folder / "hf");

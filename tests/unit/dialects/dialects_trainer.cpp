@@ -76,7 +76,7 @@ TEST(DeepSpeedJson, ReadsBase64) {
   EXPECT_EQ(name, "--deepspeed");
 }
 
-// Of a table every row says something that a person can read, and no key stands there twice.
+// Every row of a table has a text, and no key is in it twice.
 TEST(TrainerTables, AreWhole) {
   std::set<std::string_view> keys;
   for (const DeepSpeedKey& k : deepspeed_keys()) {

@@ -134,7 +134,7 @@ TEST(Compressed, TruncatedAndDamagedDataIsRefused) {
       bytes[random() % bytes.size()] ^= static_cast<char>(1 << (random() % 8));
       spill(path, bytes);
       try {
-        // What checksums do not cover (a time stamp in a header) may pass, but then the text is whole.
+        // A change that no checksum covers (a time stamp in a header) may pass, but then the text is whole.
         EXPECT_EQ(read_whole(path, 1 << 24), text);
       } catch (const UserError&) {
       }

@@ -1,5 +1,5 @@
-// TensorBoard's events as they are read: restarts, files of one run in order, forms of values; and bytes that go past the page
-// cache in any pieces.
+// The reader of TensorBoard's events: restarts, files of one run in order, formats of values. Also writes of any size
+// that bypass the page cache.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ TEST(EventsRead, ARestartTakesBackWhatCameBeforeIt) {
 TEST(EventsRead, KnowsEachFormOfAValue) {
   TemporaryFolder f;
   const std::string half("\0\0\0\x3f", 4), tag("\x0a\x01x", 3);
-  // Event: step 7, summary; value: tag, then simple_value, or a tensor of DT_FLOAT with tensor_content or float_val, or of
+  // Event: step 7, summary. Value: tag, then simple_value, or a tensor: DT_FLOAT with tensor_content or float_val, or
   // another type.
   auto event = [&](const std::string& value) {
     return record(std::string("\x10\x07", 2) + message('\x2a', message('\x0a', tag + value)));

@@ -1,5 +1,5 @@
-// Formats that hold more than our own programs write: every type of MindSpore's .ckpt and of torch.save, pieces of one tensor,
-// shapes spelled in both ways.
+// Contents of formats that Ravine's own writers do not write: every type of MindSpore's .ckpt and of torch.save, pieces
+// of one tensor, shapes in both spellings.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -31,7 +31,7 @@ TEST(MappedFile, MovesAndForgets) {
   EXPECT_NE(message_of<Error>(check_mapped_files).find(folder / "f7"), std::string::npos);
   files.erase(files.begin() + 7);
   check_mapped_files();
-  MappedFile again(made(folder / "again"));  // takes the place of the one that went
+  MappedFile again(made(folder / "again"));  // gets the slot of the erased file
   std::filesystem::resize_file(folder / "again", 0);
   EXPECT_NE(message_of<Error>(check_mapped_files).find(folder / "again"), std::string::npos);
 }

@@ -111,7 +111,7 @@ TEST(Temporary, ALockIsNoLinkAndNoFileOfOthers) {
   EXPECT_EQ(folder.count(), 1);                   // theirs
   spill(lock, "ravine lock: process 17 host\n");  // of a process that is gone
   EXPECT_NO_THROW(FolderLock(folder.path()));
-  // What a power loss or an earlier version leaves is taken in a folder of ours only.
+  // The lock file of a power loss or of an earlier version is accepted only in a folder with a mark.
   write_mark(folder.path(), {.run = new_run_id(), .files = {}});
   for (const std::string& text : {std::string(), std::string("17"), std::string("17 hos"), std::string(9, '\0')}) {
     spill(lock, text);

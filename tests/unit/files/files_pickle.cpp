@@ -53,7 +53,7 @@ TEST(Pickle, NamespacesAndOrderedDictsAreDicts) {
   EXPECT_EQ(q.integer(*q.find(q.root(), "n")), 5);
 }
 
-// What real attacks look like: each is read as a value that names what it would have called, and none is called.
+// Real attacks: each is read as a value with the name of the function, and no function is called.
 TEST(Pickle, NothingIsExecuted) {
   TemporaryFolder folder;
   const std::string file = folder / "owned";
@@ -85,7 +85,7 @@ TEST(Pickle, NothingIsExecuted) {
 }
 
 TEST(Pickle, BombsStaySmall) {
-  // "Billion laughs": each list holds the one before ten times. The tree has one value per list.
+  // "Billion laughs": each list has the previous list ten times. The tree has one value per list.
   std::string text = "(l";
   for (int i = 0; i < 100; ++i)
     text += "q" + std::string(1, static_cast<char>(i)) + "0(" + ("h" + std::string(1, static_cast<char>(i))) +

@@ -223,7 +223,7 @@ TEST(Safetensors, MetadataMayBeNull) {
   EXPECT_NE(refusal(file_of(R"({"__metadata__":{"k":null}})", 0)).find("metadata 'k' must be a string"), std::string::npos);
 }
 
-// As the safetensors library 0.8 does: what a tensor has beside its three fields is read past, whatever it is and however often.
+// Fields of a tensor other than its three are skipped, of any type and number, as in the safetensors library 0.8.
 TEST(Safetensors, OtherFieldsOfATensorArePassedOver) {
   TemporaryFolder folder;
   for (const char* more : {R"("x":1)", R"("x":-1.5)", R"("x":18446744073709551615)", R"("x":null)", R"("x":true)", R"("x":"y")",

@@ -34,7 +34,7 @@ void write_set(const std::string& journal, bool overwrite) {
   set.commit({"a", "b", "sub"}, overwrite);
 }
 
-// What a reader of the set sees: "old" or "new" as a whole, or that it is being replaced.
+// Returns the set that a reader sees: "old" or "new" as a whole, or that it is being replaced.
 std::string seen(const TemporaryFolder& folder) {
   try {
     refuse_unfinished(folder / "set.replacing");
@@ -88,8 +88,8 @@ TEST(FileSet, AKillAtAnyMoment) {
   EXPECT_GT(count["unfinished"], 5);
 }
 
-// A folder with a, b and old, in which a writer of a new set was killed; `calls` of its system calls were done after the
-// journal had its name.
+// Makes a folder with a, b and old, in which the writer of a new set was killed. `calls` of its system calls were done
+// after the journal had its name.
 void be_killed(const TemporaryFolder& folder, int calls) {
   for (const char* name : {"a", "b", "old"}) spill(folder / name, "old");
   const TracedChild whole = trace_child(0, [&] { write_set(folder / "set.replacing", true); });
@@ -225,8 +225,7 @@ TEST(FileSet, OneProcessEndsWhatWasBegun) {
   EXPECT_EQ(seen(folder), "new");
 }
 
-// The one that is late takes back what it was about to put there: nothing waits for names afterwards, and one whole set lies
-// there.
+// The later of two writers removes its files. Afterwards no file waits for its name, and one set is whole.
 TEST(FileSet, WhoComesLateStandsBack) {
   for (const bool overwrite : {false, true}) {
     TemporaryFolder folder;

@@ -108,8 +108,8 @@ T behind(const std::string& message, std::string_view key) {
   return value;
 }
 
-// Two runs of one folder, the second resumed at step 6 of 10. tools/golden/check_tensorboard.py sets the folder, then opens
-// what is left there with TensorBoard.
+// Two runs write to one folder; the second resumes at step 6 of 10. tools/golden/check_tensorboard.py sets the folder,
+// then opens it with TensorBoard.
 TEST(Events, Sample) {
   TemporaryFolder temporary;
   const char* kept = std::getenv("RAVINE_SAMPLE_FOLDER");
@@ -142,7 +142,7 @@ TEST(Events, Sample) {
   const auto frames = frames_of(slurp(path));
   ASSERT_EQ(frames.size(), 11u);
   EXPECT_EQ(frames[1].substr(9),
-            std::string("\x10\x06\x3a\x02\x08\x01", 6));  // step 6, SessionLog START: TensorBoard forgets what was beyond
+            std::string("\x10\x06\x3a\x02\x08\x01", 6));  // step 6, SessionLog START: TensorBoard drops later events
   for (int i = 6; i <= 12; ++i) {
     const std::string& f = frames[static_cast<size_t>(i - 4)];
     EXPECT_EQ(f.substr(9, 2), std::string({'\x10', static_cast<char>(i)}));

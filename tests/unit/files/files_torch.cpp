@@ -48,7 +48,7 @@ TEST(TorchFile, TensorsOfEveryKind) {
   }
 }
 
-// Of such a view the storage holds the values with the other sign.
+// The storage of a negated view has the values with the opposite sign.
 TEST(TorchFile, NegatedViews) {
   const std::string golden = RAVINE_SOURCE_DIR "/tests/golden/files/negated";
   const SafetensorsReader want(golden + ".safetensors");
