@@ -146,7 +146,7 @@ class Arithmetic {
   }
 
   int64_t read(const std::string& name) {
-    if (!variables_.is_set(name)) return 0;  // as bash has it
+    if (!variables_.is_set(name)) return 0;  // as in bash
     const ShellValue value = variables_.get(name, line_);
     return number(value.items.empty() ? "" : value.items[0], value.trouble);
   }

@@ -24,7 +24,7 @@ size_t name_end(std::string_view text, size_t at) {
   return at;
 }
 
-// Collects the words that one raw word expands to.
+// Expands one raw word, and collects the resulting words.
 class Expansion {
  public:
   Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {

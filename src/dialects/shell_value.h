@@ -67,9 +67,8 @@ class ShellVariables {
   std::map<std::string, ShellValue> values_;
 };
 
-// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $; an unset
-// name is
-// 0. Assignments in the expression (=, +=, ++ and the like) set variables.
+// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $. The value of
+// an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
 ExpandedWord arithmetic(std::string_view text, ShellVariables& variables, int line, int depth = 0);
 constexpr int kDeepestShell = 32;  // most nested brackets, functions and scripts
 

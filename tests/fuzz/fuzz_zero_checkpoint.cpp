@@ -1,5 +1,5 @@
-// Two pickles as the files of a DeepSpeed checkpoint: model states, and optimizer states of one rank. They give a
-// UserError, or the whole checkpoint can be read.
+// Two pickles as the files of a DeepSpeed checkpoint: model states, and optimizer states of one rank. The result is
+// a UserError, or the whole checkpoint can be read.
 #include "base/error.h"
 #include "io/convert/zero_checkpoint.h"
 #include "scratch.h"

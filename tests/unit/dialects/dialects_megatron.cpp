@@ -271,7 +271,7 @@ TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
     EXPECT_EQ(refused(more), "");
     EXPECT_EQ(line_of(more, key).status, KeyStatus::used);
     EXPECT_EQ(line_of(more, "--vocab-size").status, KeyStatus::inert);
-    // Without a tokenizer the id behind --vocab-size, 128, ends documents: it may be in no data.
+    // Without a tokenizer the id --vocab-size = 128 ends documents; data may not use it.
     EXPECT_EQ(refused(with({"--tokenizer-type", "NullTokenizer", key, "128"})), "") << key;
     EXPECT_TRUE(says(refused(with({"--tokenizer-type", "NullTokenizer", key, "127"})), key)) << key;
   }

@@ -1,4 +1,4 @@
-// MindFormers' YAML and flags: what they come to, key by key.
+// The translation of MindFormers' YAML and flags, key by key.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -570,7 +570,7 @@ TEST(MindFormers, LossesOfRanks) {
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
 }
 
-// A key that counts only with another has no effect without it, and its line says so.
+// A key that applies only with another key is inert without it, and its line has the reason.
 TEST(MindFormers, KeysThatCountWithOthers) {
   const Job job;
   const auto status = [&](const std::vector<std::string>& words, const std::string& key) {
@@ -773,7 +773,7 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
     EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
 }
 
-// As deep as a line may be long: no reader goes as deep as a text says.
+// A value that is nested 20000 levels deep is a text: no reader recurses into it.
 TEST(MindFormers, DeepValuesAreTexts) {
   const Job job;
   std::string deep = "1";
@@ -824,7 +824,7 @@ TEST(MindFormers, ReadsLaunchScripts) {
     EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
 }
 
-// A config that MindFormers has words for comes back as it was.
+// A config that is written as MindFormers' YAML and translated back is unchanged.
 TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
   std::mt19937 draw(7);
   const auto pick = [&](auto... values) {
