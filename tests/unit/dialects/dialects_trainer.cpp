@@ -89,7 +89,7 @@ TEST(TrainerTables, AreWhole) {
     EXPECT_FALSE(f.says.empty()) << f.name;
   }
   std::vector<KeyRefusal> refusals;
-  EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults have the types of their flags
+  EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults fit their flags
 }
 
 TEST(TrainerFlags, AreReadAsArgparseReadsThem) {
