@@ -28,7 +28,7 @@ struct TrainerFacts {
   TransformersVersion version = TransformersVersion::v4_37;
 };
 
-// Return the number of updates of the run and of an epoch; 0 if it depends on facts.samples and these are not known.
+// Return the number of updates of the run and of an epoch; 0 if it depends on facts.samples, which is not known.
 // updates_of_run = max_steps if set, else num_train_epochs * updates_of_pass, rounded up.
 // updates_of_pass = batches / gradient_accumulation_steps, at least 1. The quotient is rounded up in 5.x, where the
 // last batches of an epoch are an update too, and down in 4.37.
@@ -47,8 +47,8 @@ int64_t warmup_of_run(const TrainerArguments& args, const TrainerFacts& facts);
 bool compared_with_flag(std::string_view key);
 
 // Replaces every "auto" by its value. An "auto" without a rule keeps DeepSpeed's default in zero_optimization, fp16,
-// bf16, aio and the monitors, as in DeepSpeed; in other sections it is appended to `refusals`. A key whose value
-// differs from its flag is appended to `refusals` with both values.
+// bf16, aio and the monitors, as in DeepSpeed. In other sections it is appended to `refusals`, as is an "auto" whose
+// value is not known. A key whose value differs from its flag is appended to `refusals` with both values.
 void fill_auto(DeepSpeedConfig& config, const TrainerArguments& args, const TrainerFacts& facts,
                std::vector<KeyRefusal>& refusals);
 

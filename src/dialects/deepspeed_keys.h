@@ -30,6 +30,7 @@ enum class DeepSpeedValue : uint8_t {
 enum class DeepSpeedFate : uint8_t { by_value, renamed, files, inert, refused, refused_if_on };
 constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::files; }
 
+// A row of the table.
 struct DeepSpeedKey {
   std::string_view key;  // dotted; a last part * matches every key below
   DeepSpeedValue type = DeepSpeedValue::any;
@@ -57,8 +58,8 @@ struct DeepSpeedClass {
   bool zero_promised = false;
   bool one_bit = false;  // data ranks send moments in place of gradients, so ZeRO does not shard
   std::vector<DeepSpeedParam> params;
-  std::vector<std::pair<std::string_view, std::string_view>> settings =
-      {};  // defaults of optimizer.* that differ from Ravine's
+  // Defaults of optimizer.* that differ from Ravine's.
+  std::vector<std::pair<std::string_view, std::string_view>> settings = {};
 };
 
 std::span<const DeepSpeedKey> deepspeed_keys();

@@ -1,4 +1,4 @@
-// The command lines of Megatron-LM and ModelLink.
+// Translates the command lines of Megatron-LM and ModelLink.
 #pragma once
 #include <string>
 #include <vector>

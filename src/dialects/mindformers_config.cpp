@@ -135,7 +135,7 @@ class Keys {
   std::vector<GivenKey> take() { return std::move(keys_); }
 
  private:
-  // FILE:LINE of a value that lies in a file; what comes from the command line stays so.
+  // Returns FILE:LINE of a value in a file, and `source` for a value of the command line.
   static std::string place(const std::string& source, const YamlNode& value) {
     const size_t colon = source.rfind(':');
     return value.line == 0 || colon == std::string::npos ? source : fmt::format("{}:{}", source.substr(0, colon), value.line);

@@ -129,7 +129,7 @@ void choose_core_experts(Translation& t, Json& config, bool defaults) {
             "leave it out, or take LlamaConfig");
 }
 
-// MoEDropRateCallback works its rate out of its own two numbers; here it is the rate of what is left out.
+// Refuses numbers of MoEDropRateCallback that differ from moe_config: Ravine logs the measured rate of dropped tokens.
 void hold_drop_rates(Translation& t, double capacity) {
   const std::string callback = callback_of(t, "MoEDropRateCallback");
   if (callback.empty()) return;
@@ -143,7 +143,7 @@ void hold_drop_rates(Translation& t, double capacity) {
              fmt::format("write {}", capacity));
 }
 
-// The keys of moe_config that are about training, of any family.
+// Translates the keys of moe_config on training, for all families.
 void choose_expert_training(Translation& t) {
   const auto set = [&](const char* option, const Json& value, const char* key) {
     t.set(option, value, std::string("moe_config.") + key);

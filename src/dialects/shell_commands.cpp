@@ -263,7 +263,7 @@ std::optional<ShellFollower::Status> ShellFollower::other_script(const ScriptCom
     child.variables_.set(e, {.items = {value.text}, .trouble = {value.trouble, value.trouble_line}});
   const size_t before = out_.commands.size();
   child.follow(*text);
-  for (size_t i = before; i < out_.commands.size() && at > begin; ++i)  // the launcher starts each command of the script
+  for (size_t i = before; i < out_.commands.size() && at > begin; ++i)  // the launcher starts each of its commands
     out_.commands[i].insert(out_.commands[i].begin(), words.begin() + static_cast<std::ptrdiff_t>(begin),
                             words.begin() + static_cast<std::ptrdiff_t>(at));
   return Status::assumed;

@@ -118,7 +118,7 @@ class ShellFollower {
   std::string separators_ = " \t\n";        // IFS before a read
   std::vector<std::map<std::string, std::optional<ShellValue>>> locals_;  // values before `local`, for each call
   bool ended_ = false, returns_ = false;
-  int continues_ = 0;  // number of loops that a `continue` still has to leave
+  int continues_ = 0;  // of `continue N`: it ends N - 1 loops, and continues the next
   ShellVariables variables_;
   std::set<std::string> exports_;
   std::map<std::string, ShellNodePtr> functions_;

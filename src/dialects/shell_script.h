@@ -23,7 +23,7 @@ struct LaunchScript {
   std::string name;
   std::vector<ScriptCommand> commands;            // in the order in which the script starts them
   std::map<std::string, ScriptWord> written;      // files that cat, tee, echo and printf would write, by path
-  std::map<std::string, ScriptWord> environment;  // variables for its programs, added to those of this process
+  std::map<std::string, ScriptWord> environment;  // variables for its programs, in addition to this process's
   std::vector<ScriptWord> missing;                // files that it sources or starts and that do not exist
   ScriptWord ended;                               // the exit that ends the script; line 0: none
   int64_t launch = 0;                             // number of the chosen launch, from 1; 0: there is only one
@@ -37,6 +37,6 @@ struct ShellArguments {
   bool given = false;
 };
 
-constexpr int64_t kScriptBytes = int64_t{1} << 20;  // most bytes of a script; its words expand to 16 times as much at most
+constexpr int64_t kScriptBytes = int64_t{1} << 20;  // most bytes of a script; 16 times as many for its expanded words
 
 }  // namespace ravine

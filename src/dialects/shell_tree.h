@@ -43,7 +43,7 @@ struct ShellNode {
     for_,        // text: the name; words (with `bare` the arguments); parts[0]: the body
     counted,     // for ((a; b; c)); text: "a; b; c"; parts[0]: the body
     while_,      // parts: condition, body; text: "while" or "until"
-    case_,       // words[0], branches
+    case_,       // words[0]: the subject; branches
     function,    // text: the name; parts[0]: the body
   };
   Kind kind = Kind::simple;

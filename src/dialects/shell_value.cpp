@@ -24,7 +24,7 @@ size_t name_end(std::string_view text, size_t at) {
   return at;
 }
 
-// Collects the words that one raw word expands to.
+// Expands one raw word, and collects the resulting words.
 class Expansion {
  public:
   Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {
@@ -450,7 +450,7 @@ size_t closing_bracket(std::string_view text, size_t at, char open, char close) 
 
 bool fits_shell_pattern(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
-  const auto one = [&](size_t& at) {  // true if the character matches the next one of the pattern; moves `at` behind it
+  const auto one = [&](size_t& at) {  // true if the character matches the next one of the pattern; moves `at` past it
     if (pattern[at] == '?') return ++at, true;
     if (const size_t close = pattern.find(']', at + 2); pattern[at] == '[' && close != std::string_view::npos) {
       size_t k = at + 1;

@@ -60,23 +60,22 @@ class ShellVariables {
   std::vector<std::string> arguments;  // $1, $2, ..
   bool arguments_given = false;        // false: an unset $1 is a trouble
   std::set<std::string> assigned;      // names that the script sets anywhere: they are empty before
-  bool unset_is_empty = false;         // an unset variable is empty, as in tests of bash; else it has a trouble
-  std::function<ExpandedWord(const std::string&, int)> substitute = nullptr;  // returns the value of $( ), by its text and line
+  bool unset_is_empty = false;         // an unset variable is empty, as in tests; else a trouble
+  std::function<ExpandedWord(const std::string&, int)> substitute = nullptr;  // the value of $( )
 
  private:
   std::map<std::string, ShellValue> values_;
 };
 
-// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $; an unset
-// name is
-// 0. Assignments in the expression (=, +=, ++ and the like) set variables.
+// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $. The value of
+// an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
 ExpandedWord arithmetic(std::string_view text, ShellVariables& variables, int line, int depth = 0);
 constexpr int kDeepestShell = 32;  // most nested brackets, functions and scripts
 
 // True if the text matches a pattern of bash: * ? [ab] [a-z] [!x], and \\ before a literal character.
 bool fits_shell_pattern(std::string_view pattern, std::string_view text);
 
-// Returns the index of the bracket that closes the one at text[at - 1]; npos if none. Skips quotes and nested pairs.
+// Returns the index of the bracket that closes text[at - 1]; npos if none. Skips quotes and nested pairs.
 size_t closing_bracket(std::string_view text, size_t at, char open, char close);
 
 }  // namespace ravine

@@ -83,7 +83,7 @@ void TrainerFlagsLead::data() {
   else
     set("data.sequence_length", facts_.columns ? *facts_.columns : std::min<int64_t>(1024, facts_.positions.value_or(1024)),
         "block_size");
-  set("data.predict_next_block", false, "train_file");  // run_clm.py shifts labels inside a block
+  set("data.predict_next_block", false, "train_file");  // run_clm.py shifts labels within a block
   set("data.append_eos", false, "train_file");          // run_clm.py adds no token between texts
   set("data.cache", !a_.on("overwrite_cache"), "overwrite_cache");
   if (a_.has("max_eval_samples")) {

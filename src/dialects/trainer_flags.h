@@ -1,4 +1,4 @@
-// The flags of a Transformers training script. They are TrainingArguments of 4.37 (training_args.py) with the new names
+// The flags of a Transformers training script: TrainingArguments of 4.37 (training_args.py) with the new names
 // of 5.x, and the arguments of examples/pytorch/language-modeling/run_clm.py.
 #pragma once
 #include <map>

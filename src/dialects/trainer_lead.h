@@ -12,6 +12,8 @@
 
 namespace ravine {
 
+// Translates all flags by all(), and stores the result in `out`. `config`: the DeepSpeed config; null if there is none.
+// `misread`: missing flags are not reported.
 class TrainerFlagsLead {
  public:
   TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,

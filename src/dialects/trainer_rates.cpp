@@ -42,7 +42,7 @@ constexpr HfOptimizer kHfOptimizers[] = {
 struct HfSchedule {
   std::string_view name, ours;
   std::vector<std::pair<std::string_view, std::string_view>> settings;  // option in `schedule`, value
-  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // key of lr_scheduler_kwargs, option in `schedule`
+  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // lr_scheduler_kwargs, option in `schedule`
   bool warms_up = true;
 };
 

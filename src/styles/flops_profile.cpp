@@ -163,7 +163,7 @@ void add_tree(const std::string& name, const ProfiledModule& m, const ModuleWork
   out += fmt::format("{:{}})\n", "", indent);
 }
 
-// The report of one step, in DeepSpeed's words.
+// Returns the report of one step, in DeepSpeed's format.
 std::string report_of(const OpenedRun& run, const ProfiledModule& root, const FlopsProfilerKeys& keys, int64_t step,
                       const StepTimes& times) {
   const ModuleWork all = root.all();
