@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-// The naming scheme of the folders.
+// The naming scheme of checkpoint folders of steps: "iter_0000012", "checkpoint-12".
 struct StepNames {
   std::string before;  // prefix: "iter_"
   int digits = 1;      // minimum number of digits, filled with leading zeros
