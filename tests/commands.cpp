@@ -1,7 +1,10 @@
-// Runs commands of the program without starting it anew: each in a child of this process, made by fork(), with its own folder, environment and
-// streams, and the exit status it would have. tests/e2e/ravine_run.py asks it for what scripts run by the thousand; the full tier starts the program itself.
-// A line of stdin is a JSON object {"args", "cwd", "env", "stdin", "stdout", "stderr"} (env: all of it; streams: paths); answered by the child's
-// process id, then its status (as a shell's subprocess: 0 to 255, or the negative number of a signal).
+// Runs commands of the program in child processes made by fork(), which is faster than a start. A child has its folder,
+// environment, streams and exit status. tests/e2e/ravine_run.py uses it for scripts with thousands of commands; the
+// full tier starts the program itself.
+//
+// A line of stdin is a JSON object {"args", "cwd", "env", "stdin", "stdout", "stderr"}: env is the whole environment,
+// and streams are paths. The answer is the child's process id, then its status: 0 to 255, or minus the number of a
+// signal.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-// main() of the test programs. unit_ROOM [--file NAME] [flags of GoogleTest]: --file runs the tests of one file alone (NAME.cpp), or those of
-// a --gtest_filter. Tests run in the
-// folder of the sources, so that they find what is recorded there.
+// main() of the test programs: unit_ROOM [--file NAME] [flags of GoogleTest]. --file runs the tests of NAME.cpp alone;
+// --gtest_filter then chooses among them. Tests run in the folder of the sources, where the recorded files are.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,7 +41,8 @@ std::string filter_of(const std::string& stem) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();  // death tests start the program again
+  const std::string self =
+      std::filesystem::read_symlink("/proc/self/exe").string();  // for death tests, which start the program
   std::vector<char*> arguments(argv, argv + argc);
   arguments[0] = const_cast<char*>(self.c_str());
   std::string stem;

@@ -12,7 +12,8 @@ std::optional<Json> describe_file_kind(const std::string& path);
 Json describe_json_file(const std::string& path);  // a JSON file that is no data; its fields tell its kind
 std::optional<Json> describe_folder_kind(const std::string& path);
 
-// Adds the content of a config.json. "parameters" counts tied weights once, or says why they are not counted.
+// Adds counts that follow from a config.json: "parameters" (tied weights once), "active_parameters" if fewer, and
+// "cache_numbers_per_token". If no model can be made of it, "parameters_unknown" gives the reason.
 void add_model_config(Json& j, const Json& config, const std::string& where);
 // Adds the steps of a Trainer checkpoint, and how to resume from it.
 void add_trainer_run(Json& j, const std::string& path);

@@ -68,9 +68,12 @@ int run_plan(PlanFlags& flags, Config& asked) {
   if (flags.procedure && (flags.layouts || flags.decide || !flags.schedule.empty() || !flags.svg.empty()))
     throw UserError("--procedure with --layouts, --decide, --schedule or --svg", "--procedure", "it is a plan of its own",
                     "leave one of them out");
-  if (!flags.procedure && (!flags.deepspeed.empty() || !flags.ds_config.empty()))
-    throw UserError("--deepspeed or --ds-config without --procedure", "--deepspeed", "it is where the procedure begins",
+  if (!flags.procedure && !flags.deepspeed.empty())
+    throw UserError("--deepspeed without --procedure", "--deepspeed", "it is the file that the procedure begins from",
                     "add --procedure; a run takes the file by `ravine trainer --deepspeed FILE`");
+  if (!flags.procedure && !flags.ds_config.empty())
+    throw UserError("--ds-config without --procedure", "--ds-config", "it is the file that the procedure writes",
+                    "add --procedure");
   if (flags.memory > 0 && flags.memory_mb > 0)
     throw UserError("--memory and --memory-mb", "--memory-mb", "they say the same in GiB and MiB", "leave one of them out");
   for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // checked before the work

@@ -194,8 +194,9 @@ struct TokenizerTrainFlags {
     v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", between(1, INT32_MAX));
     v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
       one_of({"identity", "nmt_nfkc"}));
-    v("character-coverage", t.character_coverage, "share of the text's characters that get a piece", between(0.98, 1));
-    v("byte-fallback", t.byte_fallback, "other characters become bytes; --byte-fallback=false: unk");
+    v("character-coverage", t.character_coverage,
+      "share of the text's characters with a piece of their own; the others: see --byte-fallback", between(0.98, 1));
+    v("byte-fallback", t.byte_fallback, "characters without a piece become bytes; --byte-fallback=false: the unk token");
     v("split-digits", t.split_digits, "every digit is a piece; or --split-digits=false");
     v("add-dummy-prefix", t.add_dummy_prefix,
       "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");

@@ -23,7 +23,8 @@ struct Visitor {
 std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours,
                           double seconds);
 
-// Returns a socket connected to that address. Retries for `seconds`, then throws an Error that names the address.
+// Returns a socket connected to that address. Retries for at most `seconds`, then throws an Error that names the
+// address.
 Socket reach(const std::string& address, int port, double seconds);
 
 }  // namespace ravine

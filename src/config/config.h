@@ -38,10 +38,11 @@ struct ModelOptions {
     v("weights", weights, "weights to begin training from, for the model in model.config; empty: drawn from train.seed",
       reads_folder() & may_change() & detail("Every layout that ravine convert reads is taken."));
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change() & common());
-    v("vocabulary", vocabulary, "rows of embedding and head; 0: as stored; -1: as many as the tokenizer needs",
+    v("vocabulary", vocabulary,
+      "rows of embedding and head; 0: as stored; -1: as stored, or more if the tokenizer has more ids",
       between(-1, 1 << 30) & may_change() &
           detail(
-              "Rows that were stored keep their bits, and model.new_rows initialises the others. With -1 no stored row is dropped."));
+              "Rows that were stored keep their bits, and model.new_rows initialises the others. -1 never drops a stored row."));
     v("new_rows", new_rows, "initial value of new vocabulary rows: mean of the stored rows, or random normal numbers",
       fixed() & detail("Normal numbers are drawn as for a new model. Only rows beyond those of model.path are new."));
     v("tie", tie, "share embedding and head: tied, untied, or as the model is stored",

@@ -93,7 +93,8 @@ std::vector<std::pair<std::string, std::vector<std::string>>> data_files_of(cons
   } else if (value.is_array() && !value.empty() && value[0].is_object()) {
     for (const Json& entry : value) {
       if (!entry.is_object() || !entry.contains("path"))
-        throw UserError("data_files mixes texts and objects", where, "each is an object of split and path",
+        throw UserError("an element of data_files has no path", where,
+                        "each is an object with path, and split if it is not train",
                         "write [{\"split\": \"train\", \"path\": \"train.json\"}]");
       out.emplace_back(field_or<std::string>(entry, "split", where, "train"), patterns_of(entry["path"], where));
     }

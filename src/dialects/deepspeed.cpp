@@ -1,4 +1,4 @@
-// What the keys of a DeepSpeed config lead to.
+// Translates the keys of a DeepSpeed config into options.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class DeepSpeedLeads {
   }
 
  private:
-  // `value` null: the option is set elsewhere.
+  // Marks a key as used for `option`, and sets the option to `value`. Null: the option is set elsewhere.
   void used(const DeepSpeedGiven* g, const std::string& option, Json value = nullptr) {
     if (!g || g->left_to_default) return;
     if (!value.is_null()) out_.set(option, std::move(value), g->written);
@@ -52,13 +52,13 @@ class DeepSpeedLeads {
   void refuse(const DeepSpeedGiven& g, const std::string& why) {
     out_.refusals.push_back(key_refusal(g.written, g.source, why));
   }
-  // A switch that DeepSpeed has on, and that may not be off.
+  // Refuses a switch that is off: DeepSpeed's default is on, and Ravine has no other behaviour.
   void stays_on(std::string_view key, const std::string& why) {
     const YamlNode* v = c_.value(key);
     if (v && !v->boolean) refuse(*c_.find(key), why);
   }
 
-  // Equal to the flags, or the config is refused (fill_auto): so the flags make the sizes.
+  // The keys of batches equal the flags, since fill_auto() refuses others. So the flags set the sizes.
   void batches() {
     for (const char* key : {"train_batch_size", "gradient_accumulation_steps"})
       if (const DeepSpeedGiven* g = c_.find(key)) used(g, "train.global_batch");
@@ -67,7 +67,7 @@ class DeepSpeedLeads {
     stays_on("managed_gradient_accumulation", "an update comes behind all micro batches of its step; remove it");
   }
 
-  // The class of optimizer.type or scheduler.type; null, refused, where there is none of this name.
+  // Returns the class of optimizer.type or scheduler.type. An unknown name is refused and returns null.
   const DeepSpeedClass* chosen(const std::string& section, std::span<const DeepSpeedClass> classes, bool any_case) {
     const DeepSpeedGiven* type = c_.find(section + ".type");
     if (!type || type->value->kind != Kind::text) {
@@ -91,7 +91,7 @@ class DeepSpeedLeads {
     return out;
   }
 
-  // The params of a section, by its class. Options that none of them gives get `settings`.
+  // Translates the params of a section by its class. An option without a param gets its value in `settings`.
   void params(const std::string& section, const DeepSpeedClass& k) {
     std::set<std::string> set;
     std::vector<std::string> names;
@@ -136,7 +136,7 @@ class DeepSpeedLeads {
       return refuse(g, fmt::format("it is {}, it must be {}", written_value(v), takes_flag ? "true or false" : "a number"));
     const bool counts = option.find("step") != std::string::npos && option.find("rate") == std::string::npos;
     if (counts && std::floor(v.real) != v.real) return refuse(g, fmt::format("it is {}, it must be a whole number", v.text));
-    if (option == "schedule.warmup_num_steps")  // DeepSpeed takes 2 steps at least; 0 is what Transformers 4.37 fills in
+    if (option == "schedule.warmup_num_steps")  // DeepSpeed uses at least 2; Transformers 4.37 fills in 0
       return used(&g, option, std::max<int64_t>(1, static_cast<int64_t>(v.real)));
     if (option == "optimizer.type")  // adam_w_mode
       return used(&g, option, v.boolean ? "adamw" : "adam");
@@ -163,7 +163,7 @@ class DeepSpeedLeads {
       used(c_.find("zero_allow_untested_optimizer"), "optimizer.type");
   }
 
-  // Does what the documentation says of ZeRO where the code refuses it.
+  // Accepts a class under ZeRO that DeepSpeed documents as tested with ZeRO, although its code refuses it.
   void promised(const DeepSpeedClass& k) {
     one_bit_ = k.one_bit;
     if (!one_bit_ && c_.on("zero_allow_untested_optimizer")) return;
@@ -368,7 +368,7 @@ class DeepSpeedLeads {
              "there are no lines of single sums, metrics.jsonl counts what ranks send; set it to false");
   }
 
-  // How parameters lie in the files of checkpoints, which DeepSpeed reads by the same keys.
+  // Sets the parameter order in checkpoint files; DeepSpeed reads the files by the same keys.
   void file_form(int64_t stage) {
     const char *order = "zero_optimization.round_robin_gradients", *groups = "zero_optimization.sub_group_size";
     out_.outputs.round_robin = c_.on(order);
@@ -398,7 +398,7 @@ class DeepSpeedLeads {
     if (const YamlNode* v = given("output_file"); v && v->kind == Kind::text) to.output_file = v->text;
   }
 
-  // The folder of a monitor's files, as DeepSpeed joins it; "": it is off.
+  // Returns the folder of a monitor's files, joined as in DeepSpeed; "" if the monitor is off.
   std::string monitor(const std::string& section) {
     const std::string folder = section + ".output_path", job = section + ".job_name";
     if (!c_.on(section + ".enabled")) {
@@ -428,8 +428,8 @@ class DeepSpeedLeads {
   const DeepSpeedConfig& c_;
   const TrainerArguments& args_;
   TrainerOutcome& out_;
-  bool one_bit_ = false;                               // under ZeRO: nothing is divided
-  std::map<std::string, TrainerOutcome::Fate> fates_;  // by the key as it was written
+  bool one_bit_ = false;                               // a 1-bit optimizer under ZeRO: nothing is sharded
+  std::map<std::string, TrainerOutcome::Fate> fates_;  // by the user's spelling of the key
 };
 
 }  // namespace

@@ -48,7 +48,8 @@ bool uses_half(const TrainerArguments& a) {
          (backend == "auto" || backend == "amp" || backend == "cuda_amp" || backend == "cpu_amp");
 }
 
-// A key that has a value of its own, its value, and the flag as Transformers names it; no flag: it is filled, never compared.
+// A rule for "auto": the key, the flag by Transformers' name, and the value. Without a flag the key is filled and not
+// compared with a flag.
 struct FilledKey {
   std::string_view key, flag;
   std::function<YamlNode::Ptr(const TrainerArguments&, const TrainerFacts&)> value;  // null: not known
@@ -128,7 +129,7 @@ int64_t updates_of_pass(const TrainerArguments& args, const TrainerFacts& facts)
   const int64_t micro = args.whole("per_device_train_batch_size"), accumulated = args.whole("gradient_accumulation_steps");
   const int64_t batches =
       args.on("dataloader_drop_last") ? *facts.samples / micro / facts.ranks : parts(parts(*facts.samples, micro), facts.ranks);
-  const bool own_step = facts.version != TransformersVersion::v4_37;  // for the batches left of a pass
+  const bool own_step = facts.version != TransformersVersion::v4_37;  // the last batches of an epoch are an update
   return std::max<int64_t>(1, own_step ? parts(batches, accumulated) : batches / accumulated);
 }
 
@@ -189,7 +190,7 @@ void fill_auto(DeepSpeedConfig& config, const TrainerArguments& args, const Trai
                          written_value(*meant)));
     }
   }
-  // Its class has no default for it.
+  // These classes have no default for total_num_steps.
   const std::string schedule = config.text("scheduler.type", "");
   const bool decays = schedule == "warmupdecaylr" || schedule == "warmupcosinelr";
   if (const DeepSpeedGiven* total = config.find("scheduler.params.total_num_steps");

@@ -21,7 +21,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// What the value should have been; "" where it fits.
+// Returns the rule that the value breaks; "" if it fits the key.
 std::string broken_rule(const DeepSpeedKey& k, const YamlNode& v) {
   const auto bounds = [&]() -> std::string {
     if (v.real >= k.min && v.real <= k.max) return "";
@@ -97,7 +97,7 @@ class KeyTaker {
         !(value->kind == Kind::map && known->type == DeepSpeedValue::any)) {
       if (known->fate == DeepSpeedFate::refused) return refuse(std::string(known->says));
       const std::string rule = broken_rule(*known, *value);
-      if (!rule.empty() && !(value->kind == Kind::text && compared_(key)))  // there both values are said
+      if (!rule.empty() && !(value->kind == Kind::text && compared_(key)))  // fill_auto() refuses it with both values
         return refuse(fmt::format("it is {}, {}", written_value(*value), rule));
       if (known->fate == DeepSpeedFate::refused_if_on && value->kind == Kind::boolean && value->boolean)
         return refuse(fmt::format("it is true: {}", known->says));

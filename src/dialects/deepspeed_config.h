@@ -1,5 +1,4 @@
-// A DeepSpeed config as it was written: its keys with lines, each checked by the table (deepspeed_keys.h), and filled where it
-// says "auto".
+// A DeepSpeed config as written: its keys with their lines, checked by the table (deepspeed_keys.h), "auto" filled in.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,13 +11,14 @@
 
 namespace ravine {
 
+// A key in the config.
 struct DeepSpeedGiven {
-  std::string written;           // as the user spelled it: "bfloat16.enabled", "zero_optimization.aio.block_size"
-  std::string key;               // as the table has it
-  YamlNode::Ptr value;           // filled, where it said auto
+  std::string written;           // the user's spelling: "bfloat16.enabled", "zero_optimization.aio.block_size"
+  std::string key;               // the spelling of the table
+  YamlNode::Ptr value;           // the filled value for "auto"
   std::string source;            // FILE:LINE
-  bool automatic = false;        // it said "auto"
-  bool left_to_default = false;  // nothing fills it: the default counts
+  bool automatic = false;        // the value was "auto"
+  bool left_to_default = false;  // no rule fills it: DeepSpeed's default is used
 };
 
 struct DeepSpeedConfig {
@@ -26,24 +26,25 @@ struct DeepSpeedConfig {
 
   DeepSpeedGiven* find(std::string_view key);
   const DeepSpeedGiven* find(std::string_view key) const;
-  // The value; null where the key is missing, null or left to its default.
+  // Returns the value; null if the key is missing, null or left to its default.
   const YamlNode* value(std::string_view key) const;
   bool on(std::string_view key) const;
   double number(std::string_view key, double otherwise) const;
   std::string text(std::string_view key, const std::string& otherwise) const;
   bool has_section(std::string_view section) const;
-  int64_t stage() const;  // of ZeRO; 0 without the section
+  int64_t stage() const;  // ZeRO stage; 0 without the section
 };
 
-// Takes the keys out of a document. Unknown keys and values that the table does not allow go to `refusals`; what is forgiven to
-// `notices`, a line each. A text under a key that is `compared` with a flag is kept, whatever the table says: who compares says
-// both values.
+// Reads the keys of a document; `name` is its name in messages. Unknown keys and values that the table does not allow
+// are appended to `refusals`. Tolerated mistakes are appended to `notices`, one line each. `compared` returns true if a
+// key is compared with a flag. A text under a compared key is kept even if the table does not allow it: fill_auto()
+// refuses it and shows both values.
 DeepSpeedConfig take_deepspeed_keys(const YamlNode& root, const std::string& name, bool (*compared)(std::string_view key),
                                     std::vector<KeyRefusal>& refusals, std::vector<std::string>& notices);
 
-// `why`: the rule, and behind the last "; " what to do about it.
+// Returns a refusal. `why`: the rule, and after its last "; " the fix.
 KeyRefusal key_refusal(const std::string& key, const std::string& where, const std::string& why);
 
-std::string written_value(const YamlNode& value);  // as Python prints it
+std::string written_value(const YamlNode& value);  // the value as Python prints it
 
 }  // namespace ravine

@@ -78,7 +78,7 @@ class DeepSpeedReader {
     return word();
   }
 
-  // Behind an element: true if another follows. A comma before the closing bracket is forgiven.
+  // Reads the separator after an element. Returns true if another element follows. Accepts a comma before the bracket.
   bool more(char close) {
     blanks();
     if (take(close)) return false;
@@ -244,7 +244,7 @@ class DeepSpeedReader {
   int64_t values_ = 0;
 };
 
-// The bytes of a text in URL-safe base64; none where it is not that.
+// Decodes URL-safe base64; returns nothing if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text) {
   std::string out;
   uint32_t bits = 0;

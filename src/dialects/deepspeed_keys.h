@@ -1,6 +1,6 @@
-// Every key of a DeepSpeed config (runtime/config.py, runtime/zero/config.py, runtime/zero/offload_config.py,
-// runtime/precision_config.py, runtime/swap_tensor/aio_config.py and the sections they name, of 0.13 and 0.19), with what it may
-// hold and what becomes of it here.
+// The table of all keys of a DeepSpeed config, with their types and their effect in Ravine.
+// Source: runtime/config.py, runtime/zero/config.py, runtime/zero/offload_config.py, runtime/precision_config.py,
+// runtime/swap_tensor/aio_config.py and the sections they name, of DeepSpeed 0.13 and 0.19.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,56 +10,62 @@
 
 namespace ravine {
 
+// The type of a value.
 enum class DeepSpeedValue : uint8_t {
   flag,   // true or false
   whole,  // a whole number, also written 2.0
-  size,   // the same; of a fraction, as Transformers 4.37 writes 0.9 h h, the whole part
+  size,   // a whole number; a fraction is rounded down (Transformers 4.37 writes 0.9 h h)
   number,
   text,
-  numbers,  // a list of them
-  words,    // of flags: all words up to the next one
+  numbers,  // a list of numbers
+  words,    // for flags: all words up to the next flag
   any,
 };
 
-// What becomes of a key. Of the first two deepspeed.cpp decides, with other keys and the flags in view; the option of a `renamed`
-// one gets the key's own value.
-// `files`: the run writes files of their own, which `says` names; no option is set.
+// The effect of a key.
+// by_value: it leads to options; deepspeed.cpp decides with other keys and the flags in view.
+// renamed: as by_value, and its option gets the key's own value.
+// files: the run writes additional files, which `says` names; no option is set.
+// inert: no effect. refused: any value is refused. refused_if_on: refused if the value is true.
 enum class DeepSpeedFate : uint8_t { by_value, renamed, files, inert, refused, refused_if_on };
 constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::files; }
 
+// A row of the table.
 struct DeepSpeedKey {
-  std::string_view key;  // dotted; a last part of * stands for every key below
+  std::string_view key;  // dotted; a last part * matches every key below
   DeepSpeedValue type = DeepSpeedValue::any;
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says;  // of what is used: options that it leads to; else the reason
+  std::string_view says;  // used keys: the options; others: the reason
   double min = -1e300, max = 1e300;
-  std::string_view choices = {};  // of a text, between blanks; letters of either case
+  std::string_view choices = {};  // of a text, separated by blanks; upper and lower case are equal
 };
 
-// What a key leads to that is a parameter of a class: its name here.
+// A parameter of an optimizer or scheduler class, and its option in Ravine.
 struct DeepSpeedParam {
   std::string_view key;
-  std::string option;  // "": inert for the reason
+  std::string option;  // "": inert, for `reason`
   std::string_view reason = {};
-  bool must_be_default = false;    // another value than the default is refused, for the reason
-  std::string_view fallback = {};  // as JSON
+  bool must_be_default = false;    // any other value than `fallback` is refused, for `reason`
+  std::string_view fallback = {};  // the default, as JSON
 };
 
+// A class of optimizers or schedulers.
 struct DeepSpeedClass {
-  std::string_view name;    // as DeepSpeed spells it
+  std::string_view name;    // DeepSpeed's spelling
   std::string_view ours;    // optimizer.type or schedule.type
-  bool zero_tested = true;  // with ZeRO; else zero_allow_untested_optimizer is asked for
-  bool zero_promised =
-      false;             // the documentation calls it tested with ZeRO, and the code refuses it: it is trained, with a notice
-  bool one_bit = false;  // never divided: data ranks send moments
+  bool zero_tested = true;  // with ZeRO; if false, ZeRO needs zero_allow_untested_optimizer
+  // DeepSpeed's documentation calls the class tested with ZeRO, its code refuses it. Ravine trains it, with a notice.
+  bool zero_promised = false;
+  bool one_bit = false;  // data ranks send moments in place of gradients, so ZeRO does not shard
   std::vector<DeepSpeedParam> params;
-  std::vector<std::pair<std::string_view, std::string_view>> settings = {};  // of optimizer.*, defaults that differ from ours
+  // Defaults of optimizer.* that differ from Ravine's.
+  std::vector<std::pair<std::string_view, std::string_view>> settings = {};
 };
 
 std::span<const DeepSpeedKey> deepspeed_keys();
-const DeepSpeedKey* find_deepspeed_key(std::string_view key);  // null: no such key
-std::string nearest_deepspeed_key(const std::string& key);     // "did you mean ..?" or what to do
-std::span<const DeepSpeedClass> deepspeed_optimizers();        // names of either case
+const DeepSpeedKey* find_deepspeed_key(std::string_view key);  // null if there is no such key
+std::string nearest_deepspeed_key(const std::string& key);     // "did you mean ..?", or another fix
+std::span<const DeepSpeedClass> deepspeed_optimizers();        // upper and lower case of names are equal
 std::span<const DeepSpeedClass> deepspeed_schedulers();
 
 }  // namespace ravine

@@ -59,7 +59,7 @@ std::string deepspeed_json_of(const DeepSpeedStart& start, const Config& c, int6
   for (const auto& [key, value] : {std::pair{"train_micro_batch_size_per_gpu", c.train.micro_batch},
                                    {"gradient_accumulation_steps", c.train.global_batch / c.train.micro_batch / data_ranks},
                                    {"train_batch_size", c.train.global_batch}})
-    if (out.contains(key) && out[key] != "auto") out[key] = value;  // others follow from the flags
+    if (out.contains(key) && out[key] != "auto") out[key] = value;  // missing keys and "auto" follow from the flags
   return out.dump(2) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// A ds_config.json that a search over ZeRO stages and offloads begins from, and the same file with what was found.
+// Reads the ds_config.json that a search over ZeRO stages and offloads starts with, and writes it with the result.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,17 +8,20 @@
 
 namespace ravine {
 
+// The file.
 struct DeepSpeedStart {
-  Json json;                         // as it was written
-  std::vector<std::string> notices;  // what was forgiven
+  Json json;                         // the document
+  std::vector<std::string> notices;  // tolerated mistakes, one line each
   bool says_batch = false;           // train_batch_size is a number
 };
 
-// Reads the file and puts into `options` what it says of batch, optimizer, schedule and arithmetic; "auto" leaves options as they
-// are. Syntax, unknown keys and values that the table refuses are a UserError that names all of them.
+// Reads the file and sets its batch, optimizer, schedule, precision, ZeRO and offload in `options`; "auto" leaves an
+// option unchanged. Unknown keys and values that the table refuses are a UserError that names all of them; so is wrong
+// syntax.
 DeepSpeedStart read_deepspeed_start(const std::string& file, Config& options);
 
-// The file with ZeRO stage, offloads, arithmetic and batches of `chosen`, over so many data ranks; all else as it was written.
+// Returns the document with ZeRO stage, offloads, precision and batch sizes of `chosen` for `data_ranks` data ranks.
+// All other keys are unchanged.
 std::string deepspeed_json_of(const DeepSpeedStart& start, const Config& chosen, int64_t data_ranks);
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// A config as far as DeepSpeed's JSON says it: batch, optimizer, schedule, arithmetic, ZeRO, offload. The rest are flags of the
-// training script.
+// Writes a config as DeepSpeed's JSON: batch, optimizer, schedule, precision, ZeRO and offload. The other options
+// become flags of the training script.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 namespace ravine {
 namespace {
 
-// Sizes that DeepSpeed compares with the flags and makes nothing of by itself, and what is of the form of its own files.
+// Options that are not compared: sizes that DeepSpeed takes from the flags, and the style of log lines.
 const std::vector<std::string> kFlagsSay = {"train.global_batch", "train.micro_batch", "optimizer.clip_norm", "log.every",
                                             "log.style"};
 
 Json number_as_given(double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? Json(static_cast<int64_t>(x)) : Json(x); }
 
-// {"type", "params"} of the class that leads to `ours`; null if there is none.
+// Returns {"type", "params"} of the class for Ravine's type `ours`; null if there is none.
 Json class_section(const Config& c, std::span<const DeepSpeedClass> classes, const std::string& ours) {
   for (const DeepSpeedClass& k : classes) {
     const bool plain_adam = ours == "adam" && k.name == "Adam";
@@ -35,7 +35,7 @@ Json class_section(const Config& c, std::span<const DeepSpeedClass> classes, con
       if (p.option.empty()) continue;
       if (p.option == "optimizer.type")
         params[std::string(p.key)] = !plain_adam;
-      else if (const Json value = option_value(c, p.option); value != "auto" && value != "none")  // the class's own default
+      else if (const Json value = option_value(c, p.option); value != "auto" && value != "none")  // else the default
         params[std::string(p.key)] = value;
     }
     return {{"type", std::string(k.name)}, {"params", params}};
@@ -84,7 +84,7 @@ Json written_form(const Config& c) {
   return j;
 }
 
-// The flags of the training script beside the file: what the file does not say, and what must be the same in both.
+// Returns the flags of the training script: options that the file cannot hold, and values that must equal the file's.
 std::vector<std::string> flags_of(const Config& c) {
   std::vector<std::string> out;
   const auto flag = [&](const char* key, const std::string& value) { out.insert(out.end(), {key, value}); };
@@ -124,7 +124,7 @@ std::vector<std::string> flags_of(const Config& c) {
   return out;
 }
 
-// What file and flags together come to; nothing where they contradict each other.
+// Returns the config that file and flags together translate to; nothing if they contradict each other.
 std::optional<Config> said_by(const DeepSpeedConfig& file, const std::vector<std::string>& flags, int64_t ranks) {
   TrainerLine line;
   line.args = read_trainer_flags(placed(flags), line.refusals);
@@ -136,7 +136,7 @@ std::optional<Config> said_by(const DeepSpeedConfig& file, const std::vector<std
   if (!t.refusals().empty()) return {};
   try {
     return load_config("", t.settings());
-  } catch (const UserError&) {  // the file alone says what it does
+  } catch (const UserError&) {  // the caller then reports the result of the file alone
     return {};
   }
 }
@@ -154,7 +154,7 @@ ForeignForm deepspeed_form(const Config& config, const Json&) {
   lead_deepspeed(read, read_trainer_flags({}, refusals), out);
   refusals.insert(refusals.end(), out.refusals.begin(), out.refusals.end());
   for (const KeyRefusal& r : refusals) form.notices.push_back(fmt::format("DeepSpeed would refuse {}: {}", r.what, r.rule));
-  // What the file says nothing of is as it is without options.
+  // An option that the file does not set has its default.
   Config got;
   std::vector<Section> sections = sections_of(got);
   for (const TrainerOutcome::Choice& choice : out.choices)

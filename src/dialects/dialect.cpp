@@ -51,7 +51,7 @@ std::vector<std::string> keys_of(const DialectTable& table) {
   return keys;
 }
 
-// An abbreviation, or a slip of the finger.
+// Returns a fix for an unknown key: the key that it abbreviates, or the nearest key.
 std::string nearest(const std::string& key, const DialectTable& table) {
   const std::vector<std::string> keys = keys_of(table);
   std::vector<std::string> longer;
@@ -235,7 +235,7 @@ std::vector<ExplainedKey> Translation::lines() const {
       if (r.key == e.row.key) line.status = KeyStatus::refused, line.option.clear(), line.reason = r.rule;
     out.push_back(std::move(line));
   }
-  for (const KeyRefusal& r : refusals_)  // of keys that nobody gave
+  for (const KeyRefusal& r : refusals_)  // refusals of keys that are not given
     if (std::none_of(out.begin(), out.end(), [&](const ExplainedKey& line) { return line.key == r.key; }))
       out.push_back({r.key, nullptr, KeyStatus::refused, "", r.rule});
   out.insert(out.end(), derived_.begin(), derived_.end());
@@ -262,7 +262,7 @@ Translation translate(DialectTable table, const std::vector<GivenKey>& given, co
       t.refusals_.push_back({g.key, g.key, g.source, row.reason, row.fix});
     } else if (!fits(row.type, g.value)) {
       it->value = nullptr;
-      const std::string text = shown_value(g.value);  // in quotes where they are the mistake
+      const std::string text = shown_value(g.value);  // a text has quotes, since they may be the mistake
       t.refusals_.push_back({g.key, fmt::format("{} is {}", g.key, g.value.is_string() ? "'" + text + "'" : text), g.source,
                              fmt::format("it takes {}", words_of(row.type)), "correct the value"});
     } else if (!row.choices.empty() && g.value.is_string() &&

@@ -1,12 +1,12 @@
-// How command lines and files of other programs become a Config. Each program has a table, one row per key that it knows, and
-// functions for what follows from several keys; both lie in files of its own, and its name stands nowhere else.
+// Translates command lines and files of other programs into a Config. Each program has a table with a row per key, and
+// functions for results of several keys. Both are in separate files, and no other file has the program's name.
 //
 //   std::vector<GivenKey> given = read_flags(table, words, "NAME");      // or from a file of the other program
-//   Translation t = translate(table, given, "NAME");                     // known, of the right type, copied where that is all
-//   if (t.has("--a")) t.set("train.steps", t.whole("--a") * 2, "--a");   // the rest
-//   Config config = config_of(t);                                        // or one UserError that names all that is refused
+//   Translation t = translate(table, given, "NAME");                     // checks keys and types, sets copied options
+//   if (t.has("--a")) t.set("train.steps", t.whole("--a") * 2, "--a");   // all other options
+//   Config config = config_of(t);                                        // or a UserError that names all refused keys
 //
-// Every key that was given has a line that says what becomes of it (explanation).
+// Every given key has a line in the explanation, with its effect.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,46 +18,48 @@
 
 namespace ravine {
 
-// What a value must be. A switch stands alone and means true. `any`: whatever a file of the other program holds.
+// The type of a value. `on`: a switch without a value, which means true. `any`: any value in a file of the other
+// program.
 enum class KeyType : uint8_t { on, boolean, whole, number, text, wholes, numbers, texts, map, any };
 std::string_view words_of(KeyType type);  // "a whole number"
 
-// What becomes of a key: it has an effect; it has none, for a reason; it is refused, for a reason. A line of an explanation may
-// also say that nobody gave the key, or that several keys gave a result.
+// The effect of a key. used: it sets options. inert: no effect, for a reason. refused: an error, for a reason.
+// Two more statuses are for lines of an explanation. standard: the default is used. derived: a result of several keys.
 enum class KeyStatus : uint8_t { used, inert, refused, standard, derived };
-std::string_view name(KeyStatus status);  // "default" of `standard`
+std::string_view name(KeyStatus status);  // "default" for `standard`
 
-// A row. `option` names what the key leads to, for people; with `copied` the value goes there as it is.
+// A row of a table. `option` names the options of the key for the user; with `copied` it gets the value unchanged.
 struct DialectKey {
-  std::string key;  // as users write it: "--num-layers", "optimizer.params.lr"
+  std::string key;  // the user's spelling: "--num-layers", "optimizer.params.lr"
   KeyType type = KeyType::text;
   KeyStatus status = KeyStatus::used;
   std::string option = "";
-  std::string reason = "";                // inert, refused: why, in a sentence without a full stop
-  Json standard = nullptr;                // what the other program takes where the key is not given; null: nothing
-  std::vector<std::string> choices = {};  // of a text
+  std::string reason = "";                // inert, refused: a sentence without a full stop
+  Json standard = nullptr;                // default of the other program; null: none
+  std::vector<std::string> choices = {};  // allowed texts
   bool copied = false;
-  bool same = false;                 // the option gets the value that the key has, by `copied` or by the functions
-  std::string fix = "leave it out";  // refused: what to do instead
+  bool same = false;                 // the option gets the key's own value, by `copied` or by a function
+  std::string fix = "leave it out";  // refused: what the user can do
 };
 using DialectTable = std::vector<DialectKey>;
 
-// Rows in one line each: copied("--train-iters", KeyType::whole, "train.steps").
+// Return a row: copied("--train-iters", KeyType::whole, "train.steps").
 DialectKey copied(std::string key, KeyType type, std::string option, Json standard = nullptr);
-DialectKey renamed(std::string key, KeyType type, std::string option, Json standard = nullptr);  // used, and the same value
+DialectKey renamed(std::string key, KeyType type, std::string option, Json standard = nullptr);  // and the same value
 DialectKey used(std::string key, KeyType type, std::string option, Json standard = nullptr,
                 std::vector<std::string> choices = {});
 DialectKey inert(std::string key, KeyType type, std::string reason, Json standard = nullptr);
 DialectKey refused(std::string key, KeyType type, std::string reason, std::string fix = "leave it out");
-DialectTable joined(std::vector<DialectTable> tables);  // a key in two of them is an Error
+DialectTable joined(std::vector<DialectTable> tables);  // a key in two tables is an Error
 
-// A key with its value, as it was given: `source` is FILE:LINE, or the command line.
+// A given key with its value. `source`: FILE:LINE, or "command line".
 struct GivenKey {
   std::string key;
   Json value;
   std::string source;
 };
 
+// A line of an explanation.
 struct ExplainedKey {
   std::string key;
   Json value;
@@ -65,49 +67,50 @@ struct ExplainedKey {
   std::string option, reason;
 };
 
-// Of a UserError; `key` names what it is about, for the explanation.
+// The parts of a UserError on a key; `key` is the line of the explanation that shows it.
 struct KeyRefusal {
   std::string key, what, where, rule, fix;
 };
 
-// What the keys have come to so far.
+// The result of the keys so far: settings of options, refusals and notices.
 class Translation {
  public:
   Translation(DialectTable table, std::string program);
 
-  // The value that counts: the last one given, else the row's standard. Keys that are in no table are an Error. A number of a
-  // key without value is 0, a text "".
-  bool has(const std::string& key) const;  // given
+  // Return the value of a key: the last given value, else the row's default. A key that is in no table is an Error.
+  // Without a value a number is 0 and a text is "".
+  bool has(const std::string& key) const;  // true if the key is given
   bool is_on(const std::string& key) const;
-  const Json& value(const std::string& key) const;  // null: none
+  const Json& value(const std::string& key) const;  // null if there is none
   int64_t whole(const std::string& key) const;
   double number(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::string source(const std::string& key) const;  // "default" if not given
   std::vector<std::string> given() const;            // keys, in order of first appearance
 
-  // The option takes the value; `from` is the key that says so, whose line then names the option too.
+  // Sets an option to a value. `from`: the key that leads to it, whose line of the explanation then names the option.
   void set(const std::string& option, const Json& value, const std::string& from);
-  // The option takes the value that something beside the keys says.
+  // Sets an option to a value that does not come from a key.
   void set_option(const std::string& option, const Json& value, const std::string& source);
-  // What becomes of a key in this run, where that is not what its row says.
+  // Replaces the status and the option or reason of a key's row for this run.
   void becomes(const std::string& key, KeyStatus status, const std::string& option_or_reason);
-  void shows(const std::string& key, Json value);   // the value that counts in the end, filled in from others
-  void derive(const std::string& key, Json value);  // a line of its own, "derived.lr"
+  void shows(const std::string& key, Json value);   // sets the value in the explanation, if it follows from other keys
+  void derive(const std::string& key, Json value);  // adds a line to the explanation: "derived.lr"
   void refuse(const std::string& key, const std::string& what, const std::string& rule, const std::string& fix);
-  void refuse(KeyRefusal refusal);  // of a key in no row too
+  void refuse(KeyRefusal refusal);  // also for a key without a row
   void notice(std::string text);
 
-  const std::vector<Setting>& settings() const { return settings_; }  // in order, the later wins
+  const std::vector<Setting>& settings() const { return settings_; }  // in order; a later setting of an option wins
   const std::vector<KeyRefusal>& refusals() const { return refusals_; }
   const std::vector<std::string>& notices() const { return notices_; }  // for stderr
-  std::vector<ExplainedKey> lines() const;                              // of keys given, in order; then of what was derived
+  std::vector<ExplainedKey> lines() const;  // given keys in order, then refusals of other keys, then derived lines
 
-  int64_t ranks = 0;                 // that the job is to have, if anything says so; 0: as many as run it
-  bool evaluates = false;            // nothing is trained: the loss on data.valid is asked for
-  TrainerOutputs trainer;            // of `ravine trainer`
-  std::vector<std::string> command;  // of a program that does not train: the words of ours that does the same, {"eval", ..}
-  std::vector<std::vector<std::string>> then;  // further ones, each behind the one before
+  int64_t ranks = 0;       // number of ranks of the job; 0: as many as run it
+  bool evaluates = false;  // nothing is trained: the result is the loss on data.valid
+  TrainerOutputs trainer;  // for `ravine trainer`
+  // For a program that does not train: the words of Ravine's command that does the same, {"eval", ..}.
+  std::vector<std::string> command;
+  std::vector<std::vector<std::string>> then;  // commands to run after it, in order
 
  private:
   friend Translation translate(DialectTable table, const std::vector<GivenKey>& given, const std::string& program);
@@ -129,29 +132,30 @@ class Translation {
   std::vector<std::string> notices_;
 };
 
-// Looks every given key up, checks types and choices, and copies what is copied. Keys in no row are refused with the nearest
-// one; so are those that a row refuses. Nothing throws: config_of does.
+// Checks the given keys by the table, with types and choices, and sets the options of `copied` rows. Unknown keys (with
+// the nearest known key) and refused keys are stored as refusals: config_of throws them, this function does not.
 Translation translate(DialectTable table, const std::vector<GivenKey>& given, const std::string& program);
 
-// The config that the settings lead to, then `over` (of the command line). What was refused is one UserError that names all.
+// Returns the config of the settings, then of `over` (settings of the command line). Refusals are one UserError that
+// names all of them.
 Config config_of(const Translation& translation, const std::vector<Setting>& over = {});
-void refuse_keys(const std::vector<KeyRefusal>& refusals);  // all of them in one UserError; returns if there are none
-void refuse_all(const Translation& translation);            // throws that UserError; returns if nothing was refused
+void refuse_keys(const std::vector<KeyRefusal>& refusals);  // throws one UserError for all; returns if there are none
+void refuse_all(const Translation& translation);            // the same for the refusals of a translation
 
-// One JSON line per key: {"key", "value", "status", "option", "reason"}.
+// Returns a JSON line per key: {"key", "value", "status", "option", "reason"}.
 std::string explanation(const Translation& translation);
-// The same for people: by status, refused keys first, in columns; words wrap at so many letters.
+// Returns the lines as a table for the user, by status, refused keys first. Lines have about `width` letters.
 std::string explanation_table(const Translation& translation, size_t width);
 
-// A word of a command line, and where it stands.
+// A word of a command line, and its place: FILE:LINE, or "command line".
 struct PlacedWord {
   std::string text, source;
 };
-std::vector<PlacedWord> placed(const std::vector<std::string>& words);  // of the command line
+std::vector<PlacedWord> placed(const std::vector<std::string>& words);  // with the place "command line"
 
-// Reads words as Python's argparse does without abbreviations: --key VALUE or --key=VALUE, lists up to the next flag, switches
-// alone; `-1` is a value. Words that belong to no flag, and flags without their value, are UserErrors; flags in no row are kept
-// with the words behind them, for translate to refuse.
+// Parses words like Python's argparse without abbreviations: --key VALUE or --key=VALUE, lists up to the next flag, and
+// switches without a value. `-1` is a value. A word that belongs to no flag and a flag without its value are
+// UserErrors. Unknown flags are returned with the words after them; translate() refuses them.
 std::vector<GivenKey> read_flags(const DialectTable& table, const std::vector<PlacedWord>& words, const std::string& program);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The explanation for people.
+// Formats the explanation of a translation as a table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kLeast = 24;  // letters of the last column, however narrow the terminal
+constexpr size_t kLeast = 24;  // minimum width of the last column, in letters
 
-size_t letters(const std::string& text) {  // bytes that begin a character
+size_t letters(const std::string& text) {  // counts the bytes that begin a UTF-8 character
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
@@ -20,7 +20,7 @@ std::string value_words(const Json& value) {
   return escaped(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// Words of a text in lines of at most `width` letters; a longer word has a line of its own.
+// Splits a text into lines of at most `width` letters; a longer word gets a separate line.
 std::vector<std::string> wrapped(const std::string& text, size_t width) {
   std::vector<std::string> lines(1);
   for (const std::string& word : split(text, ' ')) {
@@ -66,7 +66,7 @@ std::string explanation_table(const Translation& translation, size_t width) {
     out += fmt::format("{}{} ({})\n", out.empty() ? "" : "\n", title, rows.size());
     for (const Row& row : rows) {
       std::string line = "  " + row.key;
-      const auto next_column = [&](size_t at) {  // what does not fit its column has the line to itself
+      const auto next_column = [&](size_t at) {  // a text that is wider than its column gets a separate line
         if (letters(line) + 2 > at) out += line + "\n", line.clear();
         pad(line, at);
       };

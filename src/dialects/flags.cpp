@@ -1,4 +1,4 @@
-// Command lines in the manner of Python's argparse.
+// Parses command lines like Python's argparse.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<PlacedWord> placed(const std::vector<std::string>& words) {
 std::vector<GivenKey> read_flags(const DialectTable& table, const std::vector<PlacedWord>& words, const std::string& program) {
   std::vector<GivenKey> out;
   size_t at = 0;
-  const auto behind = [&] {  // the values up to the next flag
+  const auto behind = [&] {  // returns the values up to the next flag
     std::vector<std::string> values;
     while (at < words.size() && !begins_flag(words[at].text)) values.push_back(words[at++].text);
     return values;

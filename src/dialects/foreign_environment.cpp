@@ -41,7 +41,7 @@ constexpr struct {
     {"TASK_QUEUE_ENABLE", kRuntime},
 };
 
-// "0|5-8" of iterations as steps: "1|6-9". Empty for all; nothing where the text is not of that form.
+// Converts a list of iterations to steps: "0|5-8" gives "1|6-9". "all" gives ""; another text gives nothing.
 std::optional<std::string> steps_of(const std::string& iterations) {
   if (iterations == "all") return "";
   if (iterations.empty() || !StepRanges::parse(iterations)) return {};

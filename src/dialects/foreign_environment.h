@@ -1,4 +1,4 @@
-// Variables of the environment that jobs of other programs set for their runtime, and their meaning here.
+// Environment variables that jobs of other programs set for their runtime, and their effect in Ravine.
 #pragma once
 #include <map>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace ravine {
 
-// The variables of this process that the table names, by name.
+// Returns the variables of the table that are set in this process, by name.
 std::map<std::string, std::string> foreign_environment();
 
-// A line for each variable of the table that is set: the reason why it changes nothing of the run.
+// Returns a line for each set variable that has no effect on the run, with the reason.
 std::vector<std::string> environment_notices(const std::map<std::string, std::string>& set);
 
-// MINDSPORE_DUMP_CONFIG: the dump that its file asks for becomes probe.dump. The file counts iterations from 0 and the run from 1.
-// A setting without a counterpart is refused with one that has.
+// Translates the dump in the file of MINDSPORE_DUMP_CONFIG into probe.dump. The file counts iterations from 0, the run
+// counts steps from 1. A setting without a counterpart is refused, with a value that has one.
 void set_mindspore_dump(Translation& t, const std::map<std::string, std::string>& set);
 
 }  // namespace ravine

@@ -10,7 +10,7 @@ namespace ravine {
 namespace {
 
 struct Words {
-  std::map<std::string, std::vector<ForeignWord>> whole, last;  // of keys, of the last part of those that are used
+  std::map<std::string, std::vector<ForeignWord>> whole, last;  // rows by key, and used keys by their last part
 };
 
 std::string plain(std::string key) {
@@ -19,10 +19,10 @@ std::string plain(std::string key) {
   return key;
 }
 
-// The one option, or the first of several, that a row names.
+// Returns the first option of a row.
 std::string first_option(const std::string& options) { return options.substr(0, options.find_first_of(" ,")); }
 
-// "where it is 0; else refused: .." is of those who use the dialect.
+// Returns a row's advice. A reason "where it is 0; else refused: .." is cut to its last part.
 std::string advice_of(const DialectKey& row) {
   static constexpr std::string_view kElse = "else refused: ";
   if (row.status == KeyStatus::used) return "";
@@ -31,7 +31,8 @@ std::string advice_of(const DialectKey& row) {
   return "leave it out: " + (at == std::string::npos ? row.reason : row.reason.substr(at + kElse.size()));
 }
 
-// " (schedule.type OptimizerParamScheduler)" of an option that does not count as long as nobody chooses another type.
+// Returns " (schedule.type OptimizerParamScheduler)" for an option that only applies with another type than the
+// default.
 std::string which_takes_it(const std::string& option) {
   const Taken* taken = taken_by(option);
   if (!taken) return "";
@@ -47,7 +48,7 @@ void add(Words& words, const std::vector<KeySection>& sections, const std::strin
   for (const KeySection& section : sections)
     for (const DialectKey& row : section.rows) {
       const bool used = row.status == KeyStatus::used, flag = row.key.starts_with("--");
-      if (used && row.option.find_first_of(".-") == std::string::npos) continue;  // it leads to no option
+      if (used && row.option.find_first_of(".-") == std::string::npos) continue;  // the row names no option
       const std::string key = plain(row.key);
       ForeignWord word{.line = flag ? flags : file,
                        .option = used ? first_option(row.option) : "",
@@ -58,7 +59,8 @@ void add(Words& words, const std::vector<KeySection>& sections, const std::strin
       const size_t dot = key.rfind('.');
       if (used && dot != std::string::npos) words.last[key.substr(dot + 1)].push_back(word);
       for (size_t end = key.find('.'); end != std::string::npos && !flag; end = key.find('.', end + 1)) {
-        std::vector<ForeignWord>& of_section = words.whole[key.substr(0, end)];  // its keys say what becomes of them
+        std::vector<ForeignWord>& of_section =
+            words.whole[key.substr(0, end)];  // the section gets no advice of a row; its keys have their own
         std::erase_if(of_section, [&](const ForeignWord& w) { return w.line == file && w.option.empty(); });
         of_section.push_back({.line = file, .option = "", .same = false, .beside = "", .advice = ""});
       }

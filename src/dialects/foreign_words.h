@@ -1,10 +1,11 @@
-// The tables of all dialects as one list of words, for a message about a word that stands where an option of ours is expected.
+// Finds a word in the tables of all dialects, for a message on a word that is not an option of Ravine.
 #pragma once
 #include "config/other_names.h"
 
 namespace ravine {
 
-// Of a flag or a key, dots and all; else of the last part of a key that is used. The tables are read as the first word is asked for.
+// Returns the table rows of a word: of the flag or the full dotted key, and of used keys whose last part it is. The
+// first call reads the tables.
 std::vector<ForeignWord> words_of_dialects(const std::string& word);
 
 }  // namespace ravine

@@ -6,7 +6,7 @@
 namespace ravine {
 namespace {
 
-// A cell of Markdown: no column and no tag begins in it.
+// Escapes a text for a cell of a Markdown table: `|` and `<`.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);

@@ -1,4 +1,5 @@
-// What a dialect knows, as the page docs/keys-PROGRAM.md: each key with its type, what becomes of it, and the option or the reason.
+// Makes the page docs/keys-PROGRAM.md from the tables of a dialect: each key with its type, status, and option or
+// reason.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +8,12 @@
 
 namespace ravine {
 
-// Keys under one heading. A key that stands for all below it ends with *.
+// The keys under one heading. A key that ends with * matches all keys below it.
 struct KeySection {
   std::string title;
   DialectTable rows;
 };
+// Returns the page as Markdown. `command`: "trainer", for the text.
 std::string key_page(const std::string& command, const std::vector<KeySection>& sections);
 
 std::vector<KeySection> mindformers_key_sections();

@@ -19,7 +19,7 @@ std::string place_of(const LaunchScript& script, const ScriptWord& word) {
   return fmt::format("{}:{}", file_of(script, word), word.line);
 }
 
-// ". env.sh of line 3 is not there": what an error of such a script is likely to come from.
+// Returns a text on files that the script reads and that do not exist, a likely cause of other errors.
 std::string missing_of(const LaunchScript& script) {
   std::string out;
   for (const ScriptWord& w : script.missing)
@@ -29,7 +29,7 @@ std::string missing_of(const LaunchScript& script) {
 
 std::string file_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The number behind one of `names`, as `--name N`, `--name=N` or, of one letter, `-n N`.
+// Returns the number after one of `names`: `--name N`, `--name=N` or `-n N`; nothing if no name is there.
 std::optional<int64_t> launcher_number(const LaunchScript& script, const ScriptCommand& words, size_t end,
                                        std::initializer_list<std::string_view> names) {
   for (size_t i = 0; i < end; ++i) {
@@ -156,7 +156,7 @@ LaunchedProgram launched_program(const LaunchScript& script) {
   const auto local =
       launcher_number(script, launch, at, {"__nproc_per_node", "__num_gpus", "__num_processes", "_n", "_np", "__ntasks"});
   const auto nodes = launcher_number(script, launch, at, {"__nnodes", "__num_nodes", "__num_machines"});
-  const auto all = launcher_number(script, launch, at, {"__worker_num"});  // msrun counts those of all nodes
+  const auto all = launcher_number(script, launch, at, {"__worker_num"});  // worker_num of msrun counts all nodes
   out.ranks = all.value_or(local.value_or(1) * nodes.value_or(1));
   return out;
 }

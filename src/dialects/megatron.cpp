@@ -25,7 +25,7 @@ Translation translate_training(const std::vector<PlacedWord>& words, const Megat
 }  // namespace
 
 std::vector<KeySection> megatron_key_sections() {
-  const MegatronAge age = MegatronAge::core;  // classic ones have the same keys
+  const MegatronAge age = MegatronAge::core;  // the classic programs have the same keys
   return {{"The network", megatron_network_rows(age)},
           {"Training", megatron_training_rows(age)},
           {"Ranks and memory", megatron_layout_rows()},

@@ -1,4 +1,4 @@
-// The command lines of Megatron-LM and ModelLink.
+// Translates the command lines of Megatron-LM and ModelLink.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace ravine {
 
-// The table that the program has, and what the words come to by it. Of a program that trains: settings of a run. Of others:
-// Translation::command. A program that is not known is a UserError.
+// Translates the words with the table of job.program. A training program leads to settings of a run, any other program
+// to Translation::command. An unknown program is a UserError.
 Translation translate_megatron(const std::vector<PlacedWord>& words, const MegatronJob& job);
 
-// `tools/preprocess_data.py`'s flags among the words of our own `preprocess`: these become ours, all others stay. Which word is
-// whose follows from its name; none is both.
+// Replaces the flags of `tools/preprocess_data.py` in the words of `ravine preprocess` by Ravine's flags; other words
+// stay. The name of a flag decides its owner: no name is in both programs.
 std::vector<std::string> preprocess_words(const std::vector<std::string>& words);
 
 }  // namespace ravine

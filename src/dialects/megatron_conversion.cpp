@@ -1,4 +1,4 @@
-// convert_weights_*.py, convert_ckpt.py, util.py and merge_lora.py: weights from one layout into another.
+// Translates convert_weights_*.py, convert_ckpt.py, util.py and merge_lora.py, which convert weights to another layout.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,14 +84,15 @@ DialectTable megatron_conversion_table() {
 
 namespace {
 
-// The first of these that is given, as a word; "": none.
+// Returns the value of the first given key, as a word; "" if none is given.
 std::string first_of(const Translation& t, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (t.has(key)) return t.value(key).is_string() ? t.text(key) : std::to_string(t.whole(key));
   return "";
 }
 
-// The layout that a word of --loader or --saver names, "llama2_hf" or "loader_megatron": "hf" or "megatron". Others are refused.
+// Returns the layout in --loader or --saver: "hf" for "llama2_hf", "megatron" for "loader_megatron". Refuses other
+// words.
 std::string layout_of_plugin(Translation& t, const char* key) {
   if (!t.has(key)) return "";
   const std::string name = t.text(key);
@@ -103,7 +104,7 @@ std::string layout_of_plugin(Translation& t, const char* key) {
   return "";
 }
 
-// Since 2024 a switch says it; experts have names in megatron-core alone.
+// True for megatron-core's weight names: --use-mcore-models, a loader or saver for them, or convert_ckpt.py.
 bool has_core_names(const Translation& t, const std::string& program) {
   if (t.is_on("--use-mcore-models")) return true;
   if (t.has("--load-model-type")) return false;
@@ -115,7 +116,7 @@ bool has_core_names(const Translation& t, const std::string& program) {
 
 using Keys = std::initializer_list<const char*>;
 
-// Sizes of the folders of ranks; a Hugging Face folder has none.
+// Appends the numbers of tensor ranks and stages. A Hugging Face folder has none.
 void add_sizes(Translation& t, bool hf, Keys tensor, Keys pipeline) {
   for (const auto& [flag, keys] : {std::pair{"--tensor", tensor}, {"--pipeline", pipeline}})
     for (const char* key : keys) {
@@ -133,7 +134,7 @@ void add_sizes(Translation& t, bool hf, Keys tensor, Keys pipeline) {
     }
 }
 
-// Layers of each stage; stages are as many as --pipeline says.
+// Appends the layers of each stage. Their number is --pipeline.
 void add_stage_layers(Translation& t, bool hf) {
   for (const char* key : {"--num-layer-list", "--partition-layers"}) {
     if (!t.has(key)) continue;
@@ -159,7 +160,7 @@ void add_stage_layers(Translation& t, bool hf) {
   }
 }
 
-// null: there is none that can be read; whoever converts says what is wrong with it.
+// Returns the JSON of a config.json; null if it cannot be read, which the conversion reports.
 Json config_at(const std::string& path) {
   std::error_code error;
   try {
@@ -169,7 +170,7 @@ Json config_at(const std::string& path) {
   }
 }
 
-// Experts of a layer side by side with the switch, a module each without, in the names of megatron-core.
+// Appends the layout of experts in megatron-core: one tensor for all with the switch, else a module each.
 void add_experts(Translation& t, bool core, const Json& config) {
   const char* key = "--moe-grouped-gemm";
   bool experts = false;
@@ -181,7 +182,7 @@ void add_experts(Translation& t, bool core, const Json& config) {
     t.becomes(key, KeyStatus::inert, "names of experts differ in folders of megatron-core alone");
 }
 
-// Sizes that the program takes from its flags and this one from config.json: they are the same.
+// Refuses sizes that differ from config.json: the program reads the flags, Ravine the file.
 void refuse_other_sizes(Translation& t, const Json& config, const std::string& path) {
   const auto same = [&](const char* key, std::initializer_list<const char*> fields, const char* fix) {
     for (const char* field : fields)
@@ -219,7 +220,7 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
     t.refuse("--output-model-dir", "--output-model-dir is not given", "a folder is written", "name the folder");
   const std::string kind = t.text("--save-model-type");
   const bool hf = kind == "hf" || kind.find("huggingface") != std::string::npos || layout_of_plugin(t, "--saver") == "hf";
-  // Weights of Hugging Face go into a folder of the one that has the original's config.json.
+  // Hugging Face weights are written to mg2hg in the output folder, which has the original config.json.
   const std::string target = hf ? (fs::path(output) / "mg2hg").string() : output,
                     to = hf                               ? "hf"
                          : t.is_on("--deepspeed")         ? "megatron-deepspeed"
@@ -280,7 +281,7 @@ DialectTable megatron_merge_rows() {
   };
 }
 
-// merge_lora.py: of folders of ranks the merged weights are such, of a Hugging Face folder one.
+// Translates merge_lora.py. The merged weights have the layout of --load: folders of ranks, or a Hugging Face folder.
 Translation translate_merge(const std::vector<PlacedWord>& words, const MegatronJob& job) {
   const DialectTable table = megatron_running_table(megatron_merge_rows());
   Translation t = translate(table, read_flags(table, words, job.program), job.program);

@@ -1,4 +1,4 @@
-// evaluation*.py: questions of benchmarks.
+// Translates evaluation*.py, the programs for benchmarks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "boolq" of BoolQ, bool_q and boolq-superglue.
+// True if the folder's name has the name of a task, e.g. "boolq" in BoolQ, bool_q and boolq-superglue.
 bool speaks_of(const std::string& folder, const Json& tasks) {
   const auto plain = [](const std::string& text) {
     std::string out;
@@ -25,7 +25,7 @@ bool speaks_of(const std::string& folder, const Json& tasks) {
                      [&](const Json& task) { return plain(folder).find(plain(task.get<std::string>())) != std::string::npos; });
 }
 
-// The folder of --task-data-path: the one above it, where a split's is named and the files lie in the task's own.
+// Returns the folder of --task-data-path. If it is missing and is named after a split, returns the task's folder above.
 std::string folder_of_data(Translation& t, const std::string& path, const Json& tasks) {
   std::error_code error;
   fs::path folder = fs::path(path).lexically_normal();
@@ -55,7 +55,7 @@ DialectTable megatron_evaluation_rows() {
                                               "write what is to stand around them as --template '..{instruction}..'"),
                                       refused("--add-eos-token", texts, "the evaluation programs do not have it",
                                               "leave it out; an answer ends as the model's folder says"),
-                                      // Words of `ravine eval`, typed behind --script FILE.
+                                      // Flags of `ravine eval` that may follow --script FILE.
                                       used("--allow-code", on, "--allow-code"), renamed("--template", text, "--template"),
                                       renamed("--shots", whole, "--shots"), renamed("--limit", whole, "--limit"),
                                       renamed("--output", text, "--output"), used("--overwrite", on, "--overwrite")})

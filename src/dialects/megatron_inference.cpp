@@ -1,4 +1,4 @@
-// inference*.py: the demonstration's six tasks.
+// Translates inference*.py: the six tasks of the demonstration.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,11 +24,11 @@ DialectTable megatron_inference_rows() {
 
 namespace {
 
-// The demonstration's tasks, by number from 1.
+// The tasks of the demonstration; their numbers start at 1.
 const std::vector<std::string> kTasks = {
     "greedy", "do_sample", "beam_search", "beam_search_with_sampling", "return_output_log_probs", "chat"};
 
-// The tasks that are asked for, in order; all of them where none is.
+// Returns the tasks in --task, in order; all tasks if it is not given.
 std::vector<std::string> tasks_of(Translation& t) {
   if (!t.has("--task") || t.value("--task").empty()) return kTasks;
   std::vector<std::string> out;
@@ -42,7 +42,8 @@ std::vector<std::string> tasks_of(Translation& t) {
   return out;
 }
 
-// The speaker's name, as the page and the programs of 2023 have it; those that know tasks by name, or --prompt-type, say ModelLink.
+// Returns the name of the speaker in a chat: AscendSpeed in the programs of 2023. Programs with task names or the flags
+// below print ModelLink.
 const char* label_of(const Translation& t) {
   for (const char* key : {"--prompt-type", "--hf-chat-template", "--use-kv-cache", "--use-mcore-models"})
     if (t.has(key)) return "ModelLink";
@@ -51,7 +52,7 @@ const char* label_of(const Translation& t) {
   return "AscendSpeed";
 }
 
-// The template around a question; a conversation always has one.
+// Appends the chat template. A chat always has one.
 void add_chat_template(Translation& t, const std::string& program, bool chat) {
   const bool own = t.is_on("--hf-chat-template"), named = t.has("--prompt-type");
   if (!chat && (own || named)) t.command.push_back("--chat");
@@ -62,7 +63,7 @@ void add_chat_template(Translation& t, const std::string& program, bool chat) {
     t.command.insert(t.command.end(), {"--template", program.find("alpaca") != std::string::npos ? "alpaca" : "empty"});
 }
 
-// The command of a task, in t.command.
+// Sets t.command to the command of a task.
 void add_task(Translation& t, const std::string& task, const std::vector<std::string>& ends, const MegatronJob& job) {
   const bool chat = task == "chat", beams = task.starts_with("beam_search"),
              draws = chat || task == "do_sample" || task == "beam_search_with_sampling";
@@ -75,7 +76,7 @@ void add_task(Translation& t, const std::string& task, const std::vector<std::st
   c.insert(c.end(), {"--max-new-tokens", std::to_string(t.has("--max-new-tokens") ? t.whole("--max-new-tokens") : 128)});
   if (draws) c.push_back("--sample");
   if (beams) c.insert(c.end(), {"--beams", "2"});
-  // By its own rules it soon stops drawing, which is not what it says of the task.
+  // With ModelLink's own rules a beam search with sampling soon stops sampling, against the task's name.
   if (beams && !draws) c.insert(c.end(), {"--beam-rules", "modellink"});
   if (task == "return_output_log_probs") c.push_back("--json");
   if (draws || beams)

@@ -1,4 +1,4 @@
-// What is known of a job besides the words of its command line.
+// Facts about a job of Megatron in addition to the words of its command line.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -10,18 +10,19 @@
 
 namespace ravine {
 
+// The functions come from a higher room. An empty function means that the fact is not known.
 struct MegatronJob {
   std::string program;                         // "pretrain_llama.py"; empty: training with the defaults of 2024
-  int64_t ranks = 0;                           // of the job, 0 if that is not known
-  bool runs = false;                           // it is run, not explained or printed alone
-  std::map<std::string, std::string> written;  // files that a script writes before it starts the program, by path
-  // Ids of the tokenizer at a path; 0 if nothing is there. Empty: nobody can tell.
+  int64_t ranks = 0;                           // of the job; 0 if not known
+  bool runs = false;                           // the job runs; false: it is only explained or printed
+  std::map<std::string, std::string> written;  // texts of files that the script writes before the launch, by path
+  // Returns the number of ids of the tokenizer at a path; 0 if there is no tokenizer.
   std::function<int64_t(const std::string& path)> vocabulary;
-  // Why Megatron's files cannot hold the checkpoints of a run with these options, in a sentence without a full stop; "" where they
-  // can. Empty: nobody can tell.
+  // Returns why Megatron's files cannot store the checkpoints of a run with these options: a sentence without a full
+  // stop; "" if they can.
   std::function<std::string(const Config& config)> beyond_files;
-  // What a folder of Megatron's checkpoints says of its run, as values of options (io/convert/held_options.h); an empty object
-  // where it says nothing. Empty: nobody can tell.
+  // Returns the options that are stored in a folder of Megatron's checkpoints (io/convert/held_options.h); an empty
+  // object if no options can be read.
   std::function<Json(const std::string& folder, int64_t global_batch)> held;
 };
 

@@ -1,4 +1,4 @@
-// --load and --save of Megatron's training programs: what lies in their folders decides what a run begins with.
+// --load and --save of Megatron's training programs: the files in these folders decide the start of a run.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
 constexpr uintmax_t kTrackerBytes = 4096;
 
-// What lies in a folder of Megatron's checkpoints.
+// The contents of a folder of Megatron's checkpoints.
 struct Place {
-  bool ranks = false;                // there are folders of ranks, or a tracker file that names one
-  std::optional<int64_t> iteration;  // none: a release, weights alone
-  std::string tracker, trouble;      // the tracker file, and what it is where it names nothing
+  bool ranks = false;                // has folders of ranks, or a tracker file that names one
+  std::optional<int64_t> iteration;  // empty: a release, which has weights alone
+  std::string tracker, trouble;      // the tracker file, and the mistake in it; "" if none
 };
 
 std::optional<int64_t> number_in(std::string_view word) {
@@ -30,7 +30,7 @@ std::optional<int64_t> number_in(std::string_view word) {
   return code == std::errc{} && end == word.data() + word.size() && n >= 0 ? std::optional(n) : std::nullopt;
 }
 
-// Of the name of a folder, "iter_0000012".
+// Returns 12 for the folder name "iter_0000012"; nothing for another name.
 std::optional<int64_t> iteration_of(const std::string& name) {
   return name.starts_with("iter_") ? number_in(std::string_view(name).substr(5)) : std::nullopt;
 }
@@ -94,7 +94,7 @@ bool holds_own_checkpoints(const std::string& folder) {
   return !folder.empty() && fs::exists(fs::path(folder) / "checkpoints", error);
 }
 
-// Weights in Ravine's own form: a run's model, which is returned; what is no model is refused. "": there are none.
+// Returns the model folder of a Ravine run in --load; "" if --load is no run. A run without a model is refused.
 std::string model_of_own_form(Translation& t, const std::string& load) {
   std::error_code error;
   const fs::path folder = load;
@@ -124,7 +124,7 @@ std::string model_of_own_form(Translation& t, const std::string& load) {
   return "";
 }
 
-// There is no weight in --load, and `why`.
+// Handles a --load without weights: a notice or a refusal. `why`: the reason, for the message.
 void begins_anew(Translation& t, const std::string& load, const std::string& why) {
   const std::string save = t.text("--save");
   const bool goes_on = place_in(save).iteration || holds_own_checkpoints(save);
@@ -145,7 +145,7 @@ void begins_anew(Translation& t, const std::string& load, const std::string& why
     if (t.has(key)) t.becomes(key, KeyStatus::inert, "--load names no weights here");
 }
 
-// Why checkpoints are not Megatron's; "" where they are.
+// Returns why the run's checkpoints cannot have Megatron's format; "" if they can.
 std::string beyond_files(const Translation& t, const MegatronJob& job) {
   if (t.is_on("--deepspeed")) return "with --deepspeed they would be DeepSpeed's, which are not written by these flags";
   std::error_code error;
@@ -154,7 +154,7 @@ std::string beyond_files(const Translation& t, const MegatronJob& job) {
   if (!job.beyond_files || !t.refusals().empty()) return "";
   try {
     return job.beyond_files(config_of(t));
-  } catch (const UserError&) {  // whoever runs the config says what is wrong with it
+  } catch (const UserError&) {  // reported when the config is run
     return "";
   }
 }
@@ -172,7 +172,7 @@ bool set_megatron_load(Translation& t) {
   if (!t.has("--load")) return false;
   const Place place = place_in(load);
   if (!same) refuse_bad_tracker(t, "--load", place);
-  if (place.ranks) return false;  // set_megatron_checkpoints() takes them, in the shape that the flags say
+  if (place.ranks) return false;  // set_megatron_checkpoints() uses them; the flags describe the model
   std::error_code error;
   if (fs::exists(fs::path(load) / "config.json", error)) {
     t.set("model.path", load, "--load");
@@ -201,7 +201,7 @@ bool set_megatron_load(Translation& t) {
 
 namespace {
 
-// `goes_on_from`: the folder of checkpoints that the run goes on from; as it is where the run begins.
+// Sets `goes_on_from` to the folder of checkpoints that the run resumes from; a new run leaves it unchanged.
 void choose_checkpoint(Translation& t, const MegatronJob& job, std::string& goes_on_from) {
   std::string load = t.text("--load");
   while (load.size() > 1 && load.ends_with('/')) load.pop_back();

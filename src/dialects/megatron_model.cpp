@@ -1,4 +1,4 @@
-// The family that a network of Megatron's flags belongs to.
+// Finds the model family of the network that Megatron's flags describe.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// What the flags say of a layer, whatever the age of the program.
+// The properties of a layer in the flags, for programs of any age.
 struct MegatronNet {
   bool gated = false, rms = false, rope = false, alibi = false, tied = false;
   bool qkv_bias = false, out_bias = false, mlp_bias = false, embed_norm = false, unit_head = false;
@@ -41,7 +41,7 @@ MegatronNet net_of(const Translation& t, MegatronAge age) {
   return n;
 }
 
-// model_type of the family that is built so; "" if none is.
+// Returns model_type of the family with this network; "" if there is none.
 std::string family_of(const MegatronNet& n) {
   const bool all = n.qkv_bias && n.out_bias && n.mlp_bias, no_bias = !n.qkv_bias && !n.out_bias && !n.mlp_bias;
   if (n.embed_norm != (n.alibi && !n.rms)) return "";
@@ -61,14 +61,15 @@ std::string family_of(const MegatronNet& n) {
   return n.alibi ? "bloom" : n.rope ? "gpt_neox" : "gpt2";
 }
 
-// Rows of the embedding: as given, else the tokenizer's ids and what fills them up for the tensor ranks; 0: not known.
+// Returns the number of embedding rows: the given one, else the tokenizer's ids padded for the tensor ranks; 0:
+// unknown.
 int64_t rows_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& job) {
-  const bool null = t.text("--tokenizer-type") == "NullTokenizer";  // its end of document is one id more
+  const bool null = t.text("--tokenizer-type") == "NullTokenizer";  // adds an id for the end of a document
   const std::string tokenizer = megatron_tokenizer(t);
   const int64_t ids = null ? t.whole("--vocab-size") + 1 : job.vocabulary && !tokenizer.empty() ? job.vocabulary(tokenizer) : 0;
   for (const char* key : {"--padded-vocab-size", "--pad-vocab-size-to"}) {
     if (!t.has(key)) continue;
-    if (t.whole(key) < ids - (null ? 1 : 0))  // the end of document of ids without a tokenizer may be in no data
+    if (t.whole(key) < ids - (null ? 1 : 0))  // data without a tokenizer may not use this id
       t.refuse(key, fmt::format("{} {}", key, t.whole(key)), fmt::format("each of the {} ids of the tokenizer has a row", ids),
                fmt::format("write {} or more, or leave it out", ids));
     for (const char* other : {"--vocab-size", "--make-vocab-size-divisible-by"})
@@ -82,7 +83,7 @@ int64_t rows_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& j
   return ids > 0 ? (ids + part - 1) / part * part : t.whole("--vocab-size");
 }
 
-// What the flags of positions come to; null: positions as they are.
+// Returns rope_scaling of config.json; null if positions are not scaled.
 Json scaling_of(Translation& t) {
   if (t.has("--rotary-seq-len-interpolation-factor"))
     return {{"type", "linear"}, {"factor", t.number("--rotary-seq-len-interpolation-factor")}};
@@ -116,7 +117,7 @@ Json scaling_of(Translation& t) {
   return out;
 }
 
-// Fields that the families of 2024 have beside those of Llama.
+// Adds the fields that the families of 2024 have in addition to Llama's.
 void add_recent_fields(Translation& t, const MegatronNet& n, const std::string& family, Json& c) {
   const auto take = [&](const char* key, const char* field) {
     if (t.has(key)) c[field] = t.value(key);
@@ -210,7 +211,7 @@ Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& jo
   return c;
 }
 
-// A network with flags of Gemma 2 that is none: the flag by which it is none is refused.
+// Refuses the flags that contradict Gemma 2, for a network that has other flags of Gemma 2.
 void refuse_no_gemma(Translation& t, const MegatronNet& n, MegatronAge age) {
   std::string flag;
   for (const char* key : {"--post-norm", "--input-embeds-norm", "--gelu-tanh", "--geglu", "--add-rmsnorm-offset"})
@@ -272,7 +273,7 @@ void set_megatron_model(Translation& t, const MegatronSizes& s, const MegatronJo
     no("--rotary-percent", "this family rotates whole heads");
   if (t.has("--rotary-base") && family == "baichuan" && t.number("--rotary-base") != 10000)
     no("--rotary-base", "this family's base is 10000");
-  // What only one family has.
+  // Flags that only one family has.
   const auto of = [&](std::initializer_list<const char*> keys, bool has, const char* rule) {
     for (const char* key : keys)
       if (t.has(key) && !has) no(key, rule);

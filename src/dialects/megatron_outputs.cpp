@@ -1,4 +1,4 @@
-// What a run by Megatron's flags writes, and what ends it early.
+// Megatron's flags for the output of a run and for its early end.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -45,7 +45,7 @@ void set_saves(Translation& t) {
     t.notice("--no-save-optim: checkpoints hold the moments all the same, so that a run can go on from them");
 }
 
-// The folder of event files is the run's own unless a flag names another one.
+// True if the folder is the default for event files: tensorboard in the output folder of the run.
 bool is_own_board(const Translation& t, const std::string& folder) {
   fs::path given = fs::path(folder).lexically_normal();
   if (!given.has_filename()) given = given.parent_path();

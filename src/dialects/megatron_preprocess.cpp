@@ -1,4 +1,4 @@
-// tools/preprocess_data.py.
+// Translates tools/preprocess_data.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ Translation translate_preprocessing(const std::vector<PlacedWord>& words, const 
   t.command = {"preprocess"};
   const auto pass = [&](const char* flag, const std::string& value) { t.command.insert(t.command.end(), {flag, value}); };
   if (t.has("--hf-datasets-params")) {
-    const auto own = job.written.find(t.text("--hf-datasets-params"));  // written by a here-document of the script
+    const auto own = job.written.find(t.text("--hf-datasets-params"));  // a file that the script writes
     pass("--load-dataset", own != job.written.end() ? own->second : t.text("--hf-datasets-params"));
     if (t.has("--input")) t.becomes("--input", KeyStatus::inert, "--hf-datasets-params says what is read");
   } else if (t.has("--input")) {
@@ -74,7 +74,7 @@ Translation translate_preprocessing(const std::vector<PlacedWord>& words, const 
   else
     t.refuse("--tokenizer-name-or-path", "--tokenizer-name-or-path is not given", "text becomes ids by a tokenizer",
              "name its folder");
-  // A folder is a tokenizer, so the merges lie beside the vocabulary.
+  // A tokenizer is a folder, so merges and vocabulary must be in the same folder.
   if (t.has("--merge-file") && t.has("--vocab-file")) {
     const auto folder_of = [&](const char* flag) { return fs::path(t.text(flag)).lexically_normal().parent_path(); };
     if (folder_of("--merge-file") != folder_of("--vocab-file"))
@@ -119,7 +119,7 @@ std::vector<std::string> preprocess_words(const std::vector<std::string>& words)
   const DialectTable table = megatron_preprocess_table();
   std::vector<PlacedWord> other;
   std::vector<std::string> own;
-  for (size_t i = 0; i < words.size();) {  // a flag with its values goes to whom it belongs
+  for (size_t i = 0; i < words.size();) {  // sorts the flags, with their values, by program
     const std::string name = words[i].substr(0, words[i].find('='));
     const bool theirs = std::any_of(table.begin(), table.end(), [&](const DialectKey& r) { return r.key == name; });
     do {
@@ -130,7 +130,7 @@ std::vector<std::string> preprocess_words(const std::vector<std::string>& words)
       ++i;
     } while (i < words.size() && !words[i].starts_with("--"));
   }
-  // Our flag names the tokenizer as well as theirs.
+  // Ravine's --tokenizer replaces the flags of preprocess_data.py for the tokenizer.
   const auto flag_of = [](const std::string& w) { return w.substr(0, w.find('=')); };
   const auto mine = std::find_if(own.begin(), own.end(), [&](const std::string& w) { return flag_of(w) == "--tokenizer"; });
   if (mine != own.end()) {

@@ -1,34 +1,37 @@
-// Programs of Megatron-LM and ModelLink that do not train: each becomes a command line of ours.
+// Programs of Megatron-LM and ModelLink that do not train. Each is translated into a command line of Ravine.
 #pragma once
 #include "dialects/dialect.h"
 #include "dialects/megatron_job.h"
 
 namespace ravine {
 
-// What each of them takes beside the flags of training.
+// Return the rows of each program in addition to the flags of training.
 DialectTable megatron_evaluation_rows();
 DialectTable megatron_inference_rows();
 DialectTable megatron_preprocess_table();
 DialectTable megatron_conversion_table();
 DialectTable megatron_merge_rows();
 
-// Rows that programs which run a model share, and `own` with the flags of training that lead to nothing there: what config.json
-// says, or what only training has.
+// Returns the rows that all programs share which run a model.
 DialectTable megatron_running_rows();
+// Returns `own` with the flags of training added. The added rows are inert: config.json has the value, or only training
+// needs it.
 DialectTable megatron_running_table(const DialectTable& own);
-// --load, --lora-load and, where the model has none, the tokenizer of the flags, behind t.command. Sizes that are given and are
-// not those of the model's config.json are refused.
+// Appends --load, --lora-load and, if the model's folder has no tokenizer, the tokenizer of the flags to t.command.
+// Refuses given sizes that differ from the model's config.json.
 void add_megatron_model(Translation& t);
-// Refuses sizes that are given and are not those of the config.json in --load, as Megatron does of its checkpoint's arguments.
+// Refuses given sizes that differ from the config.json in --load. Megatron does the same with its checkpoint's
+// arguments.
 void hold_megatron_sizes(Translation& t);
-// Refuses --lora-r and --lora-alpha that are not those of the adapter in --lora-load, as its adapter_config.json says them.
+// Refuses --lora-r and --lora-alpha if they differ from the adapter_config.json in --lora-load.
 void hold_megatron_adapter(Translation& t);
-// Holds --tokenizer-kwargs against the tokenizer's own settings. Returns tokens that end an answer and that those do not name, where
-// the command can take them (`ends`).
+// Compares --tokenizer-kwargs with the tokenizer's own settings, and refuses differences. If the command accepts stop
+// tokens (`ends`) and the settings have no eos_token, returns the given eos_token in place of refusing it.
 std::vector<std::string> hold_tokenizer_words(Translation& t, bool ends);
-// The type of compute behind t.command; with `ranks` also parallel.tensor and .pipeline.
+// Appends precision.compute to t.command, with `ranks` also parallel.tensor and parallel.pipeline.
 void add_megatron_running(Translation& t, bool ranks = true);
 
+// Translate the words of each program.
 Translation translate_evaluation(const std::vector<PlacedWord>& words, const MegatronJob& job);
 Translation translate_inference(const std::vector<PlacedWord>& words, const MegatronJob& job);
 Translation translate_preprocessing(const std::vector<PlacedWord>& words, const MegatronJob& job);

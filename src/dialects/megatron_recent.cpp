@@ -78,7 +78,7 @@ DialectTable recent_expert_rows() {
   };
 }
 
-// Of Megatron-core since 2024: the form of checkpoints, and who writes them when.
+// Flags of Megatron-core since 2024 on the format and the writing of checkpoints.
 DialectTable recent_checkpoint_rows() {
   const char* work = "how ranks share the work of a checkpoint decides no number in it";
   const char* garbage = "it is of Python's memory, which a run does not have";

@@ -1,4 +1,4 @@
-// A config as flags of Megatron's training program of 2024.
+// Writes a config as flags of Megatron's training program of 2024.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace ravine {
 namespace {
 
-// Keys of a config.json that say nothing of the network that is trained.
+// Keys of a config.json that do not describe the network.
 constexpr const char* kSilentModelKeys[] = {"architectures",        "auto_map",     "bos_token_id",    "dtype",
                                             "eos_token_id",         "pad_token_id", "tokenizer_class", "torch_dtype",
                                             "transformers_version", "use_cache",    "_name_or_path"};
-// What is of the form of that program's own files and lines.
+// Options on the format of Megatron's files and log lines, which are not compared.
 const std::vector<std::string> kOwnForm = {"log.style",  "checkpoint.keep", "checkpoint.layout",
                                            "model.path", "model.config",    "parallel.data"};
 
@@ -59,7 +59,7 @@ class MegatronFlags {
   }
   void option(const std::string& key, const std::string& name) { add(key, option_value(c_, name)); }
 
-  // Of config.json; a missing key has the default of Transformers.
+  // Returns a key of config.json; a missing key has the default of Transformers, `otherwise`.
   Json model(const char* key, const Json& otherwise) const {
     const auto it = m_.find(key);
     return it != m_.end() && !it->is_null() ? *it : otherwise;
@@ -136,7 +136,7 @@ class MegatronFlags {
     option("--lr", "optimizer.lr");
     const ScheduleOptions& s = c_.schedule;
     const bool own = s.type == ScheduleType::OptimizerParamScheduler;
-    // Curves of other classes are not those of Megatron, not even where they have its names: what is nearest is written.
+    // Schedules of other classes differ from Megatron's, even with the same name: the nearest is written.
     const std::string name = option_value(c_, "schedule.type").get<std::string>();
     add("--lr-decay-style", own                            ? option_value(c_, "schedule.lr_decay_style")
                             : name.starts_with("cosine")   ? Json("cosine")
@@ -279,9 +279,9 @@ class MegatronFlags {
   std::string text_;
 };
 
-// Fields of the model that the flags say nothing of, or something else.
+// Reports fields of the model that the flags do not have or that they set to another value.
 void compare_models(const Json& described, const Config& got, ForeignForm& form) {
-  if (!described.is_object() || !got.model.path.empty()) return;  // weights bring their own config.json
+  if (!described.is_object() || !got.model.path.empty()) return;  // a folder of weights has its config.json
   const Json theirs = got.model.config.empty() ? Json::object() : parse_json(got.model.config, "model.config");
   for (const auto& [key, value] : described.items()) {
     if (std::find(std::begin(kSilentModelKeys), std::end(kSilentModelKeys), key) != std::end(kSilentModelKeys)) continue;

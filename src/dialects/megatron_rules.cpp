@@ -1,4 +1,4 @@
-// What Megatron's programs refuse before they train.
+// The checks of flags that Megatron's programs make before they train.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 bool divides(int64_t by, int64_t n) { return by > 0 && n % by == 0; }
 
-// A size that must be there.
+// Returns a required size; a missing flag is refused.
 int64_t needed(Translation& t, const std::string& key) {
   if (!t.has(key) && std::none_of(t.refusals().begin(), t.refusals().end(), [&](const KeyRefusal& r) { return r.key == key; }))
     t.refuse(key, key + " is not given", "the program needs it", fmt::format("write {} N", key));
@@ -107,7 +107,7 @@ void check_rates(Translation& t, MegatronAge age) {
     excludes(t, "--add-bias-linear", "--disable-bias-linear", "linear layers have a bias or none");
 }
 
-// A batch that grows: three numbers that fit each other, and a word from the user before a run goes without.
+// Checks the numbers of a growing batch size. A run needs --ignore-ramp, since Ravine's batch size is constant.
 void check_ramp(Translation& t, const MegatronSizes& s, bool runs) {
   const std::string key = "--rampup-batch-size", sizes = "START INCREMENT SAMPLES";
   if (!t.has(key)) return;
@@ -140,7 +140,7 @@ void check_ramp(Translation& t, const MegatronSizes& s, bool runs) {
              "type --ignore-ramp behind the flags to train so, or leave it out");
 }
 
-// Megatron's checks of mixed precision, and of the buffers that gradients lie in.
+// Megatron's checks of mixed precision and of gradient buffers.
 void check_types(Translation& t) {
   const bool half = t.is_on("--fp16") || t.is_on("--bf16");
   if (t.is_on("--fp16-lm-cross-entropy") && !t.is_on("--fp16"))
@@ -164,7 +164,7 @@ void check_types(Translation& t) {
 
 void check_parallel(Translation& t, const MegatronSizes& s) {
   const int64_t length = t.whole("--seq-length"), ranks = t.whole("--expert-model-parallel-size");
-  const bool padded = t.is_on("--variable-seq-lengths");  // to lengths that are divisible
+  const bool padded = t.is_on("--variable-seq-lengths");  // padded to divisible lengths
   if (t.is_on("--sequence-parallel") && s.tensor > 1 && length > 0 && !padded && !divides(s.tensor, length))
     t.refuse("--sequence-parallel", fmt::format("--seq-length {}, --tensor-model-parallel-size {}", length, s.tensor),
              "under --sequence-parallel the sequence length is divisible by the tensor parallel size", "change one of them");

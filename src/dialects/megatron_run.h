@@ -1,39 +1,43 @@
-// What a training program of Megatron makes of its flags, and what it refuses.
+// Translates the flags of Megatron's training programs into options, and refuses what Megatron refuses.
 #pragma once
 #include "dialects/megatron_job.h"
 #include "dialects/megatron_tables.h"
 
 namespace ravine {
 
-// Sizes that several rules need; 0: not given.
+// Sizes that several rules need. 0: not given.
 struct MegatronSizes {
-  int64_t ranks = 0, tensor = 1, pipeline = 1, data = 0;  // data: 0 where the ranks are not known
+  int64_t ranks = 0, tensor = 1, pipeline = 1, data = 0;  // data: 0 if the number of ranks is not known
   int64_t layers = 0, hidden = 0, heads = 0, groups = 0, micro = 0, global = 0, steps = 0;
 };
 
-// The flags' values; what cannot be is refused (7.3 and 8 of Megatron's argument checks, in their words' meaning).
+// Return the sizes that the flags give, and refuse impossible or contradicting flags. The rules are 7.3 and 8 of
+// Megatron's argument checks.
 MegatronSizes megatron_sizes(Translation& t, const MegatronJob& job);
 void refuse_megatron_conflicts(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
 
-// config.json of the network that the flags describe: the family that is built so. One that no family is built as is refused.
+// Sets model.config to the config.json of the network that the flags describe, with its family. A network that no
+// family has is refused.
 void set_megatron_model(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
-// The path that the flags of the tokenizer name; "" if none does.
+// Returns the path in the flags of the tokenizer; "" if there is none.
 std::string megatron_tokenizer(const Translation& t);
 
-// Folders of ranks lie in the folder, or a file that names the newest; no file is read.
+// True if the folder has folders of ranks (mp_rank_*), a tracker file or the file latest.
 bool holds_megatron_ranks(const std::string& folder);
-// --load: whether the model comes from it, in place of one that the flags describe. A tracker file that names nothing, and a
-// folder without weights for --finetune, are refused.
+// Sets model.path if --load is a model folder. Returns true if it is; false if the flags describe the model. Refuses a
+// tracker file without a valid number, and a folder without weights for --finetune.
 bool set_megatron_load(Translation& t);
-// The form of the run's checkpoints, and what it goes on from or takes its weights of; behind all other settings.
+// Sets the format of the run's checkpoints, and the checkpoint to resume from or the weights to start with. Call it
+// after all other settings.
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
-// Whose schedule and decay count where a run goes on from the files in `folder`: the checkpoint's, that of the flags, or both,
-// which are then equal. "": it begins.
+// Sets the schedule and weight decay of a run that resumes from the checkpoint in `folder`; "": a new run. A flag
+// chooses the values of the checkpoint or of the flags. Without such a flag, different values are refused.
 void set_megatron_scheduler(Translation& t, const MegatronJob& job, const std::string& folder);
 
-// Checkpoints, lines, event files and adapters of the run, and what ends it before its last iteration.
+// Sets checkpoints, log lines, event files and adapters of the run, and the conditions that end it early.
 void set_megatron_outputs(Translation& t);
 
+// Sets all options of a run.
 void set_megatron_run(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The parts that programs of ModelLink share which run a model: their flags of training, the model, its ranks.
+// The parts that ModelLink's programs which run a model share: their flags of training, the model and its ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void add_megatron_running(Translation& t, bool ranks) {
 
 namespace {
 
-// The JSON of a file; null where it is not there or damaged: whoever opens it says so.
+// Returns the JSON of a file; null if it is missing or damaged, which is reported when the file is opened.
 Json json_beside(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return Json();
@@ -101,12 +101,12 @@ void add_megatron_model(Translation& t) {
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
   hold_megatron_adapter(t);
   hold_megatron_sizes(t);
-  // Folders of ranks, as Megatron leaves them, have no tokenizer: that of the flags is asked, as there.
+  // Megatron's folders of ranks have no tokenizer. The tokenizer of the flags is used, as in Megatron.
   std::error_code error;
   const fs::path folder = t.text("--load");
   if (!fs::is_directory(folder, error)) return;
   for (const char* file : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "config.yaml"})
-    if (fs::exists(folder / file, error)) return;  // a run has that of its model
+    if (fs::exists(folder / file, error)) return;  // config.yaml: a run has the tokenizer of its model
   for (const char* key : {"--tokenizer-name-or-path", "--tokenizer-model"})
     if (t.has(key)) {
       t.command.push_back("model.tokenizer=" + t.text(key));
@@ -116,14 +116,14 @@ void add_megatron_model(Translation& t) {
 
 namespace {
 
-// The tokenizer_config.json that the command reads; null: none.
+// Returns the tokenizer_config.json that the command reads; null if there is none.
 Json tokenizer_settings(const Translation& t) {
   for (const char* key : {"--load", "--tokenizer-name-or-path"})
     if (const Json j = json_beside(fs::path(t.text(key)) / "tokenizer_config.json"); j.is_object()) return j;
   return Json();
 }
 
-// The token that a setting names, a text or an object; "": none.
+// Returns the token in a setting, which is a text or an object; "" if there is none.
 std::string token_of(const Json& settings, const std::string& name) {
   const auto it = settings.is_object() ? settings.find(name) : settings.end();
   if (!settings.is_object() || it == settings.end()) return "";

@@ -1,5 +1,5 @@
-// --override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler: whose schedule a run goes on with, as
-// OptimizerParamScheduler.load_state_dict decides it (megatron/core/optimizer_param_scheduler.py).
+// --override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler choose the schedule of a resumed run.
+// Source: OptimizerParamScheduler.load_state_dict (megatron/core/optimizer_param_scheduler.py).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 struct Part {
   const char* option;
-  std::vector<const char*> flags;  // the first that is given says it
+  std::vector<const char*> flags;  // the first given flag sets the option
 };
 
 const Part kParts[] = {
@@ -32,14 +32,14 @@ struct Difference {
   Json now, was;
 };
 
-// Steps of the schedule are stored in samples, by some programs as whole ones: `slack` is half a sample.
+// True if the values are equal within `slack`: half a sample, since some programs store steps in whole samples.
 bool same(const Json& a, const Json& b, double slack) {
   if (!a.is_number() || !b.is_number()) return a == b;
   const double x = a.get<double>(), y = b.get<double>();
   return std::abs(x - y) <= slack + 1e-12 * std::max(std::abs(x), std::abs(y));
 }
 
-// What of the schedule is other in the checkpoint than the flags say. A constant rate has no end.
+// Returns the parts of the schedule that differ between checkpoint and flags. A constant learning rate has no end.
 std::vector<Difference> differences(const Translation& t, const Config& config, const Json& held) {
   std::vector<Difference> out;
   const std::string style = "schedule.lr_decay_style", constant = "constant";
@@ -79,14 +79,14 @@ void set_megatron_scheduler(Translation& t, const MegatronJob& job, const std::s
   Config config;
   try {
     config = config_of(t);
-  } catch (const UserError&) {  // whoever runs the config says what is wrong with it
+  } catch (const UserError&) {  // reported when the config is run
     return;
   }
   const Json held = job.held(folder, config.train.global_batch);
   const std::vector<Difference> other = differences(t, config, held);
   const bool grows = held.contains("end_weight_decay");
   if (other.empty() && !grows) return idle(fmt::format("the schedule in {} is that of the flags", folder));
-  if (!override_flag.empty()) return;  // the run says what is other
+  if (!override_flag.empty()) return;  // the run itself logs the differences
   if (grows)
     return t.refuse(use_flag.empty() ? "--weight-decay" : use_flag,
                     fmt::format("the weight decay in {} goes from {} to {}", folder,

@@ -1,4 +1,4 @@
-// The options that the flags of a training program of Megatron lead to.
+// Translates the flags of Megatron's training programs into options.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void set_steps(Translation& t, const MegatronSizes& s) {
   t.set("train.loss_average", "micro", "--micro-batch-size");
   t.set("train.seed", t.value("--seed"), "--seed");
   t.set("optimizer.lr", t.value("--lr"), "--lr");
-  // Rates are counted in samples there; with a batch of one size, steps say the same.
+  // With samples, Megatron counts the schedule in samples; with a constant batch size they convert to steps.
   const std::string decay_key = samples ? "--lr-decay-samples" : "--lr-decay-iters";
   const double decay = t.has(decay_key) ? t.number(decay_key) / (samples ? batch : 1)
                        : samples        ? t.number("--train-samples") / batch
@@ -83,7 +83,7 @@ void set_optimizer(Translation& t) {
   t.set("train.dropout", t.value("--hidden-dropout"), "--hidden-dropout");
 }
 
-// --deepspeed_config in the precision that the flags name: DeepSpeed takes that of its file.
+// Refuses a --deepspeed_config whose precision differs from the flags: DeepSpeed uses the precision of its file.
 void check_deepspeed_precision(Translation& t, const Json& deepspeed) {
   const char* key = "--deepspeed_config";
   for (const KeyRefusal& r : t.refusals())
@@ -152,7 +152,8 @@ void set_layers(Translation& t, const MegatronSizes& s, const char* key) {
   t.set("parallel.stage_layers", layers, key);
 }
 
-// The inputs of layers that are kept for the backward pass: what these flags cut over tensor ranks --sequence-parallel cuts too.
+// Translates the flags that shard the saved inputs of layers over tensor ranks. Ravine does this by sequence
+// parallelism.
 void cut_kept_activations(Translation& t, const MegatronSizes& s) {
   const int64_t length = t.whole("--seq-length");
   const bool deepspeed = t.is_on("--deepspeed") && t.is_on("--deepspeed-activation-checkpointing");
@@ -242,7 +243,7 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
   only("--triangle-attn", true, "attention always leaves the masked half of the scores out", "");
 }
 
-// Layers of the parts of the pipeline, in order; empty where the flags contradict each other.
+// Returns the number of layers of each pipeline part, in order; empty if the flags contradict each other.
 std::vector<int64_t> layers_of_parts(const Translation& t, const MegatronSizes& s) {
   const char* list = t.has("--num-layer-list")                  ? "--num-layer-list"
                      : t.is_on("--use-manual-layer-allocation") ? "--manual-layers"
@@ -257,7 +258,7 @@ std::vector<int64_t> layers_of_parts(const Translation& t, const MegatronSizes& 
   return layers;
 }
 
-// A full recompute of some layers alone. block: the first ones of each part; custom: as many as its stage is given.
+// Sets full recomputation of some layers. block: the first layers of each part; custom: a number for each stage.
 void set_recompute_layers(Translation& t, const MegatronSizes& s) {
   const std::string policy = t.text("--checkpoint-policy"), method = t.text("--recompute-method");
   const bool by_policy = t.has("--checkpoint-policy");
@@ -317,7 +318,7 @@ void set_recompute(Translation& t, const MegatronSizes& s) {
                 by_room ? "--auto-recompute-device-size chooses what is recomputed" : "no full recompute is asked for");
 }
 
-// "PREFIX", "PREFIX PREFIX", or "WEIGHT PREFIX WEIGHT PREFIX".
+// Returns the data sources of a flag: "PREFIX", "PREFIX PREFIX", or "WEIGHT PREFIX WEIGHT PREFIX".
 Json sources_of(Translation& t, const char* key) {
   const Json& words = t.value(key);
   Json sources = Json::array();
@@ -365,7 +366,7 @@ void set_data(Translation& t, const MegatronSizes& s, MegatronAge age) {
     else
       t.refuse("--dataloader-type", "--dataloader-type cyclic", "samples come in the order of their index", "leave it out");
   }
-  // The share of validation data in the split; without any nothing is validated.
+  // Validation needs validation data: a file, or a share of the split above 0.
   const std::vector<std::string> shares = split(t.text("--split"), ',');
   const bool held = t.has("--valid-data-path") ||
                     (shares.size() > 1 && resolve_scalar(shares[1].substr(shares[1].find_first_not_of(' ') == std::string::npos
@@ -406,7 +407,7 @@ void set_tokenizer(Translation& t) {
   if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, tokenizer_flag(t));
 }
 
-// The settings of --deepspeed_config, which a script may write itself; an empty object without it.
+// Returns the JSON of --deepspeed_config, a file or written by the script; an empty object without the flag.
 Json deepspeed_settings(Translation& t, const MegatronJob& job) {
   if (!t.is_on("--deepspeed") || !t.has("--deepspeed_config")) return Json::object();
   const std::string path = t.text("--deepspeed_config");

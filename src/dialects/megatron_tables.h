@@ -1,6 +1,6 @@
-// The tables of Megatron-LM's and ModelLink's flags, by topic. `Classic` are ModelLink's programs of 2023 (pretrain_llama.py,
-// pretrain_baichuan.py, pretrain_bloom.py, pretrain_intern.py), `core` those of 2024 on Megatron-core (pretrain_gpt.py); they
-// differ in defaults and share their flags here.
+// The tables of Megatron-LM's and ModelLink's flags, by topic. `classic` means ModelLink's programs of 2023
+// (pretrain_llama.py, pretrain_baichuan.py, pretrain_bloom.py, pretrain_intern.py). `core` means the programs of 2024
+// on Megatron-core (pretrain_gpt.py). Both have the same flags here, with different defaults.
 #pragma once
 #include "dialects/dialect.h"
 
@@ -12,7 +12,7 @@ DialectTable megatron_network_rows(MegatronAge age);
 DialectTable megatron_training_rows(MegatronAge age);
 DialectTable megatron_layout_rows();
 DialectTable megatron_files_rows();
-DialectTable megatron_recent_rows();                    // of ModelLink since the middle of 2024
+DialectTable megatron_recent_rows();                    // flags of ModelLink since the middle of 2024
 DialectTable megatron_training_table(MegatronAge age);  // all of these
 
 }  // namespace ravine

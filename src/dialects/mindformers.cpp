@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kTranslated = "mindformers";
 constexpr const char* kModes[] = {"train", "finetune", "eval", "predict"};
 
-// Keys whose values have to be one of few.
+// Refuses keys with a value that is not allowed.
 void hold_values(Translation& t, const MindFormersTable& table) {
   for (const std::string& key : t.given()) {
     const auto only = table.only.find(key);
@@ -31,7 +31,7 @@ void hold_values(Translation& t, const MindFormersTable& table) {
   }
 }
 
-// The keys without which MindFormers does not start.
+// Refuses a file without the keys that MindFormers requires.
 void require_keys(Translation& t, const MindFormersLine& line) {
   const auto section = [&](const std::string& name) {
     return std::any_of(line.given.begin(), line.given.end(), [&](const GivenKey& g) { return g.key.starts_with(name + "."); });
@@ -49,7 +49,7 @@ void require_keys(Translation& t, const MindFormersLine& line) {
     if (section(name) && !t.has(std::string(name) + ".type")) missing(name, "type");
 }
 
-// How the number of ranks follows from the file, and what a layout means.
+// Refuses a layout that contradicts the number of ranks or itself.
 void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersFacts& facts) {
   if (facts.ranks > 0 && s.data * s.tensor * s.pipeline != facts.ranks)
     t.refuse("parallel_config.data_parallel",
@@ -65,7 +65,7 @@ void refuse_layout(Translation& t, const MindFormersSizes& s, const MindFormersF
              "data ranks share the experts", "choose a number that divides data_parallel");
 }
 
-// The strategy of weights is not needed to read them; one that says otherwise than their shapes is of others.
+// Refuses a strategy that contradicts the weights' shapes. Ravine reads weights without their strategy.
 void hold_strategy(Translation& t, const MindFormersFacts& facts) {
   const std::string key = "src_strategy_path_or_dir", path = t.text(key);
   if (path.empty() || !t.refusals().empty()) return;

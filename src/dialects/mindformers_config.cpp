@@ -1,4 +1,4 @@
-// The file and the flags of run_mindformer.py, as one flat list of keys.
+// Reads the file and the flags of run_mindformer.py into one flat list of keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNesting = 10;  // of a file, as there
+constexpr int kNesting = 10;  // most levels of a file, as in MindFormers
 constexpr const char* kLineOf = "mindformers";
 
-// LineFlags with the keys that they are. "": none.
+// A flag and the key that it sets; "" if none.
 struct LineFlag {
   const char* name;
   const char* key;
@@ -66,21 +66,21 @@ constexpr LineFlag kLineFlags[] = {
     {"--trust_remote_code", "trust_remote_code", KeyType::boolean},
 };
 
-// Sections that a dotted flag may set something of though the file has nothing there.
+// Sections that a dotted flag may set even if the file does not have them.
 constexpr const char* kSections[] = {
     "runner_config", "context",     "parallel",      "parallel_config", "recompute_config",   "swap_config",
     "moe_config",    "trainer",     "model",         "runner_wrapper",  "optimizer",          "lr_schedule",
     "metric",        "callbacks",   "train_dataset", "eval_dataset",    "train_dataset_task", "eval_dataset_task",
     "processor",     "tensorboard", "monitor_config"};
 
-// MindFormers' page of further features writes `callback` where its files have `callbacks`: its items count behind those.
+// MindFormers' page of further features has `callback` for `callbacks`. Its items are appended to `callbacks`.
 constexpr std::string_view kCallback = "callback", kCallbacks = "callbacks";
 std::string proper(const std::string& key) {
   const bool short_name = key == kCallback || key.starts_with("callback[") || key.starts_with("callback.");
   return short_name ? std::string(kCallbacks) + key.substr(kCallback.size()) : key;
 }
 
-// Keys in the order of the file, each once.
+// The keys in the order of the file, each once.
 class Keys {
  public:
   void set(GivenKey given) {
@@ -90,7 +90,7 @@ class Keys {
       for (const auto& [name, value] : given.value.items()) set({given.key + "." + name, value, given.source});
       return;
     }
-    // A value takes the place of what stood there, or below it.
+    // A value replaces the key and all keys below it.
     const std::string below = given.key + ".", items = given.key + "[";
     std::erase_if(keys_, [&](const GivenKey& k) { return k.key.starts_with(below) || k.key.starts_with(items); });
     const auto it = std::find_if(keys_.begin(), keys_.end(), [&](const GivenKey& k) { return k.key == given.key; });
@@ -99,7 +99,7 @@ class Keys {
     else
       *it = std::move(given);
   }
-  // A map is flattened; so is a list of maps.
+  // Sets a key. A map and a list of maps are flattened.
   void set(const std::string& name, const YamlNode& value, const std::string& source) {
     const std::string key = proper(name);
     const bool maps = value.kind == YamlNode::Kind::list && !value.items.empty() &&
@@ -118,7 +118,7 @@ class Keys {
       set(GivenKey{key, json_of(value), source});
     }
   }
-  // Items of a list of maps, behind those that `key` has.
+  // Appends the items of a list of maps to the items that `key` has.
   void append(const std::string& key, const YamlNode& list, const std::string& source) {
     std::set<std::string> there;
     for (const GivenKey& k : keys_)
@@ -135,7 +135,7 @@ class Keys {
   std::vector<GivenKey> take() { return std::move(keys_); }
 
  private:
-  // FILE:LINE of a value that lies in a file; what comes from the command line stays so.
+  // Returns FILE:LINE of a value in a file, and `source` for a value of the command line.
   static std::string place(const std::string& source, const YamlNode& value) {
     const size_t colon = source.rfind(':');
     return value.line == 0 || colon == std::string::npos ? source : fmt::format("{}:{}", source.substr(0, colon), value.line);
@@ -150,7 +150,7 @@ int depth_of(const YamlNode& node) {
   return node.scalar() ? 0 : deepest + 1;
 }
 
-// A file over those that its base_config names.
+// Reads a file over the files in its base_config.
 void read_file(const std::string& path, Keys& keys, std::vector<std::string>& within) {
   if (std::find(within.begin(), within.end(), path) != within.end())
     throw UserError("base_config goes in a circle", path, "a file cannot come before itself",
@@ -216,7 +216,8 @@ Json value_of_flag(const LineFlag& flag, const std::string& text, const std::str
   }
 }
 
-// What run_mindformer.py makes of the text behind a dotted flag: a whole number (2.0 too), a number, True or False, JSON, a text.
+// Returns the value of a dotted flag, as in run_mindformer.py: a whole number (2.0 too), a number, True or False, JSON,
+// or a text.
 Json value_of_dotted(const std::string& text) {
   const Json plain = json_of(resolve_scalar(text));
   if (plain.is_number_float() && plain.get<double>() == std::floor(plain.get<double>()) &&
@@ -225,12 +226,12 @@ Json value_of_dotted(const std::string& text) {
   if (plain.is_number() || plain.is_boolean()) return plain;
   try {
     return parse_json(text, kLineOf);
-  } catch (const UserError&) {  // JSON that is too deep is a text, too
+  } catch (const UserError&) {  // invalid or too deep JSON is a text
     return text;
   }
 }
 
-// Of --options: a list stands between brackets or commas.
+// Returns the value in --options. A text in brackets or with commas is a list.
 Json value_of_option(const std::string& text) {
   const std::string inner =
       text.size() > 1 && (text.front() == '[' || text.front() == '(') ? text.substr(1, text.size() - 2) : text;
@@ -252,7 +253,7 @@ const LineFlag* flag_of(const std::string& name, const std::string& where) {
   return longer.empty() ? nullptr : longer[0];
 }
 
-// A list of flags, taken apart: those of the table, --options, and the others, which name a key.
+// The parsed flags: known flags, --options, and dotted flags, whose names are keys.
 struct LineFlags {
   std::string config;
   std::vector<GivenKey> known, options, dotted;
@@ -341,7 +342,7 @@ MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words) {
   if (words.size() != 1 && words.size() != 2 && words.size() != 6 && words.size() != 9)
     wrong(words[0], fmt::format("{} words behind msrun_launcher.sh", words.size()), "it takes 1, 2, 6 or 9");
   MindFormersLaunch out;
-  out.ranks = 8;  // its own default
+  out.ranks = 8;  // default of msrun_launcher.sh
   if (words.size() > 1) {
     const std::string& text = words[1].text;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.ranks);

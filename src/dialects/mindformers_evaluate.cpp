@@ -1,4 +1,5 @@
-// run_mode eval: the loss and the perplexity of eval_dataset, as a validation of ours (Translation::evaluates).
+// Translates run_mode eval: the loss and the perplexity of eval_dataset, as a validation of Ravine
+// (Translation::evaluates).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ void set_mindformers_evaluation(Translation& t, const MindFormersSizes& s, const
   t.set("data.order", "mindspore", loader + "type");
   t.set("data.shuffle", false, loader + "shuffle");
   set_mindformers_columns(t, "eval_dataset");
-  // A row is as long as the model, each id but the first is predicted; rows of training have one more.
+  // A row has seq_length ids, of which all but the first are predicted. A row of training has one more.
   const std::string length = "model.model_config.seq_length";
   if (s.ids > s.sequence + 1)
     t.refuse(length, fmt::format("seq_length is {}, and rows have {} ids", s.sequence, s.ids),

@@ -1,4 +1,4 @@
-// moe_config: which experts a model has, and how they are trained. Source: modules/transformer/moe.py and moev3.py,
+// Translates moe_config: the experts of a model and their training. Source: modules/transformer/moe.py and moev3.py,
 // models/llama/llama_layer.py (LlamaFeedForwardWithMoE) and research/deepseek3.
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ std::string at(const char* key) { return "moe_config." + std::string(key); }
 int64_t experts_of(const Translation& t) { return t.whole(at("expert_num")); }
 int64_t chosen_of(const Translation& t) { return t.whole(at("num_experts_chosen")); }
 
-// The router of a grouped product takes no groups and drops nothing, whatever routing_policy says.
+// True for a grouped product. Its router has no groups and drops no token, whatever routing_policy is.
 bool grouped(const Translation& t) { return t.is_on(at("use_gmm")); }
 
 void check_router(Translation& t) {
@@ -32,19 +32,20 @@ void check_router(Translation& t) {
              "a token goes to some of the experts", "correct one of them");
 }
 
-// A setting that this family has not, where it asks for something.
+// Refuses a setting that this family does not have, if it is turned on.
 void refuse_if(Translation& t, bool asks, const char* key, const char* rule, const char* fix = "leave it out") {
   if (asks) t.refuse(at(key), fmt::format("{} is {}", key, t.value(at(key)).dump()), rule, fix);
 }
 
-// Layers of Llama: Mixtral's, or with shared experts, or with weights that are not normalised, those of Qwen2-MoE.
+// Sets the experts of Llama's layers. The family is Qwen2-MoE with shared experts or unnormalised weights, else
+// Mixtral.
 void choose_llama_experts(Translation& t, Json& config, bool qkv_bias) {
   const int64_t experts = experts_of(t), chosen = chosen_of(t), shared = t.whole(at("shared_expert_num"));
   if (gives(t, at("moe_intermediate_size"))) config["intermediate_size"] = t.whole(at("moe_intermediate_size"));
   config.erase("attention_bias");
   config["output_router_logits"] = false;
   config["num_experts_per_tok"] = chosen;
-  // one weight is not normalised, in MindFormers too
+  // a single weight is not normalised, as in MindFormers
   const bool normalised = chosen > 1 && t.is_on(at("norm_topk_prob"));
   if (shared > 0 || !normalised || qkv_bias) {
     const int64_t width = config.value("intermediate_size", int64_t{0});
@@ -75,7 +76,7 @@ void choose_llama_experts(Translation& t, Json& config, bool qkv_bias) {
             "write False");
 }
 
-// The value that a field of config.json gets from moe_config, unless model_config gives another.
+// Sets a field of config.json from moe_config, unless model_config has it. Different values are refused.
 void take(Translation& t, Json& config, const char* field, const char* key, const Json& value) {
   const std::string own = mindformers_model_key(t, field == std::string("num_experts") ? "n_routed_experts" : field);
   if (!own.empty() && t.has(at(key)) && gives(t, at(key)) && t.value(own) != value)
@@ -84,7 +85,8 @@ void take(Translation& t, Json& config, const char* field, const char* key, cons
   if (own.empty()) config[field] = value;
 }
 
-// Classes that know experts. What is not given is MoEConfig's default where the old classes run, else that of the class.
+// Sets the experts of the classes that have experts. A missing key has MoEConfig's default (`defaults`: the old
+// classes), or the default of the class.
 void choose_core_experts(Translation& t, Json& config, bool defaults) {
   const bool deep = config["model_type"] == "deepseek_v3";
   const auto counts = [&](const char* key) { return gives(t, at(key)) || defaults; };
@@ -127,7 +129,7 @@ void choose_core_experts(Translation& t, Json& config, bool defaults) {
             "leave it out, or take LlamaConfig");
 }
 
-// MoEDropRateCallback works its rate out of its own two numbers; here it is the rate of what is left out.
+// Refuses numbers of MoEDropRateCallback that differ from moe_config: Ravine logs the measured rate of dropped tokens.
 void hold_drop_rates(Translation& t, double capacity) {
   const std::string callback = callback_of(t, "MoEDropRateCallback");
   if (callback.empty()) return;
@@ -141,7 +143,7 @@ void hold_drop_rates(Translation& t, double capacity) {
              fmt::format("write {}", capacity));
 }
 
-// The keys of moe_config that are about training, of any family.
+// Translates the keys of moe_config on training, for all families.
 void choose_expert_training(Translation& t) {
   const auto set = [&](const char* option, const Json& value, const char* key) {
     t.set(option, value, std::string("moe_config.") + key);

@@ -9,18 +9,18 @@
 
 namespace ravine {
 
-// What is known of the job besides its line.
+// Facts about a job of MindFormers in addition to its command line.
 struct MindFormersFacts {
-  int64_t ranks = 0;  // of the job; 0: not known
-  bool runs = true;   // false: it is explained or printed only
+  int64_t ranks = 0;  // number of ranks of the job; 0: not known
+  bool runs = true;   // false: the job is only explained or printed
   struct Data {
-    int64_t rows = 0, ids = 0;            // ids: of a row; 0: not known
-    std::vector<std::string> names = {};  // of columns; empty: not known
+    int64_t rows = 0, ids = 0;            // ids: number in a row; 0: not known
+    std::vector<std::string> names = {};  // names of columns; empty: not known
   };
-  // Of a data set by its paths, read by the loader of this type; nothing: nobody can tell. It may throw UserErrors.
+  // Returns the size of a dataset by its loader type and its paths; nothing if it is not known. May throw UserErrors.
   std::function<std::optional<Data>(const std::string& type, const std::vector<std::string>& paths)> data;
-  // What a file or folder of strategies says otherwise than files of weights are cut; "" if they agree. `model`: config.json. It
-  // may throw UserErrors.
+  // Returns how a strategy file or folder contradicts the shapes in the weight files; "" if they agree. `model`:
+  // config.json. May throw UserErrors.
   std::function<std::string(const std::string& strategy, const std::string& weights, const Json& model)> disagreement = {};
 };
 

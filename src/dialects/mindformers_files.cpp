@@ -1,4 +1,4 @@
-// What a MindFormers job reads and writes: data, weights, checkpoints, logs.
+// Translates the files of a MindFormers job: data, weights, checkpoints, logs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::pair<std::vector<std::string>, std::string> mindformers_paths(const Transla
 
 namespace {
 
-// A number, or a text that is one as a whole: ".." is a folder.
+// Returns a weight: a number, or a text that is a number as a whole ("../data" is a path).
 std::optional<double> weight_in(const Json& value) {
   if (value.is_number()) return value.get<double>();
   const std::string text = value.is_string() ? value.get<std::string>() : "";
@@ -55,7 +55,7 @@ Json mindformers_sources(Translation& t, const std::string& at, bool runs) {
     const std::string key = at + ".data_loader.config.data_path";
     const Json& given = t.value(key);
     Json out = Json::array();
-    // weights stand before prefixes, as in Megatron
+    // a weight is before its prefix, as in Megatron
     for (size_t i = 0; given.is_array() && i < given.size(); ++i) {
       Json source = {{"path", nullptr}};
       if (const auto weight = i + 1 < given.size() ? weight_in(given[i]) : std::nullopt) source["weight"] = *weight, ++i;
@@ -101,7 +101,7 @@ void set_mindformers_columns(Translation& t, const std::string& set) {
     if (t.has(ignored) && t.whole(ignored) != -100)
       t.refuse(ignored, fmt::format("ignore_token_id is {}", t.whole(ignored)), "a label that counts nothing is -100",
                "write -100 into the data");
-    if (t.is_on(sliced) && megatron)  // labels of token files are those of the next tokens already, here too
+    if (t.is_on(sliced) && megatron)  // labels of token files are the next tokens already
       t.becomes(sliced, KeyStatus::used, "data.order");
     else if (t.is_on(sliced))
       t.refuse(sliced, "input_sliced_sig", "labels stand at the places of their tokens, and are shifted here",
@@ -109,7 +109,7 @@ void set_mindformers_columns(Translation& t, const std::string& set) {
   }
   if (!t.has(columns)) return;
   const Json& names = t.value(columns);
-  // The model takes columns by their place: ids, labels, and what training has no use for.
+  // The model reads columns by position: ids, labels, and columns that training does not need.
   const auto is_labels = [](const Json& name) { return name == "labels" || name == "target_ids"; };
   static constexpr std::string_view kOfTokenFiles[] = {"input_ids", "labels", "loss_mask", "position_ids", "attention_mask"};
   const bool of_token_files =
@@ -151,14 +151,14 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
       if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
     const std::string seed = loader + "config.seed";
     if (t.whole(seed) == t.whole("seed"))
-      t.shows(seed, t.value(seed));  // one number draws all
+      t.shows(seed, t.value(seed));  // one seed for both
     else
       t.set("data.seed", t.whole(seed), t.has(seed) ? seed : loader + "type");
     if (gives(t, at + ".seed")) t.becomes(at + ".seed", KeyStatus::inert, "data_loader.config.seed orders token files");
     const Json& sizes = t.value(loader + "sizes");
     if (sizes.is_array() && !sizes.empty() && sizes[0].is_number_integer()) t.set("data.samples", sizes[0], loader + "sizes");
   } else {
-    // num_shards is given but where one program is fed with whole batches
+    // each rank reads a shard, except with full_batch, where one program gets whole batches
     const bool whole = s.semi && (!gives(t, "parallel.full_batch") || t.is_on("parallel.full_batch"));
     t.set("data.order", whole ? "mindspore-whole" : "mindspore", loader + "type");
     t.set("data.shuffle", t.is_on(loader + "shuffle"), loader + "shuffle");
@@ -178,8 +178,8 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
     t.set("train.valid_every", epochs * s.steps_per_epoch, "eval_epoch_interval");
 }
 
-// load_checkpoint is empty, so weights are drawn. Fine-tuning asks for trained ones; a job of training that speaks of some has
-// probably lost their name.
+// Handles an empty load_checkpoint: the weights are initialized. Fine-tuning is refused. A training with other keys on
+// weights gets a notice, since load_checkpoint may be missing by mistake.
 void say_new_weights(Translation& t) {
   const std::string folder = t.text("pretrained_model_dir");
   if (t.text("run_mode") == "finetune")
@@ -199,7 +199,7 @@ void say_new_weights(Translation& t) {
 
 constexpr const char* kFormat = "load_ckpt_format";
 
-// Of a folder with files of both formats, the one of load_ckpt_format; a folder or file with one format is read as it is.
+// Returns the path to read. In a folder with both formats it is the single file of load_ckpt_format; else it is `path`.
 std::string of_format(Translation& t, const std::string& path) {
   std::error_code error;
   if (!gives(t, kFormat) || !fs::is_directory(path, error)) return path;
@@ -245,7 +245,7 @@ void choose_weights(Translation& t, bool runs) {
     std::string name = resume.get<std::string>();
     if (!name.ends_with(".safetensors") && !name.ends_with(".ckpt"))
       name += gives(t, kFormat) && t.text(kFormat) == "ckpt" ? ".ckpt" : ".safetensors";
-    // rank 0's file stands for those of all ranks
+    // rank 0's file leads to the files of all ranks
     if (is_there(path + "/rank_0")) path += "/rank_0";
     path += "/" + name;
     if (runs && !is_there(path)) {
@@ -261,7 +261,7 @@ void choose_weights(Translation& t, bool runs) {
     t.set("checkpoint.data_steps", t.whole("data_skip_steps"), "data_skip_steps");
 }
 
-// Of these a run has one each.
+// Refuses a second callback of the classes that a run has once.
 void refuse_second_callbacks(Translation& t) {
   for (const char* type : {"CheckpointMonitor", "MFLossMonitor", "TrainCallBack", "MoEDropRateCallback"})
     for (const std::string& key : t.given())
@@ -285,7 +285,7 @@ void choose_checkpoints(Translation& t) {
     t.refuse(key("save_checkpoint_steps"), fmt::format("save_checkpoint_steps is {}", every), "it is 1 or more", "correct it");
   t.set("checkpoint.every", every, from("save_checkpoint_steps"));
   t.set("checkpoint.keep", std::max<int64_t>(0, keep), from("keep_checkpoint_max"));
-  // models of parallel_core write safetensors whatever is said
+  // models of parallel_core always write safetensors
   t.set("checkpoint.format", t.is_on("use_legacy") ? t.text(key("checkpoint_format")) : "safetensors",
         from("checkpoint_format"));
   Json copies = Json::array();
@@ -304,10 +304,10 @@ void choose_checkpoints(Translation& t) {
     t.refuse(key("directory"), fmt::format("directory is {}", directory), "checkpoints lie in output_dir", "leave it out");
 }
 
-// Whether a format key asks for lines of the log: text, list or nothing.
+// True if a format key turns on log lines: it is a text or a list.
 bool asks_log(const Json& v) { return v.is_string() || (v.is_array() && !v.empty()); }
 
-// A format is log or tensorboard, or both; without a section tensorboard all goes to the log.
+// Checks a format: log, tensorboard or both. Without a TensorBoard folder a notice says that the log gets all.
 void check_format(Translation& t, const std::string& key) {
   const Json& given = t.value(key);
   if (given.is_null()) return;

@@ -1,4 +1,4 @@
-// Keys of MindFormers that count only with others.
+// Marks keys of MindFormers that apply only with other keys.
 #include <fmt/format.h>
 
 #include "dialects/mindformers_run.h"
@@ -6,7 +6,7 @@
 namespace ravine {
 
 void mark_idle_keys(Translation& t) {
-  // `key` is whole, or ends with a dot and is a section.
+  // Marks keys as inert if `is`. A key that ends with a dot is a section.
   const auto idle = [&](bool is, std::initializer_list<const char*> keys, const std::string& why) {
     if (!is) return;
     for (const std::string& given : t.given())

@@ -1,4 +1,5 @@
-// Keys of the top level and of the sections about running: runner_config, context, parallel, recompute, monitor_config, ..
+// The keys of the top level and of the sections on running: runner_config, context, parallel, recompute,
+// monitor_config, ..
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -197,7 +198,7 @@ void add_parallel_rows(MindFormersTable& t) {
              "activations are not moved to the host", "use recompute_config");
 }
 
-// Patterns of names stand as keys of a map: feed_forward\.mul: True, or a list of layers.
+// Adds the patterns of names in select_recompute: feed_forward\.mul: True, or a list of layers.
 void add_recompute_patterns(MindFormersTable& t, const std::vector<GivenKey>& given) {
   for (const GivenKey& g : given) {
     if (g.key.starts_with("recompute_config.select_recompute.")) t.add({used(g.key, any, "train.recompute")});
@@ -231,7 +232,7 @@ void add_monitor_rows(MindFormersTable& t) {
              "a run does not list its parameters and end", "use `ravine info`");
 }
 
-// Sections whose keys are about something that this command does not do, whatever they are.
+// Adds all keys of sections that do not concern this command.
 void add_foreign_rows(MindFormersTable& t, const std::vector<GivenKey>& given) {
   static const std::pair<const char*, const char*> kForeign[] = {
       {"processor.", "training takes ids; a model that speaks has its tokenizer in its folder"},
@@ -307,7 +308,7 @@ MindFormersTable mindformers_table(const std::vector<GivenKey>& given) {
   add_mindformers_model_rows(t, given);
   add_mindformers_expert_rows(t);
   add_foreign_rows(t, given);
-  // A key without a value leaves its default.
+  // A key without a value keeps its default.
   for (DialectKey& row : t.rows)
     for (const GivenKey& g : given)
       if (g.key == row.key && g.value.is_null()) row.type = any;

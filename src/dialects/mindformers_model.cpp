@@ -1,5 +1,5 @@
-// model.model_config: the network as the config.json of a family. Source: models/llama/llama_config.py and the converters of
-// parallel_core/transformer_config_utils.py, whose names stand beside those of Hugging Face.
+// Translates model.model_config into the config.json of a family. The keys may have MindFormers' names or Hugging
+// Face's. Source: models/llama/llama_config.py and the converters of parallel_core/transformer_config_utils.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using enum KeyType;
 
 constexpr const char* kModelKeys = "model.model_config.";
 
-// A field of config.json with all names that it has in MindFormers; the first is Hugging Face's own.
+// A field of config.json and its names in MindFormers; the first name is Hugging Face's.
 struct ModelField {
   const char* field;
   KeyType type;
@@ -36,7 +36,7 @@ const std::vector<ModelField>& model_fields() {
       {"initializer_range", number, {"init_method_std", "initializer_range"}},
       {"bos_token_id", any, {"bos_token_id"}},
       {"eos_token_id", any, {"eos_token_id"}},
-      // experts, of mcore
+      // experts, in mcore's classes
       {"n_routed_experts", whole, {"n_routed_experts", "num_moe_experts", "num_experts"}},
       {"num_experts_per_tok", whole, {"num_experts_per_tok", "moe_router_topk"}},
       {"moe_intermediate_size", whole, {"moe_intermediate_size", "moe_ffn_hidden_size"}},
@@ -60,7 +60,7 @@ const std::vector<ModelField>& model_fields() {
 
 std::string key_of(const Translation& t, const char* field) { return mindformers_model_key(t, field); }
 
-// A field given under two names has one value.
+// Refuses a field that is given by two names with different values.
 void refuse_second_value(Translation& t, const ModelField& f, const std::string& first) {
   for (const char* name : f.names) {
     const std::string key = kModelKeys + std::string(name);
@@ -82,7 +82,7 @@ int64_t whole_of(const Translation& t, const char* field, int64_t otherwise) {
   return key.empty() ? otherwise : t.whole(key);
 }
 
-// LlamaConfig where intermediate_size is not given.
+// Returns LlamaConfig's intermediate size if none is given.
 int64_t llama_width(const Translation& t, int64_t hidden) {
   int64_t h = 4 * hidden;
   const std::string multiplier = kModelKeys + std::string("ffn_dim_multiplier"),
@@ -99,12 +99,12 @@ Json llama3_scaling(const Json& s) {
   return out;
 }
 
-// extend_method and scaling_factor; null: positions as they are.
+// Returns rope_scaling for extend_method and scaling_factor; null if positions are not scaled.
 Json rope_scaling(Translation& t, Json& config) {
   const std::string key = kModelKeys + std::string("extend_method"), factor_key = kModelKeys + std::string("scaling_factor");
   const std::string method = t.text(key);
   Json factor = t.value(factor_key);
-  if (!gives(t, factor_key) || factor.is_null()) {  // a map is flat
+  if (!gives(t, factor_key) || factor.is_null()) {  // the keys of a map are flat
     Json parts = Json::object();
     for (const char* part : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_slow",
                              "beta_fast", "mscale", "mscale_all_dim"})
@@ -148,7 +148,7 @@ const char* family_of_class(const std::string& type) {
   return "";
 }
 
-// The words that name the kind of the model, and the key that says it.
+// Returns the name of the model's kind, and the key that has it.
 std::pair<std::string, std::string> kind_of(const Translation& t) {
   for (const char* key : {"type", "model_type"})
     if (t.has(kModelKeys + std::string(key))) return {t.text(kModelKeys + std::string(key)), kModelKeys + std::string(key)};
@@ -161,7 +161,7 @@ std::pair<std::string, std::string> kind_of(const Translation& t) {
   return {"", ""};
 }
 
-// Of a folder of Hugging Face, where the file names one; null: none.
+// Returns config.json of the Hugging Face folder in pretrained_model_dir; null if there is none.
 Json config_of_folder(Translation& t) {
   const std::string folder = t.text("pretrained_model_dir");
   std::error_code error;
@@ -284,7 +284,7 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
              inert(at("mtp_loss_scaling_factor"), number, "it counts with mtp_depth alone")});
   for (const char* key : {"tp_x", "tp_y", "tp_z"})
     table.add({inert(at(key), whole, "it counts with use_3d_tensor_parallel alone")});
-  // of a model that has no family here, all keys are passed over beside the refusal of its name
+  // for an unknown model only its name is refused, and its keys are ignored
   for (const GivenKey& g : given) {
     if (g.key != at("type") || !g.value.is_string() || *family_of_class(g.value.get<std::string>()) != 0) continue;
     const std::string type = g.value.get<std::string>();
@@ -326,7 +326,7 @@ void set_mindformers_model(Translation& t) {
     return;
   }
   if (!from_folder) config = {{"model_type", family}};
-  config["pad_token_id"] = nullptr;  // its embedding learns like any other; what it masks is data.pad
+  config["pad_token_id"] = nullptr;  // the embedding of this id is trained; data.pad masks it
   for (const ModelField& f : model_fields())
     if (const std::string key = key_of(t, f.field); !key.empty()) {
       config[f.field] = t.value(key);
@@ -351,7 +351,7 @@ void set_mindformers_model(Translation& t) {
     config["max_position_embeddings"] =
         std::max(positions, from_folder ? config.value("max_position_embeddings", int64_t{0}) : 0);
   if (!from_folder) {
-    // what the class has where nothing is given
+    // the defaults of the class
     const int64_t hidden = whole_of(t, "hidden_size", 4096), heads = whole_of(t, "num_attention_heads", 32);
     config["hidden_size"] = hidden;
     config["num_hidden_layers"] = whole_of(t, "num_hidden_layers", 32);

@@ -1,4 +1,5 @@
-// Fused switches and compute types of model.model_config: precision.unfused, and rules of precision.recipes.
+// Translates the switches of fused ops and the compute types of model.model_config into precision.unfused and
+// precision.recipes.
 #include <algorithm>
 #include <map>
 
@@ -16,11 +17,11 @@ const std::vector<std::string>& type_names() {
   return all;
 }
 
-// A switch under its names, older first, and the op that is unfused where it is off.
+// A switch with its names, older first, and the op that is unfused if it is off.
 struct FusedSwitch {
   std::vector<const char*> names;
   const char* op;
-  bool core;  // whether it is on by default in the newer classes (use_legacy: False)
+  bool core;  // on by default in the newer classes (use_legacy: False)
 };
 const std::vector<FusedSwitch>& fused_switches() {
   static const std::vector<FusedSwitch> all = {{{"use_flash_attention"}, "attention", true},
@@ -29,14 +30,14 @@ const std::vector<FusedSwitch>& fused_switches() {
   return all;
 }
 
-// The first of these keys that is given, or the first.
+// Returns the first given key; the first name if none is given.
 std::string named(const Translation& t, const std::vector<const char*>& names) {
   for (const char* name : names)
     if (gives(t, config_key(name)) && t.has(config_key(name))) return config_key(name);
   return config_key(names[0]);
 }
 
-// Ours of the type that a key names; "": the key says nothing.
+// Returns Ravine's name of the type in a key; "" if the key has none.
 std::string type_of(const Translation& t, const std::string& key) {
   static const std::map<std::string, std::string> kTypes = {{"float32", "f32"}, {"float16", "f16"}, {"bfloat16", "bf16"}};
   const auto found = t.has(key) ? kTypes.find(t.text(key)) : kTypes.end();
@@ -54,7 +55,7 @@ void add_embedding(Translation& t, Rules& rules, const std::string& compute) {
   const std::string& key = type_of(t, own).empty() ? all : own;
   if (const std::string type = type_of(t, key); !type.empty() && type != "f32")
     rules.add(key, {{"path", "*embed_tokens*"}, {"op", "embedding*"}, {"compute", type}, {"round", type}});
-  // gradients have the type of their weights, and are sent in it
+  // gradients have the type of their weights, also when ranks send them
   const std::string type = type_of(t, all);
   if (type.empty() || type == "f32") return;
   if (type == compute)
@@ -137,7 +138,7 @@ void set_mindformers_precision(Translation& t, bool experts) {
   add_embedding(t, rules, compute);
   const std::string norm = named(t, {"layernorm_compute_type", "layernorm_compute_dtype"});
   if (const std::string type = type_of(t, norm); !type.empty() && type != "f32") {
-    unfuse("add_rms_norm", norm);  // the sum that a norm reads stays as it is
+    unfuse("add_rms_norm", norm);  // keeps the type of the sum that a norm reads
     rules.add(norm, {{"op", "*_norm"}, {"role", "forward"}, {"compute", type}, {"round", type}});
   }
   add_softmax(t, rules, fused["attention"]);

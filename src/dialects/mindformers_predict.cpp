@@ -1,4 +1,4 @@
-// run_mode predict: the words of `ravine generate` that do the same.
+// Translates run_mode predict into the words of `ravine generate`.
 #include <fmt/format.h>
 
 #include <filesystem>

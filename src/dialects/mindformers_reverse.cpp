@@ -1,4 +1,4 @@
-// A config as MindFormers' YAML says it.
+// Writes a config as MindFormers' YAML.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace ravine {
 namespace {
 
-// What follows from the style of its lines and files, or from the data, which the words do not hold.
+// Options that are not compared: they follow from the style of files and log lines, or from the data.
 const std::vector<std::string> kOwnWords = {"log.style",     "checkpoint.layout", "checkpoint.resume",    "model.config",
                                             "parallel.data", "model.path",        "schedule.total_steps", "log.tensorboard",
                                             "data.order",    "data.samples"};
@@ -57,7 +57,7 @@ Json optimizer_words(const Config& c) {
   return j;
 }
 
-// Of a class of MindFormers its arguments; of our own shapes the class that draws the same curve.
+// Returns lr_schedule. A type of Ravine is written as the MindFormers class with the same curve.
 Json schedule_words(const Config& c) {
   const ScheduleOptions& s = c.schedule;
   Json j = {{"learning_rate", c.optimizer.lr}, {"total_steps", -1}, {"warmup_steps", s.warmup_steps}};
@@ -118,7 +118,7 @@ Json scale_words(const Config& c) {
   return j;
 }
 
-// The switches of ops that are fused, and the types that our rules of precision are those of.
+// Sets the switches of fused ops, and the compute types for Ravine's rules of precision.
 void precision_words(const Config& c, Json& j) {
   const auto fused = [&](const char* op) {
     return std::find(c.precision.unfused.begin(), c.precision.unfused.end(), op) == c.precision.unfused.end();
@@ -245,7 +245,7 @@ Json data_words(const Config& c, std::vector<std::string>& notices) {
   return out;
 }
 
-// A row for each round of parts, with a number of layers for each stage.
+// Returns a row for each round of parts, with a number of layers for each stage.
 Json recompute_words(const Config& c) {
   Json rows = Json::array();
   for (size_t i = 0; i < c.train.recompute_layers.size(); ++i) {
@@ -270,7 +270,7 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   if (c.health.embedding_norm > 0) j["use_checkpoint_health_monitor"] = true;
   if (c.health.stop_not_finite) j["check_for_nan_in_loss_and_grad"] = true;
   j["trainer"] = {{"type", "CausalLanguageModelingTrainer"}, {"model_name", "model"}};
-  // the rows that data.samples leaves may be fewer than the run takes
+  // data.samples may be fewer rows than the run needs
   const int64_t per_epoch = c.data.samples > 0 ? std::max<int64_t>(1, c.data.samples / c.train.global_batch) : c.train.steps;
   const int64_t epochs = (c.train.steps + per_epoch - 1) / per_epoch;
   j["runner_config"] = {{"epochs", epochs},
@@ -323,7 +323,7 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   return j;
 }
 
-// Sections in block style, what lies in them in one line each.
+// Writes the YAML: sections in block style, their keys on one line each.
 std::string yaml_of_words(const Json& j) {
   std::string text;
   for (const auto& [key, value] : j.items()) {

@@ -1,4 +1,4 @@
-// What a job of MindFormers comes to: its sizes, its model, its run.
+// Translates a job of MindFormers by topic: sizes, model, updates, files.
 #pragma once
 #include "dialects/dialect.h"
 #include "dialects/mindformers_facts.h"
@@ -6,58 +6,61 @@
 
 namespace ravine {
 
-// Sizes that several rules need. Outside of semi-automatic parallelism layouts count nothing: ranks share the data.
+// Sizes that several rules need. Without semi-automatic parallelism all ranks are data ranks.
 struct MindFormersSizes {
   int64_t ranks = 1, data = 1, tensor = 1, pipeline = 1, expert = 1;
   bool semi = false;                                   // semi-automatic parallelism: one program over all ranks
   int64_t micro = 1;                                   // rows of a micro batch
-  int64_t micro_batches = 1;                           // of a rank and step
+  int64_t micro_batches = 1;                           // micro batches of a rank in a step
   int64_t global = 1;                                  // rows of a step
-  int64_t epochs = 1, steps_per_epoch = 0, steps = 0;  // 0: the data is not known
-  int64_t sequence = 0, ids = 0;                       // seq_length; ids of a row of the data, 0: not known
+  int64_t epochs = 1, steps_per_epoch = 0, steps = 0;  // 0: the size of the data is not known
+  int64_t sequence = 0, ids = 0;                       // seq_length; ids in a row of the data, 0: not known
 };
 
-// data_set: whose rows make the steps, train_dataset or eval_dataset.
+// Returns the sizes, and refuses impossible ones. `data_set`: the dataset of the steps: train_dataset or eval_dataset.
 MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts, const std::string& data_set);
 
-// config.json of the network, and the options that lie among its keys; what no family is built as is refused.
+// Sets model.config to the config.json of the network, and the options that are among the keys of the network. A
+// network that no family has is refused.
 void set_mindformers_model(Translation& t);
-// The key of model.model_config that gives a field of config.json, under any of the field's names; "": none does.
+// Returns the given key of model.model_config for a field of config.json, by any of the field's names; "" if none is
+// given.
 std::string mindformers_model_key(const Translation& t, const char* field);
-// moe_config: experts in config.json, and how they are trained. True if the model has some.
+// Translates moe_config: the experts in config.json, and their training. Returns true if the model has experts.
 bool set_mindformers_experts(Translation& t, Json& config, bool from_folder);
 
-// Fused switches and compute types.
+// Translates the switches of fused ops and the compute types.
 void set_mindformers_precision(Translation& t, bool experts);
 
+// Translates steps, batches, learning rate, optimizer, loss scale and ranks.
 void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
-// runs: files that are named have to be there.
+// Translates data, weights, checkpoints and logs. `runs`: a missing file is refused.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
 
-// Parts of these two.
+// Parts of the two functions above.
 void set_mindformers_ranks(Translation& t, const MindFormersSizes& sizes);
-// The paths that a data set of MindRecord files names, and the key that names them.
+// Returns the paths of a dataset of MindRecord files, and the key that has them.
 std::pair<std::vector<std::string>, std::string> mindformers_paths(const Translation& t, const std::string& data_set);
-// The sources of a data set, as data.train has them; null: refused, or not given.
+// Returns the sources of a dataset in the format of data.train; null if they are refused or not given.
 Json mindformers_sources(Translation& t, const std::string& data_set, bool runs);
-void set_mindformers_columns(Translation& t, const std::string& data_set);  // input_columns, and ids that count nothing
-// Whether the weights that a key names are there, where they have to be; else it is refused.
+void set_mindformers_columns(Translation& t, const std::string& data_set);  // input_columns and ids without a loss
+// True if the weights in a key exist, or if the job does not run. Missing weights are refused.
 bool has_mindformers_weights(Translation& t, const std::string& key, bool runs);
 
-// Keys that have no effect as long as others are as they are: their lines say so.
+// Marks keys as inert that have no effect with the values of other keys.
 void mark_idle_keys(Translation& t);
 
-// An evaluation gives loss and perplexity: another metric is refused.
+// Refuses a metric other than loss and perplexity, the results of an evaluation.
 void hold_mindformers_metric(Translation& t);
-// run_mode eval.
+// Translates a job with run_mode eval.
 void set_mindformers_evaluation(Translation& t, const MindFormersSizes& sizes, const MindFormersFacts& facts);
 
-// run_mode predict.
+// Translates a job with run_mode predict.
 void set_mindformers_prediction(Translation& t);
 
-// The first callback of this class, "callbacks[1]"; "": none.
+// Returns the key of the first callback of a class, "callbacks[1]"; "" if there is none.
 std::string callback_of(const Translation& t, const std::string& type);
-// Whether the line has this key.
+// True if the key is given.
 bool gives(const Translation& t, const std::string& key);
 
 }  // namespace ravine

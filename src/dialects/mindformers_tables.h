@@ -1,4 +1,4 @@
-// The keys of MindFormers, section by section, and what a key may only be.
+// The tables of MindFormers' keys, by section, with allowed values.
 #pragma once
 #include <map>
 #include <string>
@@ -8,12 +8,14 @@
 
 namespace ravine {
 
-// A key that does nothing here as long as it has one of these values; any other asks for something that is not there.
+// The allowed values of a key without effect. Any other value needs a feature that Ravine does not have, and is
+// refused.
 struct OnlyValues {
   std::vector<Json> values;
   std::string rule, fix;
 };
 
+// The rows, and the keys with allowed values.
 struct MindFormersTable {
   DialectTable rows;
   std::map<std::string, OnlyValues> only;
@@ -23,10 +25,10 @@ struct MindFormersTable {
                 const std::string& rule, const std::string& fix = "leave it out");
 };
 
-// All that the keys of this line may be: its callbacks and the kind of its model decide about some rows.
+// Returns the table for the given keys. Callbacks and the kind of the model decide on some rows.
 MindFormersTable mindformers_table(const std::vector<GivenKey>& given);
 
-const std::vector<std::string>& mindformers_callbacks();  // classes that are known
+const std::vector<std::string>& mindformers_callbacks();  // names of the known classes
 
 void add_mindformers_model_rows(MindFormersTable& table, const std::vector<GivenKey>& given);
 void add_mindformers_expert_rows(MindFormersTable& table);

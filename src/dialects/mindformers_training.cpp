@@ -1,4 +1,4 @@
-// Keys of runner_wrapper, optimizer, lr_schedule, the data sets and the callbacks.
+// The keys of runner_wrapper, optimizer, lr_schedule, the datasets and the callbacks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using enum KeyType;
 
-// "callbacks[1]" of "callbacks[1].prefix".
+// Returns "callbacks[1]" for "callbacks[1].prefix".
 std::string item_of(const std::string& key) { return key.substr(0, key.find('.')); }
 
 const Json* value_in(const std::vector<GivenKey>& given, const std::string& key) {
@@ -23,7 +23,7 @@ const Json* value_in(const std::vector<GivenKey>& given, const std::string& key)
 
 constexpr const char* kLoader = "batches are prepared by threads of the rank itself";
 
-// What both data sets have.
+// Adds the keys that both datasets have.
 void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   const std::string data = training ? "data.train" : "data.valid";
   const char* mask = "attention knows its documents without a mask";
@@ -77,7 +77,7 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
              "a row of a MindRecord file is one document", "use BlendedMegatronDatasetDataLoader with reset_attention_mask");
 }
 
-// What the data set of training alone says, or for both.
+// Adds the keys of the training dataset that the other lacks, or that apply to both.
 void add_training_data(MindFormersTable& t) {
   const std::string at = "train_dataset", config = at + ".data_loader.config.", other = "eval_dataset.data_loader.";
   t.add({inert(at + ".seed", whole, "the seed at the top replaces it, in MindFormers too"),
@@ -214,7 +214,7 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
   t.add({inert(at + ".enc_mode", text, "it counts with enc_key alone")});
 }
 
-// Callbacks that look at a run, or at a device, without changing it. MindSpore's own take nothing but what stands here.
+// Adds callbacks that observe a run or a device. MindSpore's own callbacks have only the keys listed here.
 void add_watching_rows(MindFormersTable& t, const std::string& at, const std::string& type,
                        const std::vector<GivenKey>& given) {
   const bool profiles = type == "ProfileMonitor", sums_up = type == "SummaryMonitor", clock = type == "TimeMonitor";
@@ -234,7 +234,8 @@ void add_watching_rows(MindFormersTable& t, const std::string& at, const std::st
   }
 }
 
-// Why an item of a list, callbacks[7], is none; "": it is one. An item has a type, and stands behind those before it.
+// Returns why an item callbacks[7] is invalid; "" if it is valid. An item needs a type, and its predecessors in the
+// list.
 std::string trouble_of_item(const std::string& at, const std::vector<GivenKey>& given) {
   const size_t bracket = at.find('[');
   const std::string number = at.substr(bracket + 1, at.size() - bracket - 2);
@@ -272,7 +273,7 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     }
     const Json* named = value_in(given, at + ".type");
     const std::string type = named && named->is_string() ? named->get<std::string>() : "";
-    if (type == "LossMonitor") {  // MindSpore's own, which takes nothing else
+    if (type == "LossMonitor") {  // MindSpore's own; it has no other key
       t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});
     } else if (type == "MFLossMonitor") {
       t.add({used(at + ".type", text, "log lines"), used(at + ".per_print_times", whole, "log.every", 1)});

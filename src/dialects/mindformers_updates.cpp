@@ -1,4 +1,4 @@
-// Steps, batches, rates, optimizer, loss scale and ranks of a MindFormers job.
+// Translates steps, batches, learning rate, optimizer, loss scale and ranks of a MindFormers job.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   if (t.is_on("calculate_per_token_loss") || t.is_on("runner_wrapper.calculate_per_token_loss") ||
       t.is_on("model.model_config.calculate_per_token_loss"))
     t.set("train.loss_average", "tokens", "calculate_per_token_loss");
-  else if (s.semi && s.data > 1)  // one program over all ranks: the mean over the tokens of all of them
+  else if (s.semi && s.data > 1)  // one program on all ranks: the mean over their tokens
     t.set("train.loss_average", "global-micro", "parallel.parallel_mode");
   else
     t.set("train.loss_average", "micro", "runner_config.batch_size");
@@ -48,7 +48,7 @@ int64_t layers_of_model(const Translation& t) {
   return key.empty() ? 32 : t.whole(key);
 }
 
-// Layers of each part of the pipeline, in the order of the model: an even share, and what `offset` adds.
+// Returns the layers of each pipeline part, in the order of the model: an even share plus `offset`.
 std::vector<int64_t> layers_of_parts(const Translation& t, const MindFormersSizes& s) {
   const int64_t rounds = s.pipeline > 1 ? std::max<int64_t>(1, t.whole("model.model_config.pp_interleave_num")) : 1;
   std::vector<int64_t> each(static_cast<size_t>(s.pipeline * rounds), layers_of_model(t) / (s.pipeline * rounds));
@@ -65,8 +65,8 @@ std::vector<int64_t> layers_of_parts(const Translation& t, const MindFormersSize
   return each;
 }
 
-// recompute: [3, 1]: so many layers of each stage, dealt out to its parts in turn; a list of lists has a row for each round of
-// parts. True: all of them.
+// Translates recompute. [3, 1] is a number of layers for each stage, distributed over its parts in turn. A list of
+// lists has a row for each round of parts. True means all layers.
 void choose_recompute_layers(Translation& t, const MindFormersSizes& s, const std::string& key) {
   const Json& given = t.value(key);
   const std::vector<int64_t> layers = layers_of_parts(t, s);
@@ -106,7 +106,7 @@ void choose_recompute(Translation& t, const MindFormersSizes& s) {
   const std::function<bool(const Json&)> asks = [&](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
     if (v.is_number()) return v.get<double>() > 0;
-    if (v.is_object()) return std::any_of(v.begin(), v.end(), asks);  // by patterns of names
+    if (v.is_object()) return std::any_of(v.begin(), v.end(), asks);  // a map of name patterns
     if (!v.is_array()) return false;
     return std::any_of(v.begin(), v.end(), [](const Json& x) {
       return x.is_array() ? std::any_of(x.begin(), x.end(), [](const Json& y) { return y.is_number() && y.get<double>() > 0; })
@@ -114,7 +114,7 @@ void choose_recompute(Translation& t, const MindFormersSizes& s) {
     });
   };
   const std::string full = "recompute_config.recompute", some = "recompute_config.select_recompute";
-  std::string patterns;  // the first that asks for something
+  std::string patterns;  // the first key that is on
   for (const std::string& key : t.given())
     if (patterns.empty() && key.starts_with(some + ".") && asks(t.value(key))) patterns = key;
   if (t.value(full).is_array()) choose_recompute_layers(t, s, full);
@@ -129,7 +129,7 @@ void choose_recompute(Translation& t, const MindFormersSizes& s) {
   }
 }
 
-// The rows of optimizers.def by the names of MindFormers' classes.
+// Translates optimizer.type and its keys, by the names of MindFormers' classes.
 void choose_optimizer(Translation& t) {
   static const std::map<std::string, std::string> kTypes = {
       {"AdamW", "adamw"}, {"FusedAdamW", "adamw"}, {"AdamWeightDecay", "adamw"}, {"FP32StateAdamWeightDecay", "adamw"},
@@ -138,7 +138,7 @@ void choose_optimizer(Translation& t) {
   const auto found = kTypes.find(t.text("optimizer.type"));
   if (found == kTypes.end()) return;  // refused by its row
   const std::string& type = found->second;
-  // The second keeps moments in f32 beside weights of 16 bits, as is done here in any case.
+  // FP32StateAdamWeightDecay has f32 states with 16-bit weights; Ravine's states are f32 in any case.
   const bool uncorrected =
       t.text("optimizer.type") == "AdamWeightDecay" || t.text("optimizer.type") == "FP32StateAdamWeightDecay";
   if (uncorrected) t.set("optimizer.bias_correction", false, "optimizer.type");
@@ -258,7 +258,7 @@ void choose_rates(Translation& t, const MindFormersSizes& s) {
       t.set(std::string("schedule.") + name, t.value(whole), whole);
 }
 
-// The number of a scale that does not move.
+// Sets a constant loss scale.
 void set_fixed_scale(Translation& t, const std::string& key) {
   if (!(t.number(key) > 0))
     t.refuse(key, fmt::format("{} is {}", key, t.number(key)), "losses are multiplied by it: it is above 0",

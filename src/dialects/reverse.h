@@ -1,5 +1,5 @@
-// The other way round: a Config in the words of another program, as far as that has words for it. What the words come to is
-// found out by translating them back, so that nothing is lost without being named.
+// Writes a Config as flags or a file of another program, and lists the options that these cannot express. The written
+// text is translated back and compared with the Config, so every lost option is found.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace ravine {
 
-// An option of ours that the words lead to another value of, or to none.
+// An option whose value the written text does not reproduce.
 struct UnsaidOption {
-  std::string option, value, theirs;  // values as YAML; theirs: what the words come to
+  std::string option, value, theirs;  // values as YAML; theirs: the value of the text, translated back
 };
 
+// A Config in the format of another program.
 struct ForeignForm {
-  std::string text;                  // flags, one a line, or a file
-  std::vector<std::string> flags;    // that belong beside the file; empty: none
-  std::vector<UnsaidOption> unsaid;  // in the order of our options
-  std::vector<std::string> notices;  // what else is to be known of the text
+  std::string text;                  // flags, one per line, or the contents of a file
+  std::vector<std::string> flags;    // flags to use with the file; empty: none
+  std::vector<UnsaidOption> unsaid;  // in the order of Ravine's options
+  std::vector<std::string> notices;  // notes on the text for the user
 };
 
-// What writes a config for one program. `described`: the map that config.json holds, of the model that the config names; null
-// where there is none.
+// The writer for one program. `described`: the map in config.json of the config's model; null if there is none.
 struct ForeignWriter {
-  std::string name;  // as `config --to` takes it
+  std::string name;  // the value of `config --to`
   std::function<ForeignForm(const Config& config, const Json& described)> write;
 };
 const std::vector<ForeignWriter>& foreign_writers();
@@ -34,9 +34,10 @@ ForeignForm megatron_form(const Config& config, const Json& described);
 ForeignForm mindformers_form(const Config& config, const Json& described);
 ForeignForm deepspeed_form(const Config& config, const Json& described);
 
-// Options whose values differ, but for those that `but` names.
+// Returns the options whose values differ, except the names in `but`.
 std::vector<UnsaidOption> unsaid_options(const Config& wanted, const Config& got, const std::vector<std::string>& but);
 
-Json option_value(const Config& config, const std::string& name);  // "train.steps"; an Error if there is no such option
+// Returns the value of an option as JSON. `name`: "train.steps"; an Error if there is no such option.
+Json option_value(const Config& config, const std::string& name);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// $(( )) of bash, by precedence climbing.
+// Evaluates $(( )) of bash, by precedence climbing.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,7 +16,7 @@ struct Operator {
   std::string_view text;
   int rank;
 };
-// Longest first; a higher rank binds closer.
+// Longer operators come first. A higher rank binds closer.
 constexpr Operator kOperators[] = {{"**", 11}, {"<<", 8}, {">>", 8}, {"<=", 7}, {">=", 7}, {"==", 6}, {"!=", 6},
                                    {"&&", 2},  {"||", 1}, {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10},
                                    {"<", 7},   {">", 7},  {"&", 5},  {"^", 4},  {"|", 3}};
@@ -146,7 +146,7 @@ class Arithmetic {
   }
 
   int64_t read(const std::string& name) {
-    if (!variables_.is_set(name)) return 0;  // as bash has it
+    if (!variables_.is_set(name)) return 0;  // as in bash
     const ShellValue value = variables_.get(name, line_);
     return number(value.items.empty() ? "" : value.items[0], value.trouble);
   }
@@ -212,8 +212,8 @@ class Arithmetic {
     const bool minus = text[0] == '-';
     if (minus) text.erase(0, 1);
     const bool hex = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    const bool octal =
-        !std::exchange(ten_, false) && !hex && text.size() > 1 && text[0] == '0';  // as bash has it: 010 is 8, and 08 no number
+    // octal as in bash: 010 is 8, 08 is an error
+    const bool octal = !std::exchange(ten_, false) && !hex && text.size() > 1 && text[0] == '0';
     int64_t v = 0;
     const char* begin = text.data() + (hex ? 2 : 0);
     const auto [end, error] = std::from_chars(begin, text.data() + text.size(), v, hex ? 16 : octal ? 8 : 10);
@@ -221,7 +221,7 @@ class Arithmetic {
       note(fmt::format("'{}' is no whole number in $(( ))", text.substr(0, 40)));
     return minus ? -v : v;
   }
-  // True if a value, which is empty, was read; an operator without one is a slip.
+  // True if the text ended after a value, which was empty. After an operator a value is missing.
   bool begun_with_value() const {
     return at_ > 0 && std::string_view("+-*/%<>=&|^ ").find(text_[at_ - 1]) == std::string_view::npos;
   }

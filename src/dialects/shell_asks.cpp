@@ -137,7 +137,7 @@ Answer sequence(const Words& w) {
   return out;
 }
 
-// The programs that read an input: wc, head, tail, tr, cut.
+// Returns the output of a program that reads an input: wc, head, tail, tr or cut.
 Answer of_input(const Words& w, const std::string& input) {
   std::vector<std::string> lines = split(input, '\n');
   if (!lines.empty() && lines.back().empty()) lines.pop_back();

@@ -1,4 +1,4 @@
-// The handful of programs whose answer a launch script commonly puts into a word, by $( ): answered here, never run.
+// Computes the output of programs that launch scripts often use in $( ), without running them.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,9 +6,10 @@
 
 namespace ravine {
 
-// Returns the text that the command writes, line end included; nothing if it is none of those known here: date, dirname, basename, hostname, nproc,
-// pwd, echo, printf, cat, whoami, id, realpath, readlink -f, uname, expr, seq; and of its input cut, tr, wc, head, tail. `folder`:
-// where it runs; `input`: what a pipe or < gives it.
+// Returns the output of the command, with the line end; nothing if the command is not known. Known are date, dirname,
+// basename, hostname, nproc, pwd, echo, printf, cat, whoami, id, realpath, readlink -f, uname, expr and seq. Of
+// programs that read an input cut, tr, wc, head and tail are known. `folder`: the working folder; `input`: the text of
+// a pipe or <.
 std::optional<std::string> answer_of(const std::vector<std::string>& words, const std::string& folder,
                                      const std::string& input);
 

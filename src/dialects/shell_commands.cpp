@@ -1,4 +1,4 @@
-// The commands that a shell does itself, other scripts, files that a script writes, and the values of $( ).
+// Follows builtin commands of a shell, other scripts, files that a script writes, and $( ).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -205,7 +205,7 @@ ShellFollower::Status ShellFollower::sourced(const ScriptCommand& words, size_t 
   if (words.size() < at + 2) return Status::failed;
   const std::optional<std::string> text = text_of_file(words[at + 1]);
   if (!text || depth_ + 1 > kDeepestShell) {
-    // Its variables are not known; a word that needs one is refused, as a variable that is nowhere set.
+    // The variables of a missing file are not known: a word that needs one is refused like an unset variable.
     out_.missing.push_back(words[at + 1]);
     out_.commands.push_back(words);
     return words[at + 1].trouble.empty() ? Status::failed : Status::assumed;
@@ -227,7 +227,7 @@ ShellFollower::Status ShellFollower::sourced(const ScriptCommand& words, size_t 
 }
 
 std::optional<ShellFollower::Status> ShellFollower::other_script(const ScriptCommand& words, size_t at) {
-  // Behind srun, mpirun and their like stands the shell.
+  // srun and mpirun may start a shell.
   const auto is_shell = [](const ScriptWord& w) {
     return w.text == "bash" || w.text == "sh" || w.text == "/bin/bash" || w.text == "/bin/sh";
   };
@@ -263,7 +263,7 @@ std::optional<ShellFollower::Status> ShellFollower::other_script(const ScriptCom
     child.variables_.set(e, {.items = {value.text}, .trouble = {value.trouble, value.trouble_line}});
   const size_t before = out_.commands.size();
   child.follow(*text);
-  for (size_t i = before; i < out_.commands.size() && at > begin; ++i)  // what it starts, the launcher starts so many times
+  for (size_t i = before; i < out_.commands.size() && at > begin; ++i)  // the launcher starts each of its commands
     out_.commands[i].insert(out_.commands[i].begin(), words.begin() + static_cast<std::ptrdiff_t>(begin),
                             words.begin() + static_cast<std::ptrdiff_t>(at));
   return Status::assumed;
@@ -327,7 +327,7 @@ std::optional<std::string> ShellFollower::output_of(const ShellNode& n, std::str
   if (n.kind == ShellKind::group) return output_of(*n.parts[0], folder, input, trouble);
   if (n.kind == ShellKind::sequence) {
     std::string out, piped = input;
-    bool failed = false;  // the part before: only cat of a file that is not there is known to fail
+    bool failed = false;  // the previous part failed; only cat of a missing file is known to fail
     for (size_t i = 0; i < n.parts.size(); ++i) {
       const std::string sign = i > 0 ? n.signs[i - 1] : ";";
       if ((sign == "||" && !failed) || (sign == "&&" && failed)) continue;

@@ -1,4 +1,4 @@
-// The follower of a shell script (dialects/shell_run.h): one for each script, with its variables and functions.
+// The class that follows a shell script (dialects/shell_run.h).
 #pragma once
 #include <fmt/format.h>
 
@@ -15,12 +15,13 @@
 
 namespace ravine {
 
-constexpr int kMostShellLevels = 600;         // commands in commands, of all scripts together
-constexpr int64_t kMostShellSteps = 200'000;  // commands that are followed
+constexpr int kMostShellLevels = 600;         // most nested commands, over all scripts
+constexpr int64_t kMostShellSteps = 200'000;  // most commands that are followed
 
+// Follows one script; has its variables and functions. A script in the script gets a follower with more `depth`.
 class ShellFollower {
  public:
-  // How a command ended. `assumed`: a program that is expected to succeed; `unknown`: it decides what only a shell can tell.
+  // The result of a command. assumed: a program, which is expected to succeed. unknown: only a shell can tell.
   enum class Status : uint8_t { ok, failed, assumed, unknown };
 
   ShellFollower(LaunchScript& out, const std::string& name, const ShellArguments& arguments, int depth);
@@ -28,7 +29,7 @@ class ShellFollower {
   Status follow(std::string_view text, int line = 1);
 
  private:
-  // Names that the script sets anywhere: where it did not, they are empty, and no slip.
+  // Collects the names that the script sets anywhere. Such a variable is empty before it is set, without a trouble.
   void note_assigned(const ShellNode& n);
 
   Status run(const ShellNode& n);
@@ -36,19 +37,19 @@ class ShellFollower {
   std::string place(int line) const { return fmt::format("{}:{}", name_, line); }
   bool stopped() const { return ended_ || returns_ || breaks_ > 0 || continues_ > 0; }
 
-  // Follows what may or may not run.
+  // Follows a command that may or may not run: its variables and commands get a trouble.
   Status in_doubt(const ShellNode& n);
 
   Status sequence(const ShellNode& n);
 
   Status condition(const ShellNode& n);
 
-  // One turn of a loop; false: the loop ends.
+  // Follows one iteration of a loop. Returns false if the loop ends.
   bool turn(const ShellNode& body);
 
   Status loop(const ShellNode& n);
 
-  // {1..8}, beside quotes and $ left as it is.
+  // Expands a word {1..8} to its numbers. Any other word is expanded as usual.
   std::vector<ExpandedWord> expanded_braces(const ShellWord& w);
   ExpandedWord first_of(const std::string& raw, int line);
 
@@ -61,50 +62,50 @@ class ShellFollower {
   Status tested(const std::vector<ShellWord>& words, bool patterns);
 
   std::vector<ExpandedWord> expanded(const ShellWord& word, bool splits = true);
-  void spend(size_t bytes, int line);  // a UserError beyond 16 MiB
+  void spend(size_t bytes, int line);  // counts the bytes of expanded words; above 16 MiB a UserError
 
   void assign(const std::string& name, ShellValue value, bool append, int line);
 
-  // NAME=value, NAME+=value, NAME=( .. ), NAME[i]=value. Returns the name.
+  // Follows NAME=value, NAME+=value, NAME=( .. ) or NAME[i]=value. Returns the name.
   std::string assignment(const ShellWord& w);
 
   std::string named_items(const ShellWord& w, const std::string& name, ShellValue had);
 
-  // A value that the programs of the script see.
+  // Stores the value of an exported variable in the environment of the script's programs.
   void exported(const std::string& name, int line);
 
   Status simple(const ShellNode& n);
 
   Status declaration(const ShellNode& n, size_t first, const std::string& keyword);
 
-  // Follows a command that the shell runs itself; nothing if it is a program.
+  // Follows a builtin command or another script; returns nothing if it is a program.
   std::optional<Status> builtin(ScriptCommand& words, const ShellNode& n);
 
   Status shift(const std::string& by, int line);
 
   Status set_arguments(const ScriptCommand& words, size_t at);
-  // read -r A B <<< TEXT; false: what it reads is not known.
+  // Follows read -r A B <<< TEXT. Returns false if its input is not known.
   bool read_words(const ScriptCommand& words, size_t at, const ShellNode& n);
 
   Status call(const ShellNode& body, const ScriptCommand& words, size_t at, int line);
 
   Status evaluated(const ScriptCommand& words, size_t at, int line);
 
-  // Another file that a word names, where it is there. Its bytes count among those that words expand to.
+  // Returns the text of a file; nothing if it is missing. Its bytes count as bytes of expanded words.
   std::optional<std::string> text_of_file(const ScriptWord& w);
 
   Status sourced(const ScriptCommand& words, size_t at);
 
-  // bash FILE WORDS, bash -c TEXT, ./FILE.sh: a script within this one, which sees what is exported.
+  // Follows bash FILE WORDS, bash -c TEXT or ./FILE.sh: another script, which sees exported variables.
   std::optional<Status> other_script(const ScriptCommand& words, size_t at);
 
-  // Notes the file that `cat <<END > FILE` or `echo TEXT > FILE` would write.
+  // Stores the file that `cat <<END > FILE` or `echo TEXT > FILE` would write.
   void files_written(const ScriptCommand& words, const ShellNode& n);
 
-  // The value of $( ).
+  // Returns the value of $( ).
   ExpandedWord substituted(const std::string& inside, int line);
 
-  // True if the command is known to fail: cat of a file that is not there.
+  // True if the command is known to fail: cat of a missing file.
   bool fails(const ShellNode& n, const std::string& folder);
   std::optional<std::string> output_of(const ShellNode& n, std::string& folder, const std::string& input,
                                        ShellTrouble& trouble);
@@ -112,12 +113,12 @@ class ShellFollower {
   LaunchScript& out_;
   std::string name_;
   int depth_ = 0, doubt_ = 0, breaks_ = 0;
-  int judged_ = 0;                                                        // conditions around, whose failure ends nothing
-  bool errexit_ = false, nounset_ = false;                                // set -e, set -u
-  std::string separators_ = " \t\n";                                      // IFS before a read
-  std::vector<std::map<std::string, std::optional<ShellValue>>> locals_;  // values before `local`, of each call
+  int judged_ = 0;                          // number of enclosing conditions, in which set -e does not end the script
+  bool errexit_ = false, nounset_ = false;  // set -e, set -u
+  std::string separators_ = " \t\n";        // IFS before a read
+  std::vector<std::map<std::string, std::optional<ShellValue>>> locals_;  // values before `local`, for each call
   bool ended_ = false, returns_ = false;
-  int continues_ = 0;  // loops that a continue goes on with
+  int continues_ = 0;  // of `continue N`: it ends N - 1 loops, and continues the next
   ShellVariables variables_;
   std::set<std::string> exports_;
   std::map<std::string, ShellNodePtr> functions_;

@@ -1,4 +1,4 @@
-// The course of a script: sequences, conditions, loops, assignments, simple commands.
+// Follows sequences, conditions, loops, assignments and simple commands of a script.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,11 +17,11 @@ namespace ravine {
 
 namespace {
 
-constexpr int kMostTurns = 4096;  // of a loop
+constexpr int kMostTurns = 4096;  // most iterations of a loop
 
 bool is_quoted(const std::string& raw) { return raw.starts_with('"') || raw.starts_with('\''); }
 
-// A pattern of bash that fits the text alone.
+// Returns a pattern of bash that matches this text only.
 std::string as_literal(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -165,7 +165,7 @@ ShellFollower::Status ShellFollower::condition(const ShellNode& n) {
 bool ShellFollower::turn(const ShellNode& body) {
   run(body);
   if (breaks_ > 0) return --breaks_, false;
-  if (continues_ > 1) return --continues_, false;  // continue 2: of the loop around
+  if (continues_ > 1) return --continues_, false;  // continue 2 continues the outer loop
   continues_ = 0;
   return !ended_ && !returns_;
 }
@@ -196,7 +196,8 @@ std::vector<ExpandedWord> ShellFollower::expanded_braces(const ShellWord& w) {
   const size_t open = w.text.find('{'), dots = w.text.find("..");
   if (open != 0 || dots == std::string::npos || !w.text.ends_with('}')) return expanded(w);
   const std::string a = w.text.substr(1, dots - 1), b = w.text.substr(dots + 2, w.text.size() - dots - 3);
-  if (a.find('$') != std::string::npos || b.find('$') != std::string::npos) return expanded(w);  // as bash leaves it
+  if (a.find('$') != std::string::npos || b.find('$') != std::string::npos)
+    return expanded(w);  // bash does not expand it either
   const bool down = std::strtoll(a.c_str(), nullptr, 10) > std::strtoll(b.c_str(), nullptr, 10);
   const auto all = answer_of({"seq", a, down ? "-1" : "1", b}, ".", "");
   if (!all || all->empty()) return expanded(w);
@@ -238,7 +239,7 @@ ShellFollower::Status ShellFollower::repeated(const ShellNode& n) {
     if (s == Status::unknown || s == Status::assumed) return in_doubt(*n.parts[1]);
     if (s != goes_on || !turn(*n.parts[1])) return Status::ok;
   }
-  return in_doubt(*n.parts[1]);  // a loop without an end, as far as can be seen
+  return in_doubt(*n.parts[1]);  // the loop may not end
 }
 
 ShellFollower::Status ShellFollower::chosen(const ShellNode& n) {
@@ -261,13 +262,13 @@ ShellFollower::Status ShellFollower::chosen(const ShellNode& n) {
 ShellFollower::Status ShellFollower::tested(const std::vector<ShellWord>& words, bool patterns) {
   const bool was = std::exchange(variables_.unset_is_empty, true);
   std::vector<ExpandedWord> all;
-  bool is_equality = false;  // the word before
+  bool is_equality = false;  // the previous word is an equality operator
   for (const ShellWord& w : words) {
     std::vector<ExpandedWord> found = variables_.expand(w.text, w.line, !patterns);
     if (patterns && is_equality && is_quoted(w.text))
       for (ExpandedWord& e : found) e.text = as_literal(e.text);
     is_equality = w.text == "==" || w.text == "=" || w.text == "!=";
-    if (patterns && found.empty()) found.emplace_back();  // [[ ]] sees an empty word where [ ] sees none
+    if (patterns && found.empty()) found.emplace_back();  // [[ ]] has an empty word, [ ] has none
     for (ExpandedWord& e : found) all.push_back(std::move(e));
   }
   variables_.unset_is_empty = was;
@@ -297,9 +298,9 @@ void ShellFollower::assign(const std::string& name, ShellValue value, bool appen
     variables_.set(name, std::move(value));
 }
 
-// A=([key]=value ..) and A[key]=value of an array declared by -A.
+// Assigns A=([key]=value ..) or A[key]=value, of an array declared by -A.
 std::string ShellFollower::named_items(const ShellWord& w, const std::string& name, ShellValue had) {
-  const auto put = [&](const std::string& text, size_t at, int line) {  // text[at]: where the value begins
+  const auto put = [&](const std::string& text, size_t at, int line) {  // the value begins at text[at]
     const size_t open = text.find('[');
     const ExpandedWord key = first_of(text.substr(open + 1, text.find(']', open) - open - 1), line),
                        value = first_of(text.substr(at), line);
@@ -367,7 +368,7 @@ ShellFollower::Status ShellFollower::simple(const ShellNode& n) {
     if (keyword == "[" && !words.empty() && words.back().text == "]") words.pop_back();
     return tested(words, false);
   }
-  for (size_t i = 0; i < first; ++i) {  // A=1 program: seen by the program alone
+  for (size_t i = 0; i < first; ++i) {  // A=1 program: only the program sees A
     const std::string own = n.words[i].text.substr(0, n.words[i].text.find_first_of("[+="));
     std::optional<ShellValue> kept = variables_.own(own);
     const std::string name = assignment(n.words[i]);

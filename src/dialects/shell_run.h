@@ -1,8 +1,9 @@
-// Follows a shell script as far as it can be followed without running anything: which commands it starts, with which words.
+// Follows a shell script without running it, and finds the commands that it starts, with their words.
 //
-// Known: variables, arrays, arithmetic, functions, conditions on variables and on files that are there, loops over known words,
-// source, eval, other scripts started by bash, and the answers of shell_asks.h. Unknown: the result of any other program. A command
-// that such a result decides on is in trouble, as is a variable that it sets.
+// It follows variables, arrays, arithmetic, functions, conditions on variables and files, loops over known words,
+// source, eval, other scripts started by bash, and the programs of shell_asks.h. The result of any other program is
+// unknown. A command that depends on an unknown result, and a variable that this command sets, are marked with a
+// trouble.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 namespace ravine {
 
+// Follows the text of a script. `name`: its path, for messages. Errors are UserErrors at name:line.
 LaunchScript follow_shell(std::string_view text, const std::string& name, const ShellArguments& arguments);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// The result of following a shell script: the programs that it starts, the files that it would write.
+// The result of following a shell script: the programs that it starts and the files that it would write.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -7,34 +7,36 @@
 
 namespace ravine {
 
+// An expanded word.
 struct ScriptWord {
   std::string text;
   int line = 0;         // from 1
-  std::string trouble;  // why it is not known; empty: it is
+  std::string trouble;  // why the word is not known; empty: it is known
   int trouble_line = 0;
-  std::string file = "";  // that it stands in; empty: the script's
+  std::string file = "";  // file with the word; empty: the script
 };
 
-using ScriptCommand = std::vector<ScriptWord>;  // a program with its words, expanded; at least one
+using ScriptCommand = std::vector<ScriptWord>;  // a program and its words; at least one word
 
+// The result.
 struct LaunchScript {
   std::string name;
   std::vector<ScriptCommand> commands;            // in the order in which the script starts them
-  std::map<std::string, ScriptWord> written;      // the files that cat, tee and echo would write, by their paths
-  std::map<std::string, ScriptWord> environment;  // what its programs find there beyond that of this process
-  std::vector<ScriptWord> missing;                // files that it sources or starts, and that are not there
-  ScriptWord ended;                               // the exit at which the script ends; line 0: there is none
-  int64_t launch = 0;                             // which of several launches is meant, from 1; 0: the only one
-  int64_t steps = 0, spent = 0;                   // commands followed, bytes of expanded words
-  int depth = 0;                                  // commands in commands that are being followed now
+  std::map<std::string, ScriptWord> written;      // files that cat, tee, echo and printf would write, by path
+  std::map<std::string, ScriptWord> environment;  // variables for its programs, in addition to this process's
+  std::vector<ScriptWord> missing;                // files that it sources or starts and that do not exist
+  ScriptWord ended;                               // the exit that ends the script; line 0: none
+  int64_t launch = 0;                             // number of the chosen launch, from 1; 0: there is only one
+  int64_t steps = 0, spent = 0;                   // number of followed commands; bytes of expanded words
+  int depth = 0;                                  // nesting of the command that is followed now
 };
 
-// The words behind `--script FILE --`: $1, $2, .. of the script.
+// The words after `--script FILE --`: $1, $2, .. of the script.
 struct ShellArguments {
   std::vector<std::string> words = {};
   bool given = false;
 };
 
-constexpr int64_t kScriptBytes = int64_t{1} << 20;  // of a script, and of all that its words expand to
+constexpr int64_t kScriptBytes = int64_t{1} << 20;  // most bytes of a script; 16 times as many for its expanded words
 
 }  // namespace ravine

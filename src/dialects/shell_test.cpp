@@ -94,7 +94,7 @@ class ShellTest {
                            : x >= y;
   }
 
-  // An extended regular expression; nothing where it is none, or long.
+  // Matches an extended regular expression; returns nothing if it is invalid or long.
   static Truth matches(const std::string& text, const std::string& pattern) {
     if (text.size() > 256 || pattern.size() > 128) return {};
     try {
@@ -105,7 +105,7 @@ class ShellTest {
   }
 
   static bool number(const std::string& text, int64_t& out) {
-    if (text.empty()) return out = 0, true;  // as [[ ]] has it
+    if (text.empty()) return out = 0, true;  // as in [[ ]]
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
     return error == std::errc() && end == text.data() + text.size();
   }
@@ -114,7 +114,7 @@ class ShellTest {
     if (w.trouble) return {};
     std::error_code ec;
     if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos)
-      return true;  // the program itself
+      return true;  // the launched program is assumed to exist
     switch (what) {
       case 'z':
         return w.text.empty();

@@ -1,4 +1,4 @@
-// Conditions of [ ] and [[ ]].
+// Evaluates conditions of [ ] and [[ ]].
 #pragma once
 #include <optional>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace ravine {
 
-// The value of a condition; nothing where a word is not known or the condition is not understood. Asks the file system for -f, -d,
-// -e and their like. `patterns`: [[ ]], where == takes a pattern and && || stand inside.
+// Returns the value of a condition; nothing if a word is not known or the condition is not understood. -f, -d, -e and
+// the like look at the file system. `patterns`: the syntax of [[ ]], with patterns after == and with && and ||.
 std::optional<bool> shell_test(const std::vector<ExpandedWord>& words, bool patterns);
 
 }  // namespace ravine

@@ -49,7 +49,7 @@ class ShellParser {
     read_documents();
   }
 
-  void lines() {  // blanks, line ends and comments
+  void lines() {  // skips blanks, line ends and comments
     for (blanks(); here() == '\n'; blanks()) take_newline();
   }
 
@@ -73,7 +73,7 @@ class ShellParser {
     return std::string_view::npos;
   }
 
-  // The word at the place; `also`: signs that are characters of it.
+  // Reads the next word. `also`: operator characters that may be in it.
   ShellWord word(std::string_view also = "") {
     const size_t begin = at_;
     ShellWord out{.line = line_};
@@ -99,7 +99,7 @@ class ShellParser {
     return out;
   }
 
-  // NAME=( .. ): the items behind the bracket.
+  // Reads the items of NAME=( .. ) after the bracket.
   void array(ShellWord& of) {
     ++at_;
     of.array = true;
@@ -171,7 +171,7 @@ class ShellParser {
     documents_.clear();
   }
 
-  // The word at the place without taking it, where a command begins.
+  // Returns the next word at the start of a command, without reading it.
   std::string peek() {
     const size_t at = at_;
     const int line = line_;
@@ -190,7 +190,7 @@ class ShellParser {
     if (!takes(keyword)) refuse(line, fmt::format("{} without {}", of, keyword), fmt::format("write {}", keyword));
   }
 
-  // Commands up to a word of `ends`, a ) or the end.
+  // Reads commands up to a word of `ends`, a ) or the end of the text.
   ShellNodePtr list(std::initializer_list<std::string_view> ends) {
     auto out = std::make_shared<ShellNode>();
     out->kind = ShellKind::sequence;
@@ -373,7 +373,7 @@ class ShellParser {
       if (at_ >= text_.size()) refuse(n.line, "[[ is not closed", "close it with ]]");
       ShellWord w{.line = line_};
       if (here() == '(' || here() == ')') {
-        // Behind =~ a bracket is of the pattern.
+        // After =~ a bracket belongs to the pattern.
         if (!n.words.empty() && n.words.back().text == "=~")
           w = word("()|<>&");
         else
@@ -393,7 +393,7 @@ class ShellParser {
 
   void simple(ShellNode& n) {
     n.kind = ShellKind::simple;
-    bool declares = false, first = true;  // first: words so far were assignments
+    bool declares = false, first = true;  // first: all words so far were assignments
     for (;;) {
       blanks();
       if (at_ >= text_.size()) return;

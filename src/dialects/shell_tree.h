@@ -1,4 +1,4 @@
-// The syntax tree of a bash script. Words stay as they are written, quotes and $ included.
+// The syntax tree of a bash script. Words are not expanded: they keep their quotes and $.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// A word as written; an assignment of an array, NAME=( .. ), has its items.
+// A word, not expanded. An assignment of an array, NAME=( .. ), has the items of the array.
 struct ShellWord {
   std::string text;
   int line = 0;  // from 1
@@ -15,34 +15,36 @@ struct ShellWord {
   std::vector<ShellWord> items;
 };
 
+// A redirection of a command.
 struct ShellRedirect {
   std::string sign;    // > >> < << <<< >& &>
-  ShellWord target;    // of <<: the text of the document
-  bool plain = false;  // of <<: nothing in it is replaced
+  ShellWord target;    // for <<: the text of the here-document
+  bool plain = false;  // for <<: the text is not expanded
 };
 
 struct ShellNode;
 using ShellNodePtr = std::shared_ptr<const ShellNode>;
 
-struct ShellBranch {  // of if: condition and body; of case: patterns and body
+struct ShellBranch {  // for if: condition and body; for case: patterns and body
   ShellNodePtr condition, body;
   std::vector<ShellWord> patterns;
 };
 
+// A command. The comments of Kind name the fields that a kind uses.
 struct ShellNode {
   enum class Kind {
-    simple,      // words, assignments first
+    simple,      // words, which begin with the assignments
     test,        // [[ words ]]
     arithmetic,  // (( text ))
-    sequence,    // parts, with the sign behind each but the last: ; & && || and | of a pipe
+    sequence,    // parts, and signs: the sign after each part: ; & && || or |
     group,       // { parts[0]; }
     subshell,    // ( parts[0] )
     if_,         // branches; parts[0]: else
-    for_,        // name, words (none and `bare`: the arguments), parts[0]: the body
-    counted,     // for ((a; b; c)): words; parts[0]: the body
-    while_,      // parts: condition, body; name: while or until
-    case_,       // words[0], branches
-    function,    // name, parts[0]
+    for_,        // text: the name; words (with `bare` the arguments); parts[0]: the body
+    counted,     // for ((a; b; c)); text: "a; b; c"; parts[0]: the body
+    while_,      // parts: condition, body; text: "while" or "until"
+    case_,       // words[0]: the subject; branches
+    function,    // text: the name; parts[0]: the body
   };
   Kind kind = Kind::simple;
   int line = 0;
@@ -50,18 +52,18 @@ struct ShellNode {
   bool bare = false, negated = false;
   std::vector<ShellWord> words;
   std::vector<ShellNodePtr> parts;
-  std::vector<std::string> signs;  // as long as parts; "" behind the last
+  std::vector<std::string> signs;  // as many as parts; "" after the last
   std::vector<ShellBranch> branches;
   std::vector<std::shared_ptr<ShellRedirect>> redirects;
 };
 
 using ShellKind = ShellNode::Kind;
 
-// Parses a script or the inside of $( ). Syntax that is not bash's, or deeper than 100 levels, is a UserError at name:line, lines
+// Parses a script or the text in $( ). Invalid syntax and more than 100 levels are UserErrors at name:line. Lines are
 // counted from `line`.
 ShellNodePtr parse_shell(std::string_view text, const std::string& name, int line = 1);
 
-// `NAME=`, `NAME+=`, `NAME[i]=`: where the value begins; 0 if the word assigns nothing.
+// Returns the index of the value in `NAME=`, `NAME+=` or `NAME[i]=`; 0 if the word is not an assignment.
 size_t assigned_at(std::string_view word);
 
 }  // namespace ravine

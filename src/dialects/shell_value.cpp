@@ -11,7 +11,7 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kLongest = size_t{1} << 17;  // of a word: as much as Linux passes to a program
+constexpr size_t kLongest = size_t{1} << 17;  // most bytes of a word: as many as Linux passes to a program
 constexpr int kDeepest = kDeepestShell;
 
 bool is_name_char(char c, bool first = false) {
@@ -24,7 +24,7 @@ size_t name_end(std::string_view text, size_t at) {
   return at;
 }
 
-// Collects the words that one raw word expands to.
+// Expands one raw word, and collects the resulting words.
 class Expansion {
  public:
   Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {
@@ -70,7 +70,7 @@ class Expansion {
     word_.clear(), trouble_ = {}, begun_ = false;
   }
 
-  // What an unquoted $ gives is split at blanks.
+  // Appends the value of a $; an unquoted value is split at blanks.
   void add_value(const std::string& text, bool quoted) {
     if ((spent_ += text.size()) > 8 * kLongest) return note("the text becomes too long");
     if (quoted || !split_) {
@@ -122,7 +122,7 @@ class Expansion {
     return at + 1;
   }
 
-  // The $ or ` at raw[at]; returns where the text goes on.
+  // Expands the $ or ` at raw[at]. Returns the index after it.
   size_t dollar(std::string_view raw, size_t at, bool quoted, int depth) {
     if (raw[at] == '`') {
       const size_t end = std::min(raw.find('`', at + 1), raw.size());
@@ -183,7 +183,7 @@ class Expansion {
     add_value(value.text, quoted);
   }
 
-  // $0, $1, $@, $*, $#. $@ and $* have an item for each argument.
+  // Returns $0, $1, $@, $* or $#. $@ and $* have an item for each argument.
   ShellValue argument(const std::string& name, bool quoted) {
     const auto& all = variables_.arguments;
     if (name == "#") return {.items = {std::to_string(all.size())}};
@@ -202,10 +202,10 @@ class Expansion {
       if (i > 0) finish();
       add_value(value.items[i], quoted);
     }
-    if (value.array && value.items.empty() && word_.empty()) begun_ = false;  // "$@" of no argument is no word
+    if (value.array && value.items.empty() && word_.empty()) begun_ = false;  // "$@" without arguments is no word
   }
 
-  // The inside of ${ }.
+  // Expands the text in ${ }.
   void braces(std::string_view inside, bool quoted, int depth) {
     if (depth >= kDeepest) return note("brackets stand in brackets too deep");
     const bool length = inside.size() > 1 && inside[0] == '#', indirect = inside.size() > 1 && inside[0] == '!';
@@ -226,7 +226,7 @@ class Expansion {
       all = index == "@" || index == "*", item = !all;
       behind.remove_prefix(close + 1);
     }
-    if (indirect && all && !special) {  // ${!NAME[@]}: the indices
+    if (indirect && all && !special) {  // ${!NAME[@]}: the indices of the array
       const ShellValue of = variables_.get(name, line_);
       ShellValue keys{.items = {}, .array = true, .trouble = of.trouble};
       for (const auto& [key, text] : of.names) keys.items.push_back(key);
@@ -234,7 +234,7 @@ class Expansion {
         keys.items.push_back(std::to_string(i));
       return put(keys, quoted);
     }
-    if (indirect) {  // ${!NAME}: the variable that NAME names
+    if (indirect) {  // ${!NAME}: the variable whose name is the value of NAME
       const ShellValue of = special ? argument(name, quoted) : variables_.get(name, line_);
       if (of.trouble || of.items.empty() || name_end(of.items[0], 0) != of.items[0].size() || of.items[0].empty())
         return note(fmt::format("${{!{}}} names no variable", name), of.trouble.line);
@@ -299,7 +299,7 @@ class Expansion {
     put(value, quoted);
   }
 
-  // The value of an expression; trouble in it becomes the value's.
+  // Returns the value of an expression; a trouble in it is stored in `value`.
   int64_t number_of(std::string_view words, ShellValue& value, int depth) {
     const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
     if (n.trouble) value.trouble = n.trouble;
@@ -308,7 +308,7 @@ class Expansion {
     return v;
   }
 
-  // ${A[@]:from:count}, ${@:from:count}: items, of $@ counted from 1.
+  // Slices ${A[@]:from:count} or ${@:from:count}: items, for $@ counted from 1.
   void sliced(ShellValue& value, std::string_view by, bool arguments, int depth) {
     if (arguments) value.items.insert(value.items.begin(), variables_.script);
     const auto size = static_cast<int64_t>(value.items.size());
@@ -322,7 +322,7 @@ class Expansion {
     value.items = {value.items.begin() + from, value.items.begin() + end};
   }
 
-  // The words behind ${NAME:-.
+  // Expands the words after ${NAME:-.
   void otherwise(std::string_view words, bool quoted, int depth) {
     Expansion inner(variables_, line_, split_ && !quoted);
     inner.unquoted(words, depth + 1);
@@ -345,7 +345,7 @@ class Expansion {
     return inner.out_[0].text;
   }
 
-  // Replaces as ${A/p/r}, ${A//p/r}, ${A/#p/r}, ${A/%p/r} do; `by` stands behind the first slash.
+  // Replaces like ${A/p/r}, ${A//p/r}, ${A/#p/r} or ${A/%p/r}. `by`: the text after the first slash.
   void replaced(std::string& text, std::string_view by, ShellValue& value, int depth) {
     const char mode = by.empty() ? ' ' : by[0];
     const bool every = mode == '/', front = mode == '#', back = mode == '%';
@@ -356,7 +356,7 @@ class Expansion {
     const std::string pattern = text_of(by.substr(0, slash), value, depth),
                       into = slash == by.size() ? "" : text_of(by.substr(slash + 1), value, depth);
     const bool wild = pattern.find_first_of("*?[\\") != std::string::npos;
-    if (wild && text.size() > 256)  // each part of the text is held against it
+    if (wild && text.size() > 256)  // every part of the text is matched, which is slow
       return void(value.trouble = {"a text of more than 256 characters is not searched for a pattern by ${ }", line_});
     const auto fits = [&](std::string_view part) { return wild ? fits_shell_pattern(pattern, part) : pattern == part; };
     std::string out;
@@ -373,7 +373,7 @@ class Expansion {
     text = out;
   }
 
-  // ${A#p}, ${A##p}, ${A%p}, ${A%%p}, ${A/p/r}, ${A//p/r}, ${A:from:count}, ${A^^}, ${A,,}.
+  // Applies ${A#p}, ${A##p}, ${A%p}, ${A%%p}, ${A/p/r}, ${A//p/r}, ${A:from:count}, ${A^^} or ${A,,}.
   void changed(std::string& text, std::string_view by, ShellValue& value, int depth) {
     const auto fits = [](const std::string& pattern, std::string_view part) { return fits_shell_pattern(pattern, part); };
     if (text.size() > 4096) return void(value.trouble = {"a text of more than 4096 characters is not changed by ${ }", line_});
@@ -450,7 +450,7 @@ size_t closing_bracket(std::string_view text, size_t at, char open, char close) 
 
 bool fits_shell_pattern(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
-  const auto one = [&](size_t& at) {  // whether the character fits the pattern's next one, which is passed
+  const auto one = [&](size_t& at) {  // true if the character matches the next one of the pattern; moves `at` past it
     if (pattern[at] == '?') return ++at, true;
     if (const size_t close = pattern.find(']', at + 2); pattern[at] == '[' && close != std::string_view::npos) {
       size_t k = at + 1;

@@ -1,4 +1,4 @@
-// Values of a shell script's variables, and what words with $ in them expand to.
+// The variables of a shell script, and the expansion of words with $.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,67 +11,71 @@
 
 namespace ravine {
 
-// Why something is not known without a shell; empty text: it is known.
+// The reason why a value is not known without a shell. Empty text: the value is known.
 struct ShellTrouble {
   std::string text;
   int line = 0;
   explicit operator bool() const { return !text.empty(); }
 };
 
+// The value of a variable; one item unless it is an array.
 struct ShellValue {
   std::vector<std::string> items = {""};
   bool array = false;
   ShellTrouble trouble;
-  bool gone = false;   // by unset
-  bool named = false;  // an array with names for its items, declare -A
+  bool gone = false;   // removed by unset
+  bool named = false;  // an associative array (declare -A), with its items in `names`
   std::map<std::string, std::string> names = {};
 };
 
-// One word of what a raw word expands to.
+// A word of the expansion of a raw word.
 struct ExpandedWord {
   std::string text;
   ShellTrouble trouble;
 };
 
+// The variables of a script. A variable that the script does not set has its value in the environment of this process.
 class ShellVariables {
  public:
   void set(const std::string& name, ShellValue value);
   void set_item(const std::string& name, int64_t index, const ShellValue& value, bool append);  // NAME[index]=value
   void append(const std::string& name, const ShellValue& value);
   void unset(const std::string& name);                           // also NAME[index]
-  size_t bytes() const;                                          // of all values
-  std::optional<ShellValue> own(const std::string& name) const;  // as the script has it; nothing: it has none
+  size_t bytes() const;                                          // bytes of all values
+  std::optional<ShellValue> own(const std::string& name) const;  // the script's own value; nothing if it sets none
   void restore(const std::string& name, std::optional<ShellValue> value);
-  // A variable of the script or of the environment; one that is in neither is in trouble, or empty with `unset_is_empty`.
+  // Returns a variable of the script or of the environment. An unset variable has a trouble; it is empty with
+  // `unset_is_empty` or if the script sets it anywhere.
   ShellValue get(const std::string& name, int line) const;
   bool is_set(const std::string& name) const;
 
-  // Expands the raw text of a word, which stands at `line`: quotes go, $ is replaced, and unquoted results are split at blanks,
-  // so none or several words may come of it. `split`: false in assignments. depth: of the brackets around it; too deep is trouble.
+  // Expands the raw text of a word at `line`: removes quotes, replaces $, and splits unquoted results at blanks. The
+  // result has any number of words. `split`: false in assignments. `depth`: the number of enclosing brackets; too many
+  // are a trouble.
   std::vector<ExpandedWord> expand(std::string_view raw, int line, bool split = true, int depth = 0);
-  // The body of a here-document, where quotes are characters.
+  // Expands the text of a here-document, in which quotes are plain characters.
   ExpandedWord expand_body(std::string_view raw, int line);
 
   std::string script;                  // $0
   std::vector<std::string> arguments;  // $1, $2, ..
-  bool arguments_given = false;        // False: $1 may be a value that somebody forgot
-  std::set<std::string> assigned;      // names that the script sets somewhere: unset, they are empty
-  bool unset_is_empty = false;         // as in tests of bash; else a slip is told
-  std::function<ExpandedWord(const std::string&, int)> substitute = nullptr;  // the value of $( ), by its inside and line
+  bool arguments_given = false;        // false: an unset $1 is a trouble
+  std::set<std::string> assigned;      // names that the script sets anywhere: they are empty before
+  bool unset_is_empty = false;         // an unset variable is empty, as in tests; else a trouble
+  std::function<ExpandedWord(const std::string&, int)> substitute = nullptr;  // the value of $( )
 
  private:
   std::map<std::string, ShellValue> values_;
 };
 
-// The value of an expression in whole numbers, with the operators of C and **; names with or without $, an unset one is 0. Sets what
-// the expression assigns: =, +=, ++ and their like.
+// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $. The value of
+// an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
 ExpandedWord arithmetic(std::string_view text, ShellVariables& variables, int line, int depth = 0);
-constexpr int kDeepestShell = 32;  // brackets in brackets, functions in functions
+constexpr int kDeepestShell = 32;  // most nested brackets, functions and scripts
 
-// True if the text fits a pattern of bash: * ? [ab] [a-z] [!x], \\ before a character of its own.
+// True if the text matches a pattern of bash: * ? [ab] [a-z] [!x], and \\ before a literal character.
 bool fits_shell_pattern(std::string_view pattern, std::string_view text);
 
-// Where the ) stands that closes the ( behind text[at - 1]; npos if none does. Quotes and nested pairs are passed over.
+// Returns the index of the bracket that closes text[at - 1]; npos if none. Skips quotes and nested pairs.
 size_t closing_bracket(std::string_view text, size_t at, char open, char close);
 
 }  // namespace ravine

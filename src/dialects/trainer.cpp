@@ -67,7 +67,7 @@ void TrainerFlagsLead::data() {
   const std::string_view train = named ? "dataset_name" : "train_file";
   if (a_.has(train)) set("data.train", Json::array({a_.text(train)}), train);
   const bool streams = a_.on("streaming");
-  if (streams && named) set("data.shuffle", false, "streaming");  // a stream comes in its own order
+  if (streams && named) set("data.shuffle", false, "streaming");  // a stream is not shuffled
   if (streams && named && a_.on("do_train") && a_.whole("max_steps") <= 0)
     refuse("streaming", "a stream has no length; set --max_steps");
   says("streaming", !streams ? "it is off" : named ? "" : "run_clm.py streams a --dataset_name alone");
@@ -83,8 +83,8 @@ void TrainerFlagsLead::data() {
   else
     set("data.sequence_length", facts_.columns ? *facts_.columns : std::min<int64_t>(1024, facts_.positions.value_or(1024)),
         "block_size");
-  set("data.predict_next_block", false, "train_file");  // run_clm.py shifts labels inside a block
-  set("data.append_eos", false, "train_file");          // run_clm.py puts nothing between texts but what the tokenizer does
+  set("data.predict_next_block", false, "train_file");  // run_clm.py shifts labels within a block
+  set("data.append_eos", false, "train_file");          // run_clm.py adds no token between texts
   set("data.cache", !a_.on("overwrite_cache"), "overwrite_cache");
   if (a_.has("max_eval_samples")) {
     const int64_t micro = a_.whole("per_device_train_batch_size");
@@ -92,7 +92,7 @@ void TrainerFlagsLead::data() {
   }
 }
 
-// A number of steps, or a share of the run, rounded up.
+// Returns the number of steps in a flag; a value below 1 is a share of the run, rounded up.
 int64_t TrainerFlagsLead::steps_of(std::string_view flag) {
   const double x = a_.number(flag);
   if (x >= 1 && std::floor(x) != x)
@@ -102,7 +102,7 @@ int64_t TrainerFlagsLead::steps_of(std::string_view flag) {
   return static_cast<int64_t>(std::ceil(x * static_cast<double>(steps_)));
 }
 
-// Steps between what a strategy (no, steps, epoch) asks for; `never`: of no.
+// Returns the interval of a strategy in steps.
 int64_t TrainerFlagsLead::strategy(std::string_view flag, std::string_view steps, int64_t never) {
   const std::string& word = a_.text(flag);
   if (word == "no") return says(steps, fmt::format("--{} is no", flag)), never;
@@ -125,7 +125,7 @@ void TrainerFlagsLead::length() {
   else if (steps_ == 0)
     refuse("num_train_epochs", "how many steps that is follows from the data; name it by --train_file, or set --max_steps");
   if (steps_ > 0) set("train.steps", steps_, a_.whole("max_steps") > 0 ? "max_steps" : "num_train_epochs");
-  // 4.37 averages each micro batch, then these; 5.x every label alike.
+  // 4.37 averages the means of micro batches; 5.x averages over all labels.
   set("train.loss_average", facts_.version == TransformersVersion::v4_37 ? "micro" : "tokens", "transformers_version");
   set("data.pass_end", std::string(pass_end(a_, facts_)), "dataloader_drop_last");
   if (a_.has("data_seed") && a_.whole("data_seed") != a_.whole("seed"))
@@ -149,14 +149,14 @@ void TrainerFlagsLead::precision() {
   if (a_.text("half_precision_backend") == "apex" && a_.text("fp16_opt_level") != "O1")
     refuse("fp16_opt_level", "apex is not there, and --fp16 does what its O1 does; leave it out");
   says("half_precision_backend", "there is one arithmetic of 16 bits, which --fp16 and --bf16 choose");
-  if (!half) return;  // torch's GradScaler
+  if (!half) return;  // the settings of torch's GradScaler follow
   set("precision.scale_rule", "deepspeed-0.13", "fp16");
   set("precision.scale_window", 2000, "fp16");
   set("precision.scale_hysteresis", 1, "fp16");
   set("precision.scale_min", 1e-30, "fp16");
 }
 
-// Transformers computes in the type that weights are loaded in where no flag chooses another.
+// Transformers computes in the type of the loaded weights, unless a flag sets another type.
 void TrainerFlagsLead::weight_type() {
   for (const char* flag : {"torch_dtype", "dtype"}) {
     if (!a_.has(flag)) continue;
@@ -208,7 +208,8 @@ void TrainerOutcome::set(const std::string& option, Json value, const std::strin
 
 namespace {
 
-// Checkpoints of a run are the Trainer's, with a DeepSpeed config also DeepSpeed's, where these files can hold them.
+// Sets checkpoint.layout: the Trainer's format, or DeepSpeed's with a DeepSpeed config, if it can store this run's
+// state.
 void choose_files(const TrainerFacts& facts, bool deepspeed, TrainerOutcome& out) {
   std::string type = "adamw";
   for (const TrainerOutcome::Choice& c : out.choices)
@@ -217,7 +218,7 @@ void choose_files(const TrainerFacts& facts, bool deepspeed, TrainerOutcome& out
   const char* whose = deepspeed ? "DeepSpeed's" : "the Trainer's";
   if (!deepspeed && facts.own_form)
     return out.notices.emplace_back("checkpoints have Ravine's own form, as those that lie in --output_dir"), void();
-  // Where nobody can tell, whoever opens the model says what is wrong with it.
+  // The parameter order is not known if the model cannot be opened; the error is reported when the run opens it.
   if (filed && facts.ordered.value_or(true))
     return out.set("checkpoint.layout", deepspeed ? "deepspeed" : "trainer", deepspeed ? "--deepspeed" : "--output_dir");
   if (!filed)
@@ -228,8 +229,8 @@ void choose_files(const TrainerFacts& facts, bool deepspeed, TrainerOutcome& out
         "checkpoints have Ravine's own form: the order of this family's parameters in {} files is not known", whose));
 }
 
-// --do_eval without --do_train: the loss on the validation data. What only a training reads is inert, and its options are those of
-// no line.
+// Sets the options for --do_eval without --do_train: the loss on the validation data. Flags that only training reads
+// are inert, and set no option.
 void lead_evaluation(const TrainerArguments& a, const TrainerFacts& facts, TrainerOutcome& out) {
   const auto of_training = [](std::string_view option) {
     if (option.starts_with("train.output") || option.starts_with("train.valid_batches")) return false;
@@ -291,7 +292,7 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   DeepSpeedConfig* config = line.config ? &*line.config : nullptr;
   const bool evaluation = only_evaluates(line.args);
   TrainerFacts facts = asked;
-  if (evaluation || line.misread) facts.samples = 1;  // the length of a training is of no account
+  if (evaluation || line.misread) facts.samples = 1;  // the number of training steps is not needed
   if (line.misread) facts.runs = false;
   TrainerOutcome out;
   out.refusals = std::move(line.refusals);

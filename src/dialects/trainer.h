@@ -1,5 +1,5 @@
-// `ravine trainer`: the command line of a training script of Transformers, with or without a DeepSpeed config, as options of
-// a run. The batch, optimizer, schedule, precision and ZeRO stage of a DeepSpeed config count where it has them, else the flags.
+// Translates the command line of a Transformers training script into options of a run (`ravine trainer`). A DeepSpeed
+// config is optional. Its batch, optimizer, schedule, precision and ZeRO stage override the flags.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,31 +12,32 @@
 
 namespace ravine {
 
-// A command line, read but not yet understood.
+// A parsed command line, before its translation.
 struct TrainerLine {
   TrainerArguments args;
-  std::optional<DeepSpeedConfig> config;  // of --deepspeed
+  std::optional<DeepSpeedConfig> config;  // the file of --deepspeed
   TransformersVersion version = TransformersVersion::v4_37;
   std::vector<KeyRefusal> refusals;
   std::vector<std::string> notices;
-  bool misread = false;  // a flag was refused: others that are missing may follow from that, and are not missed
+  bool misread = false;  // a flag was refused: missing flags are then not reported, as they may follow from it
 };
 
+// True if the run validates.
 bool trainer_evaluates(const TrainerArguments& args);
 bool only_evaluates(const TrainerArguments& args);  // --do_eval without --do_train
 
-// Reads the words, and the file of --deepspeed, whose syntax must be right (deepspeed_json.h); other mistakes are kept for
-// translate_trainer.
+// Parses the words and the file of --deepspeed. Wrong JSON in it is a UserError (deepspeed_json.h); other mistakes are
+// stored in the result for translate_trainer.
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words);
 
 Translation translate_trainer(TrainerLine line, const TrainerFacts& facts);
 
-// What keys come to, while they are gone through. A key: a flag with its dashes, or one of the config as it was written.
+// The result of the keys so far. A key is a flag with its dashes, or a key of the config in the user's spelling.
 struct TrainerOutcome {
   struct Fate {
     KeyStatus status = KeyStatus::used;
-    std::string says;  // option, or reason
-    Json value;        // that counts in the end
+    std::string says;  // the option, or the reason
+    Json value;        // the value that is used
   };
   struct Choice {
     std::string option;
@@ -44,7 +45,7 @@ struct TrainerOutcome {
     std::string from;  // key
   };
   std::map<std::string, Fate> fates;
-  std::vector<Choice> choices;  // an option once
+  std::vector<Choice> choices;  // each option once
   std::vector<KeyRefusal> refusals;
   std::vector<std::string> notices;
   TrainerOutputs outputs;
@@ -52,7 +53,7 @@ struct TrainerOutcome {
   void set(const std::string& option, Json value, const std::string& from);
 };
 
-// What a DeepSpeed config leads to, once it is filled: optimizer, schedule, precision, ZeRO and offload.
+// Translates a DeepSpeed config after fill_auto(): batches, optimizer, schedule, precision, ZeRO, offload and monitors.
 void lead_deepspeed(const DeepSpeedConfig& config, const TrainerArguments& args, TrainerOutcome& out);
 
 }  // namespace ravine

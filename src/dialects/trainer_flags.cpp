@@ -23,7 +23,7 @@ constexpr std::string_view kFsdp = "it counts with --fsdp alone";
 constexpr std::string_view kTpu = "there are no TPUs here";
 constexpr std::string_view kCpuHere = "the CPU computes unless --backend says otherwise";
 
-// Names of other versions.
+// Names of flags in other versions.
 constexpr std::pair<std::string_view, std::string_view> kOtherSpellings[] = {
     {"eval_strategy", "evaluation_strategy"},
     {"fp16_backend", "half_precision_backend"},
@@ -38,7 +38,7 @@ bool one_of_words(std::string word, std::span<const std::string_view> words) {
 
 bool is_trainer_flag(const std::string& word) { return word.starts_with("--") && word.size() > 2; }
 
-// What the words behind a flag come to; null where they do not fit, and then `rule` says what would.
+// Returns the value of a flag; null if the words do not fit its type, and then sets `rule` to the expected type.
 YamlNode::Ptr trainer_value(const TrainerFlag& f, const std::vector<std::string>& words, std::string& rule) {
   auto node = std::make_shared<YamlNode>();
   if (f.type == DeepSpeedValue::words) {

@@ -1,5 +1,5 @@
-// The flags of a training script of Transformers: TrainingArguments of 4.37 (training_args.py) with what 5.x renamed, and the
-// arguments of examples/pytorch/language-modeling/run_clm.py.
+// The flags of a Transformers training script: TrainingArguments of 4.37 (training_args.py) with the new names
+// of 5.x, and the arguments of examples/pytorch/language-modeling/run_clm.py.
 #pragma once
 #include <map>
 #include <span>
@@ -13,24 +13,24 @@
 
 namespace ravine {
 
-// Of `by_value` trainer.cpp decides. refused_if_on: refused where it is given another value than the default.
+// A flag. by_value: trainer.cpp decides. refused_if_on: any other value than the default is refused.
 struct TrainerFlag {
-  std::string_view name;  // without dashes, as Python spells it
+  std::string_view name;  // without dashes, in Python's spelling
   DeepSpeedValue type = DeepSpeedValue::text;
-  std::string_view fallback = {};  // as the command line would write it; "": None
+  std::string_view fallback = {};  // default, as on the command line; "": None
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says = {};  // by_value: options that it leads to; else the reason
+  std::string_view says = {};  // used flags: the options; others: the reason
   double min = -1e300, max = 1e300;
 };
 
 std::span<const TrainerFlag> trainer_flags();
-const TrainerFlag* find_trainer_flag(std::string_view name);  // other spellings of the same (dashes, names of 5.x) too
+const TrainerFlag* find_trainer_flag(std::string_view name);  // accepts dashes and names of 5.x; null if unknown
 
-// What was given, in the order of the table of flags.
+// The values of all flags.
 struct TrainerArguments {
-  // By name; flags that were not given have their default, or null where there is none.
+  // By name. Flags that are not given have their default, or null if they have none.
   std::map<std::string, YamlNode::Ptr, std::less<>> values;
-  std::map<std::string, std::string, std::less<>> given;  // name: the flag as it was written
+  std::map<std::string, std::string, std::less<>> given;  // by name: the user's spelling of the flag
 
   const YamlNode& value(std::string_view name) const;
   bool on(std::string_view name) const { return value(name).boolean; }
@@ -41,8 +41,8 @@ struct TrainerArguments {
   bool was_given(std::string_view name) const { return given.find(name) != given.end(); }
 };
 
-// Reads words as HfArgumentParser does: --flag VALUE, --flag=VALUE, a switch alone is true, --no_flag of one whose default is
-// true; of a flag given twice the last counts. What is wrong is appended to `refusals`.
+// Parses words like HfArgumentParser: --flag VALUE or --flag=VALUE; a switch without a value is true; --no_flag turns
+// off a switch that is on by default. The last of several values is used. Mistakes are appended to `refusals`.
 TrainerArguments read_trainer_flags(const std::vector<PlacedWord>& words, std::vector<KeyRefusal>& refusals);
 
 }  // namespace ravine

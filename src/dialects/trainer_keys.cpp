@@ -1,4 +1,4 @@
-// The flags of the Trainer and the keys of a DeepSpeed config as rows of one form.
+// Makes table rows from the flags of the Trainer and the keys of a DeepSpeed config.
 #include <fmt/format.h>
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
-// The flags of the Trainer as they are gone through, subject by subject: model, data, length and arithmetic (trainer.cpp), lines
-// and files (trainer_outputs.cpp), optimizer and rates (trainer_rates.cpp).
+// Translates the flags of the Trainer, by topic: model, data, length and precision (trainer.cpp), log lines and files
+// (trainer_outputs.cpp), optimizer and learning rate (trainer_rates.cpp).
 #pragma once
 #include <map>
 #include <string>
@@ -12,6 +12,8 @@
 
 namespace ravine {
 
+// Translates all flags by all(), and stores the result in `out`. `config`: the DeepSpeed config; null if there is none.
+// `misread`: missing flags are not reported.
 class TrainerFlagsLead {
  public:
   TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,
@@ -39,8 +41,8 @@ class TrainerFlagsLead {
   void model();
   void data();
   bool evaluates() const { return trainer_evaluates(a_); }
-  int64_t steps_of(std::string_view flag);  // a number of steps, or a share of the run, rounded up
-  // Steps between what a strategy (no, steps, epoch) asks for; `never`: of no.
+  int64_t steps_of(std::string_view flag);  // returns a number of steps; a value below 1 is a share of the run
+  // Returns the interval in steps of a strategy: no (`never` is returned), steps (the value of flag `steps`) or epoch.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
   void length();
   void actions();
@@ -56,7 +58,7 @@ class TrainerFlagsLead {
   void compute_in(const std::string& type, std::string_view flag);
   void line(const TrainerFlag& f);
 
-  // 0 of a number that has no default switches off what is not there.
+  // True if the value is the number 0: it turns off a feature that Ravine does not have.
   static bool is_zero(const TrainerFlag& f, const YamlNode& v) { return f.type == DeepSpeedValue::number && v.real == 0; }
 
   static YamlNode::Ptr default_of(const TrainerFlag& f) {

@@ -1,4 +1,4 @@
-// Flags of lines, checkpoints and the other files of a run.
+// Translates flags on log lines, checkpoints and the other files of a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void TrainerFlagsLead::actions() {
   if (a_.on("gradient_checkpointing")) set("train.recompute", "full", "gradient_checkpointing");
 }
 
-// When lines come, and what shows them.
+// Translates the interval and the destinations of log lines.
 void TrainerFlagsLead::lines() {
   const int64_t lines = strategy("logging_strategy", "logging_steps", std::max<int64_t>(1, steps_));
   if (lines == 0) refuse("logging_steps", "it is 0; write at least 1, or --logging_strategy no");
@@ -52,7 +52,7 @@ void TrainerFlagsLead::lines() {
   if (a_.has("disable_tqdm")) out_.outputs.bar = !a_.on("disable_tqdm");
 }
 
-// Tokens, where the Trainer's files have them.
+// Translates the flags on token counts in the Trainer's files.
 void TrainerFlagsLead::tokens() {
   out_.outputs.tokens_per_second = a_.on("include_tokens_per_second");
   const std::string& word = a_.text("include_num_input_tokens_seen");
@@ -86,7 +86,7 @@ void TrainerFlagsLead::saving() {
   skip_data();
 }
 
-// The Trainer counts the epochs that lie behind a checkpoint, and with this flag takes the current one from its beginning.
+// --ignore_data_skip: the Trainer then resumes from the start of the current epoch.
 void TrainerFlagsLead::skip_data() {
   if (!a_.on("ignore_data_skip")) return;
   const int64_t pass = updates_of_pass(a_, facts_);
@@ -95,7 +95,7 @@ void TrainerFlagsLead::skip_data() {
   set("checkpoint.data_steps", *facts_.resumed / pass * pass, "ignore_data_skip");
 }
 
-// What of TrainingArguments is refused there is refused here.
+// Translates the flags on the best model. The refusals are those that TrainingArguments makes.
 void TrainerFlagsLead::best_model() {
   const bool loads = a_.on("load_best_model_at_end"), named = a_.has("metric_for_best_model");
   if (!loads && !named) return says("greater_is_better", "no metric names a best model");

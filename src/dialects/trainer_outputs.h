@@ -1,36 +1,38 @@
-// The files that a run by the Trainer's flags leaves beside Ravine's own.
+// The settings for files that a run with the Trainer's flags writes in addition to Ravine's own.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace ravine {
 
-// flops_profiler of a DeepSpeed config (styles/flops_profile.h).
+// The section flops_profiler of a DeepSpeed config (styles/flops_profile.h).
 struct FlopsProfilerKeys {
   bool enabled = false;
-  int64_t profile_step = 1;         // steps that lie behind when the profile is made
-  int64_t module_depth = -1;        // of the aggregated table; -1: as deep as modules go
-  int64_t top_modules = 1;          // named at each depth
-  bool detailed = true;             // the tree of modules too
-  double recompute_fwd_factor = 0;  // forward passes within a backward pass
+  int64_t profile_step = 1;         // number of steps before the profiled step
+  int64_t module_depth = -1;        // depth of the aggregated table; -1: all levels
+  int64_t top_modules = 1;          // number of modules per depth
+  bool detailed = true;             // print the tree of modules too
+  double recompute_fwd_factor = 0;  // forward passes within a backward pass (recomputation)
   std::string output_file;          // "": the log
 };
 
+// The settings of all these files.
 struct TrainerOutputs {
-  bool results = false;            // figures of the end as run_clm.py of Transformers has them (styles/trainer_results.h)
-  bool names_best = false;         // trainer_state.json names the checkpoint whose validation is best
-  bool loads_best = false;         // the model is that of this checkpoint
-  bool greater_is_better = false;  // of its loss
-  std::string logging_dir;         // of the Trainer's event files; "": the run's own folder
-  bool wall_clock = false;         // wall_clock_breakdown: lines of times (styles/step_clock.h)
+  bool results = false;            // write the results of run_clm.py at the end (styles/trainer_results.h)
+  bool names_best = false;         // trainer_state.json names the checkpoint with the best validation
+  bool loads_best = false;         // the run ends with the weights of this checkpoint
+  bool greater_is_better = false;  // a larger validation loss is better
+  std::string logging_dir;         // folder of the Trainer's event files; "": the run's own
+  bool wall_clock = false;         // wall_clock_breakdown: log the times of steps (styles/step_clock.h)
   FlopsProfilerKeys flops;
-  bool first_line = false;         // a line of step 1 too, whatever log.every says
-  bool bar = true;                 // on a terminal
-  bool counts_tokens = false;      // trainer_state.json has the tokens seen so far
-  bool tokens_per_second = false;  // the figures of the end have those of a rank
-  bool round_robin = false;  // DeepSpeed's checkpoints deal parameters out to ranks in turn (io/convert/deepspeed_state.h)
-  int64_t sub_group = 1'000'000'000;  // elements of a group of theirs, ZeRO 3
-  std::string csv, event_files;       // folders of DeepSpeed's monitors (styles/deepspeed_monitors.h); "": none
+  bool first_line = false;         // log step 1 too, whatever log.every is
+  bool bar = true;                 // show a progress bar on a terminal
+  bool counts_tokens = false;      // trainer_state.json has the number of tokens so far
+  bool tokens_per_second = false;  // the results have the tokens per second of a rank
+  // DeepSpeed's checkpoints assign parameters to ranks in turn (io/convert/deepspeed_state.h).
+  bool round_robin = false;
+  int64_t sub_group = 1'000'000'000;  // sub_group_size of DeepSpeed's checkpoints with ZeRO 3, in elements
+  std::string csv, event_files;       // folders of DeepSpeed's monitors (styles/deepspeed_monitors.h); "": off
 };
 
 }  // namespace ravine

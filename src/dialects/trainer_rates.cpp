@@ -1,4 +1,4 @@
-// Flags of the optimizer and of the schedule.
+// Translates the flags of the optimizer and of the schedule.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace ravine {
 namespace {
 
 struct HfOptimizer {
-  std::string_view name, ours;  // ours "": refused
-  std::string_view says = {};   // why it is refused, or what is told of it
+  std::string_view name, ours;  // ours: Ravine's type; "" if refused
+  std::string_view says = {};   // why it is refused, or a note
 };
 
-// optim of TrainingArguments.
+// The values of --optim.
 constexpr HfOptimizer kHfOptimizers[] = {
     {"adamw_torch", "adamw"},
     {"adamw_hf", "adamw"},
@@ -41,8 +41,8 @@ constexpr HfOptimizer kHfOptimizers[] = {
 
 struct HfSchedule {
   std::string_view name, ours;
-  std::vector<std::pair<std::string_view, std::string_view>> settings;  // option of the section, value
-  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // of lr_scheduler_kwargs, option of the section
+  std::vector<std::pair<std::string_view, std::string_view>> settings;  // option in `schedule`, value
+  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // lr_scheduler_kwargs, option in `schedule`
   bool warms_up = true;
 };
 

@@ -247,7 +247,8 @@ void Ctx::run(const Args& args) {
   for (Observer* o : setup_.observers) o->after(info);
 }
 
-// Runs the call on copies of its tensors in the types that the rule sets. Then copies the results back and rounds them.
+// Runs the call in rule.arithmetic: a wider type on widened copies, a narrower type on rounded operands. Then copies
+// the results back and, if rule.rounding is set, rounds them to that type in place.
 template <class Args>
 void Ctx::run_by_rule(const Args& args, const RecipeRule& rule) {
   std::vector<TensorView> on, results;

@@ -95,7 +95,8 @@ TensorSet::TensorSet(const std::string& path) {
     auto it = tensors_.find(tensor);
     if (it == tensors_.end() || it->second.file->path() != path + "/" + file)
       throw UserError("missing tensor", fmt::format("{}: tensor '{}'", index_path, printable(tensor)),
-                      fmt::format("'{}' must hold it", file), "download or export the model again");
+                      fmt::format("the index places it in '{}', which does not have it", file),
+                      "download or export the model again");
   }
 }
 

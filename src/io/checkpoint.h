@@ -40,9 +40,10 @@ struct StateTensor {
 struct CheckpointLine {
   std::string process;
   std::vector<std::pair<std::string, int64_t>> before;  // (process, its last step of this line), the oldest first
-  // True if a checkpoint of `step` written by `process` belongs to this line.
+  // True if this state descends from the checkpoint of `step` that `process` wrote, or is of the same process. False
+  // for a checkpoint of an abandoned branch.
   bool holds(const std::string& process, int64_t step) const;
-  // Returns the line of a process that resumes from a checkpoint of `step` of this line.
+  // Returns the history of a new process that resumes from the checkpoint of `step` of this history.
   CheckpointLine gone_on(const std::string& process, int64_t step) const;
   Json json() const;
   static CheckpointLine from_scalars(const Json& scalars);  // an unreadable entry gives an empty line

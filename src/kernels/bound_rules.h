@@ -11,9 +11,10 @@
 
 namespace ravine::bound_rules {
 
-inline constexpr double kFew = 8;           // for the roundings of a handful of operations per element
-inline constexpr double kFunction = 16;     // the same with exp, log or tanh among them
-inline constexpr double kUnnormalised = 4;  // of relative errors: how much larger the error of the elements that matter may be
+inline constexpr double kFew = 8;        // for the roundings of a handful of operations per element
+inline constexpr double kFunction = 16;  // the same with exp, log or tanh among them
+// Factor of relative errors: how much larger the error of the elements that matter may be.
+inline constexpr double kUnnormalised = 4;
 
 inline double root(double x) { return std::sqrt(std::max(0.0, x)); }
 inline double summed(double terms) { return 1 + root(terms) / 2; }

@@ -37,7 +37,8 @@ struct MessageRates {
 // group call it together and get the same.
 MessageRates measure_messages(const Group& group);
 
-// Returns a guess: every byte is copied twice at `copy_bytes` per second by all ranks at once, and a call takes 20 us.
+// Returns a guess: every byte is copied twice by all ranks at once, and a call takes 20 us. `copy_bytes`:
+// bytes read plus bytes written, per second.
 MessageRates guessed_messages(double copy_bytes, int ranks);
 
 }  // namespace ravine

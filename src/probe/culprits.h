@@ -12,8 +12,8 @@ constexpr const char* kScalars = "scalars";  // of an update: learning rate, bia
 // True if the tensor of a parameter is its gradient, which a call adds to or the update reads.
 bool is_gradient(const DumpRecord& r);
 
-// Returns the culprit of a pair of a rank; a and b are the dumps of this rank. given: the pair is a parameter before the
-// first step. `place` is not set.
+// Returns the culprit of a pair of a rank; a and b are the dumps of this rank. given: the pair is a parameter before
+// the first step. `place` is not set.
 Culprit culprit_of(const ComparedPair& p, bool given, const RankDump& a, const RankDump& b);
 
 // Adds a culprit. Calls of one op with the same fault are one culprit.

@@ -20,7 +20,7 @@ constexpr auto names_of(LayoutFault) {
   return std::to_array<ValueName<LayoutFault>>({{sum, "sum"}, {cut, "cut"}, {mask, "mask"}});
 }
 
-// The options of the check.
+// The options of check_layouts, which compares short trainings on several layouts with one rank.
 struct LayoutsOptions {
   int64_t steps = 3;
   std::optional<LayoutFault> inject;  // adds a case with this fault, which must differ

@@ -20,7 +20,8 @@ struct AnswerLogProb {
   int64_t tokens = 0;
 };
 
-// The loss of a pair of answers. With the rewards r = beta (model - reference):
+// The result of pair_loss: the loss of one pair, its derivatives, and the rewards r = beta (model - reference). The
+// loss is one of:
 //   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z) (Rafailov et al. 2023)
 //            with z = r_chosen - r_rejected and s = label_smoothing
 //   hinge    max(0, 1 - z) (Zhao et al. 2023)

@@ -1,8 +1,9 @@
-// checkpoint.layout=deepspeed: train.output/checkpoint-N of the Trainer with DeepSpeed's files in it (io/convert/deepspeed_state.h),
-// in the place of train.output/checkpoints.
+// The checkpoints of checkpoint.layout=deepspeed: the Trainer's folders train.output/checkpoint-N with DeepSpeed's
+// files (io/convert/deepspeed_state.h). They replace train.output/checkpoints.
 //
-// A run goes on from the folder that checkpoint.resume names, of any ZeRO stage and number of ranks, or with `auto` from the newest
-// of train.output. A checkpoint-N that was there before the run and is not its own is never replaced: such a run is refused.
+// A run resumes from the folder in checkpoint.resume, of any ZeRO stage and number of ranks. With `auto` it resumes
+// from the newest complete checkpoint in train.output. A run that would replace a checkpoint-N of another origin is
+// refused.
 #pragma once
 #include <memory>
 
@@ -12,7 +13,7 @@
 
 namespace ravine {
 
-// `outputs`: what trainer_state.json holds of a run by the Trainer's flags.
+// Returns the files of this layout. `outputs`: settings from the Trainer's flags for trainer_state.json.
 std::shared_ptr<const CheckpointFiles> deepspeed_files(const TrainerOutputs& outputs = {});
 
 }  // namespace ravine

@@ -21,10 +21,10 @@ namespace {
 constexpr const char *kLoss = "Train/Samples/train_loss", *kRate = "Train/Samples/lr", *kScale = "Train/Samples/loss_scale";
 constexpr int64_t kCsvLine = 4096;
 
-// One tag's file.
+// The CSV file of one tag.
 class CsvOfTag {
  public:
-  // Keeps the rows at `samples` and before, of a file that a run which goes on finds.
+  // Creates the file. If `samples` > 0 (a resumed run), the rows of an existing file up to `samples` are kept.
   CsvOfTag(const std::string& folder, std::string tag, int64_t samples) {
     const std::string header = "step," + tag.substr(tag.rfind('/') + 1) + "\r\n";
     std::replace(tag.begin(), tag.end(), '/', '_');

@@ -1,5 +1,6 @@
-// The files of DeepSpeed's monitors (deepspeed/monitor): Train/Samples/train_loss, lr and, of f16, loss_scale of every step. The
-// loss stands at the samples before its step, the others at those behind it, with the rate of the next step, as there.
+// The files of DeepSpeed's monitors (deepspeed/monitor). They store Train/Samples/train_loss, lr and, with f16,
+// loss_scale of every step. The x value is a number of samples, as in DeepSpeed: for the loss the samples before its
+// step, for lr and loss_scale the samples after it. lr is the learning rate of the next step.
 #pragma once
 #include <memory>
 
@@ -8,8 +9,9 @@
 
 namespace ravine {
 
-// A CSV file per tag (Train_Samples_lr.csv, under "step,lr") in one folder, TensorBoard's event files in another. Rows that a run
-// which goes on makes anew are cut from the CSV files first.
+// Returns a hook that writes a CSV file per tag to `outputs.csv` and TensorBoard's event files to
+// `outputs.event_files`. Train_Samples_lr.csv has the header "step,lr". A resumed run first cuts the CSV rows that it
+// will write again.
 std::unique_ptr<Hook> deepspeed_monitors_hook(const TrainerOutputs& outputs);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-// Event files of a run that may go on in a folder that has some already.
+// Opens TensorBoard's event files in a folder that may have older ones.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace ravine {
 
-// Of a run that goes on, or a folder with files of one before: what comes behind `done` hides what they say of the same steps.
+// Returns a writer of event files in `folder`, which is created. If the run resumes (`done` > 0) or the folder has
+// event files, TensorBoard discards their events after step `done`.
 inline std::unique_ptr<EventWriter> event_writer(const std::string& folder, int64_t done) {
   create_folders(folder);
   const bool before = done > 0 || !event_files(folder).empty();

@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-// One module: its own calls and parameters, or with those below it.
+// The sums of one module: of its own calls and parameters, or including all modules below it.
 struct ModuleWork {
   double params = 0, macs = 0, flops = 0, seconds = 0;
   ModuleWork& operator+=(const ModuleWork& w) {
@@ -35,7 +35,7 @@ struct ProfiledModule {
 
 namespace {
 
-// A number as DeepSpeed has it: 1.23 M.
+// Returns a number in DeepSpeed's format: "1.23 M".
 std::string number_text(double x) {
   static constexpr struct {
     double from, unit;
@@ -97,7 +97,8 @@ class ModuleTree : public Observer {
     }
     return *m;
   }
-  // The head works out the loss within the backward pass: one of the three products of the fused call, else its forward calls.
+  // Returns the part of a call in the backward pass that belongs to the forward pass. The head computes the loss within
+  // the backward pass: a third of the fused call (one of its three products), or all of an unfused forward call.
   double part_in_backward(const CallInfo& call) const {
     if (call.phase != Phase::backward || seen_.contains(std::string(call.path))) return 0;
     return std::string_view(call.op) == "loss_head" ? 1.0 / 3 : call.role == Role::forward ? 1 : 0;
@@ -114,7 +115,7 @@ class ModuleTree : public Observer {
 
 namespace {
 
-// At each depth the modules of one name together: layers.0 and layers.1 are `layers`.
+// The sums of the modules of one name, for each depth: layers.0 and layers.1 are both added to `layers`.
 using Depths = std::vector<std::map<std::string, ModuleWork>>;
 
 bool is_number(const std::string& s) {
@@ -162,7 +163,7 @@ void add_tree(const std::string& name, const ProfiledModule& m, const ModuleWork
   out += fmt::format("{:{}})\n", "", indent);
 }
 
-// The report of one step, in DeepSpeed's words.
+// Returns the report of one step, in DeepSpeed's format.
 std::string report_of(const OpenedRun& run, const ProfiledModule& root, const FlopsProfilerKeys& keys, int64_t step,
                       const StepTimes& times) {
   const ModuleWork all = root.all();

@@ -1,9 +1,10 @@
-// flops_profiler of DeepSpeed: parameters, multiply-accumulates (MACs) and time of the forward pass, by module, once in a run
-// (deepspeed/profiling/flops_profiler/profiler.py, 0.14).
+// flops_profiler of DeepSpeed: parameters, multiply-accumulates (MACs) and time of the forward pass, by module, once in
+// a run (deepspeed/profiling/flops_profiler/profiler.py, 0.14).
 //
-// The profile is of the last micro batch of the first rank, in the step that profile_step others lie before. Modules are the
-// paths of our calls and parameters. MACs are those of matrix products and attention; flops are those of every call. The time of
-// a module is that of its calls. Those of the loss count too, which run within our backward pass. Latencies are those of the micro batch, and of the update.
+// The profile covers the last micro batch of the first rank, in step profile_step + 1. Modules are the paths of
+// Ravine's calls and parameters. MACs count matrix products and attention; flops count every call. The time of a module
+// is the sum over its calls. The forward calls of the loss, which run within Ravine's backward pass, are included.
+// Latencies are the times of the micro batch and of the update.
 #pragma once
 #include <memory>
 
@@ -12,8 +13,10 @@
 
 namespace ravine {
 
-class ModuleTree;  // sees the calls, and adds them up by path
+class ModuleTree;  // an observer that sums the calls by path
 
+// Profiles one step and writes the report to keys.output_file, or to the log if the name is empty. A failed write is a
+// warning.
 class FlopsProfile : public StepWatch {
  public:
   explicit FlopsProfile(FlopsProfilerKeys keys);
@@ -26,7 +29,7 @@ class FlopsProfile : public StepWatch {
  private:
   FlopsProfilerKeys keys_;
   OpenedRun* run_ = nullptr;
-  std::unique_ptr<ModuleTree> modules_;  // null: this step is not profiled
+  std::unique_ptr<ModuleTree> modules_;  // null if this step is not profiled
 };
 
 }  // namespace ravine

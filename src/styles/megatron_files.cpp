@@ -23,7 +23,7 @@ namespace {
 
 const StepNames kIterations{.before = "iter_", .digits = 7};
 
-// What these files have no place for.
+// A feature of a run that Megatron's files cannot store.
 struct Beyond {
   std::string what, rule, fix;
 };
@@ -86,7 +86,7 @@ void refuse(const std::optional<Beyond>& beyond) {
                     beyond->fix + ", or set checkpoint.layout=ravine, whose files Megatron does not read");
 }
 
-// The names of 2023 stay where a run goes on from them.
+// Returns the parameter names of the checkpoint to resume from; a run that resumes from the names of 2023 keeps them.
 MegatronNames names_in(const std::string& folder) {
   if (folder.empty()) return MegatronNames::mcore;
   const MegatronFolder found = open_megatron(folder, StateKind::weights);
@@ -194,7 +194,7 @@ Json options_in_checkpoints(const std::string& folder, int64_t global_batch) {
     Json out = Json::object();
     for (const auto& [option, value] : own->options) out[option] = json_of(*load_yaml(value, option, false));
     return out;
-  } catch (const UserError&) {  // whoever opens it says what is wrong
+  } catch (const UserError&) {  // reported when the folder is opened
     return Json::object();
   }
 }
@@ -203,7 +203,7 @@ std::string beyond_megatron_files(const Config& c) {
   std::optional<Beyond> beyond = beyond_options(c);
   if (!beyond) try {
       beyond = beyond_model(c, *open_run_model(c));
-    } catch (const UserError&) {  // whoever opens it says what is wrong
+    } catch (const UserError&) {  // reported when the model is opened
     }
   return beyond ? fmt::format("Megatron's have no place for {}: {}", beyond->what, beyond->rule) : "";
 }

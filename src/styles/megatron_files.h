@@ -1,10 +1,11 @@
-// checkpoint.layout=megatron: train.output/iter_0000010/mp_rank_TT[_PPP] and latest_checkpointed_iteration.txt, as a run of Megatron
-// leaves them (io/convert/megatron_state.h), in the place of train.output/checkpoints. With parallel.zero=1 states lie in
-// distrib_optim.pt, as --use-distributed-optimizer has them.
+// The checkpoints of checkpoint.layout=megatron: the files that Megatron writes (io/convert/megatron_state.h),
+// train.output/iter_0000010/mp_rank_TT[_PPP] and latest_checkpointed_iteration.txt. They replace
+// train.output/checkpoints. With parallel.zero=1 the optimizer states are in distrib_optim.pt, as with
+// --use-distributed-optimizer.
 //
-// A run goes on from the folder that checkpoint.resume names, DIR or DIR/iter_0000010, or with `auto` from the iteration that the
-// tracker file of train.output names, whoever wrote it, of any number of ranks. An iteration that a run would write and that is not
-// its own is never replaced: such a run is refused.
+// A run resumes from the folder in checkpoint.resume: DIR or DIR/iter_0000010. With `auto` it resumes from the
+// iteration in the tracker file of train.output, which Ravine or Megatron may have written with any number of ranks. A
+// run that would replace an iteration of another origin is refused.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,12 +17,12 @@ namespace ravine {
 
 std::shared_ptr<const CheckpointFiles> megatron_files();
 
-// Why Megatron's files cannot hold the checkpoints of a run with these options, in a sentence without a full stop; "" where they
-// can, or its model cannot be opened.
+// Returns why Megatron's files cannot store the checkpoints of a run with these options: a sentence without a full
+// stop. Returns "" if they can, or if the model cannot be opened.
 std::string beyond_megatron_files(const Config& config);
 
-// What a folder of Megatron's checkpoints, or a run of ours in our own form, says of its options: {"optimizer.lr": 0.001, ..}, as
-// io/convert/held_options.h has them; an empty object where it says nothing.
+// Returns the options that are stored in a folder of Megatron's checkpoints or of a run with Ravine's checkpoints:
+// {"optimizer.lr": 0.001, ..}, as in io/convert/held_options.h. Returns an empty object if no options can be read.
 Json options_in_checkpoints(const std::string& folder, int64_t global_batch);
 
 }  // namespace ravine

@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-constexpr double kMostExponent = 20;  // of a perplexity
+constexpr double kMostExponent = 20;  // largest exponent of a perplexity
 
 double perplexity(double loss) { return std::exp(std::min(kMostExponent, loss)); }
 
@@ -130,7 +130,7 @@ std::string local_norm_lines(const std::vector<LocalNorm>& norms) {
 std::string iteration_line(const IterationLine& l) {
   std::string text = fmt::format(" iteration {:8d}/{:8d} | consumed samples: {:12d} |", l.iteration, l.iterations, l.samples);
   text += fmt::format(" elapsed time per iteration (ms): {:.1f} |", l.milliseconds);
-  // One decimal says nothing of what a few CPU cores do.
+  // Below 1 TFLOP/s, as on a few CPU cores, one decimal is too coarse.
   if (l.tflops) text += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.{}f} |", *l.tflops, *l.tflops < 1 ? 6 : 1);
   text += fmt::format(" learning rate: {:.3E} | global batch size: {:5d} |", l.lr, l.batch);
   if (l.loss && *l.loss > 0) text += fmt::format(" lm loss: {:.6E} |", *l.loss);

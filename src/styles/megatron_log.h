@@ -1,5 +1,6 @@
-// log.style=megatron: the lines that Megatron-LM prints of iterations and validations, and its TensorBoard scalars, so that
-// what reads its logs reads ours. Source: megatron/training.py (training_log, evaluate_and_print_results), commit bcce6f54.
+// The log lines and TensorBoard scalars of log.style=megatron, in Megatron-LM's format for iterations and
+// validations, so that readers of its logs can read Ravine's.
+// Source: megatron/training.py (training_log, evaluate_and_print_results), commit bcce6f54.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,27 +9,30 @@
 
 namespace ravine {
 
-// What a line tells of the iterations since the one before.
+// The values of a log line on the iterations since the previous line.
 struct IterationLine {
-  int64_t iteration = 0, iterations = 0, samples = 0;  // samples used up since the beginning
-  double milliseconds = 0, lr = 0;                     // of an iteration, on average; of the next update
+  int64_t iteration = 0, iterations = 0, samples = 0;  // iterations: of the run; samples: used since its beginning
+  double milliseconds = 0, lr = 0;                     // mean time of an iteration; learning rate of the next update
   int64_t batch = 0;
-  std::optional<double> loss;  // mean over the iterations that were not skipped; nothing where there are none, or it is 0
+  std::optional<double> loss;  // mean over the iterations that were not skipped; empty if all were skipped
   double loss_scale = 1;
-  std::optional<double> tflops, grad_norm;  // tflops: of each rank, on average
-  std::optional<int64_t> zeros;             // elements of the gradients of the last iteration that are 0
+  std::optional<double> tflops, grad_norm;  // tflops: mean per rank
+  std::optional<int64_t> zeros;             // number of gradient elements that are 0, in the last iteration
   std::optional<double> weight_norm;
   int64_t skipped = 0;
 };
-// " iteration        5/     100 | consumed samples:           40 | .. |", with numbers as wide as there.
+// Returns the line: " iteration        5/     100 | consumed samples:           40 | .. |", with Megatron's column
+// widths. The loss is left out if it is empty or 0.
 std::string iteration_line(const IterationLine& line);
 
-// The three lines of a validation, with dashes above and below.
+// Returns the three lines of a validation: dashes, the text with loss and perplexity, dashes.
 std::string validation_lines(const std::string& prefix, double loss);
 
-// log.local_norms as a script that is patched to print them has them: a list of the first rank's sums of squares.
+// Returns the lines of log.local_norms in the format of a Megatron script that is patched to print them: a list of the
+// first rank's sums of squares.
 std::string local_norm_lines(const std::vector<LocalNorm>& norms);
 
+// Return the hooks for the console and for TensorBoard. `every`: log.every, in steps.
 std::unique_ptr<Hook> megatron_console_hook(int64_t every);
 std::unique_ptr<Hook> megatron_tensorboard_hook(int64_t every);
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Verdicts of the run's own record, by names.
+// Returns the health verdicts of the run's own record, by checkpoint name; true means healthy.
 std::map<std::string, bool> recorded_verdicts(const Config& config) {
   const std::string path = run_path(config, kHealthFile);
   std::map<std::string, bool> out;
@@ -45,7 +45,7 @@ class MindFormersFiles : public CheckpointFiles {
 };
 
 void MindFormersFiles::check(const Config& c) const {
-  const std::string& prefix = c.checkpoint.prefix;  // the rest of a name has up to 60 characters
+  const std::string& prefix = c.checkpoint.prefix;  // the rest of a file name has up to 60 characters
   if (prefix.size() > 180 || std::any_of(prefix.begin(), prefix.end(), [](unsigned char x) { return x < 32 || x == '/'; }))
     throw UserError(fmt::format("checkpoint.prefix is '{}'", escaped(prefix.substr(0, 80))), "checkpoint.prefix",
                     "it begins the names of files: at most 180 characters, no '/', no control characters", "shorten it");

@@ -1,7 +1,9 @@
-// checkpoint.layout=mindformers: train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP in the place of train.output/checkpoints.
+// The checkpoints of checkpoint.layout=mindformers: train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP. They
+// replace train.output/checkpoints.
 //
-// A run goes on from the file that checkpoint.resume names, or from the newest of its folder; with `auto` that is the run's own.
-// With health.embedding_norm it is the newest that health_ckpts.json of this run calls healthy.
+// A run resumes from the file in checkpoint.resume, or from the newest file of the folder in it. With `auto` the folder
+// is the run's own. With health.embedding_norm only files are considered that health_ckpts.json of this run calls
+// healthy.
 #pragma once
 #include <memory>
 

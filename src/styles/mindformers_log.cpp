@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kBar = 50;  // characters
 
-// "2025-04-07 15:34:27,308 - INFO - "
+// Returns the prefix of a log line: "2025-04-07 15:34:27,308 - INFO - ", in local time.
 std::string prefix() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
@@ -35,16 +35,16 @@ std::string place_text(const MindFormersLine& l) {
   return fmt::format("Epoch:[{:3d}/{:3d}], step:[{:5d}/{:5d}]", epoch_of(l), l.epochs, place_of(l), l.steps_per_epoch);
 }
 
-// Python's str of a timedelta of whole seconds.
+// Returns a duration as Python prints a timedelta of whole seconds.
 std::string duration(int64_t seconds) {
   const int64_t days = seconds / 86400;
   const std::string clock = fmt::format("{}:{:02}:{:02}", seconds % 86400 / 3600, seconds % 3600 / 60, seconds % 60);
   return days == 0 ? clock : fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
 }
 
-// How many steps an epoch has, and of how many epochs the run is.
+// The epochs of the run.
 struct Epochs {
-  int64_t steps = 1, count = 1, whole = 0;  // whole: steps of all epochs
+  int64_t steps = 1, count = 1, whole = 0;  // steps of an epoch, number of epochs, and steps of all epochs
   void look(RunView& run) {
     const Config& c = run.config();
     steps = std::max<int64_t>(1, run.samples() / c.train.global_batch);
@@ -58,7 +58,7 @@ bool asks(const LogOptions& log, const char* what) {
   return std::find(log.monitor.begin(), log.monitor.end(), what) != log.monitor.end();
 }
 
-// The mean of the losses of the epoch that is under way.
+// The mean loss of the current epoch.
 class EpochMean {
  public:
   double add(int64_t epoch, double loss) {
@@ -132,7 +132,7 @@ class MindFormersConsole : public Hook {
         run.log().line("{}layer: {}, drop_rate: {:.5f}", prefix(), r.routers.layers[i], r.routers.drop_rate[i]);
   }
 
-  // The lines of a step that health.skip_norm leaves out; of one that ends the run the second line is the error.
+  // Prints the lines of a step that health.skip_norm skips. If the step ends the run, the second line is the error.
   static void skipped(RunView& run, const StepReport& r) {
     const HealthOptions& health = run.config().health;
     const std::string norm = f32_text(r.grad_norm), limit = python_text(health.skip_norm);
@@ -146,7 +146,7 @@ class MindFormersConsole : public Hook {
                      norm, r.step, r.spikes, limit);
   }
 
-  // Of the first rank.
+  // Returns the lines with the local norms of the first rank.
   static std::string norm_lines(RunView& run, const StepReport& r) {
     std::string sizes, values;
     for (const LocalNorm& n : in_mindformers_order(r.local_norms, run.model_config())) {
@@ -248,7 +248,8 @@ class MindFormersTensorBoard : public Hook {
   std::unique_ptr<EventWriter> writer_;
 };
 
-// Where a parameter stands among those of MindFormers: its layer, and its place in it. Norms come before the rest of a layer.
+// Returns the position of a parameter in the order of MindFormers: its layer and its index in the layer. Embeddings
+// come first. In a layer the norms come first.
 std::pair<int64_t, int> place_in_model(const std::string& name) {
   static const char* const kInLayer[] = {"ffn_norm",     "attention_norm",  "attention.wq",    "attention.wk",   "attention.wv",
                                          "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
@@ -281,7 +282,7 @@ std::string python_text(double x) {
 }
 
 namespace {
-// A scale moves in f64 here, and beyond f32 its own digits are shown.
+// Returns a loss scale as text. Ravine's loss scale is an f64; a value beyond the range of f32 is printed in f64.
 std::string scale_text(double x) {
   return std::isinf(static_cast<float>(x)) && !std::isinf(x) ? fmt::format("{}", x) : f32_text(x);
 }

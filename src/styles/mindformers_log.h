@@ -1,8 +1,8 @@
-// log.style=mindformers: the lines that MindFormers prints of steps, and its TensorBoard scalars, so that what reads its logs
-// reads ours. Source: mindformers/core/callback/callback.py (MFLossMonitor, TrainingStateMonitor, MoEDropRateCallback,
-// TrainCallBack), 1.6.
+// The log lines and TensorBoard scalars of log.style=mindformers, in MindFormers' format, so that readers of its
+// logs can read Ravine's. Source: mindformers/core/callback/callback.py (MFLossMonitor, TrainingStateMonitor,
+// MoEDropRateCallback, TrainCallBack), 1.6.
 //
-//   { Epoch:[  1/  1], step:[    2/   20], loss:[5.890/5.846], per_step_time: 43ms, lr: 0.0005, overflow cond: False, ..
+//   { Epoch:[  1/  1], step:[    2/   20], loss:[5.890/5.846], per_step_time: 43ms, lr: 0.0005, overflow cond: ..
 //     10.0% |█████                                             | 92.00456 samples/s/p  0:00:00 }
 #pragma once
 #include <memory>
@@ -12,30 +12,34 @@
 
 namespace ravine {
 
-// A number as numpy writes one of f32: the shortest digits that read back, at least one behind the point.
+// Returns a number as numpy prints an f32: the shortest digits that read back as the same f32, with at least one
+// decimal.
 std::string f32_text(double x);
-// A number as Python writes a float: 3.0, 0.001.
+// Returns a number as Python prints a float: 3.0, 0.001.
 std::string python_text(double x);
 
-// What the two lines of a step tell.
+// The values of the two log lines of a step.
 struct MindFormersLine {
-  int64_t step = 0;  // of the run, from 1
+  int64_t step = 0;  // in the run, from 1
   int64_t epochs = 1, steps_per_epoch = 1;
   double loss = 0;
-  std::optional<double> mean;  // of this epoch so far; nothing where steps are sunk
+  std::optional<double> mean;  // mean loss of this epoch so far; empty with log.sink
   double seconds = 0, lr = 0;
   bool overflow = false;
   double loss_scale = 1, grad_norm = 0;
-  int64_t batch = 1;  // of a step
+  int64_t batch = 1;  // samples of a step
   int ranks = 1;
   double flops = 0;  // of the step, over all ranks; 0: not known
 };
+// Return the two log lines of a step: "{ Epoch:[..", and the progress bar.
 std::string step_line(const MindFormersLine& line);
 std::string bar_line(const MindFormersLine& line);
 
-// Under the names of MindFormers, in the order of its parameters: those that decay first.
+// Returns the norms with MindFormers' parameter names, in the order of its parameters: first those with weight decay.
+// `model`: the model's config.json.
 std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model);
 
+// Return the hooks for the console and for TensorBoard. `every`: log.every, in steps.
 std::unique_ptr<Hook> mindformers_console_hook(int64_t every);
 std::unique_ptr<Hook> mindformers_tensorboard_hook(int64_t every);
 

@@ -12,9 +12,9 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-std::string kind_of(const std::string& name) { return "checkpoint " + name; }  // of the mark
+std::string kind_of(const std::string& name) { return "checkpoint " + name; }  // the kind in the mark
 
-// Of one that a new one is about to replace too, which lies beside it then.
+// Returns the name of a folder. A folder that is being replaced has a temporary name; its former name is returned.
 std::string name_of(const std::string& folder) {
   const std::string name = fs::path(folder).filename().string();
   const auto parked = parse_temporary(name);

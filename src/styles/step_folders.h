@@ -1,6 +1,8 @@
-// Folders of steps in train.output, for another program: checkpoint-12, iter_0000012. Each has a mark of the run with its name
-// and its files as they were made, of large ones the sizes (files/folder_mark.h): what somebody put there or changed, a copy under
-// another name and a link are never removed or replaced.
+// Checkpoint folders of single steps in train.output, in the format of another program: checkpoint-12, iter_0000012.
+//
+// Each folder has a mark of its run (files/folder_mark.h) with the folder's name and the checksums of its files; large
+// files have their sizes alone. A folder with an added or changed file, a copy with another name and a link are never
+// removed or replaced.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,26 +14,29 @@
 
 namespace ravine {
 
+// The naming scheme of checkpoint folders of steps: "iter_0000012", "checkpoint-12".
 struct StepNames {
-  std::string before;  // "iter_"
-  int digits = 1;      // at least so many, with zeros before the number
+  std::string before;  // prefix: "iter_"
+  int digits = 1;      // minimum number of digits, filled with leading zeros
   std::string name(int64_t step) const;
-  std::optional<int64_t> step(const std::string& name) const;      // of "iter_0000012"; nothing of other names
-  std::vector<int64_t> steps_in(const std::string& output) const;  // ascending
+  std::optional<int64_t> step(const std::string& name) const;      // 12 for "iter_0000012"; empty for another name
+  std::vector<int64_t> steps_in(const std::string& output) const;  // steps with a folder in `output`, ascending
 };
 
+// True if the folder is not a link and its mark has this run (an id) and the folder's name.
 bool is_of_run(const std::string& folder, const std::string& run);
-// Of the run, and nothing lies in it but the run's own files.
+// True if the folder may be removed or replaced: it is of the run, and all its files are the run's own.
 bool may_go(const std::string& folder, const std::string& run);
-// The first folder in train.output of a step that a run may write, which goes on from the folder `from` (or begins), and that may
-// not go; "": none.
+// Returns the path of the first folder in train.output that the run would write but may not replace; "" if none.
+// `from`: the folder to resume from; "" for a new run.
 std::string foreign_ahead(const Config& config, const StepNames& names, const std::string& run, const std::string& from);
-// For TargetFolder: a folder that may not go is a UserError.
+// Returns the callback for TargetFolder. It throws a UserError for a folder that may not be replaced.
 MayReplace replaces_own(const std::string& run);
-// `name`: of the folder, once it is complete.
+// Writes the mark of a complete folder. `name`: the final name of the folder.
 void mark_as_made(const std::string& folder, const std::string& run, const std::string& name);
-// checkpoint.keep: of the run's folders up to this step the newest stay; 0: all. Later ones are of a run that was set back. The
-// folder of step `best` (0: none) stays as one of them, or beside the newest where `keep` is 1.
+// Removes the run's folders up to `step`, except the newest `keep` (checkpoint.keep; 0 keeps all). Folders of later
+// steps stay: they are of a run that was set back. The folder of step `best` (0: none) is kept as one of the `keep`, or
+// in addition to the newest if `keep` is 1.
 void keep_newest(const std::string& output, const StepNames& names, const std::string& run, int64_t step, int64_t keep,
                  int64_t best = 0);
 

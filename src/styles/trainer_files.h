@@ -1,9 +1,10 @@
-// checkpoint.layout=trainer: train.output/checkpoint-N of Transformers' Trainer without DeepSpeed (io/convert/trainer_state.h), in the
-// place of train.output/checkpoints.
+// The checkpoints of checkpoint.layout=trainer: the folders train.output/checkpoint-N of Transformers' Trainer
+// without DeepSpeed (io/convert/trainer_state.h). They replace train.output/checkpoints.
 //
-// A run goes on from the folder that checkpoint.resume names, or with `auto` from the newest of train.output, also one of the
-// Trainer's making. As there the checkpoint's rates, betas, eps and weight decay count over the options, which is told. A
-// checkpoint-N that was there before the run and is not its own is never replaced: such a run is refused.
+// A run resumes from the folder in checkpoint.resume. With `auto` it resumes from the newest complete checkpoint in
+// train.output, which the Trainer may have written. As in the Trainer, learning rates, betas, eps and weight decay of
+// the checkpoint override the options; the log names them. A run that would replace a checkpoint-N of another origin
+// is refused.
 #pragma once
 #include <memory>
 
@@ -12,7 +13,7 @@
 
 namespace ravine {
 
-// `outputs`: what trainer_state.json holds of a run by the Trainer's flags.
+// Returns the files of this layout. `outputs`: settings from the Trainer's flags for trainer_state.json.
 std::shared_ptr<const CheckpointFiles> trainer_files(const TrainerOutputs& outputs = {});
 
 }  // namespace ravine

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// What the Trainer's log_history has: of each line of the log the mean since the line before and the rate of the next update, of
-// each validation an entry of its own.
+// Returns log_history of the Trainer, from the rows of metrics.jsonl up to `step`. Each log line is an entry with the
+// mean loss since the previous line and the learning rate of the next update. Each validation is a separate entry.
 Json history_of(const std::string& metrics, int64_t step, const Config& c, double steps_of_pass,
                 const TrainerOutputs& outputs) {
   Json out = Json::array();
@@ -32,7 +32,7 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
     const auto number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
     Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
     if (outputs.counts_tokens && number("tokens")) place["num_input_tokens_seen"] = row["tokens"];
-    // A row is of the steps since the row before; one of a validation may lie between two lines.
+    // A row covers the steps since the previous row; a validation's row may be between two log lines.
     for (const char* key : {"mean_loss", "loss"})
       if (number(key)) {
         sum += row[key].get<double>() * static_cast<double>(at - before), count += at - before;

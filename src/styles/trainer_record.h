@@ -1,4 +1,4 @@
-// What trainer_state.json and training_args.json say of a run, beyond the counts of the checkpoint that they lie in.
+// The fields of trainer_state.json and training_args.json on a run, in addition to the counts of their checkpoint.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,16 +11,17 @@
 
 namespace ravine {
 
-// Which checkpoint counts as the best; nothing where none is named.
+// Returns the settings of the best model; empty if trainer_state.json names no best checkpoint.
 std::optional<BestModel> best_model_of(const TrainerOutputs& outputs);
 
+// Makes these fields from the options and metrics.jsonl of a run.
 class TrainerRecord {
  public:
   TrainerRecord(const OpenedRun& run, const TrainerOutputs& outputs);
-  // Fields of trainer_state.json after `step`; the checkpoint of a step is train.output/`before`N. `stays`: the step
-  // whose checkpoint the run loads at its end, as far as is known now; 0: none.
+  // Returns the fields of trainer_state.json after `step`. The checkpoint of step N is train.output/`before`N. Sets
+  // `stays` to the step with the best validation up to `step`, if the run loads it at its end; else to 0.
   Json state(int64_t step, const std::string& before, int64_t& stays) const;
-  // The Trainer's arguments, by its names, as far as a run has them.
+  // Returns the Trainer's arguments that have a counterpart in the options, by the Trainer's names.
   Json arguments() const;
 
  private:

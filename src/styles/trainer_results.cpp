@@ -14,7 +14,7 @@ namespace {
 
 double rounded(double value, double digits) { return std::round(value * digits) / digits; }
 
-// SPLIT_runtime, SPLIT_samples_per_second and SPLIT_steps_per_second, rounded as there.
+// Adds SPLIT_runtime, SPLIT_samples_per_second and SPLIT_steps_per_second, rounded as in run_clm.py.
 void add_speed(Json& to, const std::string& split, double seconds, double samples, double steps) {
   to[split + "_runtime"] = rounded(seconds, 1e4);
   if (seconds <= 0) return;
@@ -22,7 +22,7 @@ void add_speed(Json& to, const std::string& split, double seconds, double sample
   to[split + "_steps_per_second"] = rounded(steps / seconds, 1e3);
 }
 
-// "0:01:02.50" of a runtime, four digits of other numbers.
+// Returns a figure for the log: "0:01:02.50" for a runtime, four decimals for other reals.
 std::string shown_figure(const std::string& key, const Json& value) {
   if (!value.is_number_float()) return value.dump();
   if (!key.ends_with("_runtime")) return Json(rounded(value.get<double>(), 1e4)).dump();
@@ -98,7 +98,7 @@ void write_results(const std::string& folder, const std::string& split, const Js
   replace_results(folder, split + "_results.json", figures, log);
   const std::string path = folder + "/all_results.json";
   std::error_code error;
-  const auto there = std::filesystem::status(path, error);  // one that is no plain file might be waited for forever
+  const auto there = std::filesystem::status(path, error);  // reading e.g. a pipe might block forever
   Json all = std::filesystem::is_regular_file(there) ? read_json(path) : Json::object();
   if ((std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) || !all.is_object())
     throw UserError("no results", path, "it is a plain file with a JSON object, to which the figures are added",

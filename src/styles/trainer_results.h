@@ -1,5 +1,6 @@
-// The figures that run_clm.py of Transformers leaves of a run, by its names: train_results.json and eval_results.json in the folder
-// of the run, both together in all_results.json, and a table of each in the log. total_flos is not among them.
+// The results that run_clm.py of Transformers writes at the end of a run, by its names. train_results.json and
+// eval_results.json are in the folder of the run; all_results.json has the keys of both. The log has a table of each.
+// total_flos is not written.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,15 +11,16 @@
 
 namespace ravine {
 
-// eval_loss, perplexity, eval_samples and the speed.
+// Returns eval_loss, perplexity, eval_samples and the speed of a validation.
 Json evaluation_figures(const ValidationResult& result);
 
-// Shows them, replaces SPLIT_results.json, and the keys that they have in all_results.json; one that is no JSON object in a
-// plain file is a UserError. Files that lie in a folder that no run made stay as NAME.before, once. `split`: train or eval.
+// Logs the figures, replaces SPLIT_results.json, and sets their keys in all_results.json. `split`: train or eval.
+// A UserError if all_results.json is not a plain file or not a JSON object. In a folder that no run made, an existing
+// file is first renamed to NAME.before, unless NAME.before exists.
 void write_results(const std::string& folder, const std::string& split, const Json& figures, Log& log);
 
-// At the end of a run that was not stopped: of the steps that this process made, and of the validation behind the last one.
-// `tokens`: the tokens per second of a rank too.
+// Returns a hook that writes the results at the end of a run that was not stopped. They cover the steps of this process
+// and the validation after the last step. `tokens`: adds the tokens per second of a rank.
 std::unique_ptr<Hook> trainer_results_hook(bool tokens);
 
 }  // namespace ravine

@@ -16,7 +16,8 @@ namespace ravine {
 // line, too.
 std::vector<std::string> likely_mistakes(const Config& config, const Tokenizer* opened = nullptr);
 
-// Returns one line per option that has no effect on this mesh.
+// Returns one line per option that has no effect in this run, because of the mesh, the compute type, or the value of
+// another option (optimizer.type, schedule.type, ..).
 std::vector<std::string> idle_options(const Config& config, const Mesh& mesh);
 
 // Returns a line if the data have fewer tokens than one sequence, or fewer sequences than the batch of a step.

@@ -50,8 +50,8 @@ struct StepReport {
   bool has_loss() const { return valid > 0; }
 };
 
-// True if a log line is written after this step: every log.every steps, after the last step, after a skipped step, if
-// has_line is set, and if `more` is not empty.
+// True if a log line is written after this step. Lines are due every log.every steps, after the last step and after a
+// skipped step. A step also has a line if has_line is set or `more` is not empty.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
 // An action around steps. Its functions are called in the order of a run.

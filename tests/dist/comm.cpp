@@ -36,8 +36,8 @@ TEST(Groups, AllGatherKeepsRankOrder) {
   }
 }
 
-// A message that does not fit fails at its wait: a destructor says so and ends nothing, and the group is of no use from then
-// on.
+// A message that is larger than its buffer fails at its wait. A destructor only logs the error. All later calls of the
+// group fail.
 TEST(Groups, AFailedWaitIsNoCrash) {
   const Group& all = world->all();
   if (all.size() < 2) GTEST_SKIP() << "one rank";

@@ -1,5 +1,5 @@
-// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|two|slow; two: rank 0, and
-// after it rank 2. The others wait in a collective. Patience is 3 s. What each must do is checked by tests/dist/faults.py.
+// One rank of a job in which rank 2 fails: mpirun -n 4 dist_faulty kill|wait|stop|throw|two|slow. With `two` rank 0
+// fails, then rank 2. The other ranks wait in a collective. Patience is 3 s. tests/dist/faults.py checks each rank.
 #include <signal.h>
 #include <unistd.h>
 
@@ -32,9 +32,9 @@ int main(int argc, char** argv) {
     if (world->rank() == 2) {
       if (harm == "kill" || harm == "stop") {
         kill(getpid(), harm == "kill" ? SIGKILL : SIGSTOP);
-        for (;;) pause();  // another thread may be the one that takes the signal
+        for (;;) pause();  // another thread may get the signal
       }
-      if (harm == "wait")  // killed when all have heard that it waits
+      if (harm == "wait")  // killed after all ranks know that it waits
         std::thread([] {
           sleep(3);
           kill(getpid(), SIGKILL);

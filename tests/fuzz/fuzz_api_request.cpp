@@ -1,4 +1,5 @@
-// Any bytes as the body of a request of either route: an ApiError of status 400, or a request within the bounds of the API.
+// Any bytes as the body of a request of either route give an ApiError of status 400, or a request within the API's
+// bounds.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Any bytes as a compressed file. The first byte chooses the format; the rest is read as a whole and line by line, within a
-// limit. Either both are refused, or they say the same.
+// Any bytes as a compressed file. The first byte chooses the format; the rest is read as a whole and line by line,
+// within a limit. Either both readers refuse the file, or both return the same text.
 #include "files/compressed.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Any bytes as a DeepSpeed config: a UserError, or values that say the same after writing and reading; its keys are taken or
-// refused, and what is taken is translated without a failure.
+// Any bytes as a DeepSpeed config give a UserError, or values that are equal after writing and reading. Its keys are
+// accepted or refused; accepted keys are translated without a failure.
 #include <cstdlib>
 
 #include "base/error.h"

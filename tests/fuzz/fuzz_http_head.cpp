@@ -1,4 +1,5 @@
-// Any bytes as the head of a request: a refusal, or a head that says again what it said, with nothing in it that the server does not honour.
+// Any bytes as the head of a request give a refusal with a reason, or a head. The text of the head parses to the same
+// head. The head has no zero byte, and not both a length and chunks.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any bytes as model.safetensors.index.json beside one good shard a.safetensors: a UserError, or every tensor it names is
-// there. Both readers of an index are asked: the one of weights and the one of `diff` and `info`.
+// Any bytes as model.safetensors.index.json, with one good shard a.safetensors, give a UserError, or every tensor in
+// the index exists. Both readers of an index are tried: the reader of weights, and the reader of `diff` and `info`.
 #include "base/error.h"
 #include "files/safetensors.h"
 #include "files/tensor_set.h"

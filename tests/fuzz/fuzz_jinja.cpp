@@ -1,5 +1,5 @@
-// A template, any bytes or (behind a byte 0xff) one made by a grammar that the bytes choose from: a TemplateError or a text,
-// within bounds; and the texts of the first messages are those that a rendering of them alone gives.
+// A template gives a TemplateError or a text, within bounds. The template is any bytes or, after a byte 0xff, made by a
+// grammar from the bytes. The first messages have the same texts as in a rendering without the other messages.
 #include <initializer_list>
 
 #include "base/text.h"
@@ -9,7 +9,7 @@ using namespace ravine;
 
 namespace {
 
-// Templates that parse, of all that runs: what bytes alone seldom spell.
+// Makes templates that parse, with all statements. Random bytes are seldom a valid template.
 class Grammar {
  public:
   Grammar(const uint8_t* data, size_t size) : data_(data), size_(size) {}

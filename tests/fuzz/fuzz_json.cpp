@@ -1,4 +1,5 @@
-// Any bytes as a JSON document such as config.json: refused with a UserError, or it says the same after writing and reading.
+// Any bytes as a JSON document such as config.json give a UserError, or a document that is equal after writing and
+// reading.
 #include <cstdlib>
 
 #include "base/error.h"

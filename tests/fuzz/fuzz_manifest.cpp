@@ -1,5 +1,5 @@
-// Checkpoint manifests: any text is either a manifest or a UserError; one that is accepted is covered and reads back as it is
-// written.
+// Any text as the manifest of a checkpoint gives a UserError, or a manifest that is covered and that is equal after
+// writing and reading.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Two pickles as the files of a rank of Megatron: model_optim_rng.pt and distrib_optim.pt. Refused with a UserError, or weights,
-// masters and moments can be read.
+// Two pickles as the files of a rank of Megatron, model_optim_rng.pt and distrib_optim.pt. The result is a UserError,
+// or weights, masters and moments that can be read.
 #include "base/error.h"
 #include "io/convert/kept_scalars.h"
 #include "io/convert/megatron_folder.h"

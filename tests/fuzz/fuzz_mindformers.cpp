@@ -1,5 +1,5 @@
-// Any bytes as the YAML of a job of MindFormers: a UserError, or keys that are taken or refused, and what is taken is translated
-// without a failure.
+// Any bytes as the YAML of a MindFormers job give a UserError, or keys that are accepted or refused. Accepted keys are
+// translated without a failure.
 #include "base/error.h"
 #include "dialects/mindformers.h"
 #include "scratch.h"

@@ -1,4 +1,5 @@
-// Any bytes as a MindRecord file: refused with a UserError, or every row can be read. No row lies outside the file or twice in it.
+// Any bytes as a MindRecord file give a UserError, or rows that can be read or refused. The size of the file bounds the
+// number of rows and the size of a value.
 #include <cstdlib>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Any bytes as a .npy file: a UserError, or an array whose bytes are those of its shape and type.
+// Any bytes as a .npy file give a UserError, or an array whose number of bytes fits its shape and type.
 #include <cstdlib>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Any bytes as a pattern of a tokenizer and a text, a zero byte between: refused with a UserError, or matches that lie in the
+// Any bytes as a tokenizer's pattern and a text, separated by a zero byte, give a UserError, or matches within the
 // text, in order.
 #include <cstdlib>
 

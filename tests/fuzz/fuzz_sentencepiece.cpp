@@ -1,4 +1,5 @@
-// Any bytes as a SentencePiece model: refused by our own checks, or the library can encode with it and what it says decodes.
+// Any bytes as a SentencePiece model are refused by Ravine's checks, or the library can encode and decode with the
+// model.
 #include <cstdlib>
 
 #include "base/error.h"

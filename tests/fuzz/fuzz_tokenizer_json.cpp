@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json: refused with a UserError, or it encodes and decodes without a fault, and streams what it
-// decodes.
+// Any bytes as a tokenizer.json give a UserError, or a tokenizer that encodes and decodes without a fault. The stream
+// decoder returns the same text as decode().
 #include <cstdlib>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       auto ids = t->encode(text, true);
       for (int32_t id : ids)
         if (id < 0 || id >= t->size() + (1 << 24)) std::abort();
-      std::erase_if(ids, [&](int32_t id) { return id >= t->size(); });  // the template may name ids that are in no vocabulary
+      std::erase_if(ids, [&](int32_t id) { return id >= t->size(); });  // the template may have unknown ids
       std::string whole = t->decode(ids, false);
       StreamDecoder decoder(*t, false);
       std::string parts;

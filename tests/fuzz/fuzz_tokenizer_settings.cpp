@@ -1,6 +1,6 @@
-// Any bytes as the settings files of a Llama tokenizer (cut at zero bytes: tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json, a text): a UserError, or special tokens that have an id each and cut the text without losing more than
-// blanks.
+// Any bytes as the settings files of a Llama tokenizer. Zero bytes separate tokenizer_config.json,
+// special_tokens_map.json, added_tokens.json and a text. The files give a UserError, or special tokens with an id each.
+// These split the text and lose nothing but blanks.
 #include "text/tokenizers/llama_settings.h"
 
 #include "base/error.h"

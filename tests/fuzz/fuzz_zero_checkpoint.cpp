@@ -1,5 +1,5 @@
-// Two pickles as the files of a checkpoint of DeepSpeed: model states, and the optimizer's of one rank. Refused with a UserError, or
-// all that the checkpoint says can be read.
+// Two pickles as the files of a DeepSpeed checkpoint: model states, and optimizer states of one rank. The result is
+// a UserError, or the whole checkpoint can be read.
 #include "base/error.h"
 #include "io/convert/zero_checkpoint.h"
 #include "scratch.h"

@@ -1,5 +1,5 @@
-// fuzz_replay CORPUS [NAME...]: gives the kept inputs of each fuzz target (CORPUS/NAME/*) to it, as libFuzzer does before it looks for new ones. An input
-// at which the process ends is named.
+// fuzz_replay CORPUS [NAME...]: runs each fuzz target on its kept inputs (CORPUS/NAME/*), as libFuzzer does at its
+// start. An input that ends the process is printed.
 #include <unistd.h>
 
 #include <csignal>

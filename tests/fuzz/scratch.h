@@ -1,4 +1,5 @@
-// A folder of its own for targets whose parsers take a path. In memory where the machine has such a place; gone at the end.
+// A temporary folder for targets whose parsers read a path. The folder is in memory if /dev/shm exists, and is removed
+// at the end.
 #pragma once
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Pickles as files of torch.save, with storages 0 to 7 of 512 zeros each: what a fuzzer changes is the pickle, not the archive
-// around it. An input holds two: the size of the first as a u16 (little endian), then both.
+// Writes pickles as files of torch.save, with storages 0 to 7 of 512 zeros each. So a fuzzer changes the pickle, not
+// the archive around it. An input has two pickles: the size of the first as a u16 (little endian), then both.
 #pragma once
 #include <algorithm>
 #include <cstdint>

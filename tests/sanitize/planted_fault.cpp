@@ -1,4 +1,5 @@
-// What sanitizers have to find: scripts/test runs each fault and demands the report. A race is one in our own pool of threads.
+// Faults that the sanitizers must find. scripts/test runs each fault and requires the report. `race` is a race in
+// Ravine's thread pool.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>

@@ -154,7 +154,8 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
           "ranks do not match", p.elements->where(),
           fmt::format("its shape is {}, {} has {}", p.elements->shape().text(), first.where(), first.shape().text()),
           kComplete);
-    // Tensor ranks lie side by side. A file without what other data ranks keep (remove_redundancy) leaves its place to theirs.
+    // Tensor ranks lie side by side. A file without what other data ranks keep (remove_redundancy) leaves its place to
+    // theirs.
     ElementsPtr& shard = shards[static_cast<size_t>(std::max<int64_t>(0, p.rank) % cuts)];
     if (!shard) shard = p.elements;
   }

@@ -15,7 +15,8 @@ enum class Rendered : uint8_t { conversation, all };
 // the member ("messages[1].tool_calls[0].function.arguments.n"), because Json stores only the nearest f64.
 Json parse_rendered(std::string_view text, const std::string& where, Rendered rendered = Rendered::conversation);
 
-// Returns the member of a JSON text that holds the first such number; "" if there is none, or if the text is not JSON.
+// Returns the path of the first member of a JSON text whose value is a whole number beyond 64 bits ("messages[1].n").
+// Returns "" if there is none, or if the text is not JSON. Only the part `rendered` is searched.
 std::string member_beyond_64_bits(std::string_view text, Rendered rendered = Rendered::all);
 
 }  // namespace ravine

@@ -16,7 +16,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // True if apply() would return the text unchanged; may be false if a closer look is needed.
   virtual bool is_identity(std::string_view text) const = 0;
-  // Normalizes a text. at_start: cleared if the beginning of the text is removed. A result above 64 bytes per byte of
+  // Normalizes a text. at_start: cleared if the beginning of the text is removed or
+  // replaced. A result above 64 bytes per byte of
   // text, plus kNormalizedSlack, is a UserError, before it is stored.
   std::string apply(std::string text, bool& at_start, RegexScratch& scratch) const {
     const size_t most = 64 * text.size() + kNormalizedSlack;

@@ -1,5 +1,5 @@
-// Every reader against inputs made to be expensive: what it holds at once is at most a stated number of bytes per byte read,
-// and its time does not grow with the square of the input. The table is that of docs/reliability.md, "Bounds of readers".
+// Runs every reader on expensive inputs. Its memory is at most a fixed number of bytes per byte of the input, and its
+// time does not grow with the square of the input. docs/reliability.md has the same table under "Bounds of readers".
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -576,13 +576,14 @@ class ReaderBounds : public testing::TestWithParam<size_t> {};
 
 TEST_P(ReaderBounds, MemoryAndTime) {
   mallopt(M_MMAP_MAX, 0),
-      mallopt(M_TRIM_THRESHOLD, 1 << 30);  // memory stays with the process, so that no run pays for new pages but the first
+      mallopt(M_TRIM_THRESHOLD, 1 << 30);  // the process keeps its memory: only the first run gets new pages
   const Reader& r = readers()[GetParam()];
   double best[2] = {1e9, 1e9};
   std::string why;
   for (int k = 0; k < 2; ++k) {
     const Input input = r.make(r.size << (2 * k));
-    // A neighbour on the same core slows single runs: three, and of the larger input more as long as they come out too long.
+    // Other processes slow down single runs. So there are three runs, and more of the larger input while it is too
+    // slow.
     for (int i = 0; i < 3 || (k == 1 && i < 12 && best[1] >= 8 * best[0] + 0.05); ++i) {
       const int64_t before = g_live;
       g_peak = before;

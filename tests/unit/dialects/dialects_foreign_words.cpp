@@ -1,4 +1,4 @@
-// What the tables of dialects say of a word that stands where an option of ours is expected.
+// The search in the tables of dialects for a word that is given in place of an option of Ravine.
 #include "dialects/foreign_words.h"
 
 #include <gtest/gtest.h>

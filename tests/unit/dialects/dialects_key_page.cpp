@@ -1,4 +1,4 @@
-// What people read of a dialect: the page of its keys, and the explanation as a table.
+// The texts of a dialect for users: the page of its keys, and the explanation as a table.
 #include "dialects/key_page.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(KeyPage, DocsPagesAreCurrent) {
   }
 }
 
-// A row without an option or a reason says nothing, and one that stands twice under a heading says two things.
+// Every row has an option or a reason, and every key has one row under a heading.
 TEST(KeyPage, EveryRowSaysSomething) {
   for (const auto& sections : {mindformers_key_sections(), megatron_key_sections(), trainer_key_sections()}) {
     size_t rows = 0;
@@ -74,7 +74,7 @@ TEST(ExplanationTable, GroupsRefusedFirstInColumns) {
     ASSERT_NE(next, std::string::npos) << title << "\n" << text;
     at = next;
   }
-  // the last column begins at one place
+  // the last column begins at the same column in every line
   std::set<size_t> places;
   for (const std::string& line : split(text, '\n'))
     for (const char* says : {"there is no such", "train.steps", "nobody needs", "lines of the log"})

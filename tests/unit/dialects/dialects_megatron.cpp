@@ -1,4 +1,5 @@
-// Files that Megatron's flags name: what a run goes on from, what it takes weights of, and whose form its checkpoints have.
+// The files in Megatron's flags: the checkpoint to resume from, the weights to start with, and the format of
+// checkpoints.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -14,7 +15,7 @@ namespace test_dialects_megatron {
 
 namespace fs = std::filesystem;
 
-// Of the folders a (iteration 4), b (iteration 6) and r (a release).
+// The folders a (iteration 4), b (iteration 6) and r (a release).
 class Folders : public TemporaryFolder {
  public:
   Folders() {
@@ -270,7 +271,7 @@ TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
     EXPECT_EQ(refused(more), "");
     EXPECT_EQ(line_of(more, key).status, KeyStatus::used);
     EXPECT_EQ(line_of(more, "--vocab-size").status, KeyStatus::inert);
-    // Without a tokenizer the id behind --vocab-size, 128, ends documents: it may be in no data.
+    // Without a tokenizer the id --vocab-size = 128 ends documents; data may not use it.
     EXPECT_EQ(refused(with({"--tokenizer-type", "NullTokenizer", key, "128"})), "") << key;
     EXPECT_TRUE(says(refused(with({"--tokenizer-type", "NullTokenizer", key, "127"})), key)) << key;
   }

@@ -1,4 +1,4 @@
-// Flags of ModelLink since the middle of 2024: the families that they describe, and its programs' newer spellings.
+// Flags of ModelLink since the middle of 2024: model families, and newer spellings of its programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

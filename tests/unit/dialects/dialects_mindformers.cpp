@@ -1,4 +1,4 @@
-// MindFormers' YAML and flags: what they come to, key by key.
+// The translation of MindFormers' YAML and flags, key by key.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -125,7 +125,7 @@ TEST(MindFormers, ComesToARun) {
   (void)config_of(job.translated({}));
 }
 
-// Each key that the table calls used, with another value: some option takes another value, or the line is refused by name.
+// A change of each used key of the table changes an option, or the key is refused by its name.
 TEST(MindFormers, EveryUsedKeyCounts) {
   const Job job;
   const std::string weights = job.folder / "weights", data = job.folder / "data";
@@ -440,7 +440,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       {m + "params_dtype", {"float16"}},
       {"eval_dataset.data_loader.dataset_dir", {weights, eval}},
       {"eval_dataset.data_loader.type", {"BlendedMegatronDatasetDataLoader", eval}}};
-  // What says the same as another key, or is of the classes that a key above names; and what no run shows.
+  // Keys that are not tried: they repeat another key, follow from a class above, or change no option.
   const std::vector<std::string> others = {"base_config", "input_data", "model.model_config", "metric", "trainer.type"};
   std::vector<std::string> missing;
   const MindFormersTable table = mindformers_table(read_mindformers_line(placed({"--config", job.folder / "run.yaml"})).given);
@@ -550,7 +550,7 @@ TEST(MindFormers, RefusesByName) {
   EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
 }
 
-// Of one program over all ranks the loss is the mean over the tokens of all of them; of data ranks of their own, of their means.
+// One program on all ranks averages the loss over all tokens. Separate data ranks average the means of the ranks.
 TEST(MindFormers, LossesOfRanks) {
   const Job job;
   const std::vector<std::string> semi = {
@@ -570,7 +570,7 @@ TEST(MindFormers, LossesOfRanks) {
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
 }
 
-// A key that counts only with another has no effect without it, and its line says so.
+// A key that applies only with another key is inert without it, and its line has the reason.
 TEST(MindFormers, KeysThatCountWithOthers) {
   const Job job;
   const auto status = [&](const std::vector<std::string>& words, const std::string& key) {
@@ -690,7 +690,7 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   EXPECT_TRUE(says(lacks.refusals()[0].what, "input_columns has labels"));
 }
 
-// What files of MindFormers' repository have beside the keys that decide something.
+// Further keys in the files of MindFormers' repository, most of which change nothing.
 TEST(MindFormers, KeysOfShippedFiles) {
   const Job job;
   const auto option = [&](std::vector<std::string> words, const char* name) { return job.settings(std::move(words))[name]; };
@@ -735,7 +735,7 @@ TEST(MindFormers, FormatsWithoutTheirSection) {
   EXPECT_TRUE(job.translated(there).notices().empty());
 }
 
-// What model_config says and what lies in the folder of Hugging Face are one family.
+// model_config and the Hugging Face folder must have the same family.
 TEST(MindFormers, FolderOfTheFamily) {
   const Job job;
   std::filesystem::create_directory(job.folder / "hf");
@@ -773,7 +773,7 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
     EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
 }
 
-// As deep as a line may be long: no reader goes as deep as a text says.
+// A value that is nested 20000 levels deep is a text: no reader recurses into it.
 TEST(MindFormers, DeepValuesAreTexts) {
   const Job job;
   std::string deep = "1";
@@ -824,7 +824,7 @@ TEST(MindFormers, ReadsLaunchScripts) {
     EXPECT_THROW(read_msrun_words(placed(bad)), UserError);
 }
 
-// A config that MindFormers has words for comes back as it was.
+// A config that is written as MindFormers' YAML and translated back is unchanged.
 TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
   std::mt19937 draw(7);
   const auto pick = [&](auto... values) {

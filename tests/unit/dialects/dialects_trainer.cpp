@@ -76,7 +76,7 @@ TEST(DeepSpeedJson, ReadsBase64) {
   EXPECT_EQ(name, "--deepspeed");
 }
 
-// Of a table every row says something that a person can read, and no key stands there twice.
+// Every row of a table has a text, and no key is in it twice.
 TEST(TrainerTables, AreWhole) {
   std::set<std::string_view> keys;
   for (const DeepSpeedKey& k : deepspeed_keys()) {
@@ -89,7 +89,7 @@ TEST(TrainerTables, AreWhole) {
     EXPECT_FALSE(f.says.empty()) << f.name;
   }
   std::vector<KeyRefusal> refusals;
-  EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults are of their types
+  EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults fit their flags
 }
 
 TEST(TrainerFlags, AreReadAsArgparseReadsThem) {
@@ -118,7 +118,7 @@ TEST(TrainerFlags, CountSteps) {
   facts.ranks = 2;
   std::vector<KeyRefusal> none;
   const auto args = [&](std::vector<std::string> words) { return read_trainer_flags(placed(words), none); };
-  // 103 samples are 26 batches of 4, 13 on each rank, 6 updates of 2 batches a pass.
+  // 103 samples are 26 batches of 4, 13 on each rank, and 6 updates of 2 batches in an epoch.
   const std::vector<std::string> batch{"--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2"};
   EXPECT_EQ(updates_of_pass(args(batch), facts), 6);
   EXPECT_EQ(updates_of_run(

@@ -1,4 +1,4 @@
-// The mechanism that command lines and files of other programs become a Config by, and Megatron's.
+// The translation of command lines and files of other programs into a Config, and Megatron's translation.
 #include "dialects/dialect.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ Translation small(const std::string& line) {
 
 TEST(Dialect, FlagsAreReadAsArgparseReadsThem) {
   Translation t = small("--steps 5 --freeze a b --half --idle=-1.5 --steps=7");
-  EXPECT_EQ(t.whole("--steps"), 7);  // the last one counts
+  EXPECT_EQ(t.whole("--steps"), 7);  // the last value is used
   EXPECT_EQ(t.value("--freeze"), Json({"a", "b"}));
   EXPECT_TRUE(t.is_on("--half"));
   EXPECT_EQ(t.number("--idle"), -1.5);
@@ -168,7 +168,7 @@ TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   const auto run = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
-  EXPECT_EQ(run("NOW=$(make)\npython a.py --b 1 > $NOW.log\n"), "");  // of a redirection
+  EXPECT_EQ(run("NOW=$(make)\npython a.py --b 1 > $NOW.log\n"), "");  // a redirection needs no known word
   expect_words(run("N=1\nNOW=`make`\npython a.py --b $NOW\n"), {"run.sh:2", "$(make) needs a shell"});
   expect_words(run("python a.py --b $1\n"), {"run.sh:1", "$1"});
   EXPECT_EQ(run("if true; then\n N=1\nfi\npython a.py --b $N\n"), "");
@@ -182,7 +182,7 @@ TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
   std::string doubling = "A=xxxxxxxx\n";
   for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
   expect_words(run(doubling + "python a.py --b $A\n"), {"too long"});
-  std::string opened, closed;  // brackets in quotes close nothing
+  std::string opened, closed;  // brackets in quotes do not close brackets
   for (int i = 0; i < 6000; ++i) opened += "$((${NOT_SET_ANYWHERE:-\")))\"", closed += "}))";
   expect_words(run("A=" + opened + "1" + closed + "\npython a.py --b $A\n"), {"too deep"});
 }
@@ -278,7 +278,7 @@ TEST(Megatron, ProgramsThatDoNotTrainLeadToOurCommands) {
   expect_words(refusal([&] { command("train.py", ""); }), {"train.py", "pretrain_"});
 }
 
-// The form that tools read, character by character.
+// Tools read this format, so every character is compared.
 TEST(Megatron, IterationLinesHaveItsForm) {
   EXPECT_EQ(
       iteration_line({.iteration = 5,

@@ -1,4 +1,4 @@
-// checkpoint.layout=megatron without a run: what is refused, where a run goes on, which folders it would replace.
+// checkpoint.layout=megatron without a run: refusals, the checkpoint to resume from, and folders that may be replaced.
 #include "styles/megatron_files.h"
 
 #include <gtest/gtest.h>

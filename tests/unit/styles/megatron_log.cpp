@@ -22,7 +22,7 @@ StepReport report_of(int64_t step) {
   return r;
 }
 
-// The scalars that megatron/training.py writes, each by iterations and by samples.
+// The scalars of megatron/training.py, each over iterations and over samples.
 TEST(MegatronLog, ScalarsHaveItsNames) {
   FakeRun run(100);
   run.options.train.global_batch = 8;
@@ -61,7 +61,7 @@ TEST(MegatronLog, ScalarsHaveItsNames) {
   EXPECT_EQ(skipped.scalars.at("loss-scale").size(), 2U);
 }
 
-// --log-params-norm, --log-num-zeros-in-grad and --log-throughput, into the folder that --tensorboard-dir names.
+// --log-params-norm, --log-num-zeros-in-grad and --log-throughput, written to the folder of --tensorboard-dir.
 TEST(MegatronLog, FiguresOnRequest) {
   FakeRun run(4);
   run.options.log.tensorboard_dir = run.folder / "elsewhere";

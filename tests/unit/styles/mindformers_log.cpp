@@ -1,4 +1,4 @@
-// Lines of log.style=mindformers against lines that MindFormers 1.6 has printed.
+// Compares lines of log.style=mindformers with lines that MindFormers 1.6 has printed.
 #include "styles/mindformers_log.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Folders of steps of a run: their names, whose they are, and which go.
+// Checkpoint folders of steps: their names, their run, and their removal.
 #include "styles/step_folders.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(StepFolders, MayGoAsTheyWereMade) {
   spill(f / "own/mp_rank_00/a.pt", "54321");
   EXPECT_FALSE(may_go(f / "own", "me")) << "other bytes of the same size";
   spill(f / "own/mp_rank_00/a.pt", "12345");
-  for (const bool old : {true, false}) {  // where AtomicFolder asks once more
+  for (const bool old : {true, false}) {  // AtomicFolder checks the renamed folder again
     const std::string parked = temporary_path(f / "own", random_digits(), old);
     fs::rename(f / "own", parked);
     replaces_own("me")(parked);
@@ -84,7 +84,7 @@ TEST(StepFolders, ACopyUnderAnotherNameAndALinkAreNotTheRuns) {
   c.train.output = f.path(), c.train.steps = 5;
   EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(2)), f / kSeven.name(4));
   EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(4)), "") << "6 is beyond its last step";
-  c.train.epochs = 2;  // which says nothing yet of the steps
+  c.train.epochs = 2;  // with epochs the last step is not known yet
   EXPECT_EQ(foreign_ahead(c, kSeven, "me", f / kSeven.name(4)), f / kSeven.name(6));
 }
 
