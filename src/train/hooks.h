@@ -71,6 +71,7 @@ std::unique_ptr<Hook> metrics_hook(int64_t every);
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step, and the progress bar
+std::unique_ptr<Hook> lines_hook(int64_t every);    // the line per step alone
 // starts a new window after each line; on every rank, since each saves its state
 std::unique_ptr<Hook> window_hook(int64_t every);
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
