@@ -45,7 +45,8 @@ class World {
 };
 
 // MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this
-// process. A build without MPI refuses to be one of several ranks.
+// process. A build without MPI refuses to be one of several ranks. MPI begins once in a process and ends with the world that
+// began it: worlds opened while that one lives come and go.
 std::unique_ptr<World> open_world();
 
 // Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and
