@@ -101,6 +101,7 @@ class Trainer : public RunView {
   AbnormalNorms abnormal_;                    // of health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // once is enough
   bool is_spike_ = false;    // the step under way, by health.skip_norm
+  bool overflowed_ = false;  // a step did, whose loss scale was too large
   double peak_flops_ = 0;    // of all ranks, per second: what sol is a share of
   double step_seconds_ = 0;  // of a step, as estimated before the first
 };
