@@ -228,13 +228,21 @@ class DialectCall : public Call {
       return 0;
     }
     tell_idle_keys();
-    if (all.size() > 1 && launched_as_several()) {  // MPI can be initialised once per process
-      say(fmt::format("notice: on several ranks the first of {} commands is run: {}", all.size(), line_of(all[0])));
-      all.resize(1);
+    const bool several = all.size() > 1, first = launched_rank() == 0;
+    std::unique_ptr<World> world;  // MPI can be initialised once per process, and each command opens a world
+    if (several && launched_as_several()) {
+      std::erase_if(all, [&](const auto& words) {
+        if (words[0] == "chat" && first) say("notice: chat is left out, it runs on one rank so far: " + line_of(words));
+        return words[0] == "chat";
+      });
+      world = open_world();
     }
     for (const auto& words : all) {
-      if (all.size() > 1) say("command  " + line_of(words));
-      if (const int status = run_program(others_, words); status != 0) return status;
+      if (several && first) say("command  " + line_of(words));
+      if (const int status = run_program(others_, words); status != 0) {
+        (void)world.release();  // the other ranks may be anywhere: to end MPI would wait for them
+        return status;
+      }
     }
     return 0;
   }

@@ -84,8 +84,13 @@ void check_eval_flags(const EvalFlags& f) {
   need(f.output, "--output", "results are written there");
   if (f.completions.empty()) need(f.model, "--model", "somebody has to answer");
   for (const std::string& data : f.data)
-    if (std::error_code error; !std::filesystem::is_directory(data, error))
+    if (std::error_code error; std::filesystem::is_regular_file(data, error)) {
+      const std::string folder = std::filesystem::path(data).parent_path().string();
+      throw UserError("a file", data, "--data holds a folder for each task",
+                      fmt::format("name the folder that it lies in, {}", folder.empty() ? "." : folder));
+    } else if (!std::filesystem::is_directory(data, error)) {
       throw UserError("no such folder", data, "--data holds a folder for each task", missing_path_advice(data, Hub::datasets));
+    }
 }
 
 std::vector<std::string> task_names(const std::string& tasks) {

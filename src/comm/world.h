@@ -47,6 +47,7 @@ class World {
 
 // Opens the world. MPI is initialized only if a launcher started this process as a rank; otherwise the world is this
 // process alone. A build without MPI throws a UserError in a process that a launcher started.
+// MPI ends with the world that initialized it: other worlds may be opened and closed while that world lives.
 std::unique_ptr<World> open_world();
 
 // Monitors the ranks from its own thread, over sockets independent of MPI. Every second each rank reports that it is

@@ -85,7 +85,8 @@ class KeyTaker {
     const auto refuse = [&](const std::string& why) { refusals_.push_back(key_refusal(written, given.source, why)); };
     const bool of_class = key.starts_with("optimizer.params.") || key.starts_with("scheduler.params.");
     const DeepSpeedKey* known = of_class ? nullptr : find_deepspeed_key(key);
-    if (value->kind == Kind::map && is_section(key)) return note_empty(std::move(given));
+    if ((value->kind == Kind::map && is_section(key)) || (value->kind == Kind::null && may_be_null(key) && is_section(key)))
+      return note_empty(std::move(given));
     if (!known && is_section(key))
       return refuse(fmt::format("it is {}, it must be an object; write {{..}}", written_value(*value)));
     if (!known && !of_class) {
@@ -104,8 +105,25 @@ class KeyTaker {
     }
     if (value->kind == Kind::null && key == "zero_optimization.stage")
       return refuse("it is null, it must be 0, 1, 2 or 3; write the number, or leave the key out");
+    if (value->kind == Kind::null && known && key.starts_with("zero_optimization.") && !may_be_null(key))
+      return refuse("it is null, and DeepSpeed does not begin with that; write a value, or leave the key out");
     if (value->kind == Kind::null) given.left_to_default = true;
     out_.keys.push_back(std::move(given));
+  }
+
+  // Optional fields of DeepSpeedZeroConfig and of its offload sections.
+  static bool may_be_null(std::string_view key) {
+    constexpr std::string_view kOptional[] = {"offload_param",
+                                              "offload_optimizer",
+                                              "overlap_comm",
+                                              "cpu_offload",
+                                              "cpu_offload_param",
+                                              "cpu_offload_use_pin_memory",
+                                              "offload_param.nvme_path",
+                                              "offload_optimizer.nvme_path"};
+    constexpr std::string_view kZero = "zero_optimization.";
+    return key.starts_with(kZero) &&
+           std::find(std::begin(kOptional), std::end(kOptional), key.substr(kZero.size())) != std::end(kOptional);
   }
 
   static bool is_section(const std::string& key) {

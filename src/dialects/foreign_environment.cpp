@@ -1,7 +1,9 @@
 #include "dialects/foreign_environment.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -41,6 +43,8 @@ constexpr struct {
     {"TASK_QUEUE_ENABLE", kRuntime},
 };
 
+bool is_of_runtime(std::string_view name) { return name.starts_with("MS_") || name.starts_with("HCCL_"); }
+
 // Converts a list of iterations to steps: "0|5-8" gives "1|6-9". "all" gives ""; another text gives nothing.
 std::optional<std::string> steps_of(const std::string& iterations) {
   if (iterations == "all") return "";
@@ -68,6 +72,8 @@ std::map<std::string, std::string> foreign_environment() {
   };
   for (const auto& variable : kVariables) look(variable.name);
   look(kDump), look(kDumpFolder);
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (const std::string_view text = *entry; is_of_runtime(text)) look(std::string(text.substr(0, text.find('='))).c_str());
   return out;
 }
 
@@ -76,6 +82,10 @@ std::vector<std::string> environment_notices(const std::map<std::string, std::st
   for (const auto& [name, reason] : kVariables)
     if (const auto it = set.find(name); it != set.end() && !it->second.empty())
       out.push_back(fmt::format("{}={} of the environment changes nothing: {}", name, it->second, reason));
+  for (const auto& [name, value] : set)
+    if (is_of_runtime(name) && !value.empty() && name != kDumpFolder &&
+        std::none_of(std::begin(kVariables), std::end(kVariables), [&](const auto& v) { return name == v.name; }))
+      out.push_back(fmt::format("{}={} of the environment changes nothing: {}", name, value, kRuntime));
   return out;
 }
 

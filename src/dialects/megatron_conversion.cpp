@@ -98,7 +98,10 @@ std::string layout_of_plugin(Translation& t, const char* key) {
   const std::string name = t.text(key);
   const auto holds = [&](const char* word) { return name.find(word) != std::string::npos; };
   if (name == "hf" || name.ends_with("_hf") || name.starts_with("hf_") || holds("huggingface")) return "hf";
-  if (holds("megatron") || name == "mg" || name.ends_with("_mg") || name.starts_with("mg_")) return "megatron";
+  const bool saver = std::string_view(key) == "--saver";  // of Mixtral's folders it has the family's name
+  if (holds("megatron") || name == "mg" || name.ends_with("_mg") || name.starts_with("mg_") ||
+      (saver && (name == "mixtral" || name == "saver_mixtral")))
+    return "megatron";
   t.refuse(key, fmt::format("{} {}", key, name), "unable to load this plugin",
            "write megatron, or the one of the family: llama2_hf, bloom_hf, qwen_hf, mixtral_hf");
   return "";

@@ -25,13 +25,22 @@ bool speaks_of(const std::string& folder, const Json& tasks) {
                      [&](const Json& task) { return plain(folder).find(plain(task.get<std::string>())) != std::string::npos; });
 }
 
-// Returns the folder of --task-data-path. If it is missing and is named after a split, returns the task's folder above.
+constexpr const char* kSplits[] = {"test", "val", "validation", "dev", "data"};
+
+// Returns the folder of --task-data-path. If the path is named after a split and the files are in the folder above,
+// returns the folder above.
 std::string folder_of_data(Translation& t, const std::string& path, const Json& tasks) {
   std::error_code error;
   fs::path folder = fs::path(path).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   const std::string split = folder.filename().string();
-  if (fs::exists(folder, error) || (split != "test" && split != "val" && split != "data")) return path;
+  if (split == "test" && fs::is_directory(folder, error) && speaks_of(folder.string(), Json{"ceval"}) &&
+      std::find(tasks.begin(), tasks.end(), "ceval") != tasks.end())
+    t.notice(
+        fmt::format("--task-data-path {}: C-Eval's test questions come without answers; those of val are asked. "
+                    "`ravine eval --split test` writes the file that C-Eval scores",
+                    path));
+  if (fs::exists(folder, error) || std::find(std::begin(kSplits), std::end(kSplits), split) == std::end(kSplits)) return path;
   const fs::path above = folder.parent_path();
   if (above.empty() || !fs::is_directory(above, error) || !speaks_of(above.filename().string(), tasks)) return path;
   t.notice(fmt::format("--task-data-path {}: there is no such folder; the data of {} are taken", path, above.string()));

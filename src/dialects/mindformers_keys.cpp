@@ -204,6 +204,8 @@ void add_recompute_patterns(MindFormersTable& t, const std::vector<GivenKey>& gi
     if (g.key.starts_with("recompute_config.select_recompute.")) t.add({used(g.key, any, "train.recompute")});
     if (g.key.starts_with("recompute_config.select_comm_recompute."))
       t.add({inert(g.key, any, "what ranks exchange is kept or made again with its layer")});
+    if (g.key.starts_with("swap_config.layer_swap[") || g.key.starts_with("swap_config.op_swap["))
+      t.add({inert(g.key, any, "it counts with swap alone")});
   }
 }
 

@@ -114,10 +114,20 @@ void choose_recompute(Translation& t, const MindFormersSizes& s) {
     });
   };
   const std::string full = "recompute_config.recompute", some = "recompute_config.select_recompute";
+  for (const std::string& key : {full, some})
+    if (t.value(key).is_string())
+      t.refuse(key, fmt::format("{} is '{}'", key, t.text(key)), "it is true, false, a list, or a map of patterns",
+               "write JSON behind the flag: true in small letters, names in double quotes");
   std::string patterns;  // the first key that is on
   for (const std::string& key : t.given())
     if (patterns.empty() && key.starts_with(some + ".") && asks(t.value(key))) patterns = key;
   if (t.value(full).is_array()) choose_recompute_layers(t, s, full);
+  const Json& chosen = t.value(some);
+  if (!asks(t.value(full)) && (((chosen.is_array() || chosen.is_object()) && asks(chosen)) || !patterns.empty()))
+    t.notice(
+        fmt::format("{}: which layers and operators are made again is not followed: in all layers it is what is cheap to "
+                    "make, with the same numbers and other memory",
+                    patterns.empty() ? some : patterns));
   if (asks(t.value(full))) {
     t.set("train.recompute", "full", full);
   } else if (asks(t.value(some))) {

@@ -183,7 +183,7 @@ void Trainer::finish(bool stopped) {
   if (progress_.done == began_at_ || updates > updates_before_) return;
   run_.log.warn(
       "no step of {} changed a weight: {}", progress_.done - began_at_,
-      progress_.loss_scale
+      overflowed_
           ? fmt::format("each overflowed, at last at a loss scale of {}; lower precision.loss_scale or precision.scale_initial",
                         progress_.loss_scale->scale())
           : std::string("each was left out, by health.skip_norm or data.skip_steps"));
@@ -233,6 +233,7 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   report.skipped = r.verdict == Verdict::skip;
   if (progress_.loss_scale) {
     report.overflow = is_overflow(r.loss, r.grad_norm);
+    overflowed_ = overflowed_ || report.overflow;
     report.loss_scale = progress_.loss_scale->scale();
   }
   report.loss = r.loss;

@@ -101,6 +101,7 @@ class Trainer : public RunView {
   AbnormalNorms abnormal_;                    // for health.stop_norm
   bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // each warning is logged once
   bool is_spike_ = false;    // the current step is a spike of health.skip_norm
+  bool overflowed_ = false;  // a step had an overflow of the loss scale
   double peak_flops_ = 0;    // of all ranks, per second: sol = flops / peak_flops_
   double step_seconds_ = 0;  // of a step, estimated before the first step
 };

@@ -237,6 +237,34 @@ def test_what_is_refused_says_what_to_do(folder):
     for flag, value, fix in (("--parallel_config.context_parallel", "2", "use_seq_parallel"), ("--swap_config.swap", "True", "recompute_config"), (MODEL + "mtp_depth", "1", "leave it out")):
         said = line(folder, flag, value, status=2).stderr
         check(flag[2:] in said and fix in said and "later" not in said, said)
+    swap = "swap_config:\n  swap: {}\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n  op_swap:\n    - op_name: wq\n      backward_prefetch: 1\n      layers: [0]\n"
+    for on in (False, True):
+        (folder / "swap.yaml").write_text((folder / "pretrain_llama.yaml").read_text() + "\n" + swap.format(on))
+        said = line(folder, "--epochs", "1", "--output_dir", f"swap{on}", config="swap.yaml", status=2 if on else 0).stderr
+        check("has no such key" not in said and ("recompute_config" in said) == on, f"keys that MindFormers has: {said[:600]}")
+
+
+def test_what_is_made_again_layer_by_layer(folder):
+    """select_recompute of some layers or operators is that of all here: said where it was asked for, and not where all are meant."""
+    prepare(folder)
+    whole = "recompute_config: {recompute: False, select_recompute: False}"
+    text = (folder / "pretrain_llama.yaml").read_text()
+    check(whole in text, text)
+    (folder / "maps.yaml").write_text(text.replace(whole, "recompute_config: {recompute: False, select_recompute: {'feed_forward\\.mul': [1]}}"))
+    check("is not followed" in line(folder, "--epochs", "1", "--output_dir", "maps", config="maps.yaml").stderr, "patterns of a file")
+    for value, said_so in (("True", False), ("False", False), ("[1]", True), ('{"feed_forward.mul": true}', True), ("[0]", False)):
+        done = line(folder, "--epochs", "1", "--output_dir", "again", "--recompute_config.select_recompute", value)
+        check(("is not followed" in done.stderr) == said_so, f"{value}: {done.stderr[:600]}")
+    said = line(folder, "--output_dir", "no", "--recompute_config.select_recompute", '{"feed_forward.mul": True}', status=2).stderr
+    check("recompute_config.select_recompute is" in said and "JSON" in said, f"a text that is no JSON: {said}")
+
+
+def test_a_run_that_skips_everything_says_why(folder):
+    """No step overflowed: the threshold left each of them out."""
+    prepare(folder)
+    done = line(folder, "--epochs", "1", "--output_dir", "skips", "--use_skip_data_by_global_norm", "True", "--monitor_config.monitor_on", "True", "--monitor_config.global_norm_spike_threshold", "1e-6",
+                "--monitor_config.global_norm_spike_count_threshold", "1000")
+    check("changed a weight: each was left out" in done.stderr and "overflowed" not in done.stderr, done.stderr[-600:])
 
 
 def test_what_would_change_a_run_there_is_refused(folder):

@@ -1,6 +1,7 @@
 """ModelLink's programs that do not train, by their scripts: benchmarks in the folders of its page and its own words behind them, worked examples, the six tasks of its
 demonstration, conversations, conversions, merged adapters. The page itself is walked elsewhere; here stand the corners of each."""
 import json
+import os
 import re
 import shlex
 import shutil
@@ -81,6 +82,25 @@ def test_benchmarks_in_the_folders_of_the_page(folder):
             script(folder, "evaluation_llama.py", "--task-data-path", f"dataset/{task}{given}", "--task", task, "--load", model, "--max-new-tokens", 1, more=["--output", out, "--shots", 2, "--limit", 3])
             rows = lines(folder / out / f"samples_{task}.jsonl")
             check(len(rows) == 3 and rows[0]["prompt"].count("Bone") == 3, f"{out}: {rows[:1]}")
+
+
+def test_splits_that_hold_no_questions(folder):
+    """C-Eval's test split has no answers: that those of val are asked is said. A split under another name, a file in place of its folder."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    of = folder / "dataset" / "ceval"
+    head = ["id", "question", "A", "B", "C", "D"]
+    table(of / "val" / "law_val.csv", [[*head, "answer"], *([i, f"Bone {i}", "p", "q", "r", "s", "C"] for i in range(3))])
+    table(of / "dev" / "law_dev.csv", [[*head, "answer", "explanation"], *([i, f"Bone {i}", "p", "q", "r", "s", "C", "so"] for i in range(5))])
+    table(of / "test" / "law_test.csv", [head, *([i, f"Bone {i}", "p", "q", "r", "s"] for i in range(5))])
+    (folder / "dataset" / "boolq").mkdir()
+    (folder / "dataset" / "boolq" / "dev.jsonl").write_text(item("boolq", "dev.jsonl"))
+    ask = lambda task, path, **more: script(folder, "evaluation_llama.py", "--task-data-path", path, "--task", task, "--load", model, "--max-new-tokens", 1, more=["--output", "out", "--overwrite"] if not more else [], **more)
+    for given, notice in (("dataset/ceval/test", True), ("dataset/ceval/test/", True), ("dataset/ceval/val", False), ("dataset/ceval", False), ("dataset/ceval/validation", False)):
+        done = ask("ceval", given)
+        check(len(lines(folder / "out" / "samples_ceval.jsonl")) == 3 and ("those of val are asked" in done.stderr) == notice, f"{given}: {done.stderr}")
+    check("the data of dataset/boolq are taken" in ask("boolq", "dataset/boolq/dev").stderr, "a folder of a split that is not there")
+    said = ask("boolq", "dataset/boolq/dev.jsonl", status=2).stderr
+    check("a file (dataset/boolq/dev.jsonl)" in said and "name the folder that it lies in, dataset/boolq" in said, said)
 
 
 def test_of_several_folders_each_task_takes_its_own(folder):
@@ -180,6 +200,21 @@ def test_tokens_that_end_an_answer(folder):
     check("--add-eos-token" in said and "evaluation programs" in said, said)
 
 
+def test_tasks_of_the_demonstration_on_ranks(folder):
+    """Each is done by the ranks, one behind the other, with the answers of one rank; chat alone is left out, and said once."""
+    if not shutil.which("mpirun"):
+        raise r.Skipped("no mpirun")
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    flags = ["--load", model, "--max-new-tokens", 8, "--tensor-model-parallel-size", 2, "--seed", 3]
+    alone = script(folder, "inference_llama.py", *flags, "--task", "1", "3", "5")
+    start = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", "2"]
+    script(folder, "inference_llama.py", *flags, "--task", "1", "3", "5", "6", more=["--print-config"])
+    done = subprocess.run([*start, *r.command("megatron", "--script", "run.sh")], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    texts = lambda out: re.sub(r'"logprob":[^}]*', "", out)
+    check(done.returncode == 0 and texts(done.stdout) == texts(alone.stdout), f"{done.stdout}\n{alone.stdout}\n{done.stderr}")
+    check(done.stderr.count("chat is left out") == 1 and done.stderr.count("command  ") == 3, done.stderr)
+
+
 def test_conversations(folder):
     """ModelLink's words, its label, and its way of joining turns; any flag of ranks may stand beside."""
     model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
@@ -220,6 +255,7 @@ def test_util_in_all_its_spellings(folder):
     util("--loader", "llama2_hf", "--saver", "megatron", "--load-dir", model, "--save-dir", "core", "--use-mcore-models")
     check(b"pre_mlp_layernorm" in (folder / "core/release/mp_rank_00/model_optim_rng.pt").read_bytes(), "names of megatron-core")
     shutil.copytree(model, folder / "original")
+    check(util("--loader", "mixtral_hf", "--saver", "mixtral", "--load-dir", model, "--save-dir", "no", more=["--print-config"]).stdout.split("--to ")[1].startswith("megatron-mcore"), "a saver by the family's name")
     for loader in ("megatron", "loader_megatron"):
         util("--loader", loader, "--saver", "megatron", "--save-model-type", "save_huggingface_llama", "--load-dir", "ranks", "--save-dir", "original", "--target-tensor-parallel-size", 1)
         check(r.load_tensors(folder / "original/mg2hg") == want, f"{loader}: not the weights that the ranks were made of")

@@ -307,6 +307,10 @@ def test_environment_variables(folder):
     for way, said in (("exported", mindformers(folder, "exported", env=variables)), ("of-script", launch(folder, ["mindformers", "--script", "launch.sh"], 1, 0, None))):
         wrong += [f"{way}: {name} stands in {said.count(name)} lines" for name in variables if said.count(name) != 1]
         check(r.metrics(folder / way) == r.metrics(folder / "without"), f"{way}: another run")
+    # Others of the runtime, of whatever name; not those of a neighbour.
+    said = mindformers(folder, "others", env={"MS_DEV_RUNTIME_CONF": "x", "HCCL_ALGO": "y", "MSG": "z"})
+    wrong += [f"{name} stands in {said.count(name)} lines" for name in ("MS_DEV_RUNTIME_CONF=x", "HCCL_ALGO=y") if said.count(name) != 1]
+    check("MSG=" not in said, said[:400])
     check(not wrong, "\n".join(wrong))
 
 

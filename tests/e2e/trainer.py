@@ -101,8 +101,14 @@ def test_no_error_beside_its_cause(folder):
 
 
 def test_what_ends_deepspeed_is_refused(folder):
-    """A stage that is null, and a decay without its length."""
+    """A stage that is null, any other field of ZeRO that may not be, and a decay without its length."""
     prepare(folder)
+    for key in ("reduce_bucket_size", "stage3_param_persistence_threshold", "contiguous_gradients", "offload_optimizer.device"):
+        section, _, field = key.rpartition(".")
+        zero = {"stage": 3, section: {field: None}} if section else {"stage": 3, field: None}
+        said = ask(folder, {"zero_optimization": zero}, status=2).stderr
+        check(f"zero_optimization.{key}" in said and "null" in said, said)
+    ask(folder, {"zero_optimization": {"stage": 3, "offload_param": None, "offload_optimizer": None, "overlap_comm": None}})
     said = ask(folder, {"zero_optimization": {"stage": None}}, status=2).stderr
     check("zero_optimization.stage" in said and "null" in said, said)
     for kind in ("WarmupDecayLR", "WarmupCosineLR"):

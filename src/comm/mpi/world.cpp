@@ -199,9 +199,13 @@ void Request::wait() { group_.finish(request_, place_); }
 class MpiWorld final : public World {
  public:
   MpiWorld() {
-    int given = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "mpi");
-    require(given >= MPI_THREAD_FUNNELED, "mpi: the library was built without threads");
+    int before = 0, given = 0;
+    MPI_Initialized(&before);
+    began_ = !before;
+    if (began_) {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "mpi");
+      require(given >= MPI_THREAD_FUNNELED, "mpi: the library was built without threads");
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     all_ = std::make_unique<MpiGroup>(MPI_COMM_WORLD, "world", waits_);
     host_ = host_name();
@@ -211,7 +215,7 @@ class MpiWorld final : public World {
   ~MpiWorld() override {
     all_.reset();
     // After an exception the other ranks may be anywhere: MPI_Finalize would wait for them.
-    if (!std::uncaught_exceptions()) MPI_Finalize();
+    if (began_ && !std::uncaught_exceptions()) MPI_Finalize();
   }
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
@@ -227,6 +231,7 @@ class MpiWorld final : public World {
 
  private:
   std::unique_ptr<MpiGroup> all_;
+  bool began_ = false;  // MPI, which ends with this world
 };
 
 }  // namespace
