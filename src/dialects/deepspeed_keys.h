@@ -53,7 +53,7 @@ struct DeepSpeedClass {
       false;             // the documentation calls it tested with ZeRO, and the code refuses it: it is trained, with a notice
   bool one_bit = false;  // never divided: data ranks send moments
   std::vector<DeepSpeedParam> params;
-  std::vector<std::pair<std::string_view, std::string_view>> settings = {};  // of optimizer.*, defaults that differ from ours
+  std::vector<std::pair<std::string_view, std::string_view>> settings = {};  // of the section, defaults that differ from ours
 };
 
 std::span<const DeepSpeedKey> deepspeed_keys();
@@ -61,5 +61,7 @@ const DeepSpeedKey* find_deepspeed_key(std::string_view key);  // null: no such 
 std::string nearest_deepspeed_key(const std::string& key);     // "did you mean ..?" or what to do
 std::span<const DeepSpeedClass> deepspeed_optimizers();        // names of either case
 std::span<const DeepSpeedClass> deepspeed_schedulers();
+
+bool same_word(std::string_view a, std::string_view b);  // upper and lower case apart
 
 }  // namespace ravine
