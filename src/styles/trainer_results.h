@@ -17,7 +17,8 @@ Json evaluation_figures(const ValidationResult& result);
 // plain file is a UserError. Files that lie in a folder that no run made stay as NAME.before, once. `split`: train or eval.
 void write_results(const std::string& folder, const std::string& split, const Json& figures, Log& log);
 
-// At the end of a run that was not stopped: of the steps that this process made, and of the validation behind the last one.
+// At the end of a run that was not stopped: of the steps that this process made, and of the last validation, which is that of the
+// best model where the run ends with it.
 std::unique_ptr<Hook> trainer_results_hook();
 
 }  // namespace ravine

@@ -24,8 +24,8 @@ struct BestStep {
 // there is none.
 std::optional<BestStep> best_step(const std::string& metrics, const Config& config, int64_t step, const BestModel& best);
 
-// Fills the engine from the checkpoint of the best step, and says so. Nothing happens where there is none. All checkpoints are
-// written; all ranks call it.
-void load_best(const OpenedRun& run, const BestModel& best, int64_t done);
+// Fills the engine from the checkpoint of the best step, and says so. False: the weights are as they were, those of the last step,
+// since there is none, or since that is the best. All checkpoints are written; all ranks call it.
+bool load_best(const OpenedRun& run, const BestModel& best, int64_t done);
 
 }  // namespace ravine

@@ -60,6 +60,8 @@ class Hook {
   virtual void after_step(RunView&, StepReport&) {}
   virtual void last_words(RunView&, StepReport&) {}   // of a step that ends the run by a rule
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
+  // Behind that, of a run that was not stopped: all is saved, and the weights are those that its model has.
+  virtual void ended(RunView&) {}
 };
 
 // In the order in which a run uses them.

@@ -175,7 +175,9 @@ void Trainer::finish(bool stopped) {
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
   const int64_t updates = run_.engine->optimizer().steps();
-  if (style_.best && style_.best->loads) load_best(run_, *style_.best, progress_.done);
+  if (style_.best && style_.best->loads && load_best(run_, *style_.best, progress_.done) && last_ && last_->validation)
+    last_->validation = validate();
+  for (auto& h : hooks_) h->ended(*this);
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
     std::filesystem::remove_all(checkpoints_of(run_.config()), error);

@@ -178,6 +178,24 @@ def test_limit_best_model_and_other_forms(folder):
     check("Ravine's own form" in said and max(losses(folder / "old")) == 8, said)
 
 
+def test_figures_of_the_best_model(folder):
+    """--load_best_model_at_end with --do_eval: eval_results.json is of the model that the run leaves, as run_clm.py evaluates it behind the training; so it is on two ranks and with DeepSpeed."""
+    at, _ = golden(folder, "v5")
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}')
+    for out, launch, more in (("plain", [], []), ("two", LAUNCH, ["--per_device_train_batch_size", 2]), ("zero", [], ["--deepspeed", folder / "ds.json"])):
+        for towards in (False, True):
+            words = line(at, "--do_eval", "--eval_strategy", "steps", "--eval_steps", 2, "--validation_file", at / "rows.safetensors", "--learning_rate", 0.5, "--save_steps", 2, "--load_best_model_at_end", "--greater_is_better", towards, *more, output=out + str(towards))
+            done = subprocess.run([*launch, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+            check(done.returncode == 0, done.stderr)
+            left = folder / (out + str(towards))
+            seen = [row["valid_loss"] for row in r.metrics(left).values() if "valid_loss" in row]
+            best = max(seen) if towards else min(seen)
+            got = json.loads((left / "eval_results.json").read_text())["eval_loss"]
+            check(len(seen) == 3 and min(seen) != max(seen) and abs(got - best) <= 2**-20 * best, f"{left.name}: {got} of {seen}")
+            alone = r.run("trainer", "--model_name_or_path", left / "model", "--do_eval", "--validation_file", at / "rows.safetensors", "--output_dir", folder / "alone").stdout
+            check(abs(json.loads(alone)["loss"] - got) <= 2**-20 * got, f"{left.name}: {alone} and {got}")
+
+
 def torch_file(path, value):
     """A file of torch.save without tensors."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
