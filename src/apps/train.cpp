@@ -43,6 +43,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     RunStyle style = style_of(config);
     if (outputs.results) style.more.emplace_back(trainer_results_hook);
+    style.valid_rows = outputs.valid_rows;
     if (outputs.names_best) {
       style.best = BestModel{.loads = outputs.loads_best, .greater = outputs.greater_is_better};
       if (config.checkpoint.layout == CheckpointLayout::deepspeed) style.files = deepspeed_files(style.best);

@@ -14,7 +14,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs 
                  const std::vector<std::string>& said = {});
 
 // Of the model that the run would begin with the loss and the perplexity on data.valid, a JSON line on stdout. Nothing is
-// written, but for the figures of `trainer_results`.
-int run_evaluation(Config& config, Backend backend, bool trainer_results);
+// written, but for the figures of `outputs.results`.
+int run_evaluation(Config& config, Backend backend, const TrainerOutputs& outputs);
 
 }  // namespace ravine

@@ -204,6 +204,7 @@ class TrainerFlagsLead {
     if (a_.has("max_eval_samples")) {
       const int64_t micro = a_.whole("per_device_train_batch_size");
       set("train.valid_batches", (a_.whole("max_eval_samples") + micro - 1) / micro, "max_eval_samples");
+      out_.outputs.valid_rows = a_.whole("max_eval_samples");
     }
   }
 
@@ -388,8 +389,8 @@ class TrainerFlagsLead {
       set("schedule.warmup_steps", std::max<int64_t>(0, warmup),
           a_.number("warmup_steps") > 0 ? "warmup_steps" : "warmup_ratio");
     } else {
-      for (const char* flag : {"warmup_steps", "warmup_ratio"}) says(flag, fmt::format("{} has no warm-up", name));
       set("schedule.warmup_steps", 0, "lr_scheduler_type");
+      for (const char* flag : {"warmup_steps", "warmup_ratio"}) says(flag, fmt::format("{} has no warm-up", name));
     }
     for (const auto& [option, value] : found->settings)
       set("schedule." + std::string(option), parse_json(value, "defaults"), "lr_scheduler_type");
@@ -405,8 +406,8 @@ class TrainerFlagsLead {
       return refuse("lr_scheduler_kwargs", "it is no JSON; write for example '{\"num_cycles\": 2}'");
     }
     if (!given.is_object()) return refuse("lr_scheduler_kwargs", "it must be an object, like '{\"num_cycles\": 2}'");
-    for (const auto& [key, value] : given.items()) {
     int needed = 0;
+    for (const auto& [key, value] : given.items()) {
       const auto p =
           std::find_if(of.kwargs.begin(), of.kwargs.end(), [&, &key = key](const auto& k) { return k.first == key; });
       const std::string word = " " + key + " ";
@@ -421,10 +422,9 @@ class TrainerFlagsLead {
         lowest_rate(value);
       } else {
         set("schedule." + std::string(p->second), value, "lr_scheduler_kwargs");
-    }
       }
       needed += is_needed ? 1 : 0;
-  }
+    }
     if (a_.on("do_train") && !of.needs.empty() && needed != 1) refuse("lr_scheduler_kwargs", needs_text(of, needed));
   }
 
@@ -453,6 +453,7 @@ class TrainerFlagsLead {
         if (option == "lr" && same_word(k.name, c_->text("optimizer.type", "")))
           return parse_json(value, "defaults").get<double>();
     return a_.number("learning_rate");
+  }
 
   void precision() {
     const bool alone = !a_.on("do_train");

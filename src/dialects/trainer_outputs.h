@@ -21,6 +21,7 @@ struct TrainerOutputs {
   bool names_best = false;         // trainer_state.json names the checkpoint whose validation is best
   bool loads_best = false;         // the model is that of this checkpoint
   bool greater_is_better = false;  // of its loss
+  int64_t valid_rows = 0;          // --max_eval_samples: rows of a validation; 0: as train.valid_batches has it
   std::string logging_dir;         // of the Trainer's event files; "": the run's own folder
   bool wall_clock = false;         // wall_clock_breakdown: lines of times (styles/step_clock.h)
   FlopsProfilerKeys flops;

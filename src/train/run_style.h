@@ -16,6 +16,7 @@ struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
   std::shared_ptr<const CheckpointFiles> files;  // null: checkpoints of Ravine
   std::optional<BestModel> best;                 // none: the run ends with the weights of its last step
+  int64_t valid_rows = 0;                        // of a validation; 0: as many as train.valid_batches has
   // Hooks of the first rank that write files of another program, behind all others.
   std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };

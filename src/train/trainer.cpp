@@ -437,7 +437,7 @@ void Trainer::say_what_stops() const {
 }
 
 std::optional<ValidationResult> Trainer::validate() {
-  return validation_result(*run_.engine, run_.data.valid.get(), run_.config().train, references_.valid);
+  return validation_result(*run_.engine, run_.data.valid.get(), run_.config().train, references_.valid, style_.valid_rows);
 }
 
 void Trainer::follow(double validation_loss) {
