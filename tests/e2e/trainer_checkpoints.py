@@ -196,6 +196,29 @@ def test_figures_of_the_best_model(folder):
             check(abs(json.loads(alone)["loss"] - got) <= 2**-20 * got, f"{left.name}: {alone} and {got}")
 
 
+def test_an_own_checkpoint_with_another_batch(folder):
+    """As one of the Trainer's: the batch is that of the flags, and the data go on behind as many steps of it, by the micro batch, by accumulation, and on two ranks."""
+    at, _ = golden(folder, "v5")
+    flags = ["--transformers_version", "5.23", "--learning_rate", 4e-3]
+    for out, batch, more, launch in (("half", 2, [], []), ("twice", 4, ["--gradient_accumulation_steps", 2], []), ("ranks", 4, [], LAUNCH)):
+        for first in (True, False):  # our own, then the same as the Trainer leaves it, without what we keep beside
+            own = folder / "own" / "checkpoint-3"
+            if not own.exists():
+                r.run(*line(at, *flags, output="own"))
+            left = folder / f"{out}-{first}"
+            start = own
+            if not first:
+                start = folder / "bare" / "checkpoint-3"
+                shutil.rmtree(start.parent, ignore_errors=True)
+                shutil.copytree(own, start)
+                with_pickle(start / "optimizer.pt", lambda p: p.replace(b"ravine", b"raffle"))
+            words = line(at, *flags, *more, "--resume_from_checkpoint", start, output=left.name, batch=batch)
+            done = subprocess.run([*launch, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+            check(done.returncode == 0, done.stderr)
+            check(not first or "as the Trainer counts them" in done.stderr, done.stderr)
+        check(losses(folder / f"{out}-True") == losses(folder / f"{out}-False") and min(losses(folder / f"{out}-True")) == 4, f"{out}: {losses(folder / f'{out}-True')} and {losses(folder / f'{out}-False')}")
+
+
 def torch_file(path, value):
     """A file of torch.save without tensors."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
