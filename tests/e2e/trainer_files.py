@@ -77,6 +77,21 @@ def test_rows_of_a_validation(folder):
     check(results(folder / "all", "eval")["eval_samples"] == 24, "there are no more rows")
 
 
+def test_what_holds_no_states_of_deepspeed(folder):
+    """The error says what is there: states whose `latest` is gone, a checkpoint without DeepSpeed, a folder of checkpoints."""
+    prepare(folder)
+    r.run(*line(folder))
+    out, plain = folder / "out", folder / "plain"
+    shutil.copytree(out / "checkpoint-4", folder / "no" / "checkpoint-4")
+    (folder / "no" / "checkpoint-4" / "latest").unlink()
+    r.run(*[x for x in line(folder, output="plain") if x not in ("--deepspeed", folder / "ds.json")])
+    for there, words in ((folder / "no" / "checkpoint-4", ("no file 'latest'", "checkpoint-4/global_step4")), (plain / "checkpoint-4", ("of the Trainer without DeepSpeed", "leave --deepspeed out")), (out, ("a folder of checkpoints", "checkpoint-6"))):
+        said = r.run(*line(folder, "--resume_from_checkpoint", there, output="on"), status=2).stderr
+        check(all(x in said for x in words) and not (folder / "on").exists(), said)
+    r.run(*line(folder, "--resume_from_checkpoint", folder / "no" / "checkpoint-4" / "global_step4", output="on"))
+    check(len(losses(folder / "on")) == 2, "what the error names is gone on from")
+
+
 def test_limit_and_inference(folder):
     prepare(folder, 3)
     r.run(*line(folder, "--save_total_limit", 1))
