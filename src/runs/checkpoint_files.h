@@ -27,6 +27,8 @@ class CheckpointFiles {
   virtual void check_folder(const Config& /*config*/, const std::string& /*run*/) const {}
   // The file or folder that checkpoint.resume leads to; "" where the run begins. A UserError where it names none.
   virtual std::string to_resume(const Config& config) const = 0;
+  // Removes what killed runs were writing there; the run holds its folder.
+  virtual void clean_leftovers(const Config& /*config*/) const {}
   // What a run that goes on takes from its checkpoint over its options, into `config`; lines that tell of it.
   virtual std::vector<std::string> take_over(Config& /*config*/) const { return {}; }
   virtual ForeignState open(const OpenedRun& run, const std::string& path) const = 0;

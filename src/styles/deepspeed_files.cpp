@@ -70,6 +70,7 @@ class DeepSpeedFiles : public CheckpointFiles {
                       "its files are those of data ranks that train a whole model", "set checkpoint.layout=ravine");
   }
   std::string to_resume(const Config& c) const override;
+  void clean_leftovers(const Config& c) const override { clean_step_leftovers(c.train.output, kCheckpoints); }
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     ForeignState state =
@@ -109,8 +110,8 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
   if (fs::exists(asked + "/manifest.json", error))
     throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed goes on from DeepSpeed's files",
                     "set checkpoint.layout=ravine, or convert it: ravine convert --to deepspeed");
-  return asked;
   refuse_other_than_zero(asked);
+  return asked;
 }
 
 Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {

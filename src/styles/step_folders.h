@@ -26,6 +26,8 @@ bool may_go(const std::string& folder, const std::string& run);
 // The first folder in train.output of a step that a run may write, which goes on from the folder `from` (or begins), and that may
 // not go; "": none.
 std::string foreign_ahead(const Config& config, const StepNames& names, const std::string& run, const std::string& from);
+// Removes what killed runs were writing in `output` under such names, and gives a folder its name again that they were replacing.
+void clean_step_leftovers(const std::string& output, const StepNames& names);
 // For TargetFolder: a folder that may not go is a UserError.
 MayReplace replaces_own(const std::string& run);
 // `name`: of the folder, once it is complete.

@@ -47,6 +47,7 @@ void Trainer::take_folder() {
   run_.folder->hold();
   run_.log.open(path("log.txt"));
   clean_leftovers(checkpoints_of(run_.config()));
+  if (run_.files) run_.files->clean_leftovers(run_.config());
   if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config(), run_.log);
 }
 

@@ -5,7 +5,9 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -155,6 +157,41 @@ def test_a_family_with_names_of_its_own(folder):
         shutil.rmtree(folder / kind / "checkpoint-4"), shutil.rmtree(folder / kind / "model")
         r.run(*words)
         check(losses(folder / kind) == whole, f"{kind}: {losses(folder / kind)} and {whole}")
+
+
+def test_leftovers_of_killed_runs_go(folder):
+    """In each layout what a run was writing when it was killed goes at the next start, and only that: also where the next one writes no folder of that step."""
+    r.save_config(folder / "model" / "config.json")
+    r.save_ids(folder / "ids.safetensors", 32, 16)
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}')
+    plain = ["trainer", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 100000, "--per_device_train_batch_size", 4, "--save_steps", 1, "--report_to", "none", "--output_dir"]
+    kinds = {"trainer": [*plain, folder / "trainer"], "deepspeed": [*plain, folder / "deepspeed", "--deepspeed", folder / "ds.json"]}
+    kinds["megatron"] = ["train", *r.settings({"model.config": str(folder / "model" / "config.json"), "data.train": str(folder / "ids.safetensors"), "data.sequence_length": 16, "data.predict_next_block": False, "train.global_batch": 4, "train.output": str(folder / "megatron"), "checkpoint.every": 1,
+                                               "checkpoint.layout": "megatron", "log.every": 1}), "train.steps=100000"]
+    for kind, words in kinds.items():
+        out, before, left = folder / kind, "iter_" if kind == "megatron" else "checkpoint-", False
+        steps_of = lambda: [int(p.name[len(before):]) for p in out.iterdir() if p.name.startswith(before) and p.name[len(before):].isdigit()] if out.is_dir() else []
+        halves = lambda: [p.name for p in out.iterdir() if p.name.startswith(before) and p.name.endswith(".tmp")] if out.is_dir() else []
+        for _ in range(12):
+            process = subprocess.Popen(r.command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            began = time.monotonic()
+            while process.poll() is None and not (steps_of() and halves()) and time.monotonic() - began < 20:
+                time.sleep(0.0002)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            left = left or len(halves()) > 0
+            if left and steps_of():
+                break
+        check(left, f"{kind}: no kill has left anything")
+        half = out / halves()[0]
+        mine = [out / f"{before}9.tmp", out / ("mine" + half.name[half.name.index("."):])]
+        for at in mine:
+            at.mkdir()
+        last = max(steps_of())
+        more = [f"train.steps={last + 3}", "checkpoint.every=0"] if kind == "megatron" else [last + 3, "--save_strategy", "no"]
+        r.run(*[more[0] if x in (100000, "train.steps=100000") else x for x in words], *more[1:])
+        rest = {p.name for p in out.iterdir() if p.name.endswith(".tmp")}
+        check(rest == {at.name for at in mine}, f"{kind}: {rest}")
 
 
 def test_limit_best_model_and_other_forms(folder):
