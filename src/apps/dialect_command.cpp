@@ -211,7 +211,7 @@ class DialectCall : public Call {
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
     tell_idle_keys();
     const TrainerOutputs& outputs = translation_->trainer;
-    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, outputs.results);
+    if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, outputs);
     return run_training(config, flags_.common.backend, outputs, said_);
   }
 

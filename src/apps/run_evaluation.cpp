@@ -17,7 +17,8 @@
 
 namespace ravine {
 
-int run_evaluation(Config& config, Backend backend, bool trainer_results) {
+int run_evaluation(Config& config, Backend backend, const TrainerOutputs& outputs) {
+  const bool trainer_results = outputs.results;
   const std::string output = config.train.output;
   if (trainer_results) create_folders(output);
   // No run is started: the content of train.output does not matter.
@@ -31,7 +32,7 @@ int run_evaluation(Config& config, Backend backend, bool trainer_results) {
     begin_weights(*run.engine, run.config());
     run.log.line("{}", trainer_results ? "*** Evaluate ***" : ".........Starting Evaluate Model..........");
     const std::optional<ValidationResult> result =
-        validation_result(*run.engine, run.data.valid.get(), run.config().train, ReferenceLogProbs());
+        validation_result(*run.engine, run.data.valid.get(), run.config().train, ReferenceLogProbs(), outputs.valid_rows);
     require(result.has_value(), "evaluation: data.valid names data");
     if (result->labels == 0)
       throw UserError("no label counts", run.config().data.valid[0].path, "a loss is the mean over labels",

@@ -44,6 +44,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
     for (const DumpOption& option : config.probe.dump) dumps.push_back(std::make_unique<Capture>(option));
     RunStyle style = style_of(config);
     if (outputs.results) style.more.emplace_back([&] { return trainer_results_hook(outputs.tokens_per_second); });
+    style.valid_rows = outputs.valid_rows;
     style.best = best_model_of(outputs);
     style.first_line = outputs.first_line;
     if (!outputs.bar) style.console = lines_hook;

@@ -15,7 +15,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs 
                  const std::vector<std::string>& said = {});
 
 // Prints loss and perplexity on data.valid of the model that the run would start with, as a JSON line on stdout. Writes
-// no file, except for the results of `trainer_results`.
-int run_evaluation(Config& config, Backend backend, bool trainer_results);
+// no file, except for the results of `outputs.results`.
+int run_evaluation(Config& config, Backend backend, const TrainerOutputs& outputs);
 
 }  // namespace ravine

@@ -25,7 +25,7 @@ constexpr SettingsOf kSettings[] = {
     {ScheduleType::cosine_with_restarts, " warmup_steps warmup_ratio cycles "},
     {ScheduleType::inverse_sqrt, " warmup_steps warmup_ratio timescale "},
     {ScheduleType::warmup_stable_decay,
-     " warmup_steps warmup_ratio min_lr_ratio stable_steps decay_steps warmup_type decay_type "},
+     " warmup_steps warmup_ratio min_lr_ratio cycles stable_steps decay_steps warmup_type decay_type "},
     {ScheduleType::cosine_warmup_with_min_lr, " warmup_steps warmup_ratio min_lr_ratio cycles warmup_lr_ratio "},
     {ScheduleType::reduce_lr_on_plateau, " factor patience threshold threshold_mode cooldown lowest_lr "},
     {ScheduleType::greedy,

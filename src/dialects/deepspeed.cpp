@@ -14,11 +14,6 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
 class DeepSpeedLeads {
  public:
   DeepSpeedLeads(const DeepSpeedConfig& c, const TrainerArguments& args, TrainerOutcome& out) : c_(c), args_(args), out_(out) {}
@@ -114,9 +109,10 @@ class DeepSpeedLeads {
         set.insert(p->option);
       }
     }
+    const std::string of = section == "scheduler" ? "schedule." : "optimizer.";
     for (const auto& [option, value] : k.settings)
-      if (!set.contains("optimizer." + std::string(option)))
-        out_.set("optimizer." + std::string(option), parse_json(value, "defaults"), section + ".type");
+      if (!set.contains(of + std::string(option)))
+        out_.set(of + std::string(option), parse_json(value, "defaults"), section + ".type");
   }
 
   void param(const DeepSpeedGiven& g, const std::string& option) {

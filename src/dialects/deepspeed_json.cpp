@@ -39,6 +39,13 @@ class DeepSpeedReader {
     throw UserError("not valid JSON", fmt::format("{}:{}", name_, line_), rule, fix);
   }
 
+  // The text is over, and some bracket is not closed.
+  [[noreturn]] void cut_short() const {
+    const auto [bracket, line] = open_.empty() ? std::pair('{', line_) : open_.back();
+    wrong("it ends in the middle", fmt::format("add the {} that closes the {} of line {}, and what is missing before it",
+                                               bracket == '{' ? '}' : ']', bracket, line));
+  }
+
   void blanks() {
     for (; at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r' || text_[at_] == '\n'); ++at_)
       line_ += text_[at_] == '\n';
@@ -64,7 +71,7 @@ class DeepSpeedReader {
   YamlNode::Ptr value(int depth) {
     if (depth >= kDeepSpeedDepth) wrong(fmt::format("nesting goes at most {} deep", kDeepSpeedDepth), "check the file");
     blanks();
-    if (at_ == text_.size()) wrong("it ends in the middle", "look for a bracket that is not closed");
+    if (at_ == text_.size()) cut_short();
     const char c = text_[at_];
     if (c == '{') return object(depth);
     if (c == '[') return list(depth);
@@ -81,11 +88,13 @@ class DeepSpeedReader {
   // Reads the separator after an element. Returns true if another element follows. Accepts a comma before the bracket.
   bool more(char close) {
     blanks();
-    if (take(close)) return false;
+    if (take(close)) return open_.pop_back(), false;
+    if (at_ == text_.size()) cut_short();
     if (!take(',')) wrong(fmt::format("a comma or {} stands behind a value", close), "add what is missing");
     const int comma = line_;
     blanks();
     if (!take(close)) return true;
+    open_.pop_back();
     notices_.push_back(fmt::format(
         "a trailing comma ({}:{}): nothing follows it; JSON has none there, and Transformers would refuse it", name_, comma));
     return false;
@@ -94,18 +103,21 @@ class DeepSpeedReader {
   YamlNode::Ptr object(int depth) {
     auto node = made(YamlNode::Kind::map);
     std::set<std::string> keys;
+    open_.emplace_back('{', line_);
     ++at_;
     blanks();
-    if (take('}')) return node;
+    if (take('}')) return open_.pop_back(), node;
     do {
       blanks();
-      if (at_ < text_.size() && text_[at_] != '"') wrong("keys stand in double quotes", "write \"key\": value");
+      if (at_ == text_.size()) cut_short();
+      if (text_[at_] != '"') wrong("keys stand in double quotes", "write \"key\": value");
       const int line = line_;
       std::string key = string();
       if (!keys.insert(key).second)
         throw UserError(fmt::format("key \"{}\" is given twice", key.substr(0, 80)), fmt::format("{}:{}", name_, line),
                         "an object has a key once, and which value counts would be a guess", "remove one of them");
       blanks();
+      if (at_ == text_.size()) cut_short();
       if (!take(':')) wrong("a colon stands behind a key", fmt::format("write \"{}\": value", key.substr(0, 80)));
       YamlNode::Ptr element = value(depth + 1);
       node->size += element->size;
@@ -116,9 +128,10 @@ class DeepSpeedReader {
 
   YamlNode::Ptr list(int depth) {
     auto node = made(YamlNode::Kind::list);
+    open_.emplace_back('[', line_);
     ++at_;
     blanks();
-    if (take(']')) return node;
+    if (take(']')) return open_.pop_back(), node;
     do {
       node->items.push_back(value(depth + 1));
       node->size += node->items.back()->size;
@@ -242,6 +255,7 @@ class DeepSpeedReader {
   size_t at_ = 0;
   int line_ = 1;
   int64_t values_ = 0;
+  std::vector<std::pair<char, int>> open_;  // brackets that are not closed yet, with their lines
 };
 
 // Decodes URL-safe base64; returns nothing if the text is not base64.

@@ -271,6 +271,11 @@ const DeepSpeedKey* find_deepspeed_key(std::string_view key) {
   return nullptr;
 }
 
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 std::string nearest_deepspeed_key(const std::string& key) {
   std::vector<std::string> all;
   for (const DeepSpeedKey& k : deepspeed_keys()) {
@@ -405,7 +410,8 @@ std::span<const DeepSpeedClass> deepspeed_schedulers() {
        .params = own({"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"})},
       {.name = "WarmupDecayLR",
        .ours = "WarmupDecayLR",
-       .params = own({"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "total_num_steps"})},
+       .params = own({"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "total_num_steps"}),
+       .settings = {{"warmup_max_lr", "0.001"}}},
       {.name = "WarmupCosineLR",
        .ours = "WarmupCosineLR",
        .params = own({"warmup_num_steps", "warmup_type", "total_num_steps", "warmup_min_ratio", "cos_min_ratio"})},

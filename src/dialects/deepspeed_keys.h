@@ -58,7 +58,7 @@ struct DeepSpeedClass {
   bool zero_promised = false;
   bool one_bit = false;  // data ranks send moments in place of gradients, so ZeRO does not shard
   std::vector<DeepSpeedParam> params;
-  // Defaults of optimizer.* that differ from Ravine's.
+  // Defaults of the options in the class's section (optimizer or schedule) that differ from Ravine's.
   std::vector<std::pair<std::string_view, std::string_view>> settings = {};
 };
 
@@ -67,5 +67,7 @@ const DeepSpeedKey* find_deepspeed_key(std::string_view key);  // null if there 
 std::string nearest_deepspeed_key(const std::string& key);     // "did you mean ..?", or another fix
 std::span<const DeepSpeedClass> deepspeed_optimizers();        // upper and lower case of names are equal
 std::span<const DeepSpeedClass> deepspeed_schedulers();
+
+bool same_word(std::string_view a, std::string_view b);  // upper and lower case apart
 
 }  // namespace ravine

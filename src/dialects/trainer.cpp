@@ -89,6 +89,7 @@ void TrainerFlagsLead::data() {
   if (a_.has("max_eval_samples")) {
     const int64_t micro = a_.whole("per_device_train_batch_size");
     set("train.valid_batches", (a_.whole("max_eval_samples") + micro - 1) / micro, "max_eval_samples");
+    out_.outputs.valid_rows = a_.whole("max_eval_samples");
   }
 }
 

@@ -12,6 +12,8 @@
 
 namespace ravine {
 
+struct HfSchedule;
+
 // Translates all flags by all(), and stores the result in `out`. `config`: the DeepSpeed config; null if there is none.
 // `misread`: missing flags are not reported.
 class TrainerFlagsLead {
@@ -53,6 +55,9 @@ class TrainerFlagsLead {
   void best_model();
   void optimizer();
   void schedule();
+  void schedule_kwargs(const HfSchedule& of);
+  void lowest_rate(const Json& value);
+  double rate_of_optimizer() const;
   void precision();
   void weight_type();
   void compute_in(const std::string& type, std::string_view flag);

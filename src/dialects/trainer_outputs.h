@@ -22,6 +22,7 @@ struct TrainerOutputs {
   bool names_best = false;         // trainer_state.json names the checkpoint with the best validation
   bool loads_best = false;         // the run ends with the weights of this checkpoint
   bool greater_is_better = false;  // a larger validation loss is better
+  int64_t valid_rows = 0;          // --max_eval_samples: rows of a validation; 0: by train.valid_batches
   std::string logging_dir;         // folder of the Trainer's event files; "": the run's own
   bool wall_clock = false;         // wall_clock_breakdown: log the times of steps (styles/step_clock.h)
   FlopsProfilerKeys flops;

@@ -5,9 +5,20 @@
 
 #include "base/error.h"
 #include "config/option.h"
+#include "dialects/deepspeed_keys.h"
 #include "dialects/trainer_lead.h"
 
 namespace ravine {
+
+// A value of --lr_scheduler_type.
+struct HfSchedule {
+  std::string_view name, ours;
+  std::vector<std::pair<std::string_view, std::string_view>> settings;  // option in `schedule`, value
+  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // lr_scheduler_kwargs, option in `schedule`
+  bool warms_up = true;
+  std::string_view needs = {};  // keys of lr_scheduler_kwargs, separated by blanks: one of them must be given
+};
+
 namespace {
 
 struct HfOptimizer {
@@ -39,12 +50,9 @@ constexpr HfOptimizer kHfOptimizers[] = {
     {"rmsprop", "", "there is no RMSprop"},
 };
 
-struct HfSchedule {
-  std::string_view name, ours;
-  std::vector<std::pair<std::string_view, std::string_view>> settings;  // option in `schedule`, value
-  std::vector<std::pair<std::string_view, std::string_view>> kwargs;    // lr_scheduler_kwargs, option in `schedule`
-  bool warms_up = true;
-};
+// Keys of lr_scheduler_kwargs that may be null, separated by blanks. Keys that a schedule needs may be null, too.
+constexpr std::string_view kMayBeNone = " warmup_lr_rate timescale num_stable_steps ";
+constexpr std::string_view kShareOfRate = "min_lr_ratio of --learning_rate";  // a learning rate, which becomes this share
 
 const std::vector<HfSchedule>& hf_schedules() {
   static const std::vector<HfSchedule> schedules = {
@@ -55,19 +63,32 @@ const std::vector<HfSchedule>& hf_schedules() {
       {"constant", "constant", {}, {}, false},
       {"constant_with_warmup", "constant", {}, {}},
       {"inverse_sqrt", "inverse_sqrt", {}, {{"timescale", "timescale"}}},
-      {"cosine_with_min_lr", "cosine", {}, {{"min_lr_rate", "min_lr_ratio"}, {"num_cycles", "cycles"}}},
+      {"cosine_with_min_lr",
+       "cosine",
+       {},
+       {{"min_lr_rate", "min_lr_ratio"}, {"min_lr", kShareOfRate}, {"num_cycles", "cycles"}},
+       true,
+       " min_lr min_lr_rate "},
       {"cosine_warmup_with_min_lr",
        "cosine_warmup_with_min_lr",
        {},
-       {{"min_lr_rate", "min_lr_ratio"}, {"num_cycles", "cycles"}, {"warmup_lr_rate", "warmup_lr_ratio"}}},
+       {{"min_lr_rate", "min_lr_ratio"},
+        {"min_lr", kShareOfRate},
+        {"num_cycles", "cycles"},
+        {"warmup_lr_rate", "warmup_lr_ratio"}},
+       true,
+       " min_lr min_lr_rate "},
       {"warmup_stable_decay",
        "warmup_stable_decay",
        {{"min_lr_ratio", "0"}},
        {{"num_decay_steps", "decay_steps"},
         {"num_stable_steps", "stable_steps"},
         {"min_lr_ratio", "min_lr_ratio"},
+        {"num_cycles", "cycles"},
         {"warmup_type", "warmup_type"},
-        {"decay_type", "decay_type"}}},
+        {"decay_type", "decay_type"}},
+       true,
+       " num_decay_steps "},
       {"reduce_lr_on_plateau",
        "reduce_lr_on_plateau",
        {},
@@ -80,6 +101,15 @@ const std::vector<HfSchedule>& hf_schedules() {
        false},
   };
   return schedules;
+}
+
+// Returns the fault of lr_scheduler_kwargs: none of the needed keys is given, or several are.
+std::string needs_text(const HfSchedule& of, int given) {
+  const bool rates = of.needs != " num_decay_steps ";
+  if (given > 1) return fmt::format("min_lr and min_lr_rate of {} exclude each other; write one of them", of.name);
+  return fmt::format("{} does not begin without {}; write for example '{}'", of.name,
+                     rates ? "min_lr or min_lr_rate" : "num_decay_steps",
+                     rates ? "{\"min_lr_rate\": 0.1}" : "{\"num_decay_steps\": 100}");
 }
 
 }  // namespace
@@ -127,28 +157,61 @@ void TrainerFlagsLead::schedule() {
     if (warmup < 0) refuse("warmup_ratio", "it is a share of the run, whose length is not known; set --max_steps");
     set("schedule.warmup_steps", std::max<int64_t>(0, warmup), a_.number("warmup_steps") > 0 ? "warmup_steps" : "warmup_ratio");
   } else {
+    set("schedule.warmup_steps", 0, "lr_scheduler_type");
     for (const char* flag : {"warmup_steps", "warmup_ratio"}) says(flag, fmt::format("{} has no warm-up", name));
   }
   for (const auto& [option, value] : found->settings)
     set("schedule." + std::string(option), parse_json(value, "defaults"), "lr_scheduler_type");
-  if (!a_.has("lr_scheduler_kwargs") || a_.text("lr_scheduler_kwargs").empty()) return;
-  Json given;
+  schedule_kwargs(*found);
+}
+
+void TrainerFlagsLead::schedule_kwargs(const HfSchedule& of) {
+  Json given = Json::object();
   try {
-    given = parse_json(a_.text("lr_scheduler_kwargs"), "--lr_scheduler_kwargs");
+    if (a_.has("lr_scheduler_kwargs") && !a_.text("lr_scheduler_kwargs").empty())
+      given = parse_json(a_.text("lr_scheduler_kwargs"), "--lr_scheduler_kwargs");
   } catch (const UserError&) {
     return refuse("lr_scheduler_kwargs", "it is no JSON; write for example '{\"num_cycles\": 2}'");
   }
   if (!given.is_object()) return refuse("lr_scheduler_kwargs", "it must be an object, like '{\"num_cycles\": 2}'");
+  int needed = 0;
   for (const auto& [key, value] : given.items()) {
-    const auto p =
-        std::find_if(found->kwargs.begin(), found->kwargs.end(), [&, &key = key](const auto& k) { return k.first == key; });
-    if (p == found->kwargs.end())
-      refuse("lr_scheduler_kwargs", fmt::format("{} takes no '{}'", name, key.substr(0, 80)));
-    else if (!value.is_number() && !value.is_string())
+    const auto p = std::find_if(of.kwargs.begin(), of.kwargs.end(), [&, &key = key](const auto& k) { return k.first == key; });
+    const std::string word = " " + key + " ";
+    const bool is_needed = of.needs.find(word) != std::string_view::npos;
+    if (p == of.kwargs.end()) {
+      refuse("lr_scheduler_kwargs", fmt::format("{} takes no '{}'", of.name, key.substr(0, 80)));
+    } else if (value.is_null() && (is_needed || kMayBeNone.find(word) != std::string_view::npos)) {
+      continue;  // null is as if the key were not given
+    } else if (!value.is_number() && !value.is_string()) {
       refuse("lr_scheduler_kwargs", fmt::format("'{}' is no number", key));
-    else
+    } else if (p->second == kShareOfRate) {
+      lowest_rate(value);
+    } else {
       set("schedule." + std::string(p->second), value, "lr_scheduler_kwargs");
+    }
+    needed += is_needed ? 1 : 0;
   }
+  if (a_.on("do_train") && !of.needs.empty() && needed != 1) refuse("lr_scheduler_kwargs", needs_text(of, needed));
+}
+
+// Sets min_lr. Transformers divides it by the learning rate of the optimizer.
+void TrainerFlagsLead::lowest_rate(const Json& value) {
+  const double rate = rate_of_optimizer();
+  if (!value.is_number() || value.get<double>() < 0 || value.get<double>() > rate)
+    return refuse("lr_scheduler_kwargs",
+                  fmt::format("min_lr is {}; it is a number from 0 to the rate, which is {}", value.dump(), rate));
+  set("schedule.min_lr_ratio", rate > 0 ? value.get<double>() / rate : 0.0, "lr_scheduler_kwargs");
+}
+
+// Returns the learning rate of the optimizer: of the DeepSpeed config, else --learning_rate.
+double TrainerFlagsLead::rate_of_optimizer() const {
+  if (!c_ || !c_->has_section("optimizer") || c_->value("optimizer.params.lr")) return a_.number("learning_rate");
+  for (const DeepSpeedClass& k : deepspeed_optimizers())
+    for (const auto& [option, value] : k.settings)
+      if (option == "lr" && same_word(k.name, c_->text("optimizer.type", "")))
+        return parse_json(value, "defaults").get<double>();
+  return a_.number("learning_rate");
 }
 
 }  // namespace ravine

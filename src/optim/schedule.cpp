@@ -45,7 +45,7 @@ double stable_decay(const ScheduleOptions& s, double steps, double step) {
   if (step < warmup) return raised(rise(s.warmup_type.value_or(RateShape::linear), step / std::max(1.0, warmup)));
   if (step < warmup + stable) return 1.0;
   if (step >= warmup + stable + decay) return s.min_lr_ratio;
-  return raised(fall(s.decay_type, 0.5, (step - warmup - stable) / std::max(1.0, decay)));
+  return raised(fall(s.decay_type, s.cycles > 0 ? s.cycles : 0.5, (step - warmup - stable) / std::max(1.0, decay)));
 }
 
 double warmed_cosine(const ScheduleOptions& s, double steps, double step) {

@@ -30,6 +30,8 @@ class CheckpointFiles {
   // Returns the file or folder that checkpoint.resume leads to; "" if the run starts anew. A UserError if it leads to
   // none.
   virtual std::string to_resume(const Config& config) const = 0;
+  // Removes incomplete checkpoints of killed runs. The run holds its folder.
+  virtual void clean_leftovers(const Config& /*config*/) const {}
   // Replaces options in `config` by values from the checkpoint to resume from. Returns log lines on these options.
   virtual std::vector<std::string> take_over(Config& /*config*/) const { return {}; }
   virtual ForeignState open(const OpenedRun& run, const std::string& path) const = 0;

@@ -10,6 +10,8 @@
 #include "io/convert/deepspeed_layout.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/held_options.h"
+#include "io/convert/trainer_state.h"
+#include "io/convert/zero_checkpoint.h"
 #include "optim/schedule.h"
 #include "styles/step_folders.h"
 #include "styles/trainer_record.h"
@@ -20,6 +22,27 @@ namespace ravine {
 namespace {
 
 const StepNames kCheckpoints{.before = "checkpoint-"};
+
+// A UserError that names what a folder is that holds no states of DeepSpeed.
+void refuse_other_than_zero(const std::string& asked) {
+  if (is_zero_checkpoint(asked)) return;
+  const std::string where = "checkpoint.resume=" + asked,
+                    rule = "it is checkpoint-N, whose file latest names the folder of its states, or that folder";
+  std::error_code error;
+  std::string states;
+  for (const auto& entry : fs::directory_iterator(asked, error))
+    if (entry.is_directory(error) && is_zero_checkpoint(entry.path().string()))
+      states = std::max(states, entry.path().filename().string(),
+                        [](const auto& a, const auto& b) { return std::pair(a.size(), a) < std::pair(b.size(), b); });
+  if (const auto all = deepspeed_checkpoints(asked); !all.empty())
+    throw UserError("a folder of checkpoints", where, rule, fmt::format("its newest is {}", all.rbegin()->second));
+  if (!states.empty())
+    throw UserError("no file 'latest'", where, rule,
+                    fmt::format("name its states, {}/{}, or write '{}' into {}/latest", asked, states, states, asked));
+  if (is_trainer_checkpoint(asked))
+    throw UserError("a checkpoint of the Trainer without DeepSpeed", where, rule,
+                    "leave --deepspeed out (checkpoint.layout=trainer), or begin from its weights: --model_name_or_path");
+}
 
 class DeepSpeedFiles : public CheckpointFiles {
  public:
@@ -47,6 +70,7 @@ class DeepSpeedFiles : public CheckpointFiles {
                       "its files are those of data ranks that train a whole model", "set checkpoint.layout=ravine");
   }
   std::string to_resume(const Config& c) const override;
+  void clean_leftovers(const Config& c) const override { clean_step_leftovers(c.train.output, kCheckpoints); }
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     ForeignState state =
@@ -86,6 +110,7 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
   if (fs::exists(asked + "/manifest.json", error))
     throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed goes on from DeepSpeed's files",
                     "set checkpoint.layout=ravine, or convert it: ravine convert --to deepspeed");
+  refuse_other_than_zero(asked);
   return asked;
 }
 

@@ -110,6 +110,7 @@ class MegatronFiles : public CheckpointFiles {
                       "choose another train.output (--save), or move it away");
   }
   std::string to_resume(const Config& c) const override;
+  void clean_leftovers(const Config& c) const override { clean_step_leftovers(c.train.output, kIterations); }
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     ForeignState state =

@@ -64,6 +64,16 @@ std::string foreign_ahead(const Config& config, const StepNames& names, const st
   return "";
 }
 
+void clean_step_leftovers(const std::string& output, const StepNames& names) {
+  remove_leftovers(
+      output, [&](const std::string& target) { return names.step(target).has_value(); },
+      [](const std::string& leftover) {
+        auto mark = read_mark(leftover);
+        const bool replaced = parse_temporary(fs::path(leftover).filename().string())->replaced;
+        return replaced && mark ? foreign_in_folder(leftover, *mark, true) : std::string();
+      });
+}
+
 MayReplace replaces_own(const std::string& run) {
   return [run](const std::string& there) {
     if (!may_go(there, run))

@@ -30,6 +30,8 @@ bool may_go(const std::string& folder, const std::string& run);
 // Returns the path of the first folder in train.output that the run would write but may not replace; "" if none.
 // `from`: the folder to resume from; "" for a new run.
 std::string foreign_ahead(const Config& config, const StepNames& names, const std::string& run, const std::string& from);
+// Removes incomplete folders of killed runs in `output`. A folder that was being replaced gets its name again.
+void clean_step_leftovers(const std::string& output, const StepNames& names);
 // Returns the callback for TargetFolder. It throws a UserError for a folder that may not be replaced.
 MayReplace replaces_own(const std::string& run);
 // Writes the mark of a complete folder. `name`: the final name of the folder.

@@ -56,6 +56,7 @@ class TrainerFiles : public CheckpointFiles {
     if (const std::string there = foreign_ahead(c, kOwnNames, run, from); !there.empty()) refuse(there);
   }
   std::string to_resume(const Config& c) const override;
+  void clean_leftovers(const Config& c) const override { clean_step_leftovers(c.train.output, kOwnNames); }
   std::vector<std::string> take_over(Config& c) const override {
     const std::string from = to_resume(c);
     return from.empty() ? std::vector<std::string>() : take_trainer_settings(from, c);

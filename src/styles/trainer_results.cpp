@@ -52,18 +52,18 @@ class TrainerResults : public Hook {
     tokens_ += r.tokens_per_second * r.step_time / r.ranks;
     if (r.has_loss() && std::isfinite(r.loss)) sum_ += r.loss, ++losses_;
   }
-  void finish(RunView& run, bool stopped) override {
+  void finish(RunView&, bool) override { seconds_ = seconds_now() - began_; }
+  void ended(RunView& run) override {
     const StepReport* last = run.last_report();
-    if (stopped || !last) return;
+    if (!last) return;
     const Config& c = run.config();
     const auto batch = static_cast<double>(c.train.global_batch), steps = static_cast<double>(steps_);
     const double pass = std::max(1.0, std::ceil(static_cast<double>(run.samples()) / batch));
     const Json epoch = rounded(static_cast<double>(last->step) / pass, 1e2);
     Json train = {{"epoch", epoch}, {"train_samples", run.samples()}};
     if (losses_ > 0) train["train_loss"] = sum_ / static_cast<double>(losses_);
-    const double seconds = seconds_now() - began_;
-    add_speed(train, "train", seconds, steps * batch, steps);
-    if (per_token_ && seconds > 0) train["train_tokens_per_second"] = rounded(tokens_ / seconds, 1e3);
+    add_speed(train, "train", seconds_, steps * batch, steps);
+    if (per_token_ && seconds_ > 0) train["train_tokens_per_second"] = rounded(tokens_ / seconds_, 1e3);
     try {
       write_results(c.train.output, "train", train, run.log());
       if (!last->validation) return;
@@ -77,7 +77,7 @@ class TrainerResults : public Hook {
 
  private:
   bool per_token_;
-  double began_ = 0, sum_ = 0, tokens_ = 0;
+  double began_ = 0, seconds_ = 0, sum_ = 0, tokens_ = 0;
   int64_t steps_ = 0, losses_ = 0;
 };
 

@@ -125,8 +125,8 @@ class Advice {
       if (most < 0.99 * full)
         say("schedule.type={}: in train.steps={} the rate reaches {:.3g} at most, never {:.3g}", name(s.type), t.steps, most,
             full);
-      if (c_.sources.contains("optimizer.lr") &&
-          (s.type == ScheduleType::OneCycle || s.type == ScheduleType::LRRangeTest || s.classes.warmup_max_lr))
+      if (c_.sources.contains("optimizer.lr") && (s.type == ScheduleType::OneCycle || s.type == ScheduleType::LRRangeTest ||
+                                                  s.classes.warmup_max_lr.value_or(c_.optimizer.lr) != c_.optimizer.lr))
         say("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
     }
     if (t.valid_every > 0 && !valid && c_.data.order == SampleOrder::philox)  // others: data.split holds out a part

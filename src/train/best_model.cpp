@@ -26,22 +26,26 @@ std::optional<BestStep> best_step(const std::string& metrics, const Config& c, i
   return out;
 }
 
-void load_best(const OpenedRun& run, const BestModel& best, int64_t done) {
+bool load_best(const OpenedRun& run, const BestModel& best, int64_t done) {
   const Config& c = run.config();
   const std::optional<BestStep> found =
       run.ranks.first() ? best_step(run.path("metrics.jsonl"), c, done, best) : std::optional<BestStep>{};
   const int64_t step = gather_integers(run.ranks.all(), found ? found->step : 0)[0];
-  if (step == 0) return run.log.warn("no step has both a validation and a checkpoint: the model is that of the last step");
+  if (step == 0) {
+    run.log.warn("no step has both a validation and a checkpoint: the model is that of the last step");
+    return false;
+  }
   std::string folder = checkpoints_of(c) + "/" + checkpoint_name(step);
   if (run.files) {
     folder = run.files->pattern();
     folder = run.files->folder(c) + "/" + folder.replace(folder.find('*'), 1, std::to_string(step));
   }
   if (found) run.log.line("best     Loading best model from {} (score: {}).", folder, found->loss);
-  if (step == done) return;
+  if (step == done) return false;
   const auto reader = run.files ? std::make_unique<CheckpointReader>(run.files->open(run, folder))
                                 : std::make_unique<CheckpointReader>(folder, false);
   restore(*run.engine, *reader, c.model);
+  return true;
 }
 
 }  // namespace ravine

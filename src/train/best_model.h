@@ -26,8 +26,9 @@ struct BestStep {
 // considered; of equal losses the first step is best. Empty if there is none.
 std::optional<BestStep> best_step(const std::string& metrics, const Config& config, int64_t step, const BestModel& best);
 
-// Loads the weights of the best step from its checkpoint into the engine, and logs it. If there is no best step, warns.
-// All checkpoints must be complete. All ranks call it together.
-void load_best(const OpenedRun& run, const BestModel& best, int64_t done);
+// Loads the weights of the best step from its checkpoint into the engine, and logs it. Returns false if the weights
+// stay those of the last step: there is no best step (logged as a warning), or the last step is the best. All
+// checkpoints must be complete. All ranks call it together.
+bool load_best(const OpenedRun& run, const BestModel& best, int64_t done);
 
 }  // namespace ravine

@@ -62,6 +62,8 @@ class Hook {
   virtual void after_step(RunView&, StepReport&) {}
   virtual void last_words(RunView&, StepReport&) {}   // before a rule ends the run at this step
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
+  // Behind that, of a run that was not stopped: all is saved, and the weights are those that its model has.
+  virtual void ended(RunView&) {}
 };
 
 // Return the hooks in the order in which a run calls them. `every`: log.every, train.valid_every or checkpoint.every.

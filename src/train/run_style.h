@@ -18,6 +18,7 @@ struct RunStyle {
   std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
   std::optional<BestModel> best;                 // empty: the run ends with the weights of its last step
   bool first_line = false;                       // step 1 has a log line, whatever log.every is
+  int64_t valid_rows = 0;                        // rows of a validation; 0: by train.valid_batches
   // Hooks of the first rank that write files of another program. Their functions are called last.
   std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };

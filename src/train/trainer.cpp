@@ -47,6 +47,7 @@ void Trainer::take_folder() {
   run_.folder->hold();
   run_.log.open(path("log.txt"));
   clean_leftovers(checkpoints_of(run_.config()));
+  if (run_.files) run_.files->clean_leftovers(run_.config());
   if (run_.ranks.size() == 1) keep_tokens(run_.data, run_.config(), run_.log);
 }
 
@@ -175,7 +176,9 @@ void Trainer::finish(bool stopped) {
   if (first()) run_.folder->check_there();
   const std::string lost = saves_->what_is_lost(progress_.done);
   const int64_t updates = run_.engine->optimizer().steps();
-  if (style_.best && style_.best->loads) load_best(run_, *style_.best, progress_.done);
+  if (style_.best && style_.best->loads && load_best(run_, *style_.best, progress_.done) && last_ && last_->validation)
+    last_->validation = validate();
+  for (auto& h : hooks_) h->ended(*this);
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
     std::filesystem::remove_all(checkpoints_of(run_.config()), error);
@@ -440,7 +443,7 @@ void Trainer::say_what_stops() const {
 }
 
 std::optional<ValidationResult> Trainer::validate() {
-  return validation_result(*run_.engine, run_.data.valid.get(), run_.config().train, references_.valid);
+  return validation_result(*run_.engine, run_.data.valid.get(), run_.config().train, references_.valid, style_.valid_rows);
 }
 
 void Trainer::follow(double validation_loss) {

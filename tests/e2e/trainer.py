@@ -153,6 +153,16 @@ def test_what_is_forgiven_is_said(folder):
     check("given twice" in said and "ds.json:3" in said, said)
 
 
+def test_a_file_that_is_cut_short(folder):
+    """Wherever it ends, the error speaks of what is missing at its end, and names the bracket that is open."""
+    prepare(folder)
+    whole = '{\n"zero_optimization": {\n"stage": 2,\n"offload_optimizer": {"device": "cpu"}\n},\n"betas": [1, 2]\n}'
+    for end, wanted in ((len(whole) - 1, "add the } that closes the { of line 1"), (whole.index("]"), "add the ] that closes the [ of line 6"), (whole.index("2]"), "the [ of line 6"), (whole.index('"betas"'), "the { of line 1"), (whole.index("2,") + 2, "the { of line 2"),
+                        (whole.index("2,"), "the { of line 2"), (whole.index(': "cpu"'), "the { of line 4"), (whole.index('"cpu"'), "the { of line 4"), (whole.index('"cpu"') + 3, "a text is not closed"), (1, "the { of line 1")):
+        said = ask(folder, whole[:end], status=2).stderr
+        check("ds.json:" in said and wanted in said and ("it ends in the middle" in said) == ("line" in wanted), f"{whole[:end]!r}: {said}")
+
+
 # Of every key that deepspeed.cpp decides about: a value, and what has to stand beside it. The config printed differs from that of BASE, or the key is refused by name.
 BASE = {"optimizer": ADAM, "zero_optimization": {"stage": 2}}
 HALF = {"fp16": {"enabled": True}}

@@ -5,7 +5,9 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -157,6 +159,41 @@ def test_a_family_with_names_of_its_own(folder):
         check(losses(folder / kind) == whole, f"{kind}: {losses(folder / kind)} and {whole}")
 
 
+def test_leftovers_of_killed_runs_go(folder):
+    """In each layout what a run was writing when it was killed goes at the next start, and only that: also where the next one writes no folder of that step."""
+    r.save_config(folder / "model" / "config.json")
+    r.save_ids(folder / "ids.safetensors", 32, 16)
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}')
+    plain = ["trainer", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 100000, "--per_device_train_batch_size", 4, "--save_steps", 1, "--report_to", "none", "--output_dir"]
+    kinds = {"trainer": [*plain, folder / "trainer"], "deepspeed": [*plain, folder / "deepspeed", "--deepspeed", folder / "ds.json"]}
+    kinds["megatron"] = ["train", *r.settings({"model.config": str(folder / "model" / "config.json"), "data.train": str(folder / "ids.safetensors"), "data.sequence_length": 16, "data.predict_next_block": False, "train.global_batch": 4, "train.output": str(folder / "megatron"), "checkpoint.every": 1,
+                                               "checkpoint.layout": "megatron", "log.every": 1}), "train.steps=100000"]
+    for kind, words in kinds.items():
+        out, before, left = folder / kind, "iter_" if kind == "megatron" else "checkpoint-", False
+        steps_of = lambda: [int(p.name[len(before):]) for p in out.iterdir() if p.name.startswith(before) and p.name[len(before):].isdigit()] if out.is_dir() else []
+        halves = lambda: [p.name for p in out.iterdir() if p.name.startswith(before) and p.name.endswith(".tmp")] if out.is_dir() else []
+        for _ in range(12):
+            process = subprocess.Popen(r.command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            began = time.monotonic()
+            while process.poll() is None and not (steps_of() and halves()) and time.monotonic() - began < 20:
+                time.sleep(0.0002)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            left = left or len(halves()) > 0
+            if left and steps_of():
+                break
+        check(left, f"{kind}: no kill has left anything")
+        half = out / halves()[0]
+        mine = [out / f"{before}9.tmp", out / ("mine" + half.name[half.name.index("."):])]
+        for at in mine:
+            at.mkdir()
+        last = max(steps_of())
+        more = [f"train.steps={last + 3}", "checkpoint.every=0"] if kind == "megatron" else [last + 3, "--save_strategy", "no"]
+        r.run(*[more[0] if x in (100000, "train.steps=100000") else x for x in words], *more[1:])
+        rest = {p.name for p in out.iterdir() if p.name.endswith(".tmp")}
+        check(rest == {at.name for at in mine}, f"{kind}: {rest}")
+
+
 def test_limit_best_model_and_other_forms(folder):
     at, _ = golden(folder, "v5")
     valid = ["--do_eval", "--eval_strategy", "steps", "--eval_steps", 2, "--validation_file", at / "rows.safetensors", "--learning_rate", 0.5, "--save_steps", 2, "--metric_for_best_model", "loss"]
@@ -176,6 +213,47 @@ def test_limit_best_model_and_other_forms(folder):
     r.run(*line(at, "checkpoint.layout=ravine", output="old"))
     said = r.run(*line(at, output="old", steps=8)).stderr
     check("Ravine's own form" in said and max(losses(folder / "old")) == 8, said)
+
+
+def test_figures_of_the_best_model(folder):
+    """--load_best_model_at_end with --do_eval: eval_results.json is of the model that the run leaves, as run_clm.py evaluates it behind the training; so it is on two ranks and with DeepSpeed."""
+    at, _ = golden(folder, "v5")
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}')
+    for out, launch, more in (("plain", [], []), ("two", LAUNCH, ["--per_device_train_batch_size", 2]), ("zero", [], ["--deepspeed", folder / "ds.json"])):
+        for towards in (False, True):
+            words = line(at, "--do_eval", "--eval_strategy", "steps", "--eval_steps", 2, "--validation_file", at / "rows.safetensors", "--learning_rate", 0.5, "--save_steps", 2, "--load_best_model_at_end", "--greater_is_better", towards, *more, output=out + str(towards))
+            done = subprocess.run([*launch, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+            check(done.returncode == 0, done.stderr)
+            left = folder / (out + str(towards))
+            seen = [row["valid_loss"] for row in r.metrics(left).values() if "valid_loss" in row]
+            best = max(seen) if towards else min(seen)
+            got = json.loads((left / "eval_results.json").read_text())["eval_loss"]
+            check(len(seen) == 3 and min(seen) != max(seen) and abs(got - best) <= 2**-20 * best, f"{left.name}: {got} of {seen}")
+            alone = r.run("trainer", "--model_name_or_path", left / "model", "--do_eval", "--validation_file", at / "rows.safetensors", "--output_dir", folder / "alone").stdout
+            check(abs(json.loads(alone)["loss"] - got) <= 2**-20 * got, f"{left.name}: {alone} and {got}")
+
+
+def test_an_own_checkpoint_with_another_batch(folder):
+    """As one of the Trainer's: the batch is that of the flags, and the data go on behind as many steps of it, by the micro batch, by accumulation, and on two ranks."""
+    at, _ = golden(folder, "v5")
+    flags = ["--transformers_version", "5.23", "--learning_rate", 4e-3]
+    for out, batch, more, launch in (("half", 2, [], []), ("twice", 4, ["--gradient_accumulation_steps", 2], []), ("ranks", 4, [], LAUNCH)):
+        for first in (True, False):  # our own, then the same as the Trainer leaves it, without what we keep beside
+            own = folder / "own" / "checkpoint-3"
+            if not own.exists():
+                r.run(*line(at, *flags, output="own"))
+            left = folder / f"{out}-{first}"
+            start = own
+            if not first:
+                start = folder / "bare" / "checkpoint-3"
+                shutil.rmtree(start.parent, ignore_errors=True)
+                shutil.copytree(own, start)
+                with_pickle(start / "optimizer.pt", lambda p: p.replace(b"ravine", b"raffle"))
+            words = line(at, *flags, *more, "--resume_from_checkpoint", start, output=left.name, batch=batch)
+            done = subprocess.run([*launch, r.PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=r.LIMIT)
+            check(done.returncode == 0, done.stderr)
+            check(not first or "as the Trainer counts them" in done.stderr, done.stderr)
+        check(losses(folder / f"{out}-True") == losses(folder / f"{out}-False") and min(losses(folder / f"{out}-True")) == 4, f"{out}: {losses(folder / f'{out}-True')} and {losses(folder / f'{out}-False')}")
 
 
 def torch_file(path, value):

@@ -62,6 +62,40 @@ def test_a_run_goes_on_from_what_it_left(folder):
         check(names(out) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"], f"{names(out)}")
 
 
+def test_rows_of_a_validation(folder):
+    """--max_eval_samples counts rows, in a training as in an evaluation alone, whatever the batches are: the same weights have one loss."""
+    prepare(folder)
+    r.save_ids(folder / "valid.safetensors", 24, 16, seed=3)
+    valid = ["--do_eval", "--validation_file", folder / "valid.safetensors", "--max_eval_samples", 20]
+    for batch in (3, 4):
+        out = folder / str(batch)
+        r.run(*line(folder, *valid, output=str(batch), batch=batch, steps=2))
+        first = results(out, "eval")
+        for rows in ([], ["--per_device_eval_batch_size", 7]):
+            for launch in ([], LAUNCH):
+                done = subprocess.run([*launch, r.PROGRAM, "trainer", "--model_name_or_path", str(out / "model"), *map(str, valid + rows), "--output_dir", str(folder / "alone")], capture_output=True, text=True, timeout=r.LIMIT)
+                check(done.returncode == 0, done.stderr)
+                alone = results(folder / "alone", "eval")
+                check(first["eval_samples"] == alone["eval_samples"] == 20 and abs(first["eval_loss"] - alone["eval_loss"]) < 1e-6, f"{batch} {rows} {launch}: {first} and {alone}")
+    r.run(*line(folder, *valid, "--max_eval_samples", 30, output="all", steps=2))
+    check(results(folder / "all", "eval")["eval_samples"] == 24, "there are no more rows")
+
+
+def test_what_holds_no_states_of_deepspeed(folder):
+    """The error says what is there: states whose `latest` is gone, a checkpoint without DeepSpeed, a folder of checkpoints."""
+    prepare(folder)
+    r.run(*line(folder))
+    out, plain = folder / "out", folder / "plain"
+    shutil.copytree(out / "checkpoint-4", folder / "no" / "checkpoint-4")
+    (folder / "no" / "checkpoint-4" / "latest").unlink()
+    r.run(*[x for x in line(folder, output="plain") if x not in ("--deepspeed", folder / "ds.json")])
+    for there, words in ((folder / "no" / "checkpoint-4", ("no file 'latest'", "checkpoint-4/global_step4")), (plain / "checkpoint-4", ("of the Trainer without DeepSpeed", "leave --deepspeed out")), (out, ("a folder of checkpoints", "checkpoint-6"))):
+        said = r.run(*line(folder, "--resume_from_checkpoint", there, output="on"), status=2).stderr
+        check(all(x in said for x in words) and not (folder / "on").exists(), said)
+    r.run(*line(folder, "--resume_from_checkpoint", folder / "no" / "checkpoint-4" / "global_step4", output="on"))
+    check(len(losses(folder / "on")) == 2, "what the error names is gone on from")
+
+
 def test_limit_and_inference(folder):
     prepare(folder, 3)
     r.run(*line(folder, "--save_total_limit", 1))

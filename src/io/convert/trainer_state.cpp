@@ -35,6 +35,16 @@ std::optional<int64_t> step_of_name(const std::string& name) {
   return std::stoll(digits);
 }
 
+// Rows in a step of the run of ours that has kept its place in the data; nothing of other runs.
+std::optional<int64_t> batch_of_history(const Json& kept) {
+  if (!kept.is_object() || !kept.contains("data") || !kept["data"].is_object()) return {};
+  const auto segments = kept["data"].find("segments");
+  if (segments == kept["data"].end() || !segments->is_array() || segments->empty()) return {};
+  const Json& last = segments->back();
+  const auto batch = last.is_object() ? last.find("global_batch") : last.end();
+  return batch != last.end() && batch->is_number_integer() ? std::optional(batch->get<int64_t>()) : std::nullopt;
+}
+
 Json state_file(const std::string& folder) {
   const std::string path = folder + "/trainer_state.json";
   Json state = read_json(path, int64_t{64} << 20);
@@ -177,6 +187,7 @@ ForeignState open_trainer_state(const std::string& path, const TrainedModel& m, 
   if (const Json plateau = plateau_of(read_trainer_scheduler(path), o.groups[0].lr); !plateau.is_null())
     out.scalars["schedule"] = plateau;
   take_kept_scalars(o.kept, out.scalars);
+  if (batch_of_history(o.kept).value_or(global_batch) != global_batch) out.scalars.erase("data");
   if (m.adapter && o.kept.is_object() && o.kept.contains("weights")) out.scalars["weights"] = o.kept["weights"];
   if (data_steps >= 0)
     out.scalars["data"] = {
@@ -258,6 +269,10 @@ std::vector<std::string> take_trainer_settings(const std::string& path, Config& 
   taking.flag(state, "max_steps", c.train.steps, "train.steps (--max_steps)");
   taking.flag(state, "logging_steps", c.log.every, "log.every (--logging_steps)");
   taking.flag(state, "save_steps", c.checkpoint.every, "checkpoint.every (--save_steps)");
+  if (const auto batch = batch_of_history(o.kept); batch && *batch != c.train.global_batch)
+    lines.push_back(fmt::format(
+        "the data go on behind {} steps of {} rows, as the Trainer counts them; the checkpoint's run had {} in a step",
+        steps_of(state, path), c.train.global_batch, *batch));
   if (!o.kept.is_null()) return lines;  // written by a run of Ravine
   if (const int64_t at = scheduler.is_object() ? whole_or(scheduler, "last_epoch", o.updates) : o.updates;
       at != o.updates && !scheduler.contains("num_bad_epochs"))
