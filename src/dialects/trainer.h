@@ -1,7 +1,6 @@
 // `ravine trainer`: the command line of a training script of Transformers, with or without a DeepSpeed config, as options of
 // a run. The batch, optimizer, schedule, precision and ZeRO stage of a DeepSpeed config count where it has them, else the flags.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "base/json.h"
 #include "dialects/deepspeed_auto.h"
 #include "dialects/dialect.h"
+#include "dialects/trainer_outcome.h"
 
 namespace ravine {
 
@@ -30,27 +30,6 @@ bool only_evaluates(const TrainerArguments& args);  // --do_eval without --do_tr
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words);
 
 Translation translate_trainer(TrainerLine line, const TrainerFacts& facts);
-
-// What keys come to, while they are gone through. A key: a flag with its dashes, or one of the config as it was written.
-struct TrainerOutcome {
-  struct Fate {
-    KeyStatus status = KeyStatus::used;
-    std::string says;  // option, or reason
-    Json value;        // that counts in the end
-  };
-  struct Choice {
-    std::string option;
-    Json value;
-    std::string from;  // key
-  };
-  std::map<std::string, Fate> fates;
-  std::vector<Choice> choices;  // an option once
-  std::vector<KeyRefusal> refusals;
-  std::vector<std::string> notices;
-  TrainerOutputs outputs;
-
-  void set(const std::string& option, Json value, const std::string& from);
-};
 
 // What a DeepSpeed config leads to, once it is filled: optimizer, schedule, precision, ZeRO and offload.
 void lead_deepspeed(const DeepSpeedConfig& config, const TrainerArguments& args, TrainerOutcome& out);

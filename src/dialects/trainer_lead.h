@@ -1,5 +1,5 @@
 // The flags of the Trainer as they are gone through, subject by subject: model, data, length and arithmetic (trainer.cpp), lines
-// and files (trainer_outputs.cpp), optimizer and rates (trainer_rates.cpp).
+// and files (trainer_files.cpp), optimizer and rates (trainer_rates.cpp).
 #pragma once
 #include <map>
 #include <string>
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "config/yaml_json.h"
-#include "dialects/trainer.h"
+#include "dialects/deepspeed_auto.h"
+#include "dialects/trainer_outcome.h"
 
 namespace ravine {
 
@@ -38,7 +39,7 @@ class TrainerFlagsLead {
 
   void model();
   void data();
-  bool evaluates() const { return trainer_evaluates(a_); }
+  bool evaluates() const;
   int64_t steps_of(std::string_view flag);  // a number of steps, or a share of the run, rounded up
   // Steps between what a strategy (no, steps, epoch) asks for; `never`: of no.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
