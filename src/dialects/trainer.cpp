@@ -55,6 +55,8 @@ void TrainerFlagsLead::model() {
   use("tokenizer_name", "model.tokenizer");
 }
 
+bool TrainerFlagsLead::evaluates() const { return trainer_evaluates(a_); }
+
 void TrainerFlagsLead::data() {
   std::error_code error;
   const bool named = a_.has("dataset_name");
@@ -200,11 +202,6 @@ void TrainerFlagsLead::line(const TrainerFlag& f) {
   const bool used = is_used(f.fate) && own == inert_.end();
   out_.fates[written(f.name)] = {used ? KeyStatus::used : KeyStatus::inert,
                                  own != inert_.end() ? own->second : std::string(f.says), json_of(v)};
-}
-
-void TrainerOutcome::set(const std::string& option, Json value, const std::string& from) {
-  std::erase_if(choices, [&](const Choice& c) { return c.option == option; });
-  choices.push_back({option, std::move(value), from});
 }
 
 namespace {

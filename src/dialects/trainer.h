@@ -1,7 +1,6 @@
 // Translates the command line of a Transformers training script into options of a run (`ravine trainer`). A DeepSpeed
 // config is optional. Its batch, optimizer, schedule, precision and ZeRO stage override the flags.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "base/json.h"
 #include "dialects/deepspeed_auto.h"
 #include "dialects/dialect.h"
+#include "dialects/trainer_outcome.h"
 
 namespace ravine {
 
@@ -31,27 +31,6 @@ bool only_evaluates(const TrainerArguments& args);  // --do_eval without --do_tr
 TrainerLine read_trainer_line(const std::vector<PlacedWord>& words);
 
 Translation translate_trainer(TrainerLine line, const TrainerFacts& facts);
-
-// The result of the keys so far. A key is a flag with its dashes, or a key of the config in the user's spelling.
-struct TrainerOutcome {
-  struct Fate {
-    KeyStatus status = KeyStatus::used;
-    std::string says;  // the option, or the reason
-    Json value;        // the value that is used
-  };
-  struct Choice {
-    std::string option;
-    Json value;
-    std::string from;  // key
-  };
-  std::map<std::string, Fate> fates;
-  std::vector<Choice> choices;  // each option once
-  std::vector<KeyRefusal> refusals;
-  std::vector<std::string> notices;
-  TrainerOutputs outputs;
-
-  void set(const std::string& option, Json value, const std::string& from);
-};
 
 // Translates a DeepSpeed config after fill_auto(): batches, optimizer, schedule, precision, ZeRO, offload and monitors.
 void lead_deepspeed(const DeepSpeedConfig& config, const TrainerArguments& args, TrainerOutcome& out);

@@ -1,5 +1,5 @@
 // Translates the flags of the Trainer, by topic: model, data, length and precision (trainer.cpp), log lines and files
-// (trainer_outputs.cpp), optimizer and learning rate (trainer_rates.cpp).
+// (trainer_files.cpp), optimizer and learning rate (trainer_rates.cpp).
 #pragma once
 #include <map>
 #include <string>
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "config/yaml_json.h"
-#include "dialects/trainer.h"
+#include "dialects/deepspeed_auto.h"
+#include "dialects/trainer_outcome.h"
 
 namespace ravine {
 
@@ -42,8 +43,8 @@ class TrainerFlagsLead {
 
   void model();
   void data();
-  bool evaluates() const { return trainer_evaluates(a_); }
-  int64_t steps_of(std::string_view flag);  // returns a number of steps; a value below 1 is a share of the run
+  bool evaluates() const;
+  int64_t steps_of(std::string_view flag);  // returns a number of steps; a value below 1 is a share of the run, rounded up
   // Returns the interval in steps of a strategy: no (`never` is returned), steps (the value of flag `steps`) or epoch.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
   void length();

@@ -182,6 +182,8 @@ TEST(MindFormers, EveryUsedKeyCounts) {
        {weights, {"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset"}}},
       {"use_parallel", {"True", {"--parallel_config.data_parallel", "2", "--parallel.parallel_mode", "1"}}},
       {"load_checkpoint", {weights}},
+      {"load_ckpt_format", {"bin"}},
+      {"parallel.gradients_mean", {"True", with(semi, {"--parallel_config.data_parallel", "2"})}},
       {"resume_training", {"True", {"--load_checkpoint", weights}}},
       {"use_legacy", {"False", {"--callbacks[1].checkpoint_format", "ckpt"}}},
       {"pretrained_model_dir", {"/no/such"}},
@@ -566,6 +568,9 @@ TEST(MindFormers, LossesOfRanks) {
   EXPECT_TRUE(says(job.refused(sums, 2), "gradients_mean is False")) << "the sum over data ranks";
   sums.back() = "True";
   EXPECT_EQ(job.refused(sums, 2), "");
+  std::vector<std::string> twice = semi;
+  twice.insert(twice.end(), {"--parallel.gradients_mean", "True"});
+  EXPECT_TRUE(says(job.refused(twice, 2), "gradients_mean is True")) << "gradients divided by the data ranks twice";
   EXPECT_EQ(job.settings({})["train.loss_average"], "micro");
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
 }
