@@ -151,10 +151,9 @@ void give_name(const std::string& from, const std::string& to, const std::string
 
 // By way of a name that is surely ours, so that an empty folder of the journal's own name is the user's.
 void remove_journal(const std::string& journal) {
-  const std::string done = temporary_path(journal, random_digits());
-  if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
-  std::error_code ignored;
-  fs::remove_all(done, ignored);  // else the next FileSet does it
+  std::error_code error;
+  remove_whole(journal, error);
+  if (error && look_at(journal)) throw_system("rename", journal, error.value());  // else the next FileSet removes the rest
 }
 
 // Of a journal that this process holds.

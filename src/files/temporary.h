@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "files/fd.h"
@@ -30,7 +31,10 @@ void name_file(int fd, const std::string& target, std::string* path);  // a temp
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
 void remove_unused(const std::string& temporary);  // unless it is in use, or comes to be meanwhile
-bool is_in_use(const std::string& temporary);      // its maker lives and holds it; false where the file system has no locks
+// Removes a folder by way of a temporary name: at every moment it is whole under its name, or what is left of it is what
+// remove_leftovers removes.
+void remove_whole(const std::string& folder, std::error_code& error);
+bool is_in_use(const std::string& temporary);  // its maker lives and holds it; false where the file system has no locks
 
 // Files for `target` that writers have left beside it who surely live no more: those that hold theirs, and those of file
 // systems without locks, stay.
