@@ -61,7 +61,8 @@ class Saves {
   // What a run that could not write goes on from; read from the disk, not remembered.
   std::string what_is_kept() const;
   // At the end of a run, before its model is exported: warns where the checkpoint of the last step, `done`, failed. Where all
-  // did, what to end with once the model is there, on all ranks: nobody can go on from a model. Else "".
+  // did, or the last of another program's is not there, what to end with once the model is there, on all ranks: nobody can go on
+  // from a model. Else "".
   std::string what_is_lost(int64_t done);
   // What to say of a run that ends after step `done`, which is not its last; an Error that says what is kept where that is not
   // saved. end_stopped: ends a run that was asked to stop so, by Stopped.
