@@ -181,7 +181,10 @@ def test_what_is_refused(folder):
         ("completions", {"prompt": "a", "logit_bias": {"999999": 1}}, 400, "logit_bias"), ("completions", {"prompt": "a", "model": "other"}, 404, "model"),
         ("chat/completions", {"messages": []}, 400, "messages"), ("chat/completions", {"messages": [{"content": "x"}]}, 400, "messages"), ("chat/completions", {"messages": talk, "tools": [{}]}, 400, "tools"),
         ("chat/completions", {"messages": [*talk, {"role": "assistant", "content": "", "tool_calls": "f()"}]}, 400, "messages"),
-        ("chat/completions", {"messages": talk, "top_logprobs": 2}, 400, "top_logprobs"), ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages")]
+        ("completions", b'{"prompt": "a", "seed": 18446744073709551616}', 400, "'seed': it must be a whole number"), ("completions", b'{"prompt": "a", "max_tokens": ' + b"9" * 400 + b"}", 400, "'max_tokens': it must be a whole number"),
+        ("completions", b'{"prompt": "a\\"1e999", "temperature": -1e999}', 400, "'temperature': it must be a number"), ("completions", b'{"prompt": [1, 100000000000000000000]}', 400, "'prompt': ids are whole numbers"),
+        ("chat/completions", b'{"messages": [{"role": "user", "content": "a"}], "seed": -9223372036854775809}', 400, "'seed': it must be a whole number"), ("completions", b'{"prompt": "a", "seed": 01}', 400, "JSON"),
+        ("completions", b'{"prompt": "a", "seed": ' + b"0" * 200000 + b"}", 400, "JSON"), ("chat/completions", {"messages": talk, "top_logprobs": 2}, 400, "top_logprobs"), ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages")]
     with Server(model) as s:
         for route, body, status, words in wrong:
             got, _, a = s.ask("POST", "/v1/" + route, body)
