@@ -40,12 +40,12 @@ class Reply {
     std::string text;
     std::vector<NewToken> tokens;
     std::optional<Finish> finish;
-    TokenPlaces places;     // of tokens in the text
-    bool at_start = false;  // no text stands before the next token
-    bool first = true;      // no token of text was told yet
+    std::optional<TokenPlaces> places;  // of tokens in the text, where they are told
+    bool at_start = false;              // no text stands before the next token
+    bool first = true;                  // no token of text was told yet
   };
   Json object(bool chunk) const;
-  Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const;
+  Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens, bool end) const;
   std::string model_, id_;
   int64_t created_;
   bool chat_, logprobs_;

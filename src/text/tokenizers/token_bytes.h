@@ -13,6 +13,7 @@ namespace ravine {
 class TokenBytes {
  public:
   explicit TokenBytes(const Tokenizer& tokenizer);
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
 
   // A token's own bytes, with the blank that its place calls for: at the start of a text some tokenizers leave it out. A byte token,
   // or a part of a character, is the bytes that it stands for. The bytes of tokens put together are the text of all. Ids that only
@@ -32,13 +33,25 @@ class TokenBytes {
 // Counts the characters of a text whose tokens come one by one.
 class TokenPlaces {
  public:
-  // The place of the next token in the text, in characters: that of the character which its first byte is of, where that is not
-  // complete yet. Bytes that make no character count as their U+FFFD does.
-  int64_t next(std::string_view bytes);
+  // The text follows that of the prompt. The tokenizer must outlive it.
+  TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
+
+  // Adds the place of the next token in the text, in characters: that of the character which its first byte is of, where that is
+  // not complete yet. Bytes that make no character count as their U+FFFD do; where a tokenizer makes one of each byte of a run,
+  // which is known at its end, the places of the run that are in `places` are set right.
+  void add(int32_t id, std::string_view bytes, std::vector<int64_t>& places);
+  void end(std::vector<int64_t>& places);  // of the text
 
  private:
+  int64_t next(std::string_view bytes);
+  void hold(std::string_view bytes, int64_t place);
+  bool each_is_one(int64_t characters, std::vector<int64_t>& places);
+  int64_t size_;  // of the vocabulary
+  StreamDecoder decoder_;
   int64_t characters_ = 0;
-  std::string pending_;  // the beginning of a character
+  std::string pending_;               // the beginning of a character
+  int64_t held_ = 0, held_from_ = 0;  // tokens whose text is not certain, and the place of the first
+  bool held_bytes_ = false;           // each of them is one byte
 };
 
 }  // namespace ravine
