@@ -152,10 +152,9 @@ void give_name(const std::string& from, const std::string& to, const std::string
 // Removes the folder of the journal. The folder is renamed to a temporary name first: an empty folder with the
 // journal's own name therefore belongs to the user.
 void remove_journal(const std::string& journal) {
-  const std::string done = temporary_path(journal, random_digits());
-  if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
-  std::error_code ignored;
-  fs::remove_all(done, ignored);  // if this fails, the next FileSet removes it
+  std::error_code error;
+  remove_whole(journal, error);
+  if (error && look_at(journal)) throw_system("rename", journal, error.value());  // else the next FileSet removes the rest
 }
 
 // Finishes a journal whose lock this process holds.

@@ -149,6 +149,13 @@ void remove_unused(const std::string& temporary) {
   if (fd && (::flock(*fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) fs::remove_all(temporary, ignored);
 }
 
+void remove_whole(const std::string& folder, std::error_code& error) {
+  const std::string doomed = temporary_path(folder, random_digits());
+  fs::rename(folder, doomed, error);
+  if (error == std::errc::no_such_file_or_directory) return error.clear();
+  if (!error) fs::remove_all(doomed, error);
+}
+
 bool is_in_use(const std::string& temporary) {
   Fd fd(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   return fd && ::flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;

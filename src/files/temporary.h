@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "files/fd.h"
@@ -34,6 +35,9 @@ void name_file(int fd, const std::string& target, std::string* path);
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
 void remove_unused(const std::string& temporary);  // removes a temporary, unless it is locked
+// Renames a folder to a temporary name, and then removes it. At every moment the folder is whole under its name, or its
+// rest is a temporary that remove_leftovers removes.
+void remove_whole(const std::string& folder, std::error_code& error);
 // True if the process that made it still holds its lock; false if the file system has no locks.
 bool is_in_use(const std::string& temporary);
 

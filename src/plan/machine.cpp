@@ -45,14 +45,26 @@ std::string cache_key() {
   return fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
 }
 
-// Returns the cache; empty if it is damaged.
+// Returns the cache; empty if it is damaged or no plain file (a pipe would block the reader).
 Json read_cache(const std::string& path) {
   try {
-    if (Json all = path.empty() || !std::filesystem::exists(path) ? Json::object() : read_json(path, 1 << 20); all.is_object())
+    if (Json all = std::filesystem::is_regular_file(path) ? read_json(path, 1 << 20) : Json::object(); all.is_object())
       return all;
   } catch (const std::exception&) {
   }
   return Json::object();
+}
+}  // namespace
+
+namespace {
+// Figures that some machine may have: not those of a file that was damaged or changed.
+bool possible(const MachinePeaks& p) {
+  constexpr double kLeast = 1e3, kMost = 1e16;  // per second, of one process
+  const auto rate = [](double x) { return x >= kLeast && x <= kMost; };
+  const auto rate_or_none = [&](double x) { return x == 0 || rate(x); };
+  const auto share = [](double x) { return x >= 0 && x <= 2; };
+  return rate(p.f32_flops) && rate(p.bf16_flops) && rate(p.f32_product) && rate(p.bf16_product) && rate_or_none(p.bf16_dot) &&
+         rate_or_none(p.read_bytes) && rate_or_none(p.copy_bytes) && share(p.spread) && share(p.ran);
 }
 }  // namespace
 
@@ -61,16 +73,17 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   try {
     auto it = all.find(cache_key());
     if (it == all.end() || (what == Peaks::all && !it->contains("read_bytes"))) return std::nullopt;
-    return MachinePeaks{.f32_flops = it->at("f32_flops"),
-                        .bf16_flops = it->at("bf16_flops"),
-                        .f32_product = it->at("f32_product"),
-                        .bf16_product = it->at("bf16_product"),
-                        .bf16_dot = it->at("bf16_dot"),
-                        .read_bytes = it->value("read_bytes", 0.0),
-                        .copy_bytes = it->value("copy_bytes", 0.0),
-                        .spread = it->value("spread", 0.0),
-                        .ran = it->value("ran", 0.0),
-                        .sure = it->value("sure", false)};
+    const MachinePeaks p{.f32_flops = it->at("f32_flops"),
+                         .bf16_flops = it->at("bf16_flops"),
+                         .f32_product = it->at("f32_product"),
+                         .bf16_product = it->at("bf16_product"),
+                         .bf16_dot = it->at("bf16_dot"),
+                         .read_bytes = it->value("read_bytes", 0.0),
+                         .copy_bytes = it->value("copy_bytes", 0.0),
+                         .spread = it->value("spread", 0.0),
+                         .ran = it->value("ran", 0.0),
+                         .sure = it->value("sure", false)};
+    if (possible(p)) return p;
   } catch (const std::exception&) {
   }
   return std::nullopt;
@@ -147,7 +160,7 @@ std::optional<double> known_step_share() {
   const Json all = read_cache(cache_file());
   for (int threads = thread_count(), tried = 0; tried < 2 * thread_count() + 64; ++tried, threads = tried) {
     const auto it = all.find(share_key(threads));
-    if (it != all.end() && it->is_number() && it->get<double>() > 0) return it->get<double>();
+    if (it != all.end() && it->is_number() && it->get<double>() > 1e-6 && it->get<double>() <= 10) return it->get<double>();
   }
   return std::nullopt;
 }

@@ -46,6 +46,9 @@ std::optional<MessageRates> MessageRates::from_json(const Json& j) {
     out.measured = true;
     for (auto [key, points] : {std::pair{"all_to_all", &out.all_to_all}, {"all_gather", &out.all_gather}, {"send", &out.send}})
       for (const Json& p : j.at(key)) points->push_back({p.at(0).get<double>(), p.at(1).get<double>()});
+    for (const auto* points : {&out.all_to_all, &out.all_gather, &out.send})
+      for (const Point& p : *points)
+        if (!(p.bytes > 0 && p.bytes < 1e15 && p.seconds > 0 && p.seconds < 1e6)) return std::nullopt;
     bool good = out.ranks > 1 && !out.all_to_all.empty() && !out.all_gather.empty() && !out.send.empty();
     return good ? std::optional(out) : std::nullopt;
   } catch (const nlohmann::json::exception&) {

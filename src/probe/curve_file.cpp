@@ -6,10 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/missing_path.h"
+#include "base/python_json.h"
 #include "data/records/open_records.h"
 #include "files/compressed.h"
 #include "files/tensorboard_reader.h"
@@ -20,6 +21,8 @@ namespace ravine {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kMostState = int64_t{64} << 20;  // bytes of a trainer_state.json
 
 // Names of the loss and of the gradient norm, in the order of the search: Ravine, Transformers, Megatron, MindFormers,
 // DeepSpeed, and a curve that TensorBoard has exported.
@@ -112,19 +115,51 @@ double number_of(const Json& v) {
   return x;
 }
 
+// True if the file ends within a line, as where its writer was ended.
+bool ends_within_line(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  return in.tellg() > 0 && in.seekg(-1, std::ios::end) && in.peek() != '\n';
+}
+
+// The rows of a table, one by one: of a .jsonl as Python writes them.
+class TableRows {
+ public:
+  explicit TableRows(const std::string& path)
+      : path_(path), json_(fs::path(path).extension() == ".jsonl"), records_(open_records(path, {})) {}
+  // False: there is none left. The last of a .jsonl does not count where it is cut.
+  bool next(Json& row, std::string& where) {
+    Record r;
+    if (!records_->next(r)) return false;
+    where = r.where();
+    try {
+      row = json_ ? parse_python_json(r.body, where) : r.json();
+    } catch (const UserError&) {
+      if (Record more; json_ && any_ && !records_->next(more) && ends_within_line(path_)) return false;
+      throw;
+    }
+    if (!row.is_object())
+      throw UserError("a line that is no object", where, "each line of a .jsonl is an object of JSON", "correct the line");
+    return any_ = true;
+  }
+
+ private:
+  std::string path_;
+  bool json_, any_ = false;
+  std::unique_ptr<RecordReader> records_;
+};
+
 void read_rows(const std::string& path, TrainingCurve& c) {
-  const auto records = open_records(path, {});
-  Record r;
-  std::string step, loss, norm;
-  while (records->next(r)) {
-    const Json row = r.json();
+  TableRows rows(path);
+  Json row;
+  std::string where, step, loss, norm;
+  while (rows.next(row, where)) {
     if (step.empty()) {
       std::vector<std::string> keys;
       for (const auto& [key, value] : row.items()) keys.push_back(key);
       const std::string *s = first_of(kStepNames, keys), *l = first_of(kLossNames, keys), *n = first_of(kNormNames, keys);
       if (!s || !l)
         throw UserError(
-            fmt::format("no column of {}", s ? "losses" : "steps"), r.where(),
+            fmt::format("no column of {}", s ? "losses" : "steps"), where,
             fmt::format("it is called {}; here are {}", fmt::join(s ? kLossNames : kStepNames, ", "), fmt::join(keys, ", ")),
             "rename the column");
       step = *s, loss = *l, norm = n ? *n : "";
@@ -132,7 +167,7 @@ void read_rows(const std::string& path, TrainingCurve& c) {
     if (!row.contains(step) || !row.contains(loss)) continue;  // another kind of row, such as a validation
     const double at = number_of(row[step]);
     if (!(std::abs(at) < 0x1p53))
-      throw UserError("a step that is no number", r.where(), fmt::format("column '{}' counts steps", step), "correct the row");
+      throw UserError("a step that is no number", where, fmt::format("column '{}' counts steps", step), "correct the row");
     if (row[loss].is_string() && row[loss].get_ref<const std::string&>().empty()) continue;
     const double norm_of_row = !norm.empty() && row.contains(norm) ? number_of(row[norm]) : 0;
     c.add(static_cast<int64_t>(at), number_of(row[loss]), !norm.empty() && row.contains(norm) ? &norm_of_row : nullptr);
@@ -175,7 +210,7 @@ void read_tensorboard(const std::vector<std::string>& files, const std::string& 
 }
 
 void read_trainer_state(const std::string& file, TrainingCurve& c) {
-  const Json state = read_json(file);
+  const Json state = read_python_json(file, kMostState);
   for (const Json& row : array_field(state, "log_history", file))
     if (row.is_object() && row.contains("step") && row["step"].is_number() && row.contains("loss")) {
       const auto step = static_cast<int64_t>(row["step"].get<double>());

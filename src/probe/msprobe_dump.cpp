@@ -11,6 +11,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/python_json.h"
 #include "base/read_text.h"
 #include "files/read_head.h"
 #include "probe/module_calls.h"
@@ -90,35 +91,6 @@ std::vector<RankFolder> folders_of(const std::string& path) {
   std::sort(steps.begin(), steps.end(), [](const std::string& x, const std::string& y) { return step_of(x) < step_of(y); });
   for (const std::string& step : steps) add_ranks_of_step(root / step, step + "/", out);
   if (out.empty()) add_ranks_of_step(root, "", out);
-  return out;
-}
-
-// Returns the text with NaN and Infinity in quotes: Python writes them, but JSON has no such numbers.
-std::string with_quoted_numbers(const std::string& text) {
-  std::string out;
-  out.reserve(text.size());
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\' && i + 1 < text.size())
-        out += text[i++];
-      else if (c == '"')
-        quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == 'N' || c == 'I') {
-      const std::string word = c == 'N' ? "NaN" : "Infinity";
-      if (text.compare(i, word.size(), word) == 0) {
-        const bool minus = !out.empty() && out.back() == '-';
-        if (minus) out.pop_back();
-        out += fmt::format("\"{}{}\"", minus ? "-" : "", word);
-        i += word.size() - 1;
-        continue;
-      }
-    }
-    out += text[i];
-  }
   return out;
 }
 
@@ -209,7 +181,7 @@ class MsprobeReader {
   void read_step(const RankFolder& f, RankDump& rank) {
     where_ = folder_ + (f.inside.empty() ? "" : "/" + f.inside) + "/dump.json";
     inside_ = f.inside.empty() ? "" : f.inside + "/";
-    const Json all = parse_json(with_quoted_numbers(read_text(where_, kMostDump, "a dump of msprobe")), where_);
+    const Json all = parse_python_json(read_text(where_, kMostDump, "a dump of msprobe"), where_);
     const Json& data = all.is_object() && all.contains("data") ? all["data"] : all;
     if (!data.is_object() || !all.contains("data"))
       throw UserError("no 'data' in it", where_, "msprobe writes there what was recorded, at stop()",

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "files/mapped_file.h"
+#include "files/temporary.h"
 #include "io/checkpoint_health.h"
 #include "runs/opened_run.h"
 
@@ -23,12 +24,24 @@ void publish_state(const Config& config, Log& log, const Publisher& publish, int
   if (const auto verdict = scalars.find(kHiddenVerdict); verdict != scalars.end()) scalars[kUnhealthy] = Json(*verdict);
   log.line("written  {}", publish(folder, step, scalars));
   std::error_code error;
-  std::filesystem::remove_all(folder, error);
+  remove_whole(folder, error);
 }
 
 std::string not_published(const Config& config, int64_t step, const std::string& why) {
   return fmt::format("step {} is saved in {}, and could not be written for checkpoint.layout={}: {}", step,
                      hidden_state(config, step), name(config.checkpoint.layout), why);
+}
+
+// The newest state that is left in the hidden folder; damaged ones are a warning where `at`, a published one, is there.
+std::optional<std::string> left_state(const OpenedRun& run, const std::string& at) {
+  const std::string hidden = checkpoints_of(run.config());
+  try {
+    return newest_checkpoint(hidden, [&](const std::string& text) { run.log.warn("{}", text); });
+  } catch (const UserError&) {
+    if (at.empty()) throw;
+    run.log.warn("no state in {} can be used; the run goes on from {}, which was written before", hidden, at);
+    return {};
+  }
 }
 
 }  // namespace
@@ -39,8 +52,9 @@ void publish_left(const OpenedRun& run) {
   if (run.ranks.first() && run.files && config.checkpoint.resume == kResumeNewest) {
     int64_t step = 0;
     try {
-      const auto left = newest_checkpoint(checkpoints_of(config), [&](const std::string& text) { run.log.warn("{}", text); });
-      const std::string at = left ? run.files->to_resume(config) : "";
+      const bool any = !checkpoints_to_try(checkpoints_of(config)).empty();
+      const std::string at = any ? run.files->to_resume(config) : "";
+      const std::optional<std::string> left = any ? left_state(run, at) : std::nullopt;
       if (left) step = CheckpointReader(*left, false).step();
       if (left && (at.empty() || run.files->open(run, at).step < step))
         publish_state(config, run.log, run.files->publisher(run), step);
@@ -116,7 +130,7 @@ void Saves::publish(int64_t step) {
   std::vector<std::filesystem::path> others;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints_of(config_), error))
     if (checkpoint_step(entry.path().filename().string()).value_or(step) != step) others.push_back(entry.path());
-  for (const auto& other : others) std::filesystem::remove_all(other, error);
+  for (const auto& other : others) remove_whole(other.string(), error);
   try {
     publish_state(config_, log_, publish_, step);
     unpublished_.reset();
@@ -162,13 +176,22 @@ std::string Saves::what_is_kept() const {
 
 std::string Saves::what_is_lost(int64_t done) {
   std::string lost;
-  if (unpublished_ && !files_->beside_model())  // its checkpoints are all that such a run leaves
-    lost = fmt::format("step {} is saved in {} alone: once there is room {} writes it for checkpoint.layout={}", *unpublished_,
-                       hidden_state(config_, *unpublished_), command_that_goes_on(), name(config_.checkpoint.layout));
+  const auto model_alone = [&] {
+    return fmt::format("the model of step {} is complete, in {}", done, run_path(config_, exported_name(config_)));
+  };
+  if (unpublished_)
+    lost = fmt::format(
+        "the last checkpoint is not there: step {} is saved in {} alone: once there is room {} writes it for checkpoint.layout={}{}",
+        *unpublished_, hidden_state(config_, *unpublished_), command_that_goes_on(), name(config_.checkpoint.layout),
+        files_->beside_model() ? "; " + model_alone() : "");
   if (config_.checkpoint.every > 0 && ranks_.first() && newest_ != done) {
     if (newest_ || !checkpoints_to_try(checkpoints_of(config_)).empty()) {
       log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done,
                 what_is_kept());
+      if (publish_ && lost.empty())
+        lost = fmt::format("the last checkpoint is not there: that of step {} could not be saved{}; {}{}", done,
+                           not_saved_.empty() ? "" : " (" + not_saved_ + ")", what_is_kept(),
+                           files_->beside_model() ? "; " + model_alone() : "");
     } else {
       log_.warn("no checkpoint of step {} could be saved, nor any before it: only the model will hold what was trained", done);
       lost = fmt::format(

@@ -62,9 +62,9 @@ class Saves {
   std::string command_that_goes_on() const;
   // Returns a text on the checkpoint to resume from after a failed save, read from the disk.
   std::string what_is_kept() const;
-  // Warns if the checkpoint of the last step, `done`, failed. If no checkpoint was saved at all, returns the error to
-  // end with after the export, on all ranks: a model alone cannot be resumed. Else returns "". Called before the
-  // export.
+  // Warns if the checkpoint of the last step, `done`, failed. Returns the error to end with after the export, on all
+  // ranks, if no checkpoint was saved at all, or if the last checkpoint in another program's form is missing: a model
+  // alone cannot be resumed. Else returns "". Called before the export.
   std::string what_is_lost(int64_t done);
   // Returns the message for a run that ends after step `done`, before its last step. If that step is not saved, throws
   // an Error that names the kept checkpoint. end_stopped: throws Stopped with this message.

@@ -71,12 +71,15 @@ Json Reply::object(bool chunk) const {
 }
 
 void Reply::begins(size_t choice, std::span<const int32_t> prompt) {
-  if (logprobs_) choices_[choice].at_start = tokens_.no_text(prompt);
+  if (!logprobs_) return;
+  choices_[choice].at_start = tokens_.no_text(prompt);
+  choices_[choice].places.emplace(tokens_.tokenizer(), prompt);
 }
 
-Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const {
+Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& tokens, bool end) const {
   if (!logprobs_) return nullptr;
-  Json content = Json::array(), names = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
+  Json content = Json::array(), names = Json::array(), values = Json::array(), tops = Json::array();
+  std::vector<int64_t> offsets;
   for (const NewToken& t : tokens) {
     const std::string bytes = tokens_.of(t.id, choice.at_start);
     const bool in_text = !tokens_.skipped(t.id);
@@ -92,9 +95,10 @@ Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& token
     content.push_back(
         {{"token", lossy_utf8(bytes)}, {"logprob", t.logprob}, {"bytes", list_of(bytes)}, {"top_logprobs", list}});
     names.push_back(name_of(tokens_.of(t.id, begins))), values.push_back(t.logprob), tops.push_back(top);
-    offsets.push_back(choice.places.next(in_text ? bytes : ""));
+    choice.places->add(t.id, in_text ? bytes : "", offsets);
     if (in_text) choice.at_start = choice.first = false;
   }
+  if (end) choice.places->end(offsets);
   if (chat_) return {{"content", content}};
   return {{"tokens", names}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }
@@ -116,7 +120,7 @@ std::string Reply::piece(size_t choice, const std::string& text, const std::vect
     one["delta"] = text.empty() && finish ? Json::object() : Json{{"content", text}};
   else
     one["text"] = text;
-  one["logprobs"] = log_probabilities(choices_[choice], tokens);
+  one["logprobs"] = log_probabilities(choices_[choice], tokens, finish.has_value());
   one["finish_reason"] = finish_of(finish);
   o["choices"].push_back(std::move(one));
   if (usage) o["usage"] = nullptr;
@@ -145,7 +149,7 @@ std::string Reply::whole(const Usage& usage) const {
       one["message"] = {{"role", "assistant"}, {"content", c.text}};
     else
       one["text"] = c.text;
-    one["logprobs"] = log_probabilities(c, c.tokens);
+    one["logprobs"] = log_probabilities(c, c.tokens, true);
     one["finish_reason"] = finish_of(c.finish);
     o["choices"].push_back(std::move(one));
   }

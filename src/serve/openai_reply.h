@@ -42,12 +42,12 @@ class Reply {
     std::string text;
     std::vector<NewToken> tokens;
     std::optional<Finish> finish;
-    TokenPlaces places;     // positions of tokens in the text
-    bool at_start = false;  // there is no text before the next token
-    bool first = true;      // no token with text was written yet
+    std::optional<TokenPlaces> places;  // positions of tokens in the text, if they are reported
+    bool at_start = false;              // there is no text before the next token
+    bool first = true;                  // no token with text was written yet
   };
   Json object(bool chunk) const;
-  Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens) const;
+  Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens, bool end) const;
   std::string model_, id_;
   int64_t created_;
   bool chat_, logprobs_;

@@ -233,14 +233,74 @@ void read_neutral(Body& body, ApiRequest& r, bool chat) {
   }
 }
 
+// True if the whole of `text` is a number, as JSON has it.
+bool is_json_number(std::string_view text) {
+  size_t n = text.starts_with('-') ? 1 : 0;
+  const auto digits = [&] {
+    const size_t begin = n;
+    while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
+    return n > begin;
+  };
+  const size_t first = n;
+  if (!digits() || (text[first] == '0' && n > first + 1)) return false;
+  if (n < text.size() && text[n] == '.' && (++n, !digits())) return false;
+  if (n < text.size() && (text[n] == 'e' || text[n] == 'E')) {
+    ++n;
+    if (n < text.size() && (text[n] == '+' || text[n] == '-')) ++n;
+    if (!digits()) return false;
+  }
+  return n == text.size();
+}
+
+// A number that the parser takes in the place of one that fits neither 64 bits nor a double.
+std::string number_that_fits(const std::string& number) {
+  const bool minus = number[0] == '-';
+  if (std::isinf(std::strtod(number.c_str(), nullptr))) return minus ? "-1e308" : "1e308";
+  if (number.find_first_of(".eE") != std::string::npos) return number;
+  uint64_t magnitude = 0;
+  const auto read = std::from_chars(number.data() + minus, number.data() + number.size(), magnitude);
+  const bool fits = read.ec == std::errc() && (!minus || magnitude <= uint64_t{1} << 63);
+  return fits ? number : number + ".0";
+}
+
+// The body with such numbers, each of which its field refuses by its own rule; the parser would refuse the body as a whole.
+std::string with_numbers_that_fit(std::string_view text) {
+  std::string out;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size();) {
+    const size_t end = quoted || (text[i] != '-' && (text[i] < '0' || text[i] > '9'))
+                           ? i
+                           : std::min(text.find_first_not_of("0123456789+-.eE", i), text.size());
+    if (end > i) {
+      const std::string word(text.substr(i, end - i));
+      out += is_json_number(word) ? number_that_fits(word) : word;
+      i = end;
+      continue;
+    }
+    if (quoted && text[i] == '\\' && i + 1 < text.size())
+      out += text[i++];
+    else if (text[i] == '"')
+      quoted = !quoted;
+    out += text[i++];
+  }
+  return out;
+}
+
 }  // namespace
 
-ApiRequest parse_api_request(const std::string& text, bool chat) {
+ApiRequest parse_api_request(const std::string& sent, bool chat) {
+  std::string text = sent;
   dom::parser parser;
   dom::element root;
   if (parser.allocate(std::max<size_t>(text.size(), 1), kDepth) != simdjson::SUCCESS)
     throw ApiError(503, "there is no memory for the request");
-  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS)
+  auto error = parser.parse(text).get(root);
+  if (error == simdjson::NUMBER_ERROR) {
+    text = with_numbers_that_fit(text);
+    if (parser.allocate(text.size(), kDepth) != simdjson::SUCCESS) throw ApiError(503, "there is no memory for the request");
+    error = parser.parse(text).get(root);
+  }
+  if (error != simdjson::SUCCESS)
     throw ApiError(400, fmt::format("the body is not valid JSON: {}", simdjson::error_message(error)), "", "invalid_json");
   dom::object object;
   if (root.get(object) != simdjson::SUCCESS) throw ApiError(400, "the body must be a JSON object", "", "invalid_json");
@@ -248,7 +308,7 @@ ApiRequest parse_api_request(const std::string& text, bool chat) {
   ApiRequest r;
   r.model = body.text("model").value_or("");
   if (chat)
-    read_messages(body, text, r);
+    read_messages(body, sent, r);
   else
     read_prompts(body, r);
   r.max_tokens = body.integer("max_tokens", 1, INT32_MAX);

@@ -97,7 +97,7 @@ void keep_newest(const std::string& output, const StepNames& names, const std::s
   }
   std::error_code error;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
-    if (const std::string old = output + "/" + names.name(own[i]); may_go(old, run)) fs::remove_all(old, error);
+    if (const std::string old = output + "/" + names.name(own[i]); may_go(old, run)) remove_whole(old, error);
 }
 
 }  // namespace ravine

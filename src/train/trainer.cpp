@@ -181,7 +181,7 @@ void Trainer::finish(bool stopped) {
   for (auto& h : hooks_) h->ended(*this);
   if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
-    std::filesystem::remove_all(checkpoints_of(run_.config()), error);
+    remove_whole(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
   if (progress_.done == began_at_ || updates > updates_before_) return;
   run_.log.warn(

@@ -111,6 +111,32 @@ def test_a_file_that_goes_back(folder):
     r.check(said["exact"] == said["steps"] == 100 and "goes back" not in said["verdict"], said)
 
 
+def test_what_python_writes(folder):
+    """NaN and Infinity, which json.dumps writes and JSON has not, are losses as in a table; the last line may be cut where a program was ended, and no other."""
+    broken = [*(course(t) for t in range(1, 60)), *([math.nan, math.inf] * 10)]
+    right, table = save(folder / "right.csv", [course(t) for t in range(1, 80)]), save(folder / "broken.csv", broken)
+    wanted = judge(table, right, status=1)
+    lines, state = folder / "broken.jsonl", folder / "trainer_state.json"
+    rows = [{"step": t, "loss": x, "note": "NaN, -Infinity"} for t, x in enumerate(broken, 1)]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    state.write_text(json.dumps({"best_metric": -math.inf, "log_history": rows}))
+    r.check("NaN" in lines.read_text() and "-Infinity" in state.read_text(), "what is tried")
+    for file in (lines, state):
+        said = judge(file, right, status=1)
+        r.check(said["verdict"].replace(file.name, table.name) == wanted["verdict"] and said["steps"] == wanted["steps"] or file == state and "NaN" in said["verdict"] , (file, said, wanted))
+    whole = folder / "whole.jsonl"
+    whole.write_text("".join(json.dumps({"step": t, "loss": course(t)}) + "\n" for t in range(1, 101)))
+    text = whole.read_text()
+    cut = folder / "cut.jsonl"
+    cut.write_text(text + '{"step": 101, "lo')
+    said = judge(cut, whole)
+    r.check(said["exact"] == said["steps"] == 100, said)
+    for name, wrong in (("within", text + '{"step": 101, "lo\n' + text), ("ended", text + '{"step": 101, "lo\n'), ("alone", '{"step": 101, "lo'), ("key", '{NaN: 1}\n')):
+        (folder / f"{name}.jsonl").write_text(wrong)
+        said = r.run("curves", folder / f"{name}.jsonl", whole, status=2).stderr
+        r.check(f"{name}.jsonl:" in said, said)
+
+
 def test_steps_that_were_not_logged(folder):
     """The first loss that both have is not that of step 1: nobody can tell the forward pass from an update."""
     every = [(t, course(t)) for t in range(10, 201, 10)]

@@ -417,6 +417,21 @@ def test_peaks_are_kept_with_how_sure_they_are(folder):
     check(now()["sure"] or now()["f32_flops"] >= 2 * kept["f32_flops"], f"{now()}")
 
 
+def test_figures_that_no_machine_has(folder):
+    """A cache that was damaged is not believed, and is measured again; a pipe of its name is not waited for."""
+    plan = ["plan", f"model.config={Path(__file__).resolve().parents[2] / 'configs' / 'llama-demo.json'}", "data.sequence_length=64"]
+    names = ("f32_flops", "bf16_flops", "f32_product", "bf16_product", "read_bytes", "spread")
+    wrong = [(name, value) for name in names for value in (-5, 1e300, "1") if not (name == "spread" and value == "1")] + [("f32_flops", 0)]
+    for name, value in r.rows(wrong, 1, "one look at all figures"):
+        env, now = with_peaks(folder / f"{name}-{value}", **{name: value})
+        r.run(*plan, env=env)
+        check(isinstance(now()[name], float) and 0 <= now()[name] < 1e16 and now()[name] != value, f"{name}: {value}, then {now()}")
+    (folder / "pipe" / "ravine").mkdir(parents=True)
+    os.mkfifo(folder / "pipe" / "ravine" / "machine.json")
+    done = subprocess.run(r.command(*plan), env={**os.environ, "XDG_CACHE_HOME": str(folder / "pipe")}, capture_output=True, text=True, timeout=25)
+    check(done.returncode == 0, done.stderr)
+
+
 def test_a_peak_that_is_too_low(folder):
     """It is raised by the step that beats it, for runs to come too; sol is above 1 nowhere."""
     save_model(folder / "model", MIDDLE)

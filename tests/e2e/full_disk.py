@@ -178,7 +178,7 @@ def test_status_is_1_where_the_disk_is_full(folder):
 
 
 def test_a_state_without_room_for_its_files_goes_on(folder):
-    """checkpoint.layout=megatron: Megatron's file does not fit, the state does. The run ends whole with a warning at each save, the newest state stays, and
+    """checkpoint.layout=megatron: Megatron's file does not fit, the state does. The run trains to its end with a warning at each save and ends with status 1, its model and the newest state stay, and
     the next start writes it and goes on from it as if nothing had been."""
     megatron = {"checkpoint.layout": "megatron", "checkpoint.every": 2, "schedule.steps": 6}
     sizes(folder)
@@ -189,7 +189,8 @@ def test_a_state_without_room_for_its_files_goes_on(folder):
     out = folder / "out"
     done = subprocess.run(r.command("train", *options(folder, train__steps=4, **megatron)), capture_output=True, text=True, preexec_fn=limit((state + file.stat().st_size) // 2))
     hidden = out / ".saving"
-    r.check(done.returncode == 0 and all(f"step {n} is saved in {hidden}/step_00000{n}, and could not be written for checkpoint.layout=megatron: " in done.stderr for n in (2, 4)), done.stderr)
+    r.check(done.returncode == 1 and "the last checkpoint is not there: step 4 is saved in " in last_line(done) and f"the model of step 4 is complete, in {out}/model" in last_line(done), done.stderr)
+    r.check(all(f"step {n} is saved in {hidden}/step_00000{n}, and could not be written for checkpoint.layout=megatron: " in done.stderr for n in (2, 4)), done.stderr)
     r.check([p.name for p in hidden.iterdir() if p.is_dir()] == ["step_000004"] and not list(out.glob("*iter_*")) and (out / "model").exists(), f"{list(out.iterdir())} {list(hidden.iterdir())}")
     done = subprocess.run(r.command("train", *options(folder, **megatron)), capture_output=True, text=True, preexec_fn=limit((state + file.stat().st_size) // 2))
     r.check(done.returncode == 1 and "once that is mended the same command goes on from there" in last_line(done) and (hidden / "step_000004").exists(), done.stderr)

@@ -181,7 +181,10 @@ def test_what_is_refused(folder):
         ("completions", {"prompt": "a", "logit_bias": {"999999": 1}}, 400, "logit_bias"), ("completions", {"prompt": "a", "model": "other"}, 404, "model"),
         ("chat/completions", {"messages": []}, 400, "messages"), ("chat/completions", {"messages": [{"content": "x"}]}, 400, "messages"), ("chat/completions", {"messages": talk, "tools": [{}]}, 400, "tools"),
         ("chat/completions", {"messages": [*talk, {"role": "assistant", "content": "", "tool_calls": "f()"}]}, 400, "messages"),
-        ("chat/completions", {"messages": talk, "top_logprobs": 2}, 400, "top_logprobs"), ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages")]
+        ("completions", b'{"prompt": "a", "seed": 18446744073709551616}', 400, "'seed': it must be a whole number"), ("completions", b'{"prompt": "a", "max_tokens": ' + b"9" * 400 + b"}", 400, "'max_tokens': it must be a whole number"),
+        ("completions", b'{"prompt": "a\\"1e999", "temperature": -1e999}', 400, "'temperature': it must be a number"), ("completions", b'{"prompt": [1, 100000000000000000000]}', 400, "'prompt': ids are whole numbers"),
+        ("chat/completions", b'{"messages": [{"role": "user", "content": "a"}], "seed": -9223372036854775809}', 400, "'seed': it must be a whole number"), ("completions", b'{"prompt": "a", "seed": 01}', 400, "JSON"),
+        ("completions", b'{"prompt": "a", "seed": ' + b"0" * 200000 + b"}", 400, "JSON"), ("chat/completions", {"messages": talk, "top_logprobs": 2}, 400, "top_logprobs"), ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages")]
     with Server(model) as s:
         for route, body, status, words in wrong:
             got, _, a = s.ask("POST", "/v1/" + route, body)
@@ -422,6 +425,17 @@ def test_a_token_is_bytes(folder):
         c, told = content([ids["a"], ids["<|end|>"]])
         check(c["text"] == " hello\U0001f44b x" and c["logprobs"]["tokens"][0] == "hello" and c["logprobs"]["text_offset"][:2] == [0, 6], c)
         check([x["bytes"] for x in told] == [list(b" hello"), [0xf0], [0x9f], [0x91], [0x8b], list(b" x")], told)
+    # Of a run of bytes that is no text each is a character, which is known at its end.
+    for name, run, wanted in (("broken", ["<0xF0>", "<0x9F>", "▁x", "▁y"], [0, 5, 6, 7, 9]), ("twice", ["<0xE4>", "<0xB8>", "<0xAD>", "<0x41>", "<0xFF>", "▁y"], [0, 5, 6, 7, 8, 9, 10])):
+        ids = chain_model(folder / name, ["▁hello", *run], byte_fallback=True)
+        with Server(folder / name, key="") as s:
+            ask = {"prompt": [ids["<|end|>"]], "max_tokens": 20, "logprobs": 1}
+            c = s.post("/v1/completions", **ask)["choices"][0]
+            check(c["logprobs"]["text_offset"][:len(wanted)] == wanted and c["text"] == "hello" + "\ufffd" * sum(x.startswith("<0x") for x in run) + "".join(x.replace("▁", " ") for x in run if "▁" in x), c)
+            parts = [at for e in s.events("/v1/completions", **ask) if e["choices"][0]["logprobs"] for at in e["choices"][0]["logprobs"]["text_offset"]]
+            check(parts[len(wanted) - 1] == wanted[-1], parts)
+            cut = s.post("/v1/completions", **{**ask, "max_tokens": 3})["choices"][0]
+            check(cut["text"] == "hello\ufffd\ufffd" and cut["logprobs"]["text_offset"] == [0, 5, 6], cut)
 
 
 def test_fields_of_messages_reach_the_template(folder):

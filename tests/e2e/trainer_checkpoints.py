@@ -60,6 +60,22 @@ def test_a_run_goes_on_from_the_trainers(folder):
         near(losses(folder / f"{name}-again"), recorded["skipped"], range(4, 7), f"{name} --ignore_data_skip")
 
 
+def test_a_state_with_nan_is_gone_on_from(folder):
+    """Python writes NaN and Infinity into trainer_state.json, as of a step that overflowed."""
+    at, recorded = golden(folder, "v5")
+    file = at / "checkpoint-3" / "trainer_state.json"
+    state = json.loads(file.read_text())
+    state["log_history"] = [{"step": 1, "loss": 2.0, "grad_norm": float("nan")}, {"step": 2, "loss": float("inf")}]
+    state["best_metric"] = float("-inf")
+    file.write_text(json.dumps(state, indent=2))
+    check("NaN" in file.read_text() and "-Infinity" in file.read_text(), "what is tried")
+    r.run(*line(at, "--transformers_version", "5.23", "--resume_from_checkpoint", at / "checkpoint-3"))
+    near(losses(folder / "out"), recorded["whole"], range(4, 7), "with NaN")
+    check("checkpoint" in r.run("info", at / "checkpoint-3").stdout, "info")
+    r.run("convert", "--input", at / "checkpoint-3", "--output", folder / "hf", "--to", "hf")
+    check((folder / "hf" / "model.safetensors").exists(), "convert")
+
+
 def test_in_the_trainers_own_folder(folder):
     """True, and nothing, take the newest of --output_dir; the Trainer's folder stays as it is, and the limit counts the run's own."""
     at, recorded = golden(folder, "v5")

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include <fmt/ranges.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "files/compressed.h"
@@ -122,6 +124,22 @@ void copy_box(const ElementsPtr& from, const Place& at, const Shape& whole, std:
   }
 }
 
+// True if two of the boxes share an element.
+bool boxes_overlap(std::vector<std::pair<Place, Place>> boxes) {
+  std::sort(boxes.begin(), boxes.end());
+  const auto meet = [](const auto& a, const auto& b, size_t d) {
+    return a.first[d] < b.first[d] + b.second[d] && b.first[d] < a.first[d] + a.second[d];
+  };
+  for (size_t i = 0; i < boxes.size(); ++i)
+    for (size_t j = i + 1; j < boxes.size(); ++j) {
+      size_t d = 0, rank = boxes[i].first.size();
+      while (d < rank && meet(boxes[i], boxes[j], d)) ++d;
+      if (d == rank) return true;
+      if (d == 0) break;  // the boxes are in the order of their first dim: those behind lie apart too
+    }
+  return false;
+}
+
 // Opens the files of chunks, each once.
 class ChunkFiles {
  public:
@@ -204,6 +222,8 @@ std::map<std::string, ElementsPtr> read_dist_tensors(const std::string& path,
     for (const int64_t n : m.place(m.field(tensor, "size"))) whole.push_back(n);
     if (p.kind(parts) != Pickle::Kind::list) m.refuse("chunks are a list");
     std::vector<Copy> copies;
+    std::vector<std::pair<Place, Place>> boxes;
+    int64_t covered = 0;
     for (const Pickle::Ref part : p.items(parts)) {
       const Pickle::Ref chunk = m.fields(part, std::string(kClasses) + "ChunkStorageMetadata");
       const Place at = m.place(m.field(chunk, "offsets")), sizes = m.place(m.field(chunk, "sizes"));
@@ -215,10 +235,20 @@ std::map<std::string, ElementsPtr> read_dist_tensors(const std::string& path,
         fits = e->shape()[d] == sizes[static_cast<size_t>(d)] && at[static_cast<size_t>(d)] + e->shape()[d] <= whole[d];
       if (!fits)
         throw UserError("a chunk of another shape", e->where(),
-                        fmt::format("it is a part of {}, as .metadata says, and has {}", whole.text(), e->shape().text()),
+                        fmt::format("as .metadata says it has [{}] and begins at [{}] of a tensor of {}; in the file it has {}",
+                                    fmt::join(sizes, ", "), fmt::join(at, ", "), whole.text(), e->shape().text()),
                         "use files of one checkpoint");
-      if (e->count() > 0) copy_box(e, at, whole, copies);
+      if (e->count() == 0) continue;
+      covered += e->count();
+      if (covered > whole.count()) break;
+      boxes.emplace_back(at, sizes);
+      copy_box(e, at, whole, copies);
     }
+    if (covered > whole.count() || boxes_overlap(boxes))
+      m.refuse(fmt::format("the chunks of '{}' lie on each other", printable(name)));
+    if (covered < whole.count())
+      m.refuse(fmt::format("the chunks of '{}' make its {}, and here are {} of {} elements", printable(name), whole.text(),
+                           covered, whole.count()));
     out[name] = assembled(whole, std::move(copies), fmt::format("chunks of '{}'", printable(name)));
   }
   return out;

@@ -363,13 +363,14 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
                              {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}},
                              s.ckpt);
         }
-        remove_older_states(folder, s);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
         write_file_atomic(s.dir + "/config.json", model.dump(2) + "\n");  // for `ravine convert`
         if (rank == 0) first_name = name;
       }
     }
+  for (int64_t rank = 0; rank < s.pipeline * s.tensor * s.data; ++rank)  // once all ranks have the new one
+    remove_older_states(fmt::format("{}/rank_{}", s.dir, rank), s);
   return first_name;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/python_json.h"
 #include "config/bounds.h"
 #include "files/tensor_set.h"
 #include "io/adapter_folder.h"
@@ -47,7 +48,7 @@ std::optional<int64_t> batch_of_history(const Json& kept) {
 
 Json state_file(const std::string& folder) {
   const std::string path = folder + "/trainer_state.json";
-  Json state = read_json(path, int64_t{64} << 20);
+  Json state = read_python_json(path, int64_t{64} << 20);
   if (!state.is_object())
     throw UserError("not the state of a Trainer", path, "it is an object of JSON", "use a complete checkpoint");
   return state;

@@ -54,7 +54,8 @@ bool TokenBytes::skipped(int32_t id) const {
   StreamDecoder decoder(*tokenizer_, true);
   for (const int32_t known : before_) decoder.next(known);
   decoder.settle();
-  return (decoder.next(id) + decoder.finish()).empty() && !behind(before_, id).empty();
+  const std::string text = decoder.next(id);
+  return text.empty() && decoder.finish().empty() && !behind(before_, id).empty();
 }
 
 bool TokenBytes::no_text(std::span<const int32_t> ids) const {
@@ -62,6 +63,54 @@ bool TokenBytes::no_text(std::span<const int32_t> ids) const {
   for (const int32_t id : ids)
     if (id >= 0 && id < tokenizer_->size() && !decoder.next(id).empty()) return false;
   return decoder.settle().empty();
+}
+
+namespace {
+
+int64_t characters_of(std::string_view bytes) {
+  std::string text;
+  int64_t count = 0;
+  while (const size_t n = take_utf8(bytes, true, text)) bytes.remove_prefix(n), ++count;
+  return count;
+}
+
+}  // namespace
+
+TokenPlaces::TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
+    : size_(tokenizer.size()), decoder_(tokenizer, true) {
+  for (const int32_t id : prompt)
+    if (id >= 0 && id < size_) decoder_.next(id);
+  decoder_.settle();
+}
+
+void TokenPlaces::add(int32_t id, std::string_view bytes, std::vector<int64_t>& places) {
+  const std::string text = id >= 0 && id < size_ ? decoder_.next(id) : "";
+  const int64_t own = characters_of(bytes);
+  if (!text.empty() && held_ > 0 && each_is_one(characters_of(text) - own, places)) {
+    characters_ = held_from_ + held_;
+    pending_.clear();
+  }
+  places.push_back(next(bytes));
+  if (!text.empty())
+    held_ = 0;
+  else if (!bytes.empty())
+    hold(bytes, places.back());
+}
+
+void TokenPlaces::hold(std::string_view bytes, int64_t place) {
+  if (held_ == 0) held_from_ = place, held_bytes_ = true;
+  held_bytes_ = held_bytes_ && bytes.size() == 1;
+  ++held_;
+}
+
+void TokenPlaces::end(std::vector<int64_t>& places) { each_is_one(characters_of(decoder_.finish()), places); }
+
+// Sets the places of the tokens that were held back right, if each has come to be one of so many characters.
+bool TokenPlaces::each_is_one(int64_t characters, std::vector<int64_t>& places) {
+  if (characters != held_ || !held_bytes_) return false;
+  int64_t place = held_from_ + held_;
+  for (size_t i = places.size(); i > 0 && place > held_from_; --i) places[i - 1] = --place;
+  return true;
 }
 
 int64_t TokenPlaces::next(std::string_view bytes) {

@@ -13,6 +13,7 @@ namespace ravine {
 class TokenBytes {
  public:
   explicit TokenBytes(const Tokenizer& tokenizer);
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
 
   // Returns the bytes of a token, with its leading space; some tokenizers omit this space at the start of a text. A
   // byte token, or a part of a character, gives its raw bytes. The joined bytes of tokens are the text of all. An id
@@ -32,13 +33,26 @@ class TokenBytes {
 // Counts the characters of a text, given its tokens in order.
 class TokenPlaces {
  public:
-  // Returns the position of the next token in the text, in characters. If its first byte is inside an incomplete
-  // character, it is the position of this character. Bytes that form no character count as their U+FFFD.
-  int64_t next(std::string_view bytes);
+  // The text follows that of the prompt. The tokenizer must outlive this object.
+  TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
+
+  // Appends the position of the next token in the text, in characters, to `places`. If the first byte of the token is
+  // inside an incomplete character, the position is that of this character. Bytes that form no character count as their
+  // U+FFFD. Some tokenizers write one U+FFFD for each byte of such a run; this is known at the end of the run, and
+  // corrects the positions of the run in `places`.
+  void add(int32_t id, std::string_view bytes, std::vector<int64_t>& places);
+  void end(std::vector<int64_t>& places);  // ends the text
 
  private:
+  int64_t next(std::string_view bytes);
+  void hold(std::string_view bytes, int64_t place);
+  bool each_is_one(int64_t characters, std::vector<int64_t>& places);
+  int64_t size_;  // ids of the vocabulary
+  StreamDecoder decoder_;
   int64_t characters_ = 0;
-  std::string pending_;  // the beginning of a character
+  std::string pending_;               // the beginning of a character
+  int64_t held_ = 0, held_from_ = 0;  // number of tokens whose text is not certain, and the position of the first
+  bool held_bytes_ = false;           // each of them is one byte
 };
 
 }  // namespace ravine
