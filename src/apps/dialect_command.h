@@ -33,18 +33,18 @@ struct DialectFlags {
   }
 };
 
-// Returns the script of --script, with its arguments and the selected launch.
+// Returns the launch script that --script names, with its arguments and the program that --launch selects.
 LaunchScript script_of(const DialectFlags& flags);
 // Returns the environment of the job: the variables of this process, overridden by those that the script exports.
 std::map<std::string, std::string> environment_of(const DialectFlags& flags);
 
-// Translates the other program's command line. `words` are the arguments that are neither a flag above nor an option of
-// Ravine. `flags.ranks` is the number of ranks; 0 if unknown.
+// A function that translates the other program's command line into options of Ravine. `words` are the arguments that
+// are neither a DialectFlags flag nor an option of Ravine. `flags.ranks` is the number of ranks; 0 if unknown.
 using TranslateWords = Translation (*)(const std::vector<PlacedWord>& words, const DialectFlags& flags);
 
-// Returns the command. keys: all keys that the other program's line may have (--keys). others: commands for scripts
-// that start a program without training (Translation::command). list: a flag of the other program whose values, up to
-// the next flag, look like options of Ravine.
+// Returns a command that takes the command line of another program. keys: all keys that the other program's line may
+// have (--keys). others: commands for scripts that start a program without training (Translation::command). list: a
+// flag of the other program whose values, up to the next flag, look like options of Ravine.
 Command dialect_command(CommandSpec spec, std::string group, TranslateWords translate, std::vector<KeySection> (*keys)(),
                         std::vector<Command> others = {}, std::string list = "");
 

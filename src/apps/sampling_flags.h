@@ -12,7 +12,7 @@
 namespace ravine {
 
 struct SamplingFlags {
-  // Empty: not given.
+  // Lists are empty if the flag was not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, stop_ids;
   std::vector<double> temperature, top_p, min_p, typical_p, repetition_penalty;
   double frequency_penalty = 0, presence_penalty = 0;
@@ -51,19 +51,21 @@ struct SamplingFlags {
   }
 };
 
-// Combines the flags and the model's defaults, for prompts of at most `longest` tokens. Ids outside the vocabulary are
-// UserErrors.
+// Returns the options of generation by the flags, and by the model's defaults for flags that were not given. `longest`
+// is the length of the longest prompt in tokens. Ids outside the vocabulary are UserErrors.
 GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                                  int64_t longest);
-// Adds the ids of --stop-tokens to the ids that end an answer. A token outside the vocabulary is a UserError. So is a
-// missing tokenizer (null).
+// Adds the ids of --stop-tokens to the ids in `options` that end an answer. A token outside the vocabulary is a
+// UserError. So is --stop-tokens without a tokenizer (null).
 void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options);
-// Returns texts that end an answer: of the flags, else of the model.
+// Returns the texts that end an answer: the values of --stop, else the model's defaults.
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
 
-// Returns the given flags that apply to sampling only: "--temperature and --top-p"; "" if there are none.
+// Returns the names of the flags that were given and apply to sampling only: "--temperature and --top-p"; "" if there
+// are none.
 std::string given_for_draws(const SamplingFlags& flags);
-// Returns the flags that were given, as text: "--top-k and --top-p".
+// Returns the names of the flags that were given, as text: "--top-k and --top-p". Each pair has the name and if the
+// flag was given.
 std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags);
 
 }  // namespace ravine

@@ -442,7 +442,7 @@ struct Config {
   }
 };
 
-// True if log.figures names the figure, and a log line or a point of the event files is due after this step.
+// True if log.figures has `figure`, and a log line or a point of the event files is due after `step`.
 bool figure_due(const Config& config, std::string_view figure, int64_t step);
 
 struct Section {
@@ -454,7 +454,8 @@ std::vector<Section> sections_of(Config& config);  // valid as long as `config`
 void validate(const Config& config);        // checks the rules between options
 std::string to_yaml(const Config& config);  // all options; load_config reads back the same values bit for bit
 std::string defaults_text();                // all keys with defaults and help, as commented YAML
-std::string explain(const Config& config, const std::string& key);  // "section.key", or "section"
-std::string options_markdown();                                     // docs/options.md
+// Returns the text of `ravine config --explain KEY`; `key` is "section.key", or "section".
+std::string explain(const Config& config, const std::string& key);
+std::string options_markdown();  // returns the text of docs/options.md
 
 }  // namespace ravine

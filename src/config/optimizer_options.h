@@ -24,7 +24,8 @@ struct ParamGroup {
   }
 };
 
-// The options of all types, then the options of single types (config/optimizer_types.h).
+// The options of section optimizer: first the options of all types, then the options of single types
+// (config/optimizer_types.h).
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::adamw;
   DecayOf decay = DecayOf::matrices;
