@@ -28,7 +28,8 @@ struct Weights {
   std::function<std::map<std::string, std::string>(const std::string&)>
       missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
   std::string folder;           // Hugging Face folder with tokenizer and generation_config.json; "": none
-  std::string adapter;  // folder of the merged adapter, whose tokenizer, template and generation_config.json are preferred
+  // Folder of the merged adapter, whose tokenizer, template and generation_config.json are preferred.
+  std::string adapter;
   RunPosition position;
   Json data_history;                                      // data used by a Ravine run (data/history.h); null for others
   std::vector<std::string> notes;                         // notes for the user
