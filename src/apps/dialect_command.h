@@ -20,15 +20,14 @@ struct DialectFlags {
   CommonFlags common;
   template <class V>
   void each(V&& v) {
-    v("explain", explain, "what becomes of each key, as a table on a terminal, else one JSON line per key; nothing is run");
-    v("keys", keys, "the page of all keys that are known, in Markdown; nothing is run");
-    v("print-config", print_config, "the config as Ravine's own YAML; nothing is run");
-    v("ranks", ranks, "explain and print for so many ranks; 0: those of the job, or of the script", between(0, 1 << 15));
-    v("script", script, "the command inside this launch script, which is read and never executed",
-      reads() & metavar("FILE.sh"));
-    v("launches", launches, "the programs that the script starts, a JSON line each; nothing is run");
-    v("launch", launch, "of a script that starts several programs, the number of the one that is meant; 0: the only one",
-      between(0, 1 << 10));
+    v("explain", explain, "show the translation of each key: a table on a terminal, else JSON lines; nothing is run");
+    v("keys", keys, "print a page of all known keys in Markdown; nothing is run");
+    v("print-config", print_config, "print the config as Ravine's YAML; nothing is run");
+    v("ranks", ranks, "number of ranks for --explain and --print-config; 0: as in the job, or in the script",
+      between(0, 1 << 15));
+    v("script", script, "launch script that holds the command; it is read and never executed", reads() & metavar("FILE.sh"));
+    v("launches", launches, "list the programs that the script starts, a JSON line each; nothing is run");
+    v("launch", launch, "number of the program to run, of a script that starts several; 0: the only one", between(0, 1 << 10));
     common.each(v);
   }
 };

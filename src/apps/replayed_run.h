@@ -6,8 +6,9 @@
 
 namespace ravine {
 
-inline constexpr const char *kReplayFrom = "checkpoint of a run, RUN/checkpoints/step_N, or RUN: from its beginning",
-                            *kReplayRun = "run whose options count; empty: the one in which the checkpoint lies";
+inline constexpr const char *kReplayFrom =
+                                "checkpoint to replay from, RUN/checkpoints/step_N; RUN: from the beginning of the run",
+                            *kReplayRun = "run whose options are used; empty: the run that contains the checkpoint";
 
 // Returns the options for Trainer::replay() of the steps after `from`, which is a checkpoint or a run folder (then from
 // its beginning). `run` is the run whose options are used; "": the run that contains `from`. `threads` replaces

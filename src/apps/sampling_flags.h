@@ -38,15 +38,15 @@ struct SamplingFlags {
       between(0, 1) & length(1) & metavar("P"));
     v("typical-p", typical_p, "locally typical sampling with total probability P; 1: off",
       between(0, 1) & length(1) & metavar("P"));
-    v("repetition-penalty", repetition_penalty, "penalty of tokens that occurred; above 1: less likely",
+    v("repetition-penalty", repetition_penalty, "penalty of tokens that have occurred; above 1 makes them less likely; 1: off",
       between(1e-6, 1e6) & length(1) & metavar("X"));
-    v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
+    v("no-repeat-ngram-size", no_repeat_ngram_size, "length N of token sequences that may not occur twice; 0: off",
       between(0, kMostTokens) & length(1) & metavar("N"));
     v("frequency-penalty", frequency_penalty, "penalty of a token's logit for each occurrence in the answer",
       between(-100, 100) & metavar("X"));
     v("presence-penalty", presence_penalty, "penalty of the logits of all tokens in the answer",
       between(-100, 100) & metavar("X"));
-    v("logit-bias", logit_bias, "added to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
+    v("logit-bias", logit_bias, "numbers to add to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
     v("seed", seed, "seed of sampling: the same seed gives the same text", at_least(0));
   }
 };
