@@ -7,15 +7,16 @@
 
 namespace ravine {
 
-// The folders that --model and --adapter name (runs/run_places.h).
+// The folders of the model and of its adapters, by the flags --model and --adapter; the result of
+// model_and_adapters_meant_by.
 struct MeantAdapters {
   std::string model;
-  std::vector<NamedPath> adapters;  // one without a name, or any number with different names
+  std::vector<NamedPath> adapters;  // one adapter without a name, or any number of adapters with different names
 };
 MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::vector<std::string>& given);
 
-// For a command that runs one model: returns the folder of its adapter; "" if there is none. `command` is used in the
-// message.
+// Returns the folder of the adapter, for a command that runs one model; "" if there is none. Several adapters are a
+// UserError that names `command`.
 std::string one_adapter(const MeantAdapters& meant, const std::string& command);
 
 }  // namespace ravine

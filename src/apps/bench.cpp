@@ -31,7 +31,7 @@ struct MachineFlags {
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
-    v("json", json, "one JSON object");
+    v("json", json, "print one JSON object");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
 };
@@ -79,7 +79,7 @@ struct MessagesFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("json", json, "one JSON object");
+    v("json", json, "print one JSON object");
   }
 };
 
@@ -130,13 +130,14 @@ struct BenchFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR") & reads_folder());
-    v("sequence-length", length, "tokens of a sequence", between(2, kMostTokens));
-    v("micro-batch", micro_batch, "sequences of a step", between(1, kMostSequences));
-    v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
-    v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
-    v("overwrite", overwrite, "replace the file that has the name of the timeline");
-    v("json", json, "one JSON object");
+    v("sequence-length", length, "tokens per sequence", between(2, kMostTokens));
+    v("micro-batch", micro_batch, "sequences per step", between(1, kMostSequences));
+    v("steps", steps, "number of timed steps, after one untimed step", between(1, 1e6));
+    v("profile", profile, "print a table of the last step's ops: calls, time, FLOPs, bytes, fraction of the roofline");
+    v("timeline", timeline, "with --profile: file to write, a trace that Perfetto opens",
+      filled() & writes() & metavar("FILE.json"));
+    v("overwrite", overwrite, "replace an existing file of --timeline");
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -224,15 +225,16 @@ struct InferenceFlags {
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one; weights are drawn at random",
       required() & metavar("CONFIG.json|DIR") & reads_folder());
-    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)",
+    v("sequence-length", length, "tokens per prompt; decode: tokens in the KV cache; 0: 1024, decode 128",
       between(0, kMostTokens));
-    v("batch", batch, "sequences at a time (0: as --micro-batch)", between(0, kMostMicroBatches));
-    v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
-    v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
-    v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", filled() & writes() & metavar("FILE.json"));
-    v("overwrite", overwrite, "replace the file that has the name of the timeline");
-    v("json", json, "one JSON object");
+    v("batch", batch, "sequences per batch; 0: the value of --micro-batch", between(0, kMostMicroBatches));
+    v("micro-batch", micro_batch, "sequences per batch if --batch is 0", between(1, kMostMicroBatches));
+    v("steps", steps, "timed prompts, after one untimed prompt, or steps of decode; 0: 3, decode 32", between(0, 1e6));
+    v("profile", profile, "print a table of ops of the last prefill, or of all steps of decode");
+    v("timeline", timeline, "with --profile: file to write, a trace that Perfetto opens",
+      filled() & writes() & metavar("FILE.json"));
+    v("overwrite", overwrite, "replace an existing file of --timeline");
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -298,32 +300,32 @@ int run_bench_decode(InferenceFlags& flags, Config& config) { return run_bench_i
 Command bench_command() {
   return command_of(
       {.name = "bench",
-       .summary = "peaks of the machine; speed of training and inference",
+       .summary = "measure peaks of the machine, and speed of training and inference",
        .example = "ravine bench train --model config.json --sequence-length 1024"},
       "Machine",
       {command<MachineFlags>({.name = "bench machine",
-                              .summary = "measures peaks of products and memory, and keeps them",
+                              .summary = "measure peaks of matrix products and memory, and store them",
                               .example = "ravine bench machine --json"},
                              "", run_machine),
        command<MessagesFlags>({.name = "bench messages",
-                               .summary = "under mpirun: how fast ranks exchange messages, kept for plan",
+                               .summary = "under mpirun: measure how fast ranks exchange messages, and store it for plan",
                                .example = "mpirun -n 2 ravine bench messages"},
                               "", run_messages),
        command<BenchFlags>(
            {.name = "bench train",
-            .summary = "training steps on random tokens, of all weights or of adapters (lora)",
+            .summary = "time training steps on random tokens, of all weights or of adapters (lora)",
             .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
             .sections = {"train.recompute", "train.memory_mb", "optimizer", "precision", "lora"},
             .alone = true},
            "", run_bench_train),
        command<InferenceFlags>({.name = "bench prefill",
-                                .summary = "reading prompts of random tokens, until the first new token is chosen",
+                                .summary = "time prompts of random tokens, up to the first new token",
                                 .example = "ravine bench prefill --model config.json --sequence-length 1024 --batch 1",
                                 .sections = {"precision"},
                                 .alone = true},
                                "", run_bench_prefill),
        command<InferenceFlags>({.name = "bench decode",
-                                .summary = "writing tokens, as a fraction of the memory's read bandwidth",
+                                .summary = "time generated tokens, as a fraction of the memory's read bandwidth",
                                 .example = "ravine bench decode --model config.json --batch 1 precision.compute=bf16",
                                 .sections = {"precision"},
                                 .alone = true},

@@ -37,12 +37,12 @@ struct ChatFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+    v("adapter", adapter, "LoRA adapter of PEFT for this model, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder());
-    v("system", system, "the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
+    v("system", system, "system message of the conversation", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
-    v("modellink", modellink, "talk as ModelLink's chat task does, with LABEL before each answer",
+    v("modellink", modellink, "use the prompt format of ModelLink's chat task, with LABEL before each answer",
       metavar("LABEL") & detail("q, quit and exit end the conversation; clear and new begin it again."));
     sampling.each(v);
     v.heading("");

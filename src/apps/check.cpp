@@ -28,9 +28,9 @@ struct DeterminismFlags {
   void each(V&& v) {
     model.each(v);
     v("steps", steps, "steps of each run", between(1, 1e6));
-    v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found",
+    v("inject", inject, "add a case with a fault that must be found: the product at this path sums in another order",
       metavar("PATH"));
-    v("json", json, "one JSON object");
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -97,9 +97,8 @@ struct LayoutsFlags {
   void each(V&& v) {
     model.each(v);
     v("steps", steps, "steps of each run", between(1, 1e6));
-    v("inject", inject, "one more case, with a fault that must be found: the order of one sum, one cut or one mask is altered",
-      no_value(""));
-    v("json", json, "one JSON object");
+    v("inject", inject, "add a case with a fault that must be found: a changed order of a sum, cut or mask", no_value(""));
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -157,23 +156,24 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
 }  // namespace
 
 Command check_command() {
-  return command_of({.name = "check",
-                     .summary = "claims about numbers, shown on your own config",
-                     .example = "ravine check determinism --config run.yaml"},
-                    "Machine",
-                    {command<DeterminismFlags>(
-                         {.name = "check determinism",
-                          .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
-                          .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-                          .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision"},
-                          .alone = true},
-                         "", run_determinism),
-                     command<LayoutsFlags>({.name = "check layouts",
-                                            .summary = "a short training on many layouts of ranks: the same bits?",
-                                            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
-                                            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer",
-                                                         "schedule", "precision", "parallel"}},
-                                           "", run_layouts)});
+  return command_of(
+      {.name = "check",
+       .summary = "check with your own config that results are reproducible",
+       .example = "ravine check determinism --config run.yaml"},
+      "Machine",
+      {command<DeterminismFlags>(
+           {.name = "check determinism",
+            .summary = "repeat a short training: with other threads, with recomputation, resumed; compare all bits",
+            .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
+            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision"},
+            .alone = true},
+           "", run_determinism),
+       command<LayoutsFlags>(
+           {.name = "check layouts",
+            .summary = "repeat a short training on many layouts of ranks; compare all bits",
+            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
+            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel"}},
+           "", run_layouts)});
 }
 
 }  // namespace ravine

@@ -29,8 +29,8 @@ namespace ravine {
 struct Call {
   virtual ~Call() = default;
   virtual std::vector<Option> flags() = 0;  // valid as long as the call
-  // Reads the arguments of a command that does not use the flags and sections of its spec (dialect_command.h). Else
-  // nothing.
+  // Reads the arguments and returns the config, for a command that has its own syntax instead of the flags and sections
+  // of its spec (dialect_command.h). Returns nothing for all other commands.
   virtual std::optional<Config> read(const std::vector<std::string>&) { return std::nullopt; }
   virtual int run(Config& config) = 0;
 };
@@ -41,7 +41,8 @@ struct Command {
   std::string group;                            // heading in the overview
   std::function<std::unique_ptr<Call>()> call;  // empty for a group of actions
   std::vector<Command> actions;                 // `ravine tokenizer encode`: each action is a command
-  // Rewrites arguments in the syntax of another program to this command's; empty if there are none.
+  // A function that returns the arguments with the syntax of another program rewritten to this command's; empty: the
+  // command has none.
   std::function<std::vector<std::string>(const std::vector<std::string>&)> rewrite = {};
 };
 
@@ -101,7 +102,8 @@ struct CommonFlags {
   }
 };
 
-// The flag of commands that take model.path: `ModelFlag model;` as above.
+// The flag --model of commands that read model.path. A command declares `ModelFlag model;` in its flags and calls
+// `model.each(v);` in their `each`.
 struct ModelFlag {
   std::string path;
   template <class V>
@@ -111,7 +113,7 @@ struct ModelFlag {
   }
 };
 
-// Returns the flags of a call, one `name: value` per line. All ranks of a job must have the same text.
+// Returns the values of all flags of a command, one `name: value` per line. All ranks of a job must have the same text.
 template <class Flags>
 std::string describe(Flags& flags) {
   std::string text;
@@ -119,8 +121,9 @@ std::string describe(Flags& flags) {
   return text;
 }
 
-// Throws a UserError if an output is also an input (by any spelling), or the file of stdin. run_program checks every
-// flag that is an output. A command whose flag stands for several files calls it for these. `to` is the flag.
+// Throws a UserError if one of `outputs` is also an input of the command (by any spelling), or the file of stdin. `to`
+// is the flag that names the outputs. run_program checks every flag that is an output; a command whose flag stands for
+// several files calls it for these.
 void refuse_inputs(const std::vector<Option>& flags, const std::string& to, const std::vector<std::string>& outputs);
 
 // Runs the command in args (without the program's name) and returns the exit status. Exceptions become a line on stderr
@@ -128,7 +131,7 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);
 
 std::string overview(const std::vector<Command>& commands);  // the text of `ravine` without arguments
-// Returns the page of `ravine COMMAND --help`; with `all`, of `--help-all`.
+// Returns the help page of a command: of `ravine COMMAND --help`, or of `--help-all` if `all` is true.
 std::string help_page(const Command& command, bool all);
 
 }  // namespace ravine

@@ -38,16 +38,16 @@ struct CompareFlags {
     v("a", a, "dump or trace to compare: of Ravine, PyTorch, msprobe, MindSpore or PTDBG, or a folder of .npy files",
       positional() & required() & reads() & metavar("A") &
           detail("Read are folders of probe.dump and ravine dump, traces of tools/trace_torch.py, and files of ravine trace."));
-    v("b", b, "what to hold against it, of the same kind", positional() & required() & reads() & metavar("B"));
-    v("from", from, "checkpoint of the run behind A: its kernels run on the inputs of both dumps",
+    v("b", b, "dump or trace to compare with A, of the same kind", positional() & required() & reads() & metavar("B"));
+    v("from", from, "checkpoint of the run of dump A: its kernels run on the inputs of both dumps",
       filled() & metavar("CHECKPOINT") & reads_folder() &
           detail(
               "Give RUN/checkpoints/step_N, or RUN. Its steps are made again. This tells an error that a call makes from an error that it inherits."));
     v("run", run, kReplayRun, metavar("RUN") & reads_folder());
-    v("report", report, "folder for pairs.csv, with a line for each pair, verdict.json, and verdict.html, a page to read",
+    v("report", report, "folder to write: pairs.csv (a line for each pair), verdict.json and verdict.html (a report)",
       filled() & writes() & metavar("DIR"));
-    v("overwrite", overwrite, "replace the files that have their names");
-    v("json", json, "one JSON object");
+    v("overwrite", overwrite, "replace existing files of these names");
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -216,7 +216,7 @@ int run_compare(CompareFlags& flags, Config&) {
 Command compare_command() {
   return command<CompareFlags>(
       {.name = "compare",
-       .summary = "find the first call at which two dumps, or traces, part for no reason in its inputs",
+       .summary = "find the first call whose outputs differ between two dumps or traces more than its inputs explain",
        .example = "ravine compare dumps/a dumps/b --report differences",
        .about =
            "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs part."},

@@ -19,7 +19,7 @@ struct CompletionFlags {
   Shell shell = Shell::bash;
   template <class V>
   void each(V&& v) {
-    v("shell", shell, "shell to write for", positional() & required());
+    v("shell", shell, "shell that the script is for: bash, zsh or fish", positional() & required());
   }
 };
 

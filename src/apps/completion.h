@@ -8,13 +8,14 @@
 
 namespace ravine {
 
-// A word to complete, its help, and the words that may follow it: values of a flag, choices of an option.
+// A flag or option that the shell completes, its help, and the values that may follow it.
 struct CompletionWord {
   std::string word, help;
   std::vector<std::string> values;
   bool takes_value = false;  // true for an option, and for a flag that takes a value
 };
 
+// A command, with the words that the shell completes after its name.
 struct CompletionCommand {
   std::string name, summary;  // name: "train", "tokenizer encode"
   std::vector<CompletionWord> flags;

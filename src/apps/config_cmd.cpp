@@ -22,11 +22,12 @@ struct ConfigFlags {
   template <class V>
   void each(V&& v) {
     model.each(v);
-    v("list", list, "every option with default, meaning and type");
-    v("explain", explain, "one option or section: meaning, type, default, value and where it came from", metavar("KEY"));
-    v("to", to, "the config as flags of Megatron or as DeepSpeed's JSON; what these cannot say is named on stderr",
+    v("list", list, "list every option with default, meaning and type");
+    v("explain", explain, "explain an option or section: meaning, type, default, value and the source of the value",
+      metavar("KEY"));
+    v("to", to, "print the config as Megatron's flags or DeepSpeed's JSON; options without one: on stderr",
       one_of(programs()) & metavar("PROGRAM"));
-    v("markdown", markdown, "the page docs/options.md");
+    v("markdown", markdown, "print the page docs/options.md");
   }
   static std::vector<std::string> programs() {
     std::vector<std::string> names = {""};

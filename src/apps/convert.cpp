@@ -32,22 +32,22 @@ struct ConvertFlags {
     ConvertOptions& o = options;
     v("input", o.input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
       required() & metavar("PATH") & reads_folder());
-    v("output", o.output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
+    v("output", o.output, "folder to write; it appears complete or not at all (not needed with --dry-run)",
       filled() & metavar("DIR") & writes());
     v("to", o.to, "layout to write", required());
-    v("from", o.from, "layout of the input; auto: recognised", no_value(kAuto));
+    v("from", o.from, "layout of the input; auto: recognized by its files", no_value(kAuto));
     v.heading("Layouts of other programs");
     v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
     v("pipeline", o.pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
-    v("stage-layers", o.stage_layers, "layers of each stage of the Megatron folder, like 3 5; none: as many in each",
+    v("stage-layers", o.stage_layers, "layers of each stage of the Megatron folder, like 3 5; none: equal numbers",
       between(1, 100000) & metavar("N .."));
     v("vocab-multiple", o.vocabulary_multiple,
       "Megatron: rows of the vocabulary are padded to a multiple of this times --tensor; 0: 128", between(0, 1 << 20));
-    v("experts", o.experts, "Megatron: experts of a layer numbered side by side (--moe-grouped-gemm), or a module each");
+    v("experts", o.experts, "Megatron: experts of a layer in one module (--moe-grouped-gemm), or in a module each");
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
-    v("zero", zero, "DeepSpeed: ZeRO stage of the checkpoint to write (else 2)", between(0, 3) & length(1) & metavar("N"));
-    v("ranks", o.ranks, "data ranks of a checkpoint of DeepSpeed or Megatron; DeepSpeed goes on with as many",
+    v("zero", zero, "DeepSpeed: ZeRO stage of the checkpoint to write; default: 2", between(0, 3) & length(1) & metavar("N"));
+    v("ranks", o.ranks, "data ranks of a DeepSpeed or Megatron checkpoint; DeepSpeed resumes with the same number only",
       between(1, 100000));
     v("universal", o.universal,
       "DeepSpeed: a universal checkpoint, for any stage and number of ranks (checkpoint.load_universal)");
@@ -55,21 +55,19 @@ struct ConvertFlags {
       detail(
           "To ravine, from DeepSpeed ZeRO, Megatron, MindFormers and Ravine: the run of the input goes on. To Megatron, from a Ravine checkpoint."));
     v("distributed-optimizer", o.distributed,
-      "beside --optimizer: for Megatron's --use-distributed-optimizer, whose state lies in distrib_optim.pt");
+      "with --optimizer: write distrib_optim.pt, for Megatron's --use-distributed-optimizer");
     v.heading("Weights");
-    v("adapter", o.adapter, "adapter of PEFT or ModelLink that is merged into the weights on the way",
-      metavar("DIR") & reads_folder());
-    v("dtype", o.dtype, "type of the weights written; none: as stored",
+    v("adapter", o.adapter, "adapter of PEFT or ModelLink to merge into the weights", metavar("DIR") & reads_folder());
+    v("dtype", o.dtype, "number format of the weights to write; none: as stored",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
-    v("model-config", o.model_config,
-      "config.json of the model, where the input has none or another vocabulary; to peft: of the base",
+    v("model-config", o.model_config, "config.json, if the input has none or another vocabulary; with --to peft: of the base",
       metavar("FILE") & reads());
-    v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
+    v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new rows are the mean of the old rows; 0: unchanged",
       between(0, 1 << 30));
-    v("upcycle", o.upcycle, "to hf: make a mixture of experts of a dense model, like experts=8,top_k=2",
+    v("upcycle", o.upcycle, "with --to hf: turn a dense model into a mixture of experts, like experts=8,top_k=2",
       filled() & metavar("SPEC") & detail("Each expert is a copy of the MLP. Routers are drawn from seed=S, 0 by default."));
     v.heading("");
-    v("dry-run", o.dry_run, "only list the tensors that would be written");
+    v("dry-run", o.dry_run, "list the tensors that would be written, and write nothing");
     v("allow-unknown", o.allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
@@ -120,16 +118,16 @@ struct MergeLoraFlags {
   template <class V>
   void each(V&& v) {
     ConvertOptions& o = options;
-    v("model", o.input, "base model, a Hugging Face folder; of a run that trained an adapter its base",
+    v("model", o.input, "base model: a Hugging Face folder, or a run that trained an adapter, whose base is taken",
       required() & metavar("DIR") & reads_folder());
     v("adapter", adapters, "LoRA adapter of PEFT or ModelLink, or OUTPUT/adapter of a run",
       required() & metavar("DIR") & reads_folder());
-    v("base", o.base, "number format of the frozen weights, as lora.base had them; none: as stored",
+    v("base", o.base, "number format of the frozen weights in the training (lora.base); none: as stored",
       one_of<BaseStorage>({std::nullopt, BaseStorage::bf16, BaseStorage::nf4}) &
           detail("Under nf4 the adapter is merged into the values of the 4-bit blocks."));
-    v("output", o.output, "model folder to write: it appears whole or not at all",
+    v("output", o.output, "model folder to write; it appears complete or not at all",
       required() & filled() & metavar("DIR") & writes());
-    v("dtype", o.dtype, "type of the weights written; none: as the base has them",
+    v("dtype", o.dtype, "number format of the weights to write; none: as in the base",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
@@ -230,7 +228,7 @@ int run_convert(ConvertFlags& flags, Config&) {
 Command merge_lora_command() {
   return command<MergeLoraFlags>(
       {.name = "merge-lora",
-       .summary = "a model of a base and a LoRA adapter: W + scale B A, rounded once to the base's type",
+       .summary = "merge a LoRA adapter into its base model: W + scale B A, rounded once to the base's type",
        .example = "ravine merge-lora --model qwen2 --adapter runs/tune/adapter --output tuned",
        .alone = true,
        .lasting = true},
@@ -240,7 +238,7 @@ Command merge_lora_command() {
 Command convert_command() {
   return command<ConvertFlags>(
       {.name = "convert",
-       .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
+       .summary = "convert weights between layouts: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
        .example = "ravine convert --input megatron-run --output my-llama --to hf",
        .about =
            "The output folder appears whole or not at all. Weights are not rounded unless --dtype asks for it, and pickles are never executed.",

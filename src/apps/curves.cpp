@@ -20,19 +20,19 @@ struct CurvesFlags {
   bool suggest = false, json = false, overwrite = false;
   template <class V>
   void each(V&& v) {
-    v("curves", curves, "the run that is asked about, the run to hold it against, and repeats of the second, if there are any",
+    v("curves", curves, "run A to test, run B to compare it with, and repeats of B if there are any",
       positional() & required() & reads() & metavar("A B [C ..]") &
           detail(
               "Read are folders of runs, TensorBoard's files, trainer_state.json, .csv or .jsonl with step and loss, and logs of Megatron or MindFormers."));
-    v("limit", options.limit, "how far apart the smoothed losses may be behind step 50; repeats of B say it themselves",
+    v("limit", options.limit, "largest difference of the smoothed losses after step 50; not used if B has repeats",
       between(1e-9, 1e6));
-    v("compute", options.compute, "type of the arithmetic, for curves that do not say it; empty: bf16",
+    v("compute", options.compute, "number format of the arithmetic, for curves that do not state it; empty: bf16",
       one_of({"", "f32", "bf16", "f16", "f64"}));
-    v("suggest-threshold", suggest, "health.skip_norm for runs like these, and which of their steps it would have skipped");
-    v("svg", picture, "draw losses, their difference and norms: .svg, or .html (one page, nothing from outside)",
+    v("suggest-threshold", suggest, "suggest health.skip_norm for such runs, and list the steps that it would have skipped");
+    v("svg", picture, "file for a picture of losses, their difference and norms: .svg, or .html (self-contained)",
       filled() & writes() & metavar("FILE"));
-    v("overwrite", overwrite, "replace the file that has that name");
-    v("json", json, "one JSON object");
+    v("overwrite", overwrite, "replace an existing file of that name");
+    v("json", json, "print one JSON object");
   }
 };
 
@@ -128,7 +128,7 @@ int run_curves(CurvesFlags& flags, Config&) {
 Command curves_command() {
   return command<CurvesFlags>(
       {.name = "curves",
-       .summary = "whether the losses of two runs are one up to what roundings explain",
+       .summary = "test if the losses of two runs differ by no more than rounding explains",
        .example = "ravine curves runs/here megatron.log --svg difference.svg",
        .about =
            "Judges whether two loss curves agree within the rounding noise that their own steps show, and where they part. The exit status is 1 if they part.",

@@ -40,10 +40,10 @@ struct ShowFlags {
   void each(V&& v) {
     model.each(v);
     v("step", step, "step of the run, as metrics.jsonl counts it", between(1, kMostSteps));
-    v("rank", rank, "data-parallel rank whose samples are shown, when there are several", between(0, kMostRanks));
-    v("ranks", ranks, "of so many; 0: parallel.data", between(0, kMostRanks));
-    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧", no_value(kAuto));
-    v("json", json, "one JSON line per sample: ids, labels, positions, segments, text");
+    v("rank", rank, "data-parallel rank whose samples are shown", between(0, kMostRanks));
+    v("ranks", ranks, "number of data-parallel ranks; 0: parallel.data", between(0, kMostRanks));
+    v("color", color, "show learned tokens in green; auto: on a terminal, elsewhere between ⟦ and ⟧", no_value(kAuto));
+    v("json", json, "print one JSON line per sample: ids, labels, positions, segments, text");
   }
 };
 
@@ -167,14 +167,15 @@ int run_show(ShowFlags& flags, Config& config) {
 }  // namespace
 
 Command data_command() {
-  return command_of({.name = "data", .summary = "what a run sees", .example = "ravine data show --config run.yaml --step 3"},
-                    "Data",
-                    {command<ShowFlags>({.name = "data show",
-                                         .summary = "the samples of a step, decoded, with what is learned marked",
-                                         .example = "ravine data show --config run.yaml --step 3",
-                                         .sections = {"model", "data", "train", "parallel"}},
-                                        "Data", run_show),
-                     data_index_command(), data_merge_command()});
+  return command_of(
+      {.name = "data", .summary = "the data that a run trains on", .example = "ravine data show --config run.yaml --step 3"},
+      "Data",
+      {command<ShowFlags>({.name = "data show",
+                           .summary = "show the samples of a step as text, with the learned tokens marked",
+                           .example = "ravine data show --config run.yaml --step 3",
+                           .sections = {"model", "data", "train", "parallel"}},
+                          "Data", run_show),
+       data_index_command(), data_merge_command()});
 }
 
 }  // namespace ravine

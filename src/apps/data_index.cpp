@@ -27,28 +27,29 @@ struct IndexFlags {
   template <class V>
   void each(V&& v) {
     v("prefix", prefix, "token files, without .bin and .idx", required() & filled() & reads());
-    v("weights", weights, "share of each prefix; none: one prefix, or each by its size", between(1e-9, 1e15));
+    v("weights", weights, "share of each prefix in the samples; none: by the sizes of the prefixes", between(1e-9, 1e15));
     v("split", gpt.split, "shares of train, valid and test");
-    v("sequence-length", gpt.sequence_length, "predictions of a sample", between(1, kMostTokens));
+    v("sequence-length", gpt.sequence_length, "tokens to predict per sample", between(1, kMostTokens));
     v("seed", gpt.seed, "seed of the shuffles", between(0, 4294967295.0));
-    v("samples", samples, "samples of train, valid and test; one left empty means one epoch",
+    v("samples", samples, "samples of train, valid and test, like 1000,20,; an empty number means one epoch",
       required() & metavar("TRAIN,VALID,TEST"));
-    v("order", gpt.order, "whose order: Megatron-core's, or that of Megatron-LM in 2023");
-    v("first", first, "samples to write per split", between(0, 1e9));
-    v("reset-position-ids", gpt.reset_position_ids, "positions begin again behind each end of a document");
-    v("reset-attention-mask", gpt.reset_attention_mask, "attention stays inside documents");
-    v("eod-mask-loss", gpt.eod_mask_loss, "ends of documents predict nothing");
-    v("eod", gpt.eod, "id that ends a document", between(0, 2147483647.0));
+    v("order", gpt.order, "order of the samples: that of Megatron-core, or of Megatron-LM in 2023");
+    v("first", first, "number of samples to write per split", between(0, 1e9));
+    v("reset-position-ids", gpt.reset_position_ids, "restart positions after each end of a document");
+    v("reset-attention-mask", gpt.reset_attention_mask, "keep attention inside documents");
+    v("eod-mask-loss", gpt.eod_mask_loss, "tokens that end a document predict nothing");
+    v("eod", gpt.eod, "token id that ends a document", between(0, 2147483647.0));
     v("partial-validation", gpt.partial_valid, "keep the last, padded validation sample");
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
-    v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
-    v("cache", gpt.index_cache, "folder of index files as Megatron names them: read from there, or written there",
+    v("tokenizer", tokenizer, "tokenizer whose end token ends a document, if --eod is not set",
+      metavar("DIR-or-FILE") & reads());
+    v("cache", gpt.index_cache, "folder of Megatron's index files: they are read if they are there, else written",
       filled() & metavar("DIR") & writes());
-    v("index-tokenizer", index_tokenizer, "tokenizer identifiers of Megatron-core, by which its cache names index files",
+    v("index-tokenizer", index_tokenizer, "tokenizer identifiers of Megatron-core, from which it makes names of index files",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads() &
           detail("Give unique_identifiers as JSON, a file that holds it, or a description.txt of a cache."));
     v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
-    v("overwrite", overwrite, "replace the files that have such names, all together");
+    v("overwrite", overwrite, "replace existing files of these names, all together");
   }
 };
 
@@ -183,7 +184,7 @@ int run_index(IndexFlags& f, Config&) {
 Command data_index_command() {
   return command<IndexFlags>(
       {.name = "data index",
-       .summary = "the indices and first samples of a data order of Megatron, as files",
+       .summary = "write the indices and first samples of a data order of Megatron as files",
        .example =
            "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look",
        .alone = true,

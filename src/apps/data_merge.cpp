@@ -14,9 +14,9 @@ struct MergeFlags {
   template <class V>
   void each(V&& v) {
     v("input", input, "token files in the order to join them, without .bin and .idx", required() & filled() & reads());
-    v("output-prefix", output_prefix, "where to write PREFIX.bin and PREFIX.idx",
+    v("output-prefix", output_prefix, "prefix of the files to write: PREFIX.bin and PREFIX.idx",
       required() & filled() & metavar("PREFIX") & writes());
-    v("overwrite", overwrite, "replace files of this name");
+    v("overwrite", overwrite, "replace existing files of these names");
   }
 };
 

@@ -22,11 +22,10 @@ struct DiffFlags {
   template <class V>
   void each(V&& v) {
     v("a", a, "file or folder of safetensors: model, checkpoint, trace", positional() & required() & reads() & metavar("A"));
-    v("b", b, "what to compare it with", positional() & required() & reads() & metavar("B"));
-    v("only", only, "compare only tensors whose name matches; several patterns of * and ? are joined by commas",
-      metavar("GLOB"));
+    v("b", b, "file or folder to compare with A", positional() & required() & reads() & metavar("B"));
+    v("only", only, "compare only tensors whose names match; patterns of * and ?, separated by commas", metavar("GLOB"));
     v("all", all, "list equal tensors too");
-    v("json", json, "one JSON object");
+    v("json", json, "print one JSON object");
   }
 };
 

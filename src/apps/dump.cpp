@@ -17,17 +17,17 @@ struct DumpFlags {
   template <class V>
   void each(V&& v) {
     v("from", from, kReplayFrom, required() & metavar("CHECKPOINT") & reads_folder());
-    v("step", step, "the step that is run again, with all between it and the checkpoint; 0: the one behind the checkpoint",
+    v("step", step, "step to run again, with all steps since the checkpoint; 0: the first step after the checkpoint",
       between(0, kMostSteps));
     v("out", dump.dir, "folder of the dump", required() & filled() & metavar("DIR") & writes());
     v("run", run, kReplayRun, metavar("RUN") & reads_folder());
-    v("steps", dump.steps, "which of the steps up to --step are kept; empty: that step alone", metavar("RANGES"));
-    v("ranks", dump.ranks, "which ranks of the job; empty: all", between(0, kMostRanks));
+    v("steps", dump.steps, "steps up to --step to dump, like 5-8|12; empty: that step alone", metavar("RANGES"));
+    v("ranks", dump.ranks, "ranks of the job to dump; empty: all", between(0, kMostRanks));
     v("paths", dump.paths, "glob patterns of dotted paths of calls, and of names of parameters", filled());
-    v("phases", dump.phases, "which phases", one_of({"forward", "backward", "update"}) & filled());
+    v("phases", dump.phases, "phases to dump", one_of({"forward", "backward", "update"}) & filled());
     v("what", dump.what, "content per tensor: checksums, statistics too, or the tensor itself too");
     v("io", dump.io, "tensors to keep: inputs of calls, outputs, or both");
-    v("limit-mb", dump.limit_mb, "the dump of a rank ends at this size; 0: no limit", between(0, 1e9));
+    v("limit-mb", dump.limit_mb, "size limit of the dump of a rank, in MB; 0: no limit", between(0, 1e9));
     common.each(v);
   }
 };
@@ -59,7 +59,7 @@ int run_dump(DumpFlags& flags, Config&) {
 Command dump_command() {
   return command<DumpFlags>(
       {.name = "dump",
-       .summary = "run a step of a finished or running run again, bit for bit, and keep what its calls read and write",
+       .summary = "run a step of a run again, bit for bit, and dump the inputs and outputs of its calls",
        .example = "ravine dump --from runs/a/checkpoints/step_000200 --step 203 --out dumps/a --what tensors",
        .about =
            "Replays a step from the nearest checkpoint of the run, and keeps inputs and outputs of its kernel calls for `ravine compare`.",

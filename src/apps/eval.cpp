@@ -38,32 +38,31 @@ struct EvalFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+    v("adapter", adapter, "LoRA adapter of PEFT for this model, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder());
-    v("tasks", tasks, "names with commas between them: mmlu, gsm8k, boolq, ceval, bbh, agieval, human_eval, piqa, hellaswag",
+    v("tasks", tasks, "tasks, joined by commas: mmlu, gsm8k, boolq, ceval, bbh, agieval, human_eval, piqa, hellaswag",
       filled() & metavar("TASK,.."));
-    v("data", data, "folder with a folder for each task, as the authors of the task lay it out",
+    v("data", data, "folder with a subfolder for each task, in the layout of the task's authors",
       filled() & metavar("DIR") & reads_folder() &
           detail("If several folders fit a task, the last folder counts whose name is part of the task's."));
-    v("protocol", protocol,
-      "generate: ModelLink's, an answer is parsed; likelihood: lm-evaluation-harness', choices are compared");
-    v("shots", shots, "worked examples in a prompt (else as many as the protocol shows)",
-      between(0, 1000) & length(1) & metavar("N"));
-    v("limit", limit, "of each file the first N items only; 0: all", at_least(0) & metavar("N"));
-    v("max-new-tokens", max_new_tokens, "of an answer (else what ModelLink gives the task)",
+    v("protocol", protocol, "generate: parse an answer (ModelLink); likelihood: compare choices (lm-evaluation-harness)");
+    v("shots", shots, "worked examples per prompt; default: as in the protocol", between(0, 1000) & length(1) & metavar("N"));
+    v("limit", limit, "number of items of each file, the first ones; 0: all", at_least(0) & metavar("N"));
+    v("max-new-tokens", max_new_tokens, "limit of new tokens of an answer; default: ModelLink's for the task",
       between(1, kMostTokens) & length(1) & metavar("N"));
-    v("batch", batch, "items worked on at a time (else 16)", between(1, kMostMicroBatches) & length(1) & metavar("N"));
-    v("template", texts, "JSON with the few-shot texts of tasks and the text around each prompt",
+    v("batch", batch, "items per batch; default: 16", between(1, kMostMicroBatches) & length(1) & metavar("N"));
+    v("template", texts, "JSON file with the few-shot texts of tasks and the text around each prompt",
       reads() & metavar("FILE.json") & detail("A file may also hold one text with {instruction} alone."));
-    v("split", split, "test: of ceval, whose answers nobody has; writes the file that it is scored by");
-    v("completions", completions, "outputs from a file of {\"id\", \"output\"} lines instead of a model's",
+    v("split", split, "test: the test questions of ceval, whose answers are not public; writes the file to submit");
+    v("completions", completions, "score the outputs in a file of {\"id\", \"output\"} lines instead of a model's",
       reads() & metavar("FILE.jsonl"));
-    v("allow-code", allow_code, "human_eval: run what the model writes, in a sandbox without network and files");
-    v("output", output, "folder for results.json, results.csv and samples; the same command goes on in it",
+    v("allow-code", allow_code, "human_eval: run the code that the model writes, in a sandbox without network and files");
+    v("output", output, "folder for results.json, results.csv and samples; the same command continues in it",
       filled() & metavar("DIR") & writes());
     v("overwrite", overwrite, "replace an evaluation with other settings in that folder");
-    v("compare", compare, "instead: two folders of results, item by item, with McNemar's test", metavar("DIR") & reads());
-    v("json", json, "results as JSON on stdout");
+    v("compare", compare, "compare two folders of results, item by item, with McNemar's test; no model is run",
+      metavar("DIR") & reads());
+    v("json", json, "print the results as JSON on stdout");
     common.each(v);
   }
 };

@@ -42,10 +42,10 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter beside the model's weights (PEFT, ModelLink, or OUTPUT/adapter of a run)",
+    v("adapter", adapter, "LoRA adapter for this model: of PEFT or ModelLink, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder() &
           detail("Several adapters beside one base need names, by which prompts ask for them."));
-    v("use", use, "adapter of prompts that name none", filled() & metavar("NAME"));
+    v("use", use, "adapter for prompts that name no adapter", filled() & metavar("NAME"));
     v("prompt", prompt, "prompt; -: all of stdin; for several prompts see --prompts", filled() & at_most_bytes(kMostPrompt));
     v("prompts", prompts, "file with many prompts: FILE.txt, one per line, or FILE.jsonl",
       reads() & metavar("FILE") &
@@ -54,14 +54,14 @@ struct GenerateFlags {
     v("prompt-ids", prompt_ids, "file of many prompts as token ids: a JSON list of lists", reads() & metavar("FILE.json"));
     v("chat", chat, "put prompts into the model's chat template; without a prompt: a conversation on stdin",
       detail("Each line of stdin is a turn. /quit and the end of stdin (Ctrl-D) end the conversation."));
-    v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
+    v("system", system, "with --chat: the system message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template,
       "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     sampling.each(v);
     v.heading("");
-    v("json", json, "one JSON line per prompt");
-    v("batch", batch, "prompts in a batch", between(1, kMostMicroBatches));
+    v("json", json, "print one JSON line per prompt");
+    v("batch", batch, "prompts per batch", between(1, kMostMicroBatches));
     v.heading("Beam search");
     v("beams", beams, "number of beams; with --sample beams are sampled", between(1, 4096) & length(1) & metavar("N"));
     v("length-penalty", length_penalty, "divisor of beam scores: length^X; above 1 favours long answers",
@@ -453,7 +453,7 @@ int run_generate(GenerateFlags& flags, Config& config) {
 Command generate_command() {
   return command<GenerateFlags>(
       {.name = "generate",
-       .summary = "go on from prompts: text, or ids",
+       .summary = "generate text from prompts: text, or token ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
        .about =
            "Writes a continuation of each prompt to stdout. Many prompts share batches. Defaults come from the model's generation_config.json.",

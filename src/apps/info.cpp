@@ -44,12 +44,13 @@ struct InfoFlags {
   void each(V&& v) {
     v("path", path, "file or folder: model, checkpoint, run, adapter, tokenizer, config, data, event files, ..",
       positional() & required() & metavar("PATH") & reads());
-    v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
-    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own",
+    v("tokenizer", data.tokenizer, "tokenizer that shows samples of data as text, with the learned tokens marked",
+      metavar("DIR-or-FILE") & reads());
+    v("template", data.chat_template, "chat template to show conversations with; empty: the tokenizer's own",
       metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     v("samples", data.samples, "samples of data to show", between(0, 1e6));
-    v("tensors", tensors, "list every tensor of a folder too; of a dump every record with its figures");
-    v("json", json, "one JSON object");
+    v("tensors", tensors, "list every tensor of a folder, or every record of a dump with its figures");
+    v("json", json, "print one JSON object");
   }
 };
 

@@ -8,11 +8,12 @@
 namespace ravine {
 
 Json describe_run(const std::string& path);
-Json describe_checkpoints(const std::string& path);            // the folder of checkpoints
-Json describe_checkpoint(const std::string& path, bool list);  // list: every tensor too
+Json describe_checkpoints(const std::string& path);            // describes the folder RUN/checkpoints
+Json describe_checkpoint(const std::string& path, bool list);  // describes one step_N; list: every tensor too
 
-// Returns the runs in a folder; with `deeper` also those in its subfolders.
+// Returns the paths of the run folders directly in `folder`; with `deeper` also those in its subfolders.
 std::vector<std::string> runs_in(const std::string& folder, bool deeper);
-Json describe_runs(const std::string& path, const std::vector<std::string>& runs);  // a folder that contains these runs
+Json describe_runs(const std::string& path,
+                   const std::vector<std::string>& runs);  // describes a folder that contains these runs
 
 }  // namespace ravine

@@ -48,14 +48,14 @@ struct InitFlags {
   std::string text, model, text_key = DataOptions{}.text_key;
   template <class V>
   void each(V&& v) {
-    v("folder", words, "what to prepare (pretrain, sft, lora or dpo; default pretrain), and the folder to make",
+    v("folder", words, "kind of run (pretrain, sft, lora or dpo; default: pretrain), and the folder to make",
       positional() & required() & filled() & writes() & metavar("[KIND] DIR"));
-    v("data", text, "your own data; default: a text of Ravine's (its manual)",
+    v("data", text, "file or folder of your own data; default: the manual of Ravine",
       reads() & metavar("FILE") &
           detail(
               "For pretrain: text. For sft and lora: instructions as Alpaca, ShareGPT or messages. For dpo: pairs of chosen and rejected answers."));
     v("text-key", text_key, "key or column of --data that holds the text", filled());
-    v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
+    v("model", model, "Hugging Face folder of the model to train; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
 };
 
@@ -392,7 +392,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
 Command init_command(const std::vector<Command>& others) {
   return command_on_table<InitFlags>(
       {.name = "init",
-       .summary = "a folder with a commented run.yaml that trains as it is",
+       .summary = "make a folder with a commented run.yaml that trains as it is",
        .example = "ravine init pretrain first && ravine train --config first/run.yaml",
        .about =
            "Writes a folder with a commented run.yaml, data and a model's config. `ravine train --config FOLDER/run.yaml` trains at once.",

@@ -22,9 +22,10 @@ struct ManFlags {
   bool overwrite = false;
   template <class V>
   void each(V&& v) {
-    v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
-    v("output", output, "write the pages of all commands into this folder instead", filled() & writes() & metavar("DIR"));
-    v("overwrite", overwrite, "replace the files that have their names, all together");
+    v("command", command, "command whose page is printed; none: the page of the program", positional() & metavar("COMMAND"));
+    v("output", output, "folder to write the pages of all commands to, instead of printing one",
+      filled() & writes() & metavar("DIR"));
+    v("overwrite", overwrite, "replace existing files of these names, all together");
   }
 };
 
@@ -113,7 +114,7 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
 
 Command man_command(const std::vector<Command>& others) {
   return command_on_table<ManFlags>({.name = "man",
-                                     .summary = "the manual page of a command: text on a terminal, roff elsewhere",
+                                     .summary = "print the manual page of a command: text on a terminal, roff elsewhere",
                                      .example = "ravine man train"},
                                     "Machine", others, run_man);
 }

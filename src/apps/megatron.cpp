@@ -36,7 +36,7 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
 Command megatron_command(const std::vector<Command>& others) {
   return dialect_command(
       {.name = "megatron",
-       .summary = "training by the flags or the launch script of Megatron-LM and ModelLink",
+       .summary = "train by the flags or the launch script of Megatron-LM and ModelLink",
        .example = "ravine megatron --script pretrain_llama.sh --print-config",
        .about =
            "Translates each flag into options of Ravine and runs the result. A flag that Ravine cannot follow is an error; --explain shows each flag's fate.",

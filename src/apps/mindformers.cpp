@@ -48,7 +48,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
 Command mindformers_command(const std::vector<Command>& others) {
   return dialect_command(
       {.name = "mindformers",
-       .summary = "training by the YAML and the flags of MindSpore Transformers",
+       .summary = "train by the YAML and the flags of MindSpore Transformers",
        .example = "ravine mindformers --config finetune.yaml --run_mode finetune --train_dataset_dir "
                   "data.mindrecord --load_checkpoint llama.safetensors",
        .about =

@@ -14,7 +14,8 @@ namespace ravine {
 LoadedModel open_model_job(World* world, const std::string& folder, const Config& config, Backend backend, OpenFor use,
                            const std::string& flags, const std::string& adapter = "");
 
-// Returns e.g. "data 2 x tensor 2, weights 1.0 MiB on each (2 threads)". All ranks call it together.
+// Returns a line on the ranks of a model, e.g. "data 2 x tensor 2, weights 1.0 MiB on each (2 threads)". All ranks call
+// it together.
 std::string describe_ranks(const LoadedModel& loaded);
 
 }  // namespace ravine

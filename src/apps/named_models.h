@@ -14,9 +14,9 @@
 
 namespace ravine {
 
-// One of the models.
+// A model that answers prompts: the base model, or the base model with one adapter.
 struct NamedModel {
-  std::string name;     // name of the adapter; "": answers prompts that name no model
+  std::string name;     // name of the adapter; "": the model for prompts that name none
   std::string adapter;  // folder of the adapter; "": none
   TalkPlaces talk;
   std::shared_ptr<const Tokenizer> tokenizer;  // null if there is none
@@ -49,9 +49,10 @@ class NamedModels {
   // UserError.
   size_t only() const;
 
-  // Return the conversation of a model, and the ids of a prompt. UserErrors: a text that is not UTF-8, no tokenizer, no
-  // chat template.
+  // Returns the conversation of the model with this index. UserErrors: no tokenizer, no chat template.
   ChatPrompt& chat(size_t named);
+  // Returns the token ids of a prompt for the model with this index. UserErrors: a text that is not UTF-8, no
+  // tokenizer, no chat template.
   std::vector<int32_t> encode(size_t named, const std::string& text);
 
  private:
@@ -62,10 +63,10 @@ class NamedModels {
   std::vector<std::unique_ptr<LoadedModel>> loaded_models_;  // models with adapters
 };
 
-// Adds the end token of the chat template to the end tokens of answers.
+// Adds the token that ends a turn in the chat template of `named` to the tokens that end an answer.
 void end_with_template(GenerateOptions& options, const NamedModel& named);
 
-// Advice for text that is not UTF-8.
+// The fix in error messages about a text that is not UTF-8.
 inline constexpr const char* kToUtf8 =
     "type it in a terminal of UTF-8, or convert what is piped in: iconv -f GB18030 -t UTF-8 FILE | ravine generate .. (GB18030 is the Chinese one)";
 

@@ -34,25 +34,27 @@ struct PlanFlags {
   template <class V>
   void each(V&& v) {
     model.each(v);
-    v("ranks", ranks, "ranks to plan for; 0: as many as parallel.* names", between(0, kMostRanks));
+    v("ranks", ranks, "number of ranks to plan for; 0: as set by parallel.*", between(0, kMostRanks));
     v("layouts", layouts, "list the layouts of these ranks, best first");
-    v("decide", decide, "choose ZeRO stage, recomputation and micro batch for the ranks of parallel.*, and say why");
+    v("decide", decide, "choose ZeRO stage, recomputation and micro batch for the ranks of parallel.*, with reasons");
     v("procedure", procedure, "follow the nine steps of the DeepSpeed guide, with planned bytes of each",
       detail(
           "The steps go from micro batches of 1 and gradient checkpointing to NVMe. The first step that fits gets a ds_config.json."));
-    v("deepspeed", deepspeed, "the ds_config.json that --procedure begins from (beside it --config FILE.json means this)",
+    v("deepspeed", deepspeed, "ds_config.json that --procedure starts from (with --procedure, --config FILE.json is the same)",
       filled() & reads() & metavar("FILE.json"));
-    v("ds-config", ds_config, "the file that --procedure comes to is written here", filled() & writes() & metavar("FILE.json"));
-    v("memory-mb", memory_mb, "MiB of memory of each rank, in place of --memory", between(0, 1e9));
-    v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it",
+    v("ds-config", ds_config, "file to write: the ds_config.json of the step that --procedure chooses",
+      filled() & writes() & metavar("FILE.json"));
+    v("memory-mb", memory_mb, "memory of each rank in MiB, instead of --memory", between(0, 1e9));
+    v("memory", memory, "memory of each rank in GiB; 0: the memory of this machine, divided by the ranks on it",
       between(0.001, 1e9) & or_zero());
-    v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
-    v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file",
+    v("local", local, "ranks on one machine, which is like this one; 0: all ranks, at most one for each core",
+      between(0, 4096));
+    v("schedule", schedule, "draw the pipeline's schedule: on the terminal, or as SVG in a file",
       filled() & metavar("-|FILE.svg") & writes());
     v("svg", svg, "SVG file to write: the pipeline's schedule, and memory over a step by kind",
       filled() & writes() & metavar("FILE.svg"));
-    v("overwrite", overwrite, "replace the file that has that name");
-    v("json", json, "one JSON object");
+    v("overwrite", overwrite, "replace an existing file of that name");
+    v("json", json, "print one JSON object");
     common.each(v);
   }
 };
@@ -238,7 +240,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
 Command plan_command() {
   Command made = command<PlanFlags>(
       {.name = "plan",
-       .summary = "memory and time of a run, without running it",
+       .summary = "predict memory and time of a run, without running it",
        .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
        .about =
            "Shows the memory per rank by kind, and the time of a step as this machine's peaks allow it, for the options of a run. Nothing is allocated and nothing is trained.",

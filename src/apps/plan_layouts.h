@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// The input of a plan.
+// The input of the functions below: model, options and the machine to plan for.
 struct PlanFor {
   Model& model;
   const Config& config;
@@ -25,12 +25,13 @@ struct PlanFor {
 int print_layouts(const PlanFor& plan);
 int print_decision(const PlanFor& plan);
 
-// Returns the predicted step of the config's layout. Resolves parallel.split=cost in `config`.
+// Returns the predicted time and communication of a step in the layout of `config`. Resolves parallel.split=cost in
+// `config`.
 StepEstimate estimate_of(const PlanFor& plan, Config& config, const RunLayout& layout);
-// Returns two lines: the parts of a predicted step, and the rates that were used.
+// Returns two lines of text: the parts of a predicted step, and the rates of the machine that were used.
 std::string estimate_text(const PlanFor& plan, const StepEstimate& e);
 Json estimate_json(const StepEstimate& e);
-// Returns the cost of more leaves than data ranks; "" if there are no more.
+// Returns a text on the cost of parallel.sum_leaves above the number of data ranks; "" if it is not above.
 std::string leaves_text(const PlanFor& plan, const RunLayout& layout, const StepEstimate& e);
 
 }  // namespace ravine

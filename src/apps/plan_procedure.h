@@ -10,6 +10,7 @@
 
 namespace ravine {
 
+// The settings of `ravine plan --procedure`, from its flags.
 struct ProcedureCall {
   std::string json;  // path of the file to write; "": print it
   bool as_json = false, overwrite = false, free_batch = false;
@@ -18,10 +19,12 @@ struct ProcedureCall {
   Backend backend = Backend::cpu;
 };
 
-// Rewrites `--config ds.json` with --procedure to --deepspeed ds.json.
+// Returns the arguments of `ravine plan` with `--config FILE.json` replaced by `--deepspeed FILE.json`, if --procedure
+// is among them.
 std::vector<std::string> procedure_words(const std::vector<std::string>& words);
 
-// Prints the steps. `options` are the result of `start`. Returns the exit status: 0 if a step fits, else 1.
+// Prints the steps of the procedure with planned bytes. `options` are the result of `start`. Returns the exit status: 0
+// if a step fits into the memory, else 1.
 int print_procedure(Model& model, const Config& options, const DeepSpeedStart& start, const ProcedureCall& call);
 
 }  // namespace ravine

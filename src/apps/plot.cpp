@@ -34,10 +34,10 @@ struct PlotFlags {
     v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
     v("keys", keys, "keys of metrics.jsonl to draw; default: loss, valid_loss, grad_norm, lr, tokens_per_second",
       metavar("KEY .."));
-    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)",
+    v("output", output, "file for the picture, instead of the terminal: .svg, or .html (self-contained)",
       filled() & writes() & metavar("FILE"));
-    v("overwrite", overwrite, "replace the file that has that name");
-    v("log-scale", logarithmic, "logarithmic y axes");
+    v("overwrite", overwrite, "replace an existing file of that name");
+    v("log-scale", logarithmic, "draw logarithmic y axes");
   }
 };
 
@@ -145,7 +145,7 @@ int run_plot(PlotFlags& flags, Config&) {
 
 Command plot_command() {
   return command<PlotFlags>({.name = "plot",
-                             .summary = "curves of runs: in the terminal, as SVG or as a page of HTML",
+                             .summary = "draw curves of runs: in the terminal, as SVG or as a page of HTML",
                              .example = "ravine plot runs/book --output book.html",
                              .sections = {},
                              .alone = true},

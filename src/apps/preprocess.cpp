@@ -33,26 +33,26 @@ struct PreprocessFlags {
     HandlerOptions& h = handling;
     v("input", o.inputs, "files, folders or patterns: .txt .json .jsonl .csv .parquet .arrow, each also .gz .zst .xz",
       filled() & reads_folder());
-    v("load-dataset", dataset,
-      "in place of --input: arguments of load_dataset of Hugging Face's library, as JSON or a file of it",
+    v("load-dataset", dataset, "instead of --input: arguments of Hugging Face's load_dataset, as JSON or a JSON file",
       metavar("JSON-or-FILE"));
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & metavar("DIR-or-FILE") & reads());
-    v("output-prefix", o.output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
+    v("output-prefix", o.output_prefix, "prefix of the files to write: PREFIX_<key>_document.bin and .idx",
       required() & filled() & metavar("PREFIX") & writes());
-    v("json-keys", h.keys, "fields that hold text; each gives files of its own", filled());
-    v("append-eod", h.append_eod, "put the end token behind each document");
+    v("json-keys", h.keys, "fields that hold text; each field gives separate files", filled());
+    v("append-eod", h.append_eod, "add the end token to the end of each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
-    v("seq-length", h.sequence_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
+    v("seq-length", h.sequence_length, "leave out conversations of more tokens than this; 0: keep all",
+      between(0, kMostTokens));
     v("template", h.chat_template, "chat template of conversations: a name or a file",
       metavar("NAME-or-FILE") & reads() & or_words(template_words()));
-    v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
-    v("split-by-document", o.whole_text, "a .txt file is one document; else each line is one");
+    v("workers", workers, "threads for encoding; 0: all cores", between(0, 4096));
+    v("split-by-document", o.whole_text, "read a .txt file as one document; without it, each line is a document");
     v("dtype", o.type, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");
     v("strict", o.strict, "refuse bad UTF-8 and empty texts instead of repairing or leaving them out");
-    v("save-every", o.save_seconds, "seconds between two points that a killed run goes on from", between(0, 1e6));
-    v("restart", o.restart, "begin anew where an earlier run was killed");
-    v("overwrite", o.overwrite, "replace files of this name");
+    v("save-every", o.save_seconds, "seconds between checkpoints, from which a killed command resumes", between(0, 1e6));
+    v("restart", o.restart, "begin anew instead of resuming a killed command");
+    v("overwrite", o.overwrite, "replace existing files of these names");
   }
 };
 
@@ -167,7 +167,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
 Command preprocess_command() {
   Command made = command<PreprocessFlags>(
       {.name = "preprocess",
-       .summary = "corpora to .bin/.idx token files",
+       .summary = "tokenize corpora into .bin/.idx token files",
        .example =
            "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
        .about =

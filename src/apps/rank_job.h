@@ -11,14 +11,14 @@ namespace ravine {
 
 class RankJob {
  public:
-  // options: patience and interface, see Heartbeat. threads: the number that the user set; 0: ranks that may use the
-  // same cores divide them.
+  // Opens the world and starts the heartbeat. options: patience and interface, see Heartbeat. threads: the number that
+  // the user set; 0: ranks that may use the same cores divide them.
   RankJob(const ParallelOptions& options, int64_t threads);
   ~RankJob();
 
-  // Runs f with the world, or with null in a single process, where exceptions go to the caller. On several ranks a
-  // failure is reported once, by rank 0 if all fail alike, and ends all processes. Objects that f refers to are not
-  // destroyed then: they may wait for ranks that have ended.
+  // Runs f and returns the exit status. f gets the world, or null in a single process, where exceptions go to the
+  // caller. On several ranks a failure is reported once, by rank 0 if all fail alike, and ends all processes. Objects
+  // that f refers to are not destroyed then: they may wait for ranks that have ended.
   int run(const std::function<void(World*)>& f);
 
  private:

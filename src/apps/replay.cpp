@@ -20,7 +20,7 @@ struct ReplayOptimizerFlags {
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write: p.NAME [S + 1, ..] (of R ranks [R, S + 1, ..]) and state.STATE.NAME",
       required() & filled() & metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace the file that has that name");
+    v("overwrite", overwrite, "replace an existing file of that name");
     common.each(v);
   }
 };
@@ -54,7 +54,7 @@ Command replay_command() {
       "Precision",
       {command<ReplayOptimizerFlags>(
           {.name = "replay optimizer",
-           .summary = "the update rule alone: recorded gradients in, weights after every step and states out",
+           .summary = "run the update rule on recorded gradients; write the weights after each step, and the states",
            .example = "ravine replay optimizer --input grads.safetensors --out weights.safetensors optimizer.type=lion",
            .sections = {"optimizer", "schedule", "train.steps", "precision.compute", "precision.bf16_products",
                         "parallel.patience", "parallel.interface"}},

@@ -6,12 +6,14 @@
 
 namespace ravine {
 
-inline constexpr const char *kReplayFrom = "checkpoint of a run, RUN/checkpoints/step_N, or RUN: from its beginning",
-                            *kReplayRun = "run whose options count; empty: the one in which the checkpoint lies";
+inline constexpr const char *kReplayFrom =
+                                "checkpoint to replay from, RUN/checkpoints/step_N; RUN: from the beginning of the run",
+                            *kReplayRun = "run whose options are used; empty: the run that contains the checkpoint";
 
-// Returns the options of the run, for Trainer::replay(); `run` may be empty. threads: the number that the user set, or
-// 0. A UserError if `from` is neither a checkpoint nor a run.
+// Returns the options for Trainer::replay() of the steps after `from`, which is a checkpoint or a run folder (then from
+// its beginning). `run` is the run whose options are used; "": the run that contains `from`. `threads` replaces
+// train.threads if it is above 0. A UserError if `from` is neither a checkpoint nor a run.
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads);
-int64_t step_before_replay(const std::string& from);  // step of the checkpoint; 0 for the beginning
+int64_t step_before_replay(const std::string& from);  // step of the checkpoint `from`; 0 for a run folder
 
 }  // namespace ravine

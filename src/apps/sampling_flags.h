@@ -12,7 +12,7 @@
 namespace ravine {
 
 struct SamplingFlags {
-  // Empty: not given.
+  // Lists are empty if the flag was not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, stop_ids;
   std::vector<double> temperature, top_p, min_p, typical_p, repetition_penalty;
   double frequency_penalty = 0, presence_penalty = 0;
@@ -38,32 +38,34 @@ struct SamplingFlags {
       between(0, 1) & length(1) & metavar("P"));
     v("typical-p", typical_p, "locally typical sampling with total probability P; 1: off",
       between(0, 1) & length(1) & metavar("P"));
-    v("repetition-penalty", repetition_penalty, "penalty of tokens that occurred; above 1: less likely",
+    v("repetition-penalty", repetition_penalty, "penalty of tokens that have occurred; above 1 makes them less likely; 1: off",
       between(1e-6, 1e6) & length(1) & metavar("X"));
-    v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
+    v("no-repeat-ngram-size", no_repeat_ngram_size, "length N of token sequences that may not occur twice; 0: off",
       between(0, kMostTokens) & length(1) & metavar("N"));
     v("frequency-penalty", frequency_penalty, "penalty of a token's logit for each occurrence in the answer",
       between(-100, 100) & metavar("X"));
     v("presence-penalty", presence_penalty, "penalty of the logits of all tokens in the answer",
       between(-100, 100) & metavar("X"));
-    v("logit-bias", logit_bias, "added to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
+    v("logit-bias", logit_bias, "numbers to add to the logits of tokens, {ID: X, ..}", between(-1e6, 1e6) & metavar("MAP"));
     v("seed", seed, "seed of sampling: the same seed gives the same text", at_least(0));
   }
 };
 
-// Combines the flags and the model's defaults, for prompts of at most `longest` tokens. Ids outside the vocabulary are
-// UserErrors.
+// Returns the options of generation by the flags, and by the model's defaults for flags that were not given. `longest`
+// is the length of the longest prompt in tokens. Ids outside the vocabulary are UserErrors.
 GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                                  int64_t longest);
-// Adds the ids of --stop-tokens to the ids that end an answer. A token outside the vocabulary is a UserError. So is a
-// missing tokenizer (null).
+// Adds the ids of --stop-tokens to the ids in `options` that end an answer. A token outside the vocabulary is a
+// UserError. So is --stop-tokens without a tokenizer (null).
 void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options);
-// Returns texts that end an answer: of the flags, else of the model.
+// Returns the texts that end an answer: the values of --stop, else the model's defaults.
 std::vector<std::string> stop_texts(const SamplingFlags& flags, const GenerationDefaults& defaults);
 
-// Returns the given flags that apply to sampling only: "--temperature and --top-p"; "" if there are none.
+// Returns the names of the flags that were given and apply to sampling only: "--temperature and --top-p"; "" if there
+// are none.
 std::string given_for_draws(const SamplingFlags& flags);
-// Returns the flags that were given, as text: "--top-k and --top-p".
+// Returns the names of the flags that were given, as text: "--top-k and --top-p". Each pair has the name and if the
+// flag was given.
 std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags);
 
 }  // namespace ravine

@@ -27,24 +27,23 @@ struct ServeFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT; NAME=DIR serves it as a model of its own, several are possible",
+    v("adapter", adapter, "LoRA adapter of PEFT; NAME=DIR serves it as a separate model, several are possible",
       named() & metavar("[NAME=]DIR") & reads_folder());
-    v("served-model-name", served_model_name,
-      "what clients call the model; empty: the name of its folder, or of the run whose model it is", metavar("NAME"));
-    v("host", host, "address to listen on; 0.0.0.0: all of this machine's", filled() & metavar("HOST"));
-    v("port", port, "of it; 0: a free one", between(0, 65535) & metavar("PORT"));
+    v("served-model-name", served_model_name, "name of the model for clients; empty: the name of its folder, or of its run",
+      metavar("NAME"));
+    v("host", host, "address to listen on; 0.0.0.0: all addresses of this machine", filled() & metavar("HOST"));
+    v("port", port, "port to listen on; 0: a free port", between(0, 65535) & metavar("PORT"));
     v("api-key", api_key, "key that clients must send as Authorization: Bearer KEY; empty: see details, or no key",
       metavar("KEY") &
           detail(
               "If empty, the key comes from --api-key-file, else from RAVINE_API_KEY in the environment. Without either, no key is asked for."));
-    v("api-key-file", api_key_file, "a file that holds the key, so that no list of processes shows it",
+    v("api-key-file", api_key_file, "file that holds the key, which is then not visible in lists of processes",
       metavar("FILE") & reads());
-    v("cors", cors, "origin of pages whose scripts may ask from a browser, as https://example.org; *: of all",
-      metavar("ORIGIN"));
-    v("max-batch", max_batch, "texts written at a time", between(1, 4096) & metavar("N"));
+    v("cors", cors, "origin of web pages that may send requests, like https://example.org; *: all origins", metavar("ORIGIN"));
+    v("max-batch", max_batch, "sequences generated at the same time", between(1, 4096) & metavar("N"));
     v("max-queue", max_queue, "requests that may wait; more are answered with 503", between(1, 1000000) & metavar("N"));
-    v("max-body", max_body, "MiB of a request", between(1, 1024) & metavar("N"));
-    v("time-limit", time_limit, "seconds of a request, waiting included", between(1, 1000000) & metavar("S"));
+    v("max-body", max_body, "largest size of a request, in MiB", between(1, 1024) & metavar("N"));
+    v("time-limit", time_limit, "time limit of a request in seconds, waiting included", between(1, 1000000) & metavar("S"));
     v("template", chat_template, "chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads() & or_words(template_words()));
     common.each(v);
@@ -158,7 +157,7 @@ int run_serve(ServeFlags& flags, Config& config) {
 Command serve_command() {
   return command<ServeFlags>(
       {.name = "serve",
-       .summary = "answer requests over HTTP, by OpenAI's API",
+       .summary = "serve a model over HTTP, by OpenAI's API",
        .example = "ravine serve --model my-llama-chat --port 8000",
        .about =
            "Serves completions and chat completions, streamed or whole, and a page at /. Requests share batches; a request that fails ends alone.",

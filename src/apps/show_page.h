@@ -7,8 +7,8 @@ namespace ravine {
 
 void show_page(const std::string& page);
 
-// Returns the page for a terminal of `columns` columns: the second column of a table is wrapped within itself. bold:
-// headings (a line that ends in a colon, or stands alone before indented lines) are bold.
+// Returns the page for a terminal of `columns` columns: the second column of a table is wrapped within itself. If
+// `bold` is true, headings (a line that ends in a colon, or stands alone before indented lines) are bold.
 std::string page_on_terminal(const std::string& page, int columns, bool bold);
 
 }  // namespace ravine

@@ -3,8 +3,8 @@
 
 namespace ravine {
 
-// Sets the stack size of all further threads (also of libraries) to at least 8 MiB; also of this one, if the limit may
-// be raised. UserError if it may not and is below 1 MiB.
+// Sets the stack size of all threads that start later (also in libraries) to at least 8 MiB; also of the current
+// thread, if the limit may be raised. UserError if the limit may not be raised and is below 1 MiB.
 void prepare_stacks();
 
 }  // namespace ravine

@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// Installs the handlers while the object exists. The first signal asks to finish the step and save. A second SIGINT
-// ends the process at once with status 130. Each prints its message at once, if there is one.
+// Handles the signals that request a stop, while the object exists. The first signal asks to finish the step and save.
+// A second SIGINT ends the process at once with status 130. Each prints its message at once, if there is one.
 class StopSignals : public StopToken {
  public:
   StopSignals();
@@ -15,11 +15,13 @@ class StopSignals : public StopToken {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   bool requested() const override;
-  // Sets the messages. Longer lines are cut. Has no effect while a signal is handled.
+  // Sets the lines that the first signal (`first`) and the second SIGINT (`end`) print; "": nothing is printed. Lines
+  // above 399 bytes are cut. Has no effect while a signal is handled.
   void say_when_asked(const std::string& first, const std::string& end) override;
 };
 
-// Blocks the signals from the first line of main() until the command is known, which decides how they are handled.
+// Blocks the signals that request a stop, from the first line of main() until the command is known, which decides how
+// they are handled.
 class HeldSignals {
  public:
   HeldSignals();
@@ -29,7 +31,7 @@ class HeldSignals {
   static void release();
 };
 
-// Handles signals of a stoppable command outside the scope of a StopSignals. A signal ends the process at once with
+// Handles the signals that request a stop outside the scope of a StopSignals. A signal ends the process at once with
 // status 130 and a message: the work has not begun, is done, or has failed. The default would print none. Ignored
 // signals stay ignored.
 class EndBySignal {

@@ -18,7 +18,7 @@ class StoredTensors {
   bool has(const std::string& name) const;
   DType dtype(const std::string& name) const;
   const Shape& shape(const std::string& name) const;
-  // Returns the bytes of the whole tensor, valid until `scratch` changes.
+  // Returns the bytes of the whole tensor `name`. `scratch` may hold them: the result is valid until it changes.
   std::span<const std::byte> bytes(const std::string& name, std::vector<std::byte>& scratch) const;
   const TensorSet* set() const { return set_.get(); }  // null if the tensors are in pieces
 

@@ -11,11 +11,12 @@ namespace ravine {
 // - SIGPIPE ends the process if stdout is broken, as in other filters. For stderr or a socket SIGPIPE is ignored.
 void prepare_streams();
 
-// From now on a broken stdout does not end the process: for commands whose result is on the disk.
+// Lets the process continue after stdout is broken. Called by commands whose result is on the disk.
 void outlive_streams();
 
 // Flushes stdout. If its reader is gone, the process ends by SIGPIPE without a message, like coreutils. Other lost
-// output is an Error. For a lasting command a reader that is gone is no failure: a line on stderr says so.
+// output is an Error. If `lasting` is true (the result is on the disk), a reader that is gone is no failure: a line on
+// stderr says so.
 void finish_output(bool lasting);
 
 }  // namespace ravine

@@ -56,11 +56,11 @@ struct EncodeFlags {
   void each(V&& v) {
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & reads_folder() & metavar("DIR-or-FILE"));
-    v("no-special", no_special, "nothing around the text (no bos, no eos)");
+    v("no-special", no_special, "add no special tokens to the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
-    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file",
+    v("npy", npy, "encode all of stdin as one text and write the ids as int32 to this file",
       filled() & metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace the file that has that name");
+    v("overwrite", overwrite, "replace an existing file of that name");
   }
 };
 
@@ -154,7 +154,7 @@ struct TokenizerInfoFlags {
   void each(V&& v) {
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & reads() & metavar("DIR-or-FILE"));
-    v("json", json, "one JSON line");
+    v("json", json, "print one JSON line");
   }
 };
 
@@ -184,29 +184,30 @@ struct TokenizerTrainFlags {
   template <class V>
   void each(V&& v) {
     TokenizerTraining& t = training;
-    v("input", input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders",
+    v("input", input, "text to learn from: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders",
       required() & metavar("PATH") & reads_folder());
     v("output", t.output, "folder to write; Transformers reads it too", required() & filled() & writes() & metavar("DIR"));
-    v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
+    v("vocab-size", t.vocabulary, "size of the vocabulary; a small text may give fewer pieces", between(1, 1 << 24));
     v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json",
       one_of({"bpe", "unigram", "byte-bpe"}));
-    v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
-    v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", between(1, INT32_MAX));
-    v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
+    v("pattern", t.pattern, "byte-bpe: rule that cuts text into words", one_of({"gpt2", "llama3", "qwen2"}));
+    v("min-frequency", t.min_frequency, "byte-bpe: least number of occurrences of a pair that becomes a piece",
+      between(1, INT32_MAX));
+    v("normalization", t.normalization, "normalization of the text: none, or Unicode NFKC and tidied spaces",
       one_of({"identity", "nmt_nfkc"}));
     v("character-coverage", t.character_coverage,
-      "share of the text's characters with a piece of their own; the others: see --byte-fallback", between(0.98, 1));
-    v("byte-fallback", t.byte_fallback, "characters without a piece become bytes; --byte-fallback=false: the unk token");
-    v("split-digits", t.split_digits, "every digit is a piece; or --split-digits=false");
+      "share of the text's characters that get a piece each; for the others see --byte-fallback", between(0.98, 1));
+    v("byte-fallback", t.byte_fallback, "encode characters without a piece as bytes; --byte-fallback=false: as the unk token");
+    v("split-digits", t.split_digits, "make every digit a piece; --split-digits=false: do not");
     v("add-dummy-prefix", t.add_dummy_prefix,
-      "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");
+      "add a space before the text, as before other words; --add-dummy-prefix=false: do not");
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
-    v("special-tokens", t.special,
-      "likewise, and no part of the text: a chat template's, such as \"<|im_start|>\" \"<|im_end|>\"", metavar("TEXT .."));
+    v("special-tokens", t.special, "special tokens, always one piece, like a chat template's \"<|im_start|>\" \"<|im_end|>\"",
+      metavar("TEXT .."));
     v("text-key", text_key, "field of a JSON line that holds the text", filled());
-    v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
-    v("overwrite", t.overwrite, "replace a tokenizer that is there, of whatever type, with all its files");
-    v("threads", threads, "0: all cores", between(0, 4096));
+    v("max-bytes", t.max_bytes, "number of bytes of text to learn from, the first ones", between(1, 1e15));
+    v("overwrite", t.overwrite, "replace an existing tokenizer of any type, with all its files");
+    v("threads", threads, "threads for compute; 0: all cores", between(0, 4096));
   }
 };
 
@@ -229,12 +230,12 @@ struct RenderFlags {
   bool jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder whose chat template is used, or, with --template, whose bos and eos",
+    v("tokenizer", tokenizer, "folder with the chat template; with --template: with bos and eos only",
       metavar("DIR") & reads());
     v("template", file, "a chat template: a file, or a name such as chatml",
       metavar("NAME-or-FILE") & reads() & or_words(template_words()));
-    v("bos-token", bos, "with --template alone: text of bos");
-    v("eos-token", eos, "with --template alone: text of eos");
+    v("bos-token", bos, "with --template, without --tokenizer: text of bos");
+    v("eos-token", eos, "with --template, without --tokenizer: text of eos");
     v("jsonl", jsonl, "JSON lines: read {\"messages\": [..]}, write {\"text\": \"..\"} or {\"error\": \"..\"}");
   }
 };
@@ -288,36 +289,36 @@ Command tokenizer_command() {
   const std::string group = "Data";
   return command_of(
       {.name = "tokenizer",
-       .summary = "text to token ids and back; make a tokenizer",
+       .summary = "encode text, decode token ids, or make a tokenizer",
        .example = "ravine tokenizer train --input book.txt --output tok"},
       group,
       {command<EncodeFlags>({.name = "tokenizer encode",
-                             .summary = "lines of stdin to lists of ids",
+                             .summary = "encode lines of stdin as lists of ids",
                              .example = "echo Hello | ravine tokenizer encode --tokenizer my-llama",
                              .sections = {},
                              .alone = true},
                             group, run_encode),
        command<DecodeFlags>({.name = "tokenizer decode",
-                             .summary = "lists of ids to text",
+                             .summary = "decode lists of ids to text",
                              .example = "echo '[1, 15043]' | ravine tokenizer decode --tokenizer my-llama",
                              .sections = {},
                              .alone = true},
                             group, run_decode),
        command<TokenizerInfoFlags>({.name = "tokenizer info",
-                                    .summary = "kind, size and special tokens",
+                                    .summary = "print kind, size and special tokens",
                                     .example = "ravine tokenizer info --tokenizer my-llama",
                                     .sections = {},
                                     .alone = true},
                                    group, run_tokenizer_info),
        command<TokenizerTrainFlags>({.name = "tokenizer train",
-                                     .summary = "makes a tokenizer from text",
+                                     .summary = "make a tokenizer from text",
                                      .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096",
                                      .sections = {},
                                      .alone = true,
                                      .lasting = true},
                                     group, run_train_tokenizer),
        command<RenderFlags>({.name = "tokenizer render",
-                             .summary = "conversations to text by a chat template",
+                             .summary = "render conversations as text by a chat template",
                              .example = "ravine tokenizer render --tokenizer my-chat --jsonl",
                              .sections = {},
                              .alone = true},

@@ -20,13 +20,13 @@ struct TraceFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT or ModelLink beside the model's weights, or OUTPUT/adapter of a run",
+    v("adapter", adapter, "LoRA adapter of PEFT or ModelLink for this model, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder());
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
-    v("overwrite", overwrite, "replace the file that has that name");
-    v("backward", backward, "also the gradients of all weights; with an adapter, of what it trains");
+    v("overwrite", overwrite, "replace an existing file of that name");
+    v("backward", backward, "write the gradients of all weights too; with an adapter, of its trained parameters");
     common.each(v);
   }
 };
@@ -75,7 +75,7 @@ int run_trace(TraceFlags& flags, Config& config) {
 Command trace_command() {
   return command<TraceFlags>(
       {.name = "trace",
-       .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
+       .summary = "run a forward (and backward) pass on given ids; write activations, logits, loss, gradients",
        .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
        .about =
            "Runs the model once on given token ids, without an optimizer. The file holds activations, logits and, with labels, the loss.",

@@ -68,7 +68,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
 Command train_command() {
   return command<TrainFlags>(
       {.name = "train",
-       .summary = "pretraining, continued pretraining and fine-tuning",
+       .summary = "train a model: pretraining, continued pretraining and fine-tuning",
        .example =
            "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
        .about =

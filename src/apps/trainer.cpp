@@ -146,7 +146,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
 Command trainer_command() {
   return dialect_command(
       {.name = "trainer",
-       .summary = "training and evaluation by the flags of Transformers' Trainer, with a DeepSpeed config or without",
+       .summary = "train and evaluate by the flags of Transformers' Trainer, with a DeepSpeed config or without",
        .example = "ravine trainer --deepspeed ds.json --model_name_or_path DIR --train_file book.txt --do_train "
                   "--output_dir runs/book",
        .about =

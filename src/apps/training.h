@@ -9,13 +9,14 @@
 
 namespace ravine {
 
-// Runs the training and returns the exit status. Throws UserError, Error or Stopped. log.txt begins with the lines of
-// `said`.
+// Trains by `config` and returns the exit status. Throws UserError, Error or Stopped. log.txt begins with the lines of
+// `said`, which were printed before.
 int run_training(Config& config, Backend backend, const TrainerOutputs& outputs = {},
                  const std::vector<std::string>& said = {});
 
-// Prints loss and perplexity on data.valid of the model that the run would start with, as a JSON line on stdout. Writes
-// no file, except for the results of `outputs.results`.
+// Prints loss and perplexity on data.valid, as a JSON line on stdout, of the model that the run would start with. With
+// `outputs.results` the results are also written to train.output, as Transformers' Trainer does; else no file is
+// written. Returns the exit status.
 int run_evaluation(Config& config, Backend backend, const TrainerOutputs& outputs);
 
 }  // namespace ravine

@@ -1,6 +1,6 @@
-// Blocks all signals in the current thread while the object exists, and restores the old signal mask at its end. A
-// thread that starts under this guard inherits the block, so only the main thread receives signals. SIGXFSZ is blocked
-// too: a write past the file size limit then returns an error and does not end the process.
+// A guard that blocks all signals in the current thread: from its construction to its destruction, which restores the
+// old signal mask. A thread that starts under the guard inherits the block, so only the main thread receives signals.
+// SIGXFSZ is blocked too: a write past the file size limit then returns an error and does not end the process.
 #pragma once
 #include <signal.h>
 

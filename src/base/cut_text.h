@@ -5,8 +5,8 @@
 
 namespace ravine {
 
-// Returns the first bytes of `text`, at most `most`, without a partial UTF-8 character at the end. If the text is not
-// UTF-8, up to 3 bytes fewer are returned.
+// Returns the first bytes of `text`, at most `most` bytes, without a partial UTF-8 character at the end. If the text is
+// not UTF-8, up to 3 bytes fewer are returned.
 inline std::string_view cut_text(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;
@@ -14,7 +14,7 @@ inline std::string_view cut_text(std::string_view text, size_t most) {
   return text.substr(0, end);
 }
 
-// Returns the beginning of `text` for a message. If the text was cut, ".." follows.
+// Returns the beginning of `text` for a message: at most `most` bytes, and ".." behind them if the text was cut.
 inline std::string shown_text(std::string_view text, size_t most = 200) {
   return std::string(cut_text(text, most)) + (text.size() > most ? ".." : "");
 }

@@ -14,8 +14,8 @@ enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean
 int64_t size_of(DType t);             // bytes of one element
 std::string_view name(DType t);       // "f32"
 std::string_view file_name(DType t);  // "F32": the name in safetensors
-// Returns the type of a name: of either one above, or the Python name (float32, bfloat16, int64, ..); nothing if
-// unknown.
+// Returns the element type with this name: Ravine's ("f32"), safetensors' ("F32") or Python's (float32, bfloat16,
+// int64, ..). Returns nothing for any other text.
 std::optional<DType> parse_dtype(std::string_view text);
 bool is_float(DType t);
 double epsilon(DType t);  // distance from 1 to the next larger number (2^-23 for f32); Error if not a floating type

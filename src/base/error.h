@@ -21,7 +21,7 @@ struct Error : std::runtime_error {
 struct UserError : Error {
   UserError(const std::string& what, const std::string& where, const std::string& rule, const std::string& fix)
       : Error(fmt::format("{} ({}): {}; {}", what, where, rule, fix)) {}
-  // Takes the whole text, e.g. of another UserError with an addition.
+  // Takes the whole message, e.g. the text of another UserError with an addition.
   explicit UserError(const std::string& text) : Error(text) {}
 };
 

@@ -13,7 +13,8 @@ class ExactSum {
   void add(const ExactSum& other);
   double value() const;  // the sum, rounded once (to within one unit in the last place)
   static constexpr int kLimbs = 70;
-  // The state for a reduction over ranks: after normalize(), limbs() may be added elementwise, and special() too.
+  // Normalizes the state of the sum for a reduction over ranks. Afterwards limbs() of several sums may be added
+  // elementwise, and so may special().
   void normalize();
   std::array<int64_t, kLimbs>& limbs() { return limbs_; }
   double& special() { return special_; }

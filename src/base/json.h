@@ -24,14 +24,14 @@ Json parse_json(std::string_view text, const std::string& where);
 // Reads and parses a file of at most `limit` bytes. Errors name the path.
 Json read_json(const std::string& path, int64_t limit = int64_t{16} << 20);
 
-// Returns a field of an object from a file. T is bool, int64_t, double, std::string or Json (an object). A value of
-// another type is a UserError that names `where`, the key and the required type. So is a parent that is not an object.
-// If the key is missing, field() throws a UserError and field_or() returns `otherwise`.
+// Returns the value of `key` in a JSON object from a file. T is bool, int64_t, double, std::string or Json (an object).
+// A value of another type is a UserError that names `where`, the key and the required type. So is an `object` that is
+// no JSON object. If the key is missing, field() throws a UserError and field_or() returns `otherwise`.
 template <class T>
 T field(const Json& object, const std::string& key, const std::string& where);
 template <class T>
 T field_or(const Json& object, const std::string& key, const std::string& where, T otherwise);
-// Returns the field `key`, which must be an array; else a UserError that names `where` and the key.
+// Returns the value of `key` in `object`, which must be an array; else a UserError that names `where` and the key.
 const Json& array_field(const Json& object, const std::string& key, const std::string& where);
 
 }  // namespace ravine

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// Appends a key without a lookup, which would be linear in the number of keys. `key` must not be in `object` yet.
+// Appends `key` with `value` to `object` without a lookup, which would be linear in the number of keys. `key` must not
+// be in `object` yet.
 inline void append_field(Json& object, std::string key, Json value) {
   Json::object_t::Container& fields = object.get_ref<Json::object_t&>();
   fields.emplace_back(std::move(key), std::move(value));

@@ -19,10 +19,10 @@ class Log {
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
-  // Stores a line that was printed before the file was open. The next line in the file is preceded by it.
+  // Stores a line that was printed before open(). The line is written to log.txt in front of the next line of the log.
   void note(const std::string& line);
-  // Appends every further line to this file too. A link, or a file that is not a plain one, is a UserError. If a later
-  // write fails (full disk), one warning is printed and the file lacks the lines.
+  // Opens the file `path` (log.txt): every further line of the log is appended to it. A link, or a file that is not a
+  // plain one, is a UserError. If a later write fails (full disk), one warning is printed and the file lacks the lines.
   void open(const std::string& path);
   void quiet(bool on) { quiet_ = on; }  // no output on stderr; set on ranks other than 0
   template <class... A>
@@ -33,7 +33,8 @@ class Log {
   void warn(fmt::format_string<A...> text, A&&... args) {
     write("warning: " + fmt::format(text, std::forward<A>(args)...));
   }
-  // Draws a progress bar on the last line of a terminal; does nothing without a terminal. `fraction` is in [0, 1].
+  // Draws a progress bar on the last line of stderr; does nothing if stderr is not a terminal. `fraction` is the part
+  // that is done, in [0, 1]; `text` follows the bar.
   void progress(double fraction, const std::string& text);
   void end_progress();
   bool terminal() const { return terminal_; }

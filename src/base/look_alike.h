@@ -6,12 +6,12 @@
 
 namespace ravine {
 
-// Returns the text with each such character replaced by the ASCII character that it looks like. Invisible ones are
-// removed.
+// Returns the text with each look-alike of an ASCII character (full-width, typographic, an unusual blank) replaced by
+// that ASCII character. Invisible characters are removed.
 std::string with_plain_characters(std::string_view text);
 
-// Describes the first such character of the text: "'：' (U+FF1A) is a full-width ':'", "a blank in it is the no-break
-// one (U+00A0)"; "" if the text has none.
+// Describes the first character of the text that looks like an ASCII character or is invisible: "'：' (U+FF1A) is a
+// full-width ':'", "a blank in it is the no-break one (U+00A0)". Returns "" if the text has no such character.
 std::string look_alike(std::string_view text);
 
 }  // namespace ravine

@@ -4,7 +4,8 @@
 
 namespace ravine {
 
-// Calls say() (base/log.h), unless this line was printed by say_once() before. Thread-safe.
+// Prints the line on stderr by say() (base/log.h), unless say_once() has printed the same line in this process before.
+// Thread-safe.
 void say_once(const std::string& line);
 
 }  // namespace ravine

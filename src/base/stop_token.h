@@ -9,8 +9,8 @@ class StopToken {
  public:
   virtual ~StopToken() = default;
   virtual bool requested() const { return false; }
-  // Sets the lines that the first stop request and the second one (which ends the process) print, each without a
-  // newline.
+  // Sets the lines, without newline, that stop requests print: `first` for the first request, `end` for the second
+  // request, which ends the process. The default does nothing.
   virtual void say_when_asked(const std::string& /*first*/, const std::string& /*end*/) {}
 };
 

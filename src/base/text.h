@@ -15,8 +15,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 // Returns the offset of the first byte that is not valid UTF-8, or npos.
 size_t find_invalid_utf8(std::string_view text);
 // Returns a text from a file so that it can be printed on a terminal: it cannot move the cursor or begin a new line.
-// Control characters (except those in `keep`), characters that change the writing direction and bytes that are not
-// UTF-8 become \x1b or \u202e.
+// Control characters (except the characters in `keep`), characters that change the writing direction and bytes that are
+// not UTF-8 become escapes such as \x1b and \u202e.
 std::string escaped(std::string_view text, std::string_view keep = "");
 
 }  // namespace ravine

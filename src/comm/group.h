@@ -37,7 +37,8 @@ class Pending {
   std::unique_ptr<Impl> impl_;
 };
 
-// The traffic of a group, counted as in MPI: bytes that this rank sent to others, and the time it waited for them.
+// The traffic of a group of ranks so far, counted as in MPI. Counted are the calls, the bytes that this rank sent to
+// others, and the time that it waited for them.
 struct Traffic {
   int64_t calls = 0, bytes = 0;
   double wait_seconds = 0;
@@ -51,21 +52,21 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Gathers `bytes` bytes of each rank: rank i's data is at all + i * bytes. `mine` may already be in its place in
-  // `all`.
+  // Gathers the data of all ranks on every rank: `bytes` bytes of each; the data of rank i is at all + i * bytes.
+  // `mine` may already be in its place in `all`.
   virtual Pending all_gather(const void* mine, void* all, int64_t bytes) const = 0;
-  // Sends piece i of `send` to rank i and receives piece i of `receive` from rank i; `bytes` per piece.
+  // Sends piece i of `send` to rank i and receives piece i of `receive` from rank i. Every piece has `bytes` bytes.
   virtual Pending all_to_all(const void* send, void* receive, int64_t bytes) const = 0;
-  // The same with consecutive pieces of any size: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come
-  // from rank i. Sender and receiver must agree on the sizes beforehand.
+  // Sends consecutive pieces of any size: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come from rank
+  // i. Sender and receiver must agree on the sizes beforehand.
   virtual Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
                              std::span<const int64_t> from) const = 0;
-  // Sends to, or receives from, one rank of the group. Messages between two ranks arrive in the order in which they
-  // were sent.
+  // Send `bytes` bytes to, or receive them from, one rank of the group. Messages between two ranks arrive in the order
+  // in which they were sent.
   virtual Pending send(const void* data, int64_t bytes, int to) const = 0;
   virtual Pending receive(void* data, int64_t bytes, int from) const = 0;
   virtual void barrier() const = 0;
-  // Lets pending calls proceed; called now and then between kernels.
+  // Lets pending calls proceed; called from time to time between kernels.
   virtual void progress() const {}
 
   const Traffic& traffic() const { return traffic_; }
@@ -112,10 +113,12 @@ class FakeGroup final : public Group {
   int rank_, size_;
 };
 
-// Gather small values of every rank, in rank order, or reduce them. All ranks call together and get the same result.
+// Returns the text, or the integer, `mine` of every rank, in rank order. All ranks of the group call it together and
+// get the same result.
 std::vector<std::string> gather_texts(const Group& group, const std::string& mine);
 std::vector<int64_t> gather_integers(const Group& group, int64_t mine);
-ExactSum sum(const Group& group, const ExactSum& mine);  // exact, so the order does not matter
+ExactSum sum(const Group& group,
+             const ExactSum& mine);  // the sum of `mine` over all ranks; exact, so independent of their order
 int64_t largest(const Group& group, int64_t mine);
 inline bool any(const Group& group, bool mine) { return largest(group, mine) != 0; }
 

@@ -19,18 +19,18 @@ struct Interface {
 
 struct HostInterfaces {
   std::string host;
-  std::vector<Interface> list;  // interfaces that are up, including loopback
+  std::vector<Interface> list;  // network interfaces of the host that are up, including loopback
 };
 
 HostInterfaces interfaces_of_host();
 std::string to_text(const HostInterfaces& host);  // for other ranks: "node7 lo=127.0.0.1/8 eth0=10.0.0.7/24"
 HostInterfaces interfaces_from_text(const std::string& text);
 
-// Returns the address of hosts[0] to listen on, which the others can reach. `hosts` has an entry per rank and may
-// repeat hosts. `wanted` is an interface, address or network of hosts[0], else a UserError. If `wanted` is empty:
-// 127.0.0.1 if all ranks are on one host; else the first entry of `mpi` that hosts[0] has; else the address on a
-// network in which every host has its own address; else the first address that no other host has. The last two cases
-// skip addresses that another host has too (a bridge), and addresses of `not_mpi`.
+// Returns the address of hosts[0] on which rank 0 listens, and which the other hosts can reach. `hosts` has an entry
+// per rank and may repeat hosts. `wanted` is an interface, address or network of hosts[0], else a UserError. If
+// `wanted` is empty: 127.0.0.1 if all ranks are on one host; else the first entry of `mpi` that hosts[0] has; else the
+// address on a network in which every host has its own address; else the first address that no other host has. The last
+// two cases skip addresses that another host has too (a bridge), and addresses of `not_mpi`.
 std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi,
                             const std::string& not_mpi);
 

@@ -24,7 +24,8 @@ struct Mesh {
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 
-// The position of a rank; its position among experts follows from its data coordinate.
+// The coordinates of a rank in the mesh. Its coordinates along the axes expert and expert_data follow from its data
+// coordinate.
 struct Coordinates {
   int pipeline = 0, data = 0, tensor = 0, context = 0;
   int along(Axis axis, const Mesh& mesh) const;
@@ -35,7 +36,7 @@ Coordinates coordinates_of(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinates& at);
 // Returns the ranks that differ from `rank` only along this axis, including `rank`, in order of their coordinate.
 std::vector<int> ranks_along(const Mesh& mesh, Axis axis, int rank);
-// Returns all such groups of the mesh: every rank is in exactly one.
+// Returns the groups of ranks that differ only along this axis, for the whole mesh. Every rank is in exactly one group.
 std::vector<std::vector<int>> groups_along(const Mesh& mesh, Axis axis);
 
 }  // namespace ravine

@@ -12,17 +12,16 @@
 
 namespace ravine {
 
-// A call of a group, with the names used by the heartbeat.
+// The names of a kind of call and of its group (e.g. its axis), which the heartbeat prints for a waiting rank.
 struct WaitPlace {
   std::string call, group;
 };
 
-// The call that this rank waits in now; the heartbeat's thread sends it to the others.
+// The call in which this rank waits now. The thread of the heartbeat sends it to the other ranks.
 struct WaitState {
   std::atomic<const WaitPlace*> now{nullptr};  // null: not waiting
-  std::deque<WaitPlace>
-      // All places ever made: they live as long as the world, since groups do not. For the main thread alone.
-      places;
+  // Storage of all WaitPlaces: they live as long as the world, since groups do not. Used by the main thread alone.
+  std::deque<WaitPlace> places;
 };
 
 class World {
@@ -31,8 +30,8 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const Group& all() const = 0;
-  // Creates the group of these ranks of the world, which include this rank. All ranks of the world call it together,
-  // each with its own group. `name` is for messages: the axis.
+  // Creates the group of the given ranks of the world, which include this rank. All ranks of the world call it
+  // together, each with its own group. `name` is for messages: the axis of the mesh.
   virtual std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) = 0;
 
   int local_size() const { return local_size_; }
@@ -45,8 +44,8 @@ class World {
   WaitState waits_;
 };
 
-// Opens the world. MPI is initialized only if a launcher started this process as a rank; otherwise the world is this
-// process alone. A build without MPI throws a UserError in a process that a launcher started.
+// Returns the ranks of this job. MPI is initialized only if a launcher started this process as a rank; otherwise the
+// world is this process alone. A build without MPI throws a UserError in a process that a launcher started.
 // MPI ends with the world that initialized it: other worlds may be opened and closed while that world lives.
 std::unique_ptr<World> open_world();
 
@@ -56,12 +55,13 @@ std::unique_ptr<World> open_world();
 // computation still answers, since the thread sends for it.
 class Heartbeat {
  public:
-  // Ends the process with this status, from any thread; must not return. Defined in `apps`.
+  // A function that ends the process with this status, from any thread; it must not return. Defined in `apps`.
   using EndProcess = std::function<void(int status)>;
 
-  // Blocks until every rank of the world is connected. With one rank it does nothing. Rank 0 listens on one address,
-  // selected by `interface` (comm/interfaces.h; empty: automatic); connections from other programs are dropped. A name
-  // that matches no interface is a UserError on all ranks.
+  // Connects the ranks, and blocks until every rank of the world is connected. With one rank it does nothing.
+  // `patience` is in seconds. Rank 0 listens on one address, selected by `interface` (comm/interfaces.h; empty:
+  // automatic); connections from other programs are dropped. A name that matches no interface is a UserError on all
+  // ranks.
   Heartbeat(World& world, double patience, EndProcess end, const std::string& interface = "");
   ~Heartbeat();  // call it only after all ranks agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;

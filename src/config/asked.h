@@ -9,12 +9,13 @@
 
 namespace ravine {
 
-// Returns the names of the options that were set. In a file that sets 50 options or more, a default value is not
-// counted.
+// Returns the names of the options that the user set in a file or on the command line. In a file that sets 50 options
+// or more, a default value is not counted.
 std::set<std::string> asked_options(const Config& config);
 
-// Returns the options of asked_options that belong to another value of their selector (config/takes.h), in the order of
-// the option table. `harmless` selects the options that have no effect (true), or those that are refused (false).
+// Returns the options that the user chose but that do not apply, since their selector has another value
+// (config/takes.h), in the order of the option table. `harmless` selects the options that have no effect (true), or the
+// options that are refused (false).
 std::vector<std::string> asked_in_vain(const Config& config, bool harmless);
 
 // Resets options that do not apply. If the command line sets optimizer.type or schedule.type, options that the file
@@ -22,7 +23,7 @@ std::vector<std::string> asked_in_vain(const Config& config, bool harmless);
 // "OPTION, left aside". Called before the defaults of the type and validate().
 void leave_aside(Config& config);
 
-// Returns a line for each reset option: "schedule.warmup_steps of run.yaml:4 has no effect with
+// Returns a line for each option that leave_aside has reset: "schedule.warmup_steps of run.yaml:4 has no effect with
 // schedule.type=OneCycle".
 std::vector<std::string> left_aside(const Config& config);
 

@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-// A row of the table.
+// A row of the table names_of(E): a value of the enum E and its name.
 template <class E>
 struct ValueName {
   E value;
@@ -33,7 +33,7 @@ concept NamedEnum = std::is_enum_v<E> && requires(E e) {
 template <class E>
 concept ChoiceType = NamedEnum<E> || std::is_same_v<E, DType>;
 
-// True if row i has value i, and no name occurs twice.
+// True if the table names_of(E) has value i in row i, and no name twice.
 template <NamedEnum E>
 constexpr bool is_table_of_names() {
   const auto table = names_of(E{});
@@ -59,7 +59,7 @@ std::string_view name_or(const std::optional<E>& value, std::string_view none) {
   return value ? name(*value) : none;
 }
 
-// Returns the value with this name; nothing if there is none.
+// Returns the value of the enum E with this name; nothing if there is none.
 template <class E>
 std::optional<E> value_named(std::string_view text) {
   static_assert(is_table_of_names<E>());
@@ -72,7 +72,7 @@ inline std::optional<DType> value_named<DType>(std::string_view text) {
   return parse_dtype(text);
 }
 
-// Returns `names` and the names of all values.
+// Returns a list of `names`, followed by the names of all values of E.
 template <ChoiceType E>
 std::vector<std::string> all_names(std::vector<std::string> names = {}) {
   if constexpr (NamedEnum<E>)
@@ -82,7 +82,7 @@ std::vector<std::string> all_names(std::vector<std::string> names = {}) {
   return names;
 }
 
-// A field with choices, independent of its type.
+// A reference to a field of any choice type: reads and sets the field by the name of its value.
 struct AnyChoice {
   virtual ~AnyChoice() = default;
   virtual std::string text() const = 0;

@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-inline constexpr const char* kAuto = "auto";  // the choice that the program makes
+inline constexpr const char* kAuto = "auto";  // the value of an option with which the program chooses
 
 // ---- data ----
 

@@ -21,16 +21,16 @@ struct CommandSpec {
   std::string summary;     // one line
   std::string example;     // a complete command line to copy
   std::string about = {};  // paragraph of the help page: what the command reads, does and writes; may be empty
-  // Config sections that it takes ("precision"), or single options ("data.text_key"); empty: neither --config nor
-  // section.key=value.
+  // Config sections ("precision") or single options ("data.text_key") that the command takes. Empty: it takes neither
+  // --config nor section.key=value.
   std::vector<std::string> sections;
   bool alone = false;    // true: refused on several ranks, where each would do the same
   bool lasting = false;  // true: the result is on the disk, so a closed stdout does not end the command
-  // True: a signal asks it to save and stop. Before its work begins, a signal ends it with status 130.
+  // True: a signal asks the command to save and stop. Before its work begins, a signal ends it with status 130.
   bool stoppable = false;
 };
 
-// True if the command line may set the option; a config file may set all options.
+// True if the command line of the command may set the option; a config file may set all options.
 bool takes(const CommandSpec& spec, const Option& option);
 
 // Reads `args` into the fields of `flags` and returns the config. Words are read in order; later ones win. A flag with

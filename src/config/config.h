@@ -85,10 +85,10 @@ struct LoraOptions {
     v("alpha_pattern", alpha_pattern, "alpha of single modules, by the same patterns as lora.rank_pattern",
       between(1e-6, 1e9) & fixed());
     v("layers", layers, "numbers of the layers that get adapters, from 0; empty: all layers", between(0, 1e9) & fixed());
-    v("save", save, "modules that are trained in full beside adapters, by the ends of their names",
+    v("save", save, "modules to train in full, in addition to adapters, by the ends of their names",
       fixed() &
           detail("For example [embed_tokens, lm_head, norm]. Megatron's word_embeddings and output_layer are known too."));
-    v("path", path, "folder of an adapter to go on training: of PEFT, or a LoRA checkpoint of ModelLink",
+    v("path", path, "folder of an adapter to continue training: of PEFT, or a LoRA checkpoint of ModelLink",
       reads_folder() & fixed() & detail("Rank, alpha and targets are read from the adapter and need not be set."));
     v("merge", merge, "merge the adapters at the end: write OUTPUT/model instead of OUTPUT/adapter", may_change());
     v("base", base, "number format of the frozen linear weights: bf16 or nf4; empty: as without adapters",
@@ -146,11 +146,11 @@ struct TrainOptions {
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - attention_dropout)") & fixed());
     v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change() & common());
     v("valid_batches", valid_batches, "micro batches per validation; 0: all", between(0, kMostSteps) & may_change());
-    v("exit_every", exit_every, "save and end the run after each step that this divides; 0: never",
+    v("exit_every", exit_every, "save and end the run at each multiple of this number of steps; 0: never",
       between(0, kMostSteps) & may_change() & detail("The exit status is 0, and the same command goes on."));
     v("exit_minutes", exit_minutes, "save and end the run after so many minutes since its start; 0: never",
       between(1e-6, 1e7) & or_zero() & may_change() & detail("The step under way is finished. The exit status is 0."));
-    v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
+    v("find_nan", find_nan, "if the loss becomes NaN, name the first op that produced a NaN", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
   }
@@ -202,12 +202,12 @@ struct ScheduleOptions {
     v("cycles", cycles, "waves, or restarts of cosine_with_restarts; 0: 0.5 waves, 1 restart",
       between(1e-3, 1e6) & or_zero() & fixed());
     v("power", power, "exponent of the polynomial decay", between(0.01, 100) & fixed());
-    v("end_lr", end_lr, "last learning rate; it is below optimizer.lr", between(0, kMostRate) & fixed());
+    v("end_lr", end_lr, "last learning rate; must be below optimizer.lr", between(0, kMostRate) & fixed());
     v("timescale", timescale, "time scale in steps; 0: warmup_steps, or 10000 without warmup",
       between(0, kMostSteps) & fixed());
     v("stable_steps", stable_steps, "steps at the full learning rate; -1: all steps between warmup and decay",
       between(-1, kMostSteps) & may_change());
-    v("decay_steps", decay_steps, "steps of the decay; 0, of the classes of other programs: to the end",
+    v("decay_steps", decay_steps, "steps of the decay; 0: to the end of the schedule (classes of other programs)",
       between(0, kMostSteps) & may_change());
     v("warmup_type", warmup_type, "shape of the warmup: auto, linear, log, cosine or 1-sqrt",
       no_value(kAuto) & fixed() &
@@ -259,7 +259,7 @@ struct RecipeOption {
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
     v("compute", compute, "number format of these calls; empty: precision.compute",
       one_of<DType>({std::nullopt, f32, bf16, f16, f64}));
-    v("round", round, "results are rounded to this type; empty: no rounding", one_of<DType>({std::nullopt, f32, bf16, f16}));
+    v("round", round, "type to round results to; empty: no rounding", one_of<DType>({std::nullopt, f32, bf16, f16}));
     v("role", role, "calls that the rule applies to: forward, dx, dw; empty: all",
       no_value("") & detail("dx computes gradients of inputs, dw gradients of weights."));
   }
@@ -284,8 +284,8 @@ struct PrecisionOptions {
     v("bf16_products", bf16_products, "bf16 multiplication: dot (instruction) or widen (to f32); auto: the faster one",
       one_of<Bf16Products>({std::nullopt, Bf16Products::dot, Bf16Products::widen}, kAuto) & other_bits() &
           detail("With auto a run that resumes keeps the choice of its checkpoint."));
-    v("recipes", recipes,
-      "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
+    v("recipes", recipes, "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; last match applies",
+      fixed());
     v("unfused", unfused, "ops to run by their unfused definition, like [attention, rope]",
       filled() & other_bits() &
           detail("Known are attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu and geglu."));
@@ -297,7 +297,7 @@ struct PrecisionOptions {
       between(1e-30, kMostScale) & or_zero() & no_value(kAuto) & other_bits() &
           detail(
               "Gradients are divided by the factor again. A dynamic scale falls at an overflow and grows without overflows."));
-    v("scale_rule", scale_rule, "rule of a dynamic loss scale, by the program that has it", other_bits());
+    v("scale_rule", scale_rule, "rule of a dynamic loss scale, named by the program that uses it", other_bits());
     v("scale_initial", scale_initial, "first value of a dynamic loss scale", between(1e-30, kMostScale) & other_bits());
     v("scale_window", scale_window, "steps without an overflow after which the loss scale grows",
       between(1, kMostSteps) & other_bits());
@@ -311,7 +311,7 @@ struct PrecisionOptions {
     v("scale_min", scale_min, "smallest loss scale; an overflow there ends the run (mindformers: it stays)",
       between(1e-30, kMostScale) & other_bits());
     v("scale_consecutive_hysteresis", scale_consecutive_hysteresis,
-      "each step without an overflow allows scale_hysteresis of them again", other_bits());
+      "restart the count of scale_hysteresis at each step without an overflow", other_bits());
   }
 };
 
@@ -386,7 +386,7 @@ struct CheckpointOptions {
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}, kAuto) & may_change() &
           detail("auto takes the 16-bit type that all weights in model.path share, else f32, the type of training."));
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
-    v("verify", verify, "check checksums on load", may_change());
+    v("verify", verify, "compare the checksums of a checkpoint when it is loaded", may_change());
     v("other_data", other_data, "resume although the data or the tokenizer differ from those of the checkpoint",
       may_change() & detail("Without it a resume refuses other data, another tokenizer and other options of section data."));
     v("layout", layout, "format of checkpoints: ravine, or mindformers, deepspeed, trainer or megatron",
@@ -394,10 +394,10 @@ struct CheckpointOptions {
           detail(
               "mindformers: train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP, which replaces train.output/model too. deepspeed: train.output/checkpoint-N, as the Trainer writes it. trainer: the same without DeepSpeed, with optimizer.pt. megatron: train.output/iter_NNNNNNN and latest_checkpointed_iteration.txt. A run resumes from its own layout."));
     v("prefix", prefix, "prefix of checkpoint file names", filled() & may_change());
-    v("format", format, "file format of these checkpoints", may_change());
+    v("format", format, "file format of the checkpoints", may_change());
     v("data_steps", data_steps, "steps of data to skip on resume; -1: the steps that the checkpoint has made",
       between(-1, kMostSteps) & may_change());
-    v("copies", copies, "extra files beside checkpoints: network (weights alone), trainable (trained weights)",
+    v("copies", copies, "extra files next to checkpoints: network (weights alone), trainable (trained weights)",
       one_of({"network", "trainable"}) & may_change());
   }
 };
@@ -442,7 +442,7 @@ struct Config {
   }
 };
 
-// True if log.figures names the figure, and a log line or a point of the event files is due after this step.
+// True if log.figures has `figure`, and a log line or a point of the event files is due after `step`.
 bool figure_due(const Config& config, std::string_view figure, int64_t step);
 
 struct Section {
@@ -454,7 +454,8 @@ std::vector<Section> sections_of(Config& config);  // valid as long as `config`
 void validate(const Config& config);        // checks the rules between options
 std::string to_yaml(const Config& config);  // all options; load_config reads back the same values bit for bit
 std::string defaults_text();                // all keys with defaults and help, as commented YAML
-std::string explain(const Config& config, const std::string& key);  // "section.key", or "section"
-std::string options_markdown();                                     // docs/options.md
+// Returns the text of `ravine config --explain KEY`; `key` is "section.key", or "section".
+std::string explain(const Config& config, const std::string& key);
+std::string options_markdown();  // returns the text of docs/options.md
 
 }  // namespace ravine

@@ -71,7 +71,7 @@ struct DataOptions : MegatronOptions {
     v("valid", valid, "validation sources, written like data.train", may_change() & common());
     v("valid_fraction", valid_fraction, "share of the training documents for validation, if data.valid is empty",
       at_least(1e-6) & below(1) & or_zero() & fixed());
-    v("sequence_length", sequence_length, "tokens per sequence; of fixed batch files the columns of input_ids",
+    v("sequence_length", sequence_length, "tokens per sequence; for fixed batch files: the columns of input_ids",
       between(2, kMostTokens) & may_change() & common());
     v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed() & common());
     v("format", format, "content of JSON records: text, or conversations (alpaca, sharegpt, messages); auto: detected",
@@ -104,21 +104,20 @@ struct DataOptions : MegatronOptions {
       fixed() &
           detail(
               "megatron: Megatron-core, megatron-2023: Megatron-LM of 2023, both from .bin/.idx prefixes. mindspore: MindSpore, from MindRecord files; mindspore-whole: the same without shards (num_shards)."));
-    v("pad", pad, "of MindRecord files: the id of padding, behind which nothing is predicted; -1: none",
+    v("pad", pad, "MindRecord files: id of padding, behind which nothing is predicted; -1: none",
       between(-1, INT32_MAX) & fixed());
     v("samples", samples, "samples per epoch; 0: all",
       between(0, 1e12) & fixed() &
           detail(
               "Of MindRecord files the first samples of the order are taken. Under a Megatron order so many samples are drawn, and each epoch has the same samples."));
-    v("labels", labels, "of MindRecord files: whether a column labels counts; false: the ids themselves are predicted",
-      fixed());
+    v("labels", labels, "MindRecord files: predict the column labels; false: predict the ids themselves", fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
     v("index_cache", index_cache,
       "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
     v("reset_position_ids", reset_position_ids, "Megatron orders: restart positions after each end of a document", fixed());
     v("reset_attention_mask", reset_attention_mask, "Megatron orders: keep attention inside documents", fixed());
     v("eod_mask_loss", eod_mask_loss, "Megatron orders: ends of documents predict nothing", fixed());
-    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer",
+    v("eod", eod, "id that ends a document, for Megatron orders; -1: the end token of the tokenizer",
       between(-1, INT32_MAX) & fixed());
   }
 };

@@ -32,7 +32,7 @@ struct LogOptions {
     v("style", style, "format of log lines and of TensorBoard names: ravine, mindformers or megatron", may_change());
     v("sink", sink, "steps per device call of MindFormers (sink_size), for log lines and checkpoint names; 0: none",
       between(0, kMostSteps) & may_change());
-    v("monitor", monitor, "quantities with log lines of their own in each step",
+    v("monitor", monitor, "quantities that get separate log lines in each step",
       one_of({"local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state",
               "throughput", "drop_rate"}) &
           may_change());

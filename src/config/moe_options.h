@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// Options that override the model's config.json. The options do not apply to models without experts.
+// The options of section moe. They override fields of the model's config.json and do not apply to models without
+// experts.
 struct MoeOptions {
   LoadBalance load_balance = LoadBalance::stored;
   std::optional<double> aux_loss, z_loss;

@@ -16,8 +16,8 @@ std::string in_small_letters(std::string text);  // changes A to Z only
 // words.
 std::vector<std::string> numbers_in(std::string text);
 
-// Returns the plain number for "1,000" (1000), "0,5" (0.5), "50%" (0.5), or one with a unit: "4k"; "8GB" for options in
-// MB or GB; "2m" for options in seconds. "" for other texts.
+// Returns the number that a wrongly written value means: 1000 for "1,000", 0.5 for "0,5" and "50%", and a number with a
+// unit: "4k"; "8GB" for options in MB or GB; "2m" for options in seconds. "" for other texts.
 std::string plain_number(const Option& option, const std::string& given);
 
 // Returns "[1, 2, 3]" for "1-3", if the option is a list of whole numbers; else "".

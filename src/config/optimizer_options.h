@@ -24,7 +24,8 @@ struct ParamGroup {
   }
 };
 
-// The options of all types, then the options of single types (config/optimizer_types.h).
+// The options of section optimizer: first the options of all types, then the options of single types
+// (config/optimizer_types.h).
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::adamw;
   DecayOf decay = DecayOf::matrices;
@@ -47,8 +48,7 @@ struct OptimizerOptions {
   std::vector<ParamGroup> groups;
   template <class V>
   void each(V&& v) {
-    v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own",
-      fixed() & common());
+    v("type", type, "update rule; docs/howto/optimizers.md lists the options and defaults of each rule", fixed() & common());
     v("lr", lr, "peak learning rate", between(1e-12, 1e30) & or_zero() & fixed() & common());
     v("betas", betas, "decay rates of the first and second moment of the gradients",
       between(0, kMostMomentum) & length(2) & fixed());
@@ -74,13 +74,13 @@ struct OptimizerOptions {
       between(1e-6, 1e6) & fixed());
     v("decay_rate", decay_rate, "decay of squared gradients at step t: 1 - t^-|decay_rate|", between(-1, 1) & fixed());
     v("scale_parameter", scale_parameter, "multiply the learning rate by the parameter's root mean square", fixed());
-    v("relative_step", relative_step,
-      "the rate of step t is min(0.01, 1 / sqrt(t)), whatever optimizer.lr and the schedule say", fixed());
+    v("relative_step", relative_step, "set the learning rate of step t to min(0.01, 1 / sqrt(t)); optimizer.lr is ignored",
+      fixed());
     v("warmup_init", warmup_init, "with relative_step: learning rate 1e-6 t instead of 0.01", fixed());
     v("bias_correction", bias_correction, "bias correction of moments, which begin at zero", fixed());
     v("max_coeff", max_coeff, "largest trust ratio", between(1e-12, 1e12) & fixed());
     v("min_coeff", min_coeff, "least trust ratio", between(1e-12, 1e12) & or_zero() & fixed());
-    v("ns_coefficients", ns_coefficients, "of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T",
+    v("ns_coefficients", ns_coefficients, "[a, b, c] of the Newton-Schulz iteration: X = a X + (b A + c A A) X, A = X X^T",
       between(-100, 100) & length(3) & fixed());
     v("ns_steps", ns_steps, "Newton-Schulz iterations", between(1, 99) & fixed());
     v("adjust_lr_fn", adjust_lr_fn, "factor on the learning rate of a matrix, by its shape",
@@ -101,7 +101,7 @@ struct OptimizerOptions {
     v("factor_max", factor_max, "largest factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
     v("factor_min", factor_min, "least factor on the frozen trust ratio", between(1e-6, 1e6) & fixed());
     v("factor_threshold", factor_threshold, "largest relative change of the factor in a step", between(1e-6, 1) & fixed());
-    v("groups", groups, "settings for parameters by name, the first match applies: {match: GLOB, lr_mult: 1, wd_mult: 1}",
+    v("groups", groups, "settings for parameters by name; the first match applies: {match: GLOB, lr_mult: 1, wd_mult: 1}",
       fixed() &
           detail(
               "lr_mult and wd_mult are factors on learning rate and weight decay. from_step is the first update of these parameters (docs/howto/finetune.md)."));

@@ -10,7 +10,7 @@ namespace ravine {
 
 struct Config;
 
-// A row of the table.
+// The options and defaults of one optimizer.type: a row of config/optimizers.def.
 struct OptimizerTraits {
   OptimizerType type;
   // Keys that the type takes, besides the keys of all types: type, lr, weight_decay, decay, clip_norm, groups.

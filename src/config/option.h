@@ -49,7 +49,8 @@ struct Rule {
   std::vector<std::string> words;  // for a path: texts that are choices and no path
   bool common = false;             // shown by --help; --help-all shows every option
   std::string detail;              // formulas, sources and cases, for --explain and docs/options.md
-  // Set if the text is a path, or several words with one path.
+  // The kind of a text that is a path (or several words with one path): none: no path; reads: a file or folder that is
+  // read; reads_folder: a folder that is read and stays unchanged; writes: an output.
   enum class Path : uint8_t { none, reads, reads_folder, writes };
   Path path = Path::none;
 };
@@ -81,12 +82,12 @@ inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule named() { return {.named = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
-// The text is a path that is read (reads_folder: a folder that stays unchanged) or written. ~, ~/.. and ~user/.. at its
-// beginning become a home folder, as in a shell.
+// Rules of a text that is a path: to be read, to be read and to stay an unchanged folder (reads_folder), or to be
+// written. ~, ~/.. and ~user/.. at its beginning become a home folder, as in a shell.
 inline Rule reads() { return {.path = Rule::Path::reads}; }
 inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
 inline Rule writes() { return {.path = Rule::Path::writes}; }
-// Words of a path option that are choices, even if a file has the same name.
+// Allows words that are choices and no path, even if a file has the same name.
 inline Rule or_words(std::vector<std::string> words) { return {.words = std::move(words)}; }
 // Allows a map in a file instead of the text; it is stored as JSON, at most 64 KiB.
 inline Rule or_map() { return {.max_bytes = 65536, .map = true}; }
@@ -105,7 +106,7 @@ inline constexpr const char* kNoHomeFix = "write the whole path, or ./~.. for a 
 
 struct Option;
 
-// A std::vector of structs, independent of its type.
+// A reference to a std::vector of option structs, independent of their type.
 struct Records {
   virtual ~Records() = default;
   virtual size_t size() const = 0;
@@ -128,7 +129,7 @@ struct Option {
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
   bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
-  // A text value, taken literally.
+  // True if the value is a text or a choice, which is taken literally and not parsed as YAML.
   bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }
   bool is_map() const { return holds_one_of<std::map<std::string, int64_t>*, std::map<std::string, double>*>(); }
   bool is_list() const {
@@ -138,9 +139,10 @@ struct Option {
   // Returns the path; "" if the option is no path, or its value is empty, a word of the rule or a map.
   std::string path() const;
 
-  // Reads a value. A UserError names option, place, rule and fix. `source` is the file or "command line".
+  // Sets the field of the option to `value`. A UserError names option, place, rule and fix. `source` is the file or
+  // "command line".
   void assign(const YamlNode& value, const std::string& source) const;
-  // Reads a word of the command line: literally for text options, else as YAML.
+  // Sets the field from a word of the command line: literally for text options, else parsed as YAML.
   void assign_text(const std::string& text, const std::string& source) const;
   std::string yaml() const;  // the value as YAML on one line; reads back exactly
   std::string type() const;  // the type in words: "whole number, at least 1", "adamw | adam | sgd"

@@ -19,7 +19,8 @@ struct ForeignWord {
   std::string beside;  // a condition: " (schedule.type OneCycle)"
   std::string advice;  // without an option: the advice
 };
-// Returns the rows of a name (without leading dashes, underscores for dashes), the most specific first.
+// A function that returns the table rows for a name of another program (without leading dashes, underscores for
+// dashes), the most specific row first.
 using ForeignWords = std::function<std::vector<ForeignWord>(const std::string& word)>;
 
 // Returns advice such as "here it is optimizer.lr=3e-4" for a flag, key or section.key of another program; "" if

@@ -43,13 +43,13 @@ struct DumpOption {
       filled() & writes() & metavar("DIR"));
     v("steps", steps, "steps to dump, like 0|5-8|100-120; empty: all",
       metavar("RANGES") & detail("Step 0 holds the parameters before the first step."));
-    v("ranks", ranks, "which ranks of the job; empty: all", between(0, kMostRanks));
+    v("ranks", ranks, "ranks of the job to dump; empty: all", between(0, kMostRanks));
     v("paths", paths, "glob patterns of dotted paths of calls, and of names of parameters", filled());
     v("phases", phases, "phases to dump; a recomputed forward pass belongs to backward",
       one_of({"forward", "backward", "update"}) & filled());
     v("what", what, "content per tensor: checksums, statistics too, or the tensor itself too");
     v("io", io, "tensors to keep: inputs of calls, outputs, or both");
-    v("on", on, "which of these steps to keep: always, overflow, or nan",
+    v("on", on, "steps to keep of probe.dump.steps: always, overflow, or nan",
       detail("overflow: steps whose loss or gradient norm is not finite. nan: steps in which a call wrote a NaN."));
     v("limit_mb", limit_mb, "size limit of the dump of a rank, in MB; 0: no limit", between(0, 1e9));
   }

@@ -46,16 +46,16 @@ struct ScheduleClasses {
     v("num_cycles", num_cycles, "waves or restarts of the schedule; default by type, see details",
       between(0, 1e6) & no_value("none") & fixed() &
           detail("CosineWithWarmUpLR and ConstantWithCoolDownLR: waves, 0.5. CosineWithRestartsAndWarmUpLR: restarts, 1."));
-    v("decay_ratio", decay_ratio, "share of the length in place of decay_steps", share);
+    v("decay_ratio", decay_ratio, "decay as a share of the schedule's length, instead of decay_steps", share);
     v("keep_steps", keep_steps, "steps at the full learning rate after the warmup", steps);
     v("lr_end1", lr_end1, "learning rate after the decay", rate);
     v("final_steps", final_steps, "steps at lr_end1", steps);
     v("lr_end2", lr_end2, "learning rate after final_steps; none or 0: lr_end1", rate & no_value("none"));
     v("decay_start_steps", decay_start_steps, "step at which the decay begins; -1: decay_start_ratio", length);
     v("decay_start_ratio", decay_start_ratio, "step at which the decay begins, as a share of the length", share);
-    v("t_max", t_max, "steps of half a wave", steps);
-    v("t_0", t_0, "steps of the first wave", steps);
-    v("t_mult", t_mult, "factor of the length of each wave on the wave before", between(1, 1000) & fixed());
+    v("t_max", t_max, "steps of half a cosine wave", steps);
+    v("t_0", t_0, "steps of the first cosine wave", steps);
+    v("t_mult", t_mult, "length of each wave, as a multiple of the wave before", between(1, 1000) & fixed());
     v("eta_min", eta_min, "lowest learning rate", rate);
     v("lr_scale", lr_scale, "factor on the learning rate of every type (LearningRateWiseLayer of MindFormers)",
       between(0, 1e6) & fixed());
@@ -85,7 +85,8 @@ struct ScheduleClasses {
     v("decay_mom_rate", decay_mom_rate, "growth of the first beta per decay unit: factor 1 + decay_mom_rate",
       between(0, 1) & fixed());
     v("lr_range_test_min_lr", lr_range_test_min_lr, "first learning rate", rate);
-    v("lr_range_test_step_size", lr_range_test_step_size, "steps of a unit", between(1, kMostSteps) & fixed());
+    v("lr_range_test_step_size", lr_range_test_step_size, "steps of a unit of the learning rate test",
+      between(1, kMostSteps) & fixed());
     v("lr_range_test_step_rate", lr_range_test_step_rate, "increase per unit, as a share of the first learning rate",
       between(0, 1e6) & fixed());
     v("lr_range_test_staircase", lr_range_test_staircase, "raise the learning rate at the end of a unit, not step by step",

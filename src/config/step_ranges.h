@@ -11,7 +11,8 @@ namespace ravine {
 class StepRanges {
  public:
   StepRanges() = default;  // all steps
-  // Returns nothing if the text has another form, or a range ends before it begins.
+  // Parses a text such as "0|5-8|100-120". Returns nothing if the text has another form, or a range ends before it
+  // begins.
   static std::optional<StepRanges> parse(std::string_view text);  // an empty text means all steps
   bool holds(int64_t step) const;
 

@@ -32,22 +32,24 @@ struct YamlNode {
   const YamlNode* find(std::string_view key) const;  // null if absent, or if this is no map
 };
 
-// Limits against hostile documents; beyond them, a UserError.
+// Limits on a YAML document, against hostile files; a document beyond them is a UserError.
 constexpr int kYamlDepth = 64;
 constexpr int64_t kYamlNodes = 100'000;  // with aliases expanded
 constexpr int64_t kYamlBytes = int64_t{4} << 20;
 
-// Parses one document; an empty document is null. Errors are UserErrors at "<name>:<line>", or at "<name>" without
-// `lines`: syntax errors, a second document, repeated keys (with `lines`), unknown tags, undefined or recursive
-// aliases, the limits.
+// Parses a YAML text of one document; an empty document is null. Errors are UserErrors at "<name>:<line>", or at
+// "<name>" without `lines`: syntax errors, a second document, repeated keys (with `lines`), unknown tags, undefined or
+// recursive aliases, the limits.
 YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lines = true);
 YamlNode::Ptr read_yaml(const std::string& path);
 
-// Resolves a plain scalar by the rules above. Never fails.
+// Returns the value of a plain scalar (without quotes) by the rules of YAML 1.1 as above. Never fails: other texts are
+// texts.
 YamlNode resolve_scalar(std::string_view text);
 
-// Return scalars that read back exactly, here and in PyYAML.
+// Returns a text as a YAML scalar that reads back exactly, here and in PyYAML.
 std::string yaml_text(std::string_view text);  // plain if possible, else in double quotes; UserError for invalid UTF-8
+// Returns a number as a YAML scalar that reads back exactly, here and in PyYAML.
 std::string yaml_real(double x);
 
 }  // namespace ravine

@@ -14,13 +14,13 @@ namespace ravine {
 
 class StraightWriter;
 
-// A check before an existing file or folder is replaced. Throws if it must be kept.
+// A function that is called before an existing file or folder is replaced. It throws if the file must be kept.
 using MayReplace = std::function<void(const std::string& path)>;
 
 // Throws a UserError if `path` is a file or a link and `overwrite` (flag --overwrite) is false. Commands with one
 // output file (`trace --out`, `plot --output`, ..) call it before the work begins.
 void refuse_existing_file(const std::string& path, bool overwrite);
-// Returns the same check for AtomicFile::commit, which runs it again when the file gets its name.
+// Returns the check of refuse_existing_file for AtomicFile::commit, which runs it when the file gets its name.
 MayReplace may_overwrite(bool overwrite);
 
 // A file that gets its name at commit().
@@ -68,11 +68,12 @@ class AtomicFolder {
   const std::string& folder() const { return temporary_; }  // the temporary folder: create the files here
   const std::string& path() const { return path_; }
 
-  // Syncs all files and folders in it, renames it to `path`, and blocks until it is on the disk. Called once. If `path`
-  // is a folder that is not empty: UserError without `check`; if `check` returns, the two are exchanged and the old one
-  // is removed. At every moment one of them exists, as `path` or as a leftover that remove_leftovers renames to `path`.
+  // Syncs all files in the temporary folder, renames it to `path`, and blocks until it is on the disk. Called once. If
+  // `path` is a folder that is not empty: UserError without `check`; if `check` returns, the two are exchanged and the
+  // old one is removed. At every moment one of them exists, as `path` or as a leftover that remove_leftovers renames to
+  // `path`.
   void commit(const MayReplace& check = {});
-  // Keeps the temporary folder if the object ends without commit().
+  // Lets the temporary folder stay if the object is destroyed without commit().
   void keep() { keep_ = true; }
 
  private:

@@ -19,7 +19,7 @@ class Checksum {
   Checksum(Checksum&&) noexcept;
   Checksum& operator=(Checksum&&) noexcept;
   void update(std::span<const std::byte> bytes);
-  uint64_t value() const;  // of all bytes since the start or the last reset()
+  uint64_t value() const;  // checksum of all bytes since the start or the last reset()
   void reset();
 
  private:
@@ -32,6 +32,6 @@ class Checksum {
 uint64_t checksum_of(std::span<const std::byte> bytes);
 uint64_t checksum_of_file(const std::string& path);           // reads the whole file
 std::string checksum_text(uint64_t value);                    // 16 hexadecimal digits
-bool parse_checksum(std::string_view text, uint64_t* value);  // false if it is not a text of checksum_text
+bool parse_checksum(std::string_view text, uint64_t* value);  // reads a text of checksum_text; false: any other text
 
 }  // namespace ravine

@@ -15,8 +15,8 @@ namespace ravine {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `into` and returns the number of bytes. Only the end of the stream gives fewer, then 0. Damaged or truncated
-  // compressed data is a UserError that names the file. Blocks on the disk; not thread-safe.
+  // Reads the next bytes into `into` and returns their number: into.size(), fewer at the end of the stream, then 0.
+  // Damaged or truncated compressed data is a UserError that names the file. Blocks on the disk; not thread-safe.
   virtual size_t read(std::span<std::byte> into) = 0;
   virtual int64_t consumed() const { return 0; }  // bytes read from the file so far, before decompression
 };
@@ -25,7 +25,8 @@ class ByteSource {
 // up to 128 MiB), .xz (also several streams; at most 256 MiB of memory). Any other file is read as it is.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
-// Returns the whole content. More than `limit` bytes after decompression is a UserError.
+// Returns the whole content of the file, decompressed as by open_bytes. More than `limit` bytes after decompression is
+// a UserError.
 std::string read_whole(const std::string& path, int64_t limit);
 
 // Reads lines without their '\n'; a '\r' before it stays. The last line may lack its '\n'; an empty rest is not a line.

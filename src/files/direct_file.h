@@ -24,8 +24,9 @@ class DirectFile {
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // Appends bytes and adds them to `sum`. If their address equals position() modulo kBlock, they are written directly;
-  // else through a small buffer. The memory must stay unchanged until drain() returns: writes continue after append.
+  // Appends bytes to the file and updates `sum` with them. If the address of the bytes equals position() modulo kBlock,
+  // they are written directly; else through a small buffer. The memory must stay unchanged until drain() returns:
+  // writes continue after append.
   void append(std::span<const std::byte> bytes, Checksum& sum);
   void drain();   // blocks until no write reads the appended memory any more
   void finish();  // blocks until the file is on the disk; Error unless all `bytes` were appended

@@ -9,8 +9,8 @@
 
 namespace ravine {
 
-// A write failed for lack of room: disk, quota or limit on file sizes. `path` is the file; the file that it would
-// replace is unchanged.
+// The error of a write that failed for lack of room: on the disk, in a quota, or under a limit on file sizes. `path` is
+// the file to be written; an older file of this name is unchanged.
 struct DiskFull : Error {
   DiskFull(const std::string& op, const std::string& path, const std::string& why);
   std::string path;
@@ -43,11 +43,12 @@ void create_folders(const std::string& path);
 Fd open_to_read(const std::string& path, int64_t* size);  // opens a regular file and sets its size; else UserError
 Fd create_file(const std::string& path);  // creates or empties a file, for reading and writing; does not follow a link
 
-// Write all of `bytes` or throw: the first at the file's position, the second at `offset`.
+// Write all of `bytes` or throw: write_all at the position of the file, write_all_at at byte `offset`. `path` is for
+// messages.
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path);
 void write_all_at(int fd, int64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
-// Returns the number of bytes; 0 only at the end.
+// Reads at most into.size() bytes at the position of the file, and returns their number; 0 only at the end of the file.
 size_t read_some(int fd, std::span<std::byte> into, const std::string& path);
 void read_all_at(int fd, int64_t offset, std::span<std::byte> into, const std::string& path);
 

@@ -25,7 +25,7 @@
 
 namespace ravine {
 
-// The names of sets of one kind.
+// The names that a set of files of one kind may use.
 struct FileSetKind {
   std::string name;                       // "token files"
   std::vector<std::string> files;         // all names that a file of the kind may have
@@ -35,12 +35,13 @@ struct FileSetKind {
 // A new set under construction, which replaces the files of its kind at commit().
 class FileSet {
  public:
-  // Prepares a new set. The folder of `journal` must exist. Leftovers of killed writers are removed, or finished.
+  // Creates a temporary folder for the files of a new set. `journal` is the path of the journal folder while the set is
+  // replaced; its parent folder must exist. Leftovers of killed writers are removed, or finished.
   FileSet(const std::string& journal, FileSetKind kind);
   const std::string& folder() const { return building_.folder(); }  // the temporary folder: create the files here
 
-  // Replaces the set. `names` are all files in folder(), in the order of renaming. With `overwrite`, all existing files
-  // of the kind are removed. Without it, an existing name is a UserError, before any file is moved.
+  // Replaces the old set by the new one. `names` are all files in folder(), in the order of renaming. With `overwrite`,
+  // all existing files of the kind are removed. Without it, an existing name is a UserError, before any file is moved.
   void commit(const std::vector<std::string>& names, bool overwrite);
 
  private:
@@ -49,12 +50,13 @@ class FileSet {
   AtomicFolder building_;
 };
 
-// Finishes the replacement of a killed writer. False if there is no journal. While one process does it, others get a
-// UserError.
+// Finishes the replacement of a file set whose writer was killed. `journal` is the set's journal folder. Returns false
+// if there is no journal. While one process does it, other processes get a UserError.
 bool finish_file_set(const std::string& journal, const FileSetKind& kind);
-// Throws a UserError if a set is being replaced, or was when its writer was killed.
+// Throws a UserError if `journal` exists: the file set is being replaced, or its writer was killed during the
+// replacement.
 void refuse_unfinished(const std::string& journal);
-// Throws a UserError if one of these names in `folder` is a folder or a device, which may not be replaced.
+// Throws a UserError if `folder` holds a folder or a device under one of `names`: only files and links may be replaced.
 void refuse_folders(const std::string& folder, const std::vector<std::string>& names);
 
 }  // namespace ravine

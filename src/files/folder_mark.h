@@ -20,17 +20,17 @@ struct FolderMark {
   struct File {
     int64_t bytes = 0;
     std::string checksum;  // empty: unknown (older versions omitted it above 1 MiB), then only the size is compared
-    // 0: unknown. Taken at least 2 s after the change: any later change then has another time, also with a coarse
-    // clock.
+    // Inode number and time of change (ns since 1970) of the file; 0: unknown. Stored only 2 s or more after the
+    // change: any later change then has another time, also with a coarse clock.
     int64_t inode = 0, changed = 0;
   };
   std::string run;  // id of the run or command that made the folder
-  // By path in the folder; a folder that is replaced as a whole has all its files here.
+  // The files by their path in the folder. A subfolder that is replaced as a whole has all its files here.
   std::map<std::string, File> files;
-  std::string kind;  // a kind from below; empty: an older version did not write it
+  std::string kind;  // kRunFolder, kModelFolder or kPreprocessFolder; empty: written by an older version
 };
 
-// The kinds of folders. A command for one kind does not replace a folder of another.
+// The values of FolderMark::kind. A command for one kind does not replace a folder of another kind.
 inline constexpr const char* kRunFolder = "run";                // train.output
 inline constexpr const char* kModelFolder = "model";            // a model that a run has exported
 inline constexpr const char* kPreprocessFolder = "preprocess";  // the work folder of `ravine preprocess`
@@ -39,8 +39,8 @@ std::string new_run_id();  // 32 random digits
 // Returns the mark of the folder; nothing if it has none or an invalid one.
 std::optional<FolderMark> read_mark(const std::string& folder);
 void write_mark(const std::string& folder, const FolderMark& mark);
-// Returns a mark of all files in the folder now. Reads every file; with `glance` only files up to 1 MiB, others get no
-// checksum.
+// Returns a mark of all files that are in the folder now. `run` and `kind` are stored in it. Reads every file for its
+// checksum; with `glance` only files up to 1 MiB, larger files get no checksum.
 FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind, bool glance = false);
 
 // Returns the first path in `folder` that is not in the mark or differs from it: a file, link or empty folder; "" if
@@ -49,9 +49,10 @@ FolderMark mark_of(const std::string& folder, const std::string& run, const std:
 std::string foreign_in_folder(const std::string& folder, FolderMark& mark, bool glance = false);
 // Like foreign_in_folder, for a folder marked as a model; "" for any other folder.
 std::string foreign_in_model(const std::string& folder);
-// Return the first file of the mark that is missing, and the first whose bytes differ; "" if none. `thorough` reads
-// every file; else only files whose size, inode or time differ are read.
+// Returns the path of the first file of the mark that is missing in `folder`; "" if none.
 std::string missing_in_folder(const std::string& folder, const FolderMark& mark);
+// Returns the path of the first file whose bytes differ from the mark; "" if none. `thorough` reads every file; else
+// only files whose size, inode or time differ are read.
 std::string changed_in_folder(const std::string& folder, const FolderMark& mark, bool thorough = true);
 
 }  // namespace ravine

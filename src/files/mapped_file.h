@@ -20,7 +20,7 @@ class MappedFile {
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Starts to read a part of bytes() that is read soon, front to back.
+  // Tells the kernel to begin to read `part` of bytes(), which is read soon from front to back.
   void will_read(std::span<const std::byte> part) const;
   const std::string& path() const { return path_; }
 
@@ -39,7 +39,8 @@ void name_cut_files();
 // the cut part of a page reads as zeros, without a signal. A replaced file (another file has its path) is no error.
 void check_mapped_files();
 
-// Registers other mapped memory: a SIGBUS in it prints `line` and exits with status 1, until forget_mapping.
+// Registers `size` bytes of mapped memory at `at` that are no MappedFile: a SIGBUS in them prints `line` and exits with
+// status 1. Returns the handle for forget_mapping, which ends this.
 void* note_mapping(std::string line, const void* at, size_t size);
 void forget_mapping(void* noted);
 

@@ -14,14 +14,15 @@
 
 namespace ravine {
 
-// A tensor of such a file. Large tensors are stored in several pieces under one name.
+// A tensor in a MindSpore checkpoint file. Large tensors are stored in several pieces under one name.
 struct CkptTensor {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
   std::vector<std::pair<int64_t, int64_t>> pieces;  // offset in the file, and size in bytes
 };
-// Parses a whole file. Entries that are no numbers (Str) are skipped; other types that DType lacks are a UserError.
+// Parses the bytes of a whole MindSpore checkpoint file and returns its tensors. `where` names the file in errors.
+// Entries of texts (Str) are skipped; other types that DType lacks are a UserError.
 std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::string& where);
 
 // A MindSpore checkpoint file, opened for reading.
@@ -52,9 +53,9 @@ class CkptFile : public TensorFile {
   mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;
 };
 
-// Writes a file: begin() names a tensor, append() adds its bytes. The file appears under its name at commit(). Source:
-// train/serialization.py (save_checkpoint). An entry has at most 512 MiB of a tensor; further entries of the same name
-// have the rest.
+// Writes a MindSpore checkpoint file: begin() names a tensor, append() adds its bytes. The file appears under its name
+// at commit(). Source: train/serialization.py (save_checkpoint). An entry has at most 512 MiB of a tensor; further
+// entries of the same name have the rest.
 class CkptWriter {
  public:
   explicit CkptWriter(const std::string& path);

@@ -60,10 +60,11 @@ class Pickle {
   // Describes a value for a message: "a dict", "os.system(...)".
   std::string describe(Ref v) const;
 
-  // Returns the fields of a dict or of a namespace (argparse, types) as key, value, key, value, ...; null for other
-  // kinds.
+  // Returns the fields of a dict, or of a namespace (argparse, types), as key, value, key, value, ...; null for values
+  // of other kinds.
   const std::vector<Ref>* fields(Ref v) const;
-  // Returns the value of a key; of equal keys, the last. A large dict is sorted at its first lookup.
+  // Returns the value of the text `key` in a dict (or namespace); the last one if the key is repeated; nothing if it is
+  // missing or `dict` has no fields. A large dict is sorted at its first lookup.
   std::optional<Ref> find(Ref dict, std::string_view key) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-// A field of a message.
+// A field of a protocol buffers message, as ProtobufMessage::next returns it.
 struct ProtobufField {
   enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
   uint64_t number = 0, value = 0;  // value: of varint and fixed fields (little-endian)
@@ -21,11 +21,12 @@ class ProtobufMessage {
  public:
   using Refuse = void (*)(const std::string& where, const std::string& rule);  // throws the error of the file's format
 
-  // Parses `bytes`. `where` must outlive this message and all inner ones. Offsets in errors count from the beginning of
-  // `bytes`.
+  // Reads a message from `bytes`. `where` names the file in errors; it must outlive this message and all inner ones.
+  // `refuse` throws the errors. Offsets in errors count from the beginning of `bytes`.
   ProtobufMessage(std::string_view bytes, const std::string& where, Refuse refuse)
       : left_(bytes), begin_(bytes.data()), where_(where), refuse_(refuse) {}
-  ProtobufMessage in(const ProtobufField& field) const;  // the message, or the packed numbers, in a field
+  ProtobufMessage in(
+      const ProtobufField& field) const;  // returns a reader of the message, or of the packed numbers, in `field`
 
   std::optional<ProtobufField> next();             // returns the next field; nothing at the end
   uint64_t varint();                               // returns the next packed number

@@ -17,6 +17,7 @@
 
 namespace ravine {
 
+// The header of a safetensors file; the result of parse_safetensors_header.
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // sorted by offset in the data part; ties in the order of the header
   Metadata metadata;                // "__metadata__"
@@ -25,15 +26,17 @@ struct SafetensorsHeader {
 
 constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; the limit of the reference implementation
 
-// Parses a header and checks it against `file_size`. `file` has at least the header, or the whole file if that is
-// shorter. UserError also for types that DType lacks (F8, U16, ...) and for more than five dimensions.
+// Parses the header of a safetensors file and checks it against the file's size. `file` has at least the header, or the
+// whole file if the file is shorter. UserError also for types that DType lacks (F8, U16, ...) and for more than five
+// dimensions.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where);
 
-// Returns the bytes before the data part, padded with blanks to a multiple of `alignment`.
+// Returns the header of a safetensors file: all bytes before the data part, padded with blanks to a multiple of
+// `alignment`.
 std::string safetensors_header(const std::vector<TensorInfo>& tensors, const Metadata& metadata, int64_t alignment);
 
-// Maps a file; the bytes of a tensor are read from the disk when they are first touched. Const members are thread-safe.
-// The file must not shrink while it is mapped.
+// A safetensors file, mapped for reading: the bytes of a tensor are read from the disk when they are first touched.
+// Const members are thread-safe. The file must not shrink while it is mapped.
 class SafetensorsReader : public TensorFile {
  public:
   explicit SafetensorsReader(std::string path);
@@ -64,6 +67,7 @@ class SafetensorsReader : public TensorFile {
   std::unordered_map<std::string_view, size_t> by_name_;
 };
 
+// The settings of SafetensorsWriter.
 struct SafetensorsOptions {
   Metadata metadata;  // Transformers expects {"format": "pt"} in model files
   int64_t data_alignment =
@@ -71,8 +75,8 @@ struct SafetensorsOptions {
   bool straight = false;  // write past the page cache, for large files
 };
 
-// Writes a file in one pass: all tensors are declared first, then their data follows in the same order. The file
-// appears under its name at commit(). Wrong use (order, size, repeated name) is an Error; a full disk is DiskFull.
+// Writes a safetensors file in one pass: all tensors are declared first, then their data follows in the same order. The
+// file appears under its name at commit(). Wrong use (order, size, repeated name) is an Error; a full disk is DiskFull.
 class SafetensorsWriter {
  public:
   explicit SafetensorsWriter(std::string path, SafetensorsOptions options = {});
@@ -84,7 +88,8 @@ class SafetensorsWriter {
   void write(std::string_view name, std::span<const std::byte> bytes);
   // Writes the next bytes of the data part; they may cross tensors.
   void append(std::span<const std::byte> bytes);
-  // Blocks until the file is on the disk; all declared bytes must be written; `check` as in AtomicFile.
+  // Gives the file its name and blocks until it is on the disk. All declared bytes must be written. `check` is called
+  // before an existing file is replaced (AtomicFile).
   void commit(const MayReplace& check = {});
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in declared order
@@ -106,6 +111,7 @@ class SafetensorsWriter {
   int64_t data_begin_ = -1;
 };
 
+// A tensor in memory: the input of save_safetensors.
 struct TensorBytes {
   std::string name;
   DType dtype = DType::f32;
@@ -113,7 +119,7 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
-// Writes a whole file from tensors in memory.
+// Writes a whole safetensors file from tensors in memory; `check` as in AtomicFile.
 void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {},
                       const MayReplace& check = {});
 

@@ -14,12 +14,13 @@
 
 namespace ravine {
 
-// A ring of buffers: while one is filled, the previous ones are written in order. The file must be empty. If the file
-// system has no O_DIRECT, the writes use the page cache. The next call throws the thread's exception.
+// Writes a file in a thread, from a ring of buffers: while one buffer is filled, the previous ones are written in
+// order. The file must be empty. If the file system has no O_DIRECT, the writes use the page cache. An exception of the
+// thread is thrown by the next call.
 class StraightWriter {
  public:
   StraightWriter(int fd, std::string path);
-  ~StraightWriter();  // waits for the current write and drops the other buffers
+  ~StraightWriter();  // waits for the current write; buffers that are not written yet are dropped
   StraightWriter(const StraightWriter&) = delete;
   StraightWriter& operator=(const StraightWriter&) = delete;
 

@@ -11,11 +11,12 @@
 
 namespace ravine {
 
+// The name, type, shape and position of a tensor in a file.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  int64_t begin = 0, end = 0;  // range of bytes in the data part; formats without a data part count from 0
+  int64_t begin = 0, end = 0;  // range of bytes in the data part; 0 .. size in formats without a data part
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -27,9 +28,11 @@ class TensorFile {
   virtual const std::string& path() const = 0;
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   virtual const TensorInfo* find(std::string_view name) const = 0;  // null if the name is missing
-  // Returns the elements in row-major order, valid as long as the file is open; not always aligned.
+  // Returns the elements of `tensor` in row-major order, valid as long as the file is open. The address is not always
+  // aligned to the element size.
   virtual std::span<const std::byte> bytes(const TensorInfo& tensor) const = 0;
-  // Copies into.size() bytes from byte `offset` of the row-major elements; whole elements only.
+  // Copies into.size() bytes of `tensor`, from byte `offset` of its row-major elements. Offset and size are whole
+  // elements.
   virtual void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const = 0;
   virtual const Metadata& metadata() const;  // metadata of the file; empty if the format has none
 };

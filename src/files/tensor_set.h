@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-// A tensor and its file.
+// A tensor and the file that holds it.
 struct PlacedTensor {
   const TensorFile* file = nullptr;  // owned by the TensorSet
   const TensorInfo* info = nullptr;

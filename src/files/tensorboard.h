@@ -21,8 +21,9 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // wall_time is in seconds since 1970; below 0 means now. Names and text must be UTF-8. Errors: DiskFull, Error.
-  void scalar(std::string_view tag, int64_t step, double value, double wall_time = -1);  // stored as f32
+  // Append an event: a value, which is stored as f32, or a text. `tag` is the name of the curve. `wall_time` is in
+  // seconds since 1970; below 0 means now. Names and text must be UTF-8. Errors: DiskFull, Error.
+  void scalar(std::string_view tag, int64_t step, double value, double wall_time = -1);
   void text(std::string_view tag, int64_t step, std::string_view markdown, double wall_time = -1);
   void flush();  // appends the buffer to the file; also called every 64 KiB
   const std::string& path() const { return path_; }

@@ -15,7 +15,8 @@
 
 namespace ravine {
 
-// A tensor: a view of a storage. Offset and strides are in elements. Checked to be inside the storage and the file.
+// A tensor in a file of torch.save, as TorchFile::tensor returns it: a view of a storage. Offset and strides are in
+// elements. The tensor is inside the storage and the storage inside the file.
 struct TorchTensor {
   DType dtype = DType::f32;
   Shape shape;
@@ -39,7 +40,7 @@ class TorchFile {
     MappedFile mapped;
   };
   explicit TorchFile(std::string path);
-  // Opens the `size` bytes from `begin`, which must be inside the file.
+  // Opens a part of an open file as a file of torch.save: the `size` bytes from `begin`, which must be inside `file`.
   TorchFile(std::shared_ptr<const Opened> file, int64_t begin, int64_t size);
   ~TorchFile();
   TorchFile(const TorchFile&) = delete;
@@ -50,9 +51,10 @@ class TorchFile {
   const Pickle& pickle() const { return *pickle_; }
 
   bool is_tensor(Pickle::Ref v) const;  // true for a tensor or a Parameter
-  // Returns a tensor. Anything else than a dense tensor of a known type is a UserError; `name` is for its message.
+  // Returns the tensor that value `v` of the pickle describes. Anything else than a dense tensor of a known type is a
+  // UserError; `name` is for its message.
   TorchTensor tensor(Pickle::Ref v, const std::string& name) const;
-  // Copies row-major elements from element `begin`, as many as `into` holds.
+  // Copies elements of `t`, in row-major order from element `begin`, until `into` is full.
   void read(const TorchTensor& t, int64_t begin, std::span<std::byte> into) const;
   std::span<const std::byte> in_place(const TorchTensor& t) const;  // bytes of a contiguous tensor
 

@@ -11,17 +11,21 @@
 
 namespace ravine {
 
-// Writes one file. First the tree of values, from outside to inside; then the bytes of every tensor in the same order.
+// Writes one file of torch.save. The caller first adds the tree of values, from outside to inside, then the bytes of
+// every tensor in the same order, then calls commit().
 class TorchSave {
  public:
-  // straight: as in AtomicFile. The members are in a folder with the file's name without its extension.
+  // Creates the file. straight: as in AtomicFile. The members of its zip archive are in a folder that has the file's
+  // name without its extension.
   explicit TorchSave(const std::string& path, bool straight = false);
 
-  // Values. A container has the values up to its end(); a dict takes keys and values alternately.
+  // Adds the tree of values. After begin_..() a container takes all values up to its end(); a dict takes keys and
+  // values alternately.
   void begin_dict();
   void begin_ordered_dict();
-  void begin_namespace();  // argparse.Namespace; keys and values follow
-  // An object of a class of the reading program; keys and values follow.
+  void begin_namespace();  // begins an argparse.Namespace; its keys and values follow
+  // Begins an object of the Python class module.type, which the reading program must have. Its fields follow as keys
+  // and values.
   void begin_object(std::string_view module, std::string_view type);
   void begin_list();
   void begin_tuple();
@@ -31,8 +35,8 @@ class TorchSave {
   void real(double v);
   void boolean(bool v);
   void none();
-  void type(DType t);             // torch.float16
-  void size(const Shape& shape);  // torch.Size
+  void type(DType t);             // adds a torch.dtype, e.g. torch.float16
+  void size(const Shape& shape);  // adds a torch.Size
   // tensor() adds a contiguous tensor with a new storage and returns the storage's number; same_tensor() shares a
   // storage.
   size_t tensor(DType dtype, const Shape& shape);

@@ -7,8 +7,9 @@
 
 namespace ravine {
 
-// Returns the settings in `config`; their `where` is `file`, the name used in messages. A kind of adapter or a field
-// that model/adapters.h does not implement (DoRA, biases, AdaLoRA, ...) is a UserError that names it.
+// Returns the adapter settings in `config`, a PEFT adapter_config.json. `file` is its name in messages. A kind of
+// adapter or a field that model/adapters.h does not implement (DoRA, biases, AdaLoRA, ...) is a UserError that names
+// it.
 LoraSettings settings_of(const Json& config, const std::string& file);
 
 // Returns the adapter_config.json of an adapter. `base` becomes base_model_name_or_path, and `lora` has the settings as

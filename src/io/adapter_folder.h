@@ -8,12 +8,13 @@
 
 namespace ravine {
 
+// The files of an adapter; the result of find_adapter.
 struct AdapterFolder {
   std::string config_file, weights_file;  // paths; "" if the folder lacks the file
 };
 
-// Finds the files of an adapter in the folder. Returns nothing if there are none, or if the folder also holds the
-// weights of a whole model.
+// Returns the files of the adapter in a folder; nothing if there are none, or if the folder also holds the weights of a
+// whole model.
 std::optional<AdapterFolder> find_adapter(const std::string& folder);
 
 // Returns the adapter's adapter_config.json; an empty object if it has none. A file without a JSON object is a
@@ -25,17 +26,18 @@ Json adapter_config(const AdapterFolder& adapter);
 // missing path, a file, a model, and an adapter without config or weights.
 void check_adapter_folder(const std::string& folder, const std::string& key);
 
-// The paths of tokenizer, chat template and generation config for a model with an adapter (`adapter`, "": none). The
-// adapter's files are preferred to the files of `folder`, which is the model's folder or a tokenizer file.
+// The paths of tokenizer, chat template and generation config for a model with an adapter; the result of talk_places.
 struct TalkPlaces {
   std::string tokenizer;      // folder or file
   std::string chat_template;  // file or folder, as in data.chat_template; "": the template of the tokenizer
   std::string generation;     // folder of generation_config.json
 };
+// Returns these paths for the model in `folder` (or for a tokenizer file) with the adapter in `adapter` ("": none). The
+// adapter's files are preferred.
 TalkPlaces talk_places(const std::string& folder, const std::string& adapter);
 
-// Throws a UserError if `folder` is an adapter; called by readers of models. The message names the adapter's base and
-// how to merge the two. `key` is the option or flag that set the folder.
+// Throws a UserError if `folder` is an adapter and not a model; called by readers of models. The message names the
+// adapter's base and how to merge the two. `key` is the option or flag that set the folder.
 void refuse_adapter(const std::string& folder, const std::string& key);
 
 }  // namespace ravine

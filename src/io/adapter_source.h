@@ -10,6 +10,7 @@
 
 namespace ravine {
 
+// An adapter in the form of PEFT's files; the result of open_adapter.
 struct AdapterSource {
   Json config;                                     // adapter_config.json
   std::string config_file;                         // the source of `config`, for messages

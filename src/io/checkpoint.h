@@ -30,8 +30,8 @@ struct StateTensor {
   TensorView view;   // contiguous, on cpu
   Shape global;
   std::vector<int64_t> begin;  // per dim; empty: all zeros
-  size_t unit = 0;             // wait_unit waits for the tensors of a unit
-  bool own = false;            // held by this rank alone; no other rank writes this name
+  size_t unit = 0;             // number of the unit (parameters of a block) for wait_unit
+  bool own = false;            // true: only this rank writes a tensor of this name
 };
 
 // The history of a state: the processes whose checkpoints led to it. All checkpoints of its own process belong to the
@@ -40,8 +40,8 @@ struct StateTensor {
 struct CheckpointLine {
   std::string process;
   std::vector<std::pair<std::string, int64_t>> before;  // (process, its last step of this line), the oldest first
-  // True if this state descends from the checkpoint of `step` that `process` wrote, or is of the same process. False
-  // for a checkpoint of an abandoned branch.
+  // True if this state descends from the checkpoint of `step` that `process` wrote, or `process` wrote this state too.
+  // False for a checkpoint of an abandoned branch.
   bool holds(const std::string& process, int64_t step) const;
   // Returns the history of a new process that resumes from the checkpoint of `step` of this history.
   CheckpointLine gone_on(const std::string& process, int64_t step) const;
@@ -49,8 +49,10 @@ struct CheckpointLine {
   static CheckpointLine from_scalars(const Json& scalars);  // an unreadable entry gives an empty line
 };
 
+// The state of a run to save in a checkpoint.
 struct TrainState {
-  // In the order in which the optimizer updates their units. Tensors that are adjacent in memory are adjacent here.
+  // The tensors of the state, in the order in which the optimizer updates their units. Tensors that are adjacent in
+  // memory are adjacent here.
   std::vector<StateTensor> tensors;
   Json scalars = Json::object();   // all other state: schedule, data position, sum_leaves, ...
   std::string program = "ravine";  // recorded: program version, and in `instructions` the CPU instruction set it uses
@@ -82,8 +84,8 @@ class CheckpointWriter {
 
   // Blocks until every tensor of the unit is written or the save has failed. Its buffers may then change.
   void wait_unit(size_t unit);
-  // Blocks until the checkpoint has its final name and `latest` names it (rank 0), or until this rank's part is on disk
-  // (other ranks).
+  // Blocks until the save is complete: on rank 0 until the checkpoint has its final name and `latest` names it, on
+  // other ranks until the rank's part is on disk.
   void wait();
   // Blocks until this rank's part of the last save is on disk or the save has failed; returns true if it has failed.
   // Rank 0's thread waits for the parts of all ranks. A rank that cannot even write its failure mark reports the
@@ -93,12 +95,13 @@ class CheckpointWriter {
   // Returns the error or warning of the last save (disk full, ...), once. If take_saved does not report the save, its
   // files are removed. Earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
-  // Returns the last save that was completed since the previous call. `bytes` counts this rank's bytes, `seconds` the
-  // time from the start of the write to completion.
+  // A save that was completed; the result of take_saved. `bytes` counts this rank's bytes, `seconds` the time from the
+  // start of the write to completion.
   struct Saved {
     int64_t step = 0, bytes = 0;
     double seconds = 0;
   };
+  // Returns the last save that was completed since the previous call; nothing if there is none.
   std::optional<Saved> take_saved();
 
  private:
@@ -116,11 +119,11 @@ struct ForeignState {
 
 class CheckpointReader {
  public:
-  // Reads a foreign state like a checkpoint. Floating tensors are converted to the requested type; each element is
-  // rounded once.
+  // Reads a state of another program like a checkpoint. Floating tensors are converted to the requested type; each
+  // element is rounded once.
   explicit CheckpointReader(ForeignState state);
-  // Opens checkpoints_dir/step_N and checks the manifest against the sizes and headers of the files. With `verify`
-  // every byte is checked against the checksums too (reads all files, in parallel_for).
+  // Opens the checkpoint folder `dir` (checkpoints_dir/step_N) and checks the manifest against the sizes and headers of
+  // the files. With `verify` every byte is checked against the checksums too (reads all files, in parallel_for).
   CheckpointReader(const std::string& dir, bool verify);
   ~CheckpointReader();
   CheckpointReader(const CheckpointReader&) = delete;
@@ -137,9 +140,9 @@ class CheckpointReader {
   void read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const;
 
   bool has(const std::string& name) const;
-  std::vector<std::string> names() const;  // in file order
+  std::vector<std::string> names() const;  // names of all tensors, in file order
   DType dtype(const std::string& name) const;
-  const Shape& shape(const std::string& name) const;  // global
+  const Shape& shape(const std::string& name) const;  // shape of the whole tensor over all ranks
 
  private:
   friend std::string fault_in_checkpoint(const std::string& folder, bool whole);
@@ -162,7 +165,7 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
 std::optional<int64_t> latest_step(const std::string& checkpoints_dir);
 // Returns the step that newest_checkpoint tries first, without reading the checkpoint.
 std::optional<int64_t> first_step_to_try(const std::string& checkpoints_dir);
-// Returns the folders that newest_checkpoint tries, in this order, without reading them.
+// Returns the checkpoint folders that newest_checkpoint tries, in this order, without reading them.
 std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir, const TakesCheckpoint& takes = {});
 
 // Removes the incomplete files of killed runs. A checkpoint whose replacement was interrupted gets its name back. Must
@@ -177,19 +180,21 @@ bool is_checkpoint(const std::string& folder);
 // True if the folder directly contains a checkpoint.
 bool holds_checkpoints(const std::string& folder);
 
-// Returns the fault of the checkpoint, "" if there is none. Checks manifest, sizes and headers; with `whole` also every
-// byte. Runs on the calling thread alone.
+// Returns a text on the fault of the checkpoint `folder`; "" if it has none. Checks manifest, sizes and headers; with
+// `whole` also every byte. Runs on the calling thread alone.
 std::string fault_in_checkpoint(const std::string& folder, bool whole);
 
-// Returns the path that is write-protected (no write permission, or immutable): the folder itself or a file in it; ""
-// if none. Protection means that the user wants to keep the checkpoint, even if this process may remove it.
+// Returns the first write-protected path of a checkpoint (no write permission, or immutable): the folder itself or a
+// file in it; "" if none. Protection means that the user wants to keep the checkpoint, even if this process may remove
+// it.
 std::string protection_of_checkpoint(const std::string& folder);
 
-// Returns the first folder entry that no checkpoint has, "" if there is none.
+// Returns the name of the first entry of the checkpoint `folder` that no checkpoint has: a file that was added to it;
+// "" if there is none.
 std::string foreign_in_checkpoint(const std::string& folder);
 
 std::string checkpoint_name(int64_t step);  // "step_000200"
-// Parses a folder name; nothing if it is not a checkpoint's.
+// Returns the step in the name of a checkpoint folder: 200 for "step_000200"; nothing for other names.
 std::optional<int64_t> checkpoint_step(const std::string& folder);
 
 }  // namespace ravine

@@ -15,12 +15,12 @@ namespace ravine {
 inline constexpr const char* kHealthFile = "health_ckpts.json";
 inline constexpr const char* kUnhealthy = "unhealthy";  // scalar (bool) of a checkpoint with a verdict
 
-// The verdicts on the checkpoints of a folder. The file is read once.
+// The verdicts (healthy or not) on the checkpoints of a folder. health_ckpts.json is read once.
 class CheckpointVerdicts {
  public:
   explicit CheckpointVerdicts(const std::string& checkpoints_dir);  // a file of another form is a UserError
-  // Returns the verdict from the file, else from the checkpoint's own manifest. `checkpoint` is the name of its folder.
-  // A checkpoint without a verdict, or with an unreadable manifest, is healthy.
+  // True if the checkpoint is healthy: by the entry in health_ckpts.json, else by the checkpoint's own manifest.
+  // `checkpoint` is the name of its folder. A checkpoint without a verdict, or with an unreadable manifest, is healthy.
   bool healthy(const std::string& checkpoint) const;
 
  private:
@@ -28,11 +28,11 @@ class CheckpointVerdicts {
   std::map<std::string, bool> file_;
 };
 
-// Writes the verdict in the scalars of a complete checkpoint to the file and replaces an older verdict of that name.
-// Scalars without a verdict change nothing.
+// Writes the verdict on a complete checkpoint from its `scalars` to health_ckpts.json, in place of an older verdict of
+// that name. Scalars without a verdict change nothing.
 void record_verdict(const std::string& checkpoints_dir, const std::string& checkpoint, const Json& scalars);
-// Removes the verdict of a name from the file, before another checkpoint gets that name. After a kill in between, no
-// checkpoint has the wrong verdict.
+// Removes the verdict on the checkpoint named `checkpoint` from health_ckpts.json, before another checkpoint gets that
+// name. After a kill in between, no checkpoint has the wrong verdict.
 void forget_verdict(const std::string& checkpoints_dir, const std::string& checkpoint);
 
 }  // namespace ravine

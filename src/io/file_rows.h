@@ -13,14 +13,16 @@ struct FileRange {
   int64_t begin = 0, count = 0;
 };
 
-// Splits [0, t.shape.count()) into ranges of about `most` elements for the two functions below. A range holds whole
-// stored rows.
+// Splits the elements of `t` into ranges of about `most` elements, for scatter and gather. A range holds whole stored
+// rows.
 std::vector<FileRange> file_ranges(const FileTensor& t, int64_t most);
 
-// Copies a range from file to parameters. `of` holds the parameters of t, whole and contiguous, in their order. `data`
-// holds elements of type `from` in file order; each is rounded once. Ranges of one tensor may run in parallel.
+// Copies a range of elements from a file's tensor to parameters. `of` holds the parameters of t, whole and contiguous,
+// in their order. `data` holds the range in elements of type `from`, in file order; each is rounded once. Ranges of one
+// tensor may run in parallel.
 void scatter(const FileTensor& t, const FileRange& range, DType from, const std::byte* data, const std::vector<TensorView>& of);
-// Copies a range from parameters to `data`, whose elements have type `to`.
+// Copies a range of elements of file tensor `t` from the parameters `of` (as in scatter) to `data`, converted to type
+// `to`, in file order.
 void gather(const FileTensor& t, const FileRange& range, DType to, std::byte* data, const std::vector<TensorView>& of);
 
 }  // namespace ravine

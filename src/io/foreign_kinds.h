@@ -5,6 +5,7 @@
 
 namespace ravine {
 
+// A format that Ravine does not read; the result of foreign_kind.
 struct ForeignKind {
   std::string what;  // "an ONNX model"
   std::string fix;   // how to get a readable form

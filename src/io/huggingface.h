@@ -22,21 +22,23 @@ namespace ravine {
 // model.files().tensors. `wanted` (null: all) selects the parameters; the others keep their values.
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
                                       const std::function<bool(const Param&)>& wanted = {});
-// As load_weights, for weights of any layout that convert reads (io/convert/convert.h). Their shapes follow from the
-// model's config.
+// Reads every parameter of `model` into store.master(), like load_weights, from weights of any layout that `ravine
+// convert` reads (io/convert/convert.h). The shapes of their tensors follow from the model's config.
 void load_weights_of(const std::string& path, const Model& model, WeightSource& store,
                      const std::function<bool(const Param&)>& wanted = {});
-// Reads only headers; throws the errors of load_weights.
+// Checks the weight files of `folder` for `model` by their headers; throws the errors of load_weights.
 void check_weights(const std::string& folder, const Model& model);
 
-// Returns names and texts of the files that a folder with a tokenizer lacks for readers of other libraries
-// (text/tokenizers/sentencepiece_json.h). A null function adds nothing.
+// A function that returns, by name, the texts of files that a folder with a tokenizer lacks for readers of other
+// libraries (text/tokenizers/sentencepiece_json.h). A null function adds nothing.
 using MissingTokenizerFiles = std::function<std::map<std::string, std::string>(const std::string& folder)>;
 
+// The settings for writing a model folder or an adapter folder.
 struct SaveFolder {
-  // Appears complete or not at all; at the end it replaces a model folder of that name by the same run.
+  // The folder to write. It appears complete or not at all; at the end it replaces a model folder of that name by the
+  // same run.
   std::string dir;
-  DType dtype = DType::f32;             // of the stored weights: f32, bf16, f16 (or f64)
+  DType dtype = DType::f32;             // type of the stored weights: f32, bf16, f16 (or f64)
   int64_t shard_bytes = 5'000'000'000;  // most bytes of one file; more weights are split into shards; 0: one file
   std::string tokenizer;                // folder or one file (tokenizer.model, tokenizer.json, .xz) to copy; "": none
   MissingTokenizerFiles missing_tokenizer_files;
@@ -46,21 +48,23 @@ struct SaveFolder {
   FolderMark seen;                   // files of the replaced folder that refuse_foreign_model has read already
 };
 
-// Throws a UserError if replacing `folder` by a model of this run would lose data: another run's folder, or a file
-// added or changed since. The message names the file. `seen` is kept between calls: files already read and not touched
-// since are not read again. If `seen` is null, the check is quick and reads little (`glance` of foreign_in_folder).
+// Throws a UserError if a model of this run may not replace `folder`, since data would be lost: another run's folder,
+// or a file added or changed since. The message names the file. `seen` is kept between calls: files already read and
+// not touched since are not read again. If `seen` is null, the check is quick and reads little (`glance` of
+// foreign_in_folder).
 void refuse_foreign_model(const std::string& folder, const std::string& run, FolderMark* seen);
 
-// Writes the model with its current masters, named and laid out like files of its family. Tied parameters are not
-// stored. config.json has the fields as read, with an updated dtype. Blocks until the folder is on disk. DiskFull, or a
-// UserError for an unusable path, leaves the old folder unchanged. If refuse_foreign_model throws only at the end, the
-// old folder stays too; the new folder is then kept as DIR.new-N, which the error names.
+// Writes a model folder with the current master weights, named and laid out like files of its family. Tied parameters
+// are not stored. config.json has the fields as read, with an updated dtype. Blocks until the folder is on disk.
+// DiskFull, or a UserError for an unusable path, leaves the old folder unchanged. If refuse_foreign_model throws only
+// at the end, the old folder stays too; the new folder is then kept as DIR.new-N, which the error names.
 void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store);
-// Writes only the tokenizer, the chat template and, with `generation`, generation_config.json.
+// Writes the tokenizer and the chat template of `options` into the folder `into`; with `generation` also
+// generation_config.json. No weights are written.
 void save_talk(const SaveFolder& options, const std::string& into, const Model& model, bool generation);
 
-// Copies the files of a tokenizer into the folder under the names that Transformers uses; .xz and similar files are
-// decompressed. `source` is a single file or a folder; a folder without a tokenizer copies nothing.
+// Copies the files of a tokenizer into the folder `into` under the names that Transformers uses; .xz and similar files
+// are decompressed. `source` is a single file or a folder; from a folder without a tokenizer nothing is copied.
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing = {});
 
 }  // namespace ravine

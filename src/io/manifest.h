@@ -21,6 +21,7 @@
 
 namespace ravine {
 
+// The contents of a manifest.json.
 struct Manifest {
   struct File {
     std::string name;
@@ -36,7 +37,7 @@ struct Manifest {
   struct Tensor {
     std::string name;
     DType dtype = DType::f32;
-    Shape shape;  // global
+    Shape shape;  // shape of the whole tensor over all ranks
     std::vector<Slice> slices;
   };
   int64_t step = 0;
@@ -51,14 +52,16 @@ inline constexpr const char* kPadding = "~pad.";                 // names of pad
 
 std::string write_manifest(const Manifest& manifest);  // returns the text with its checksum
 Manifest parse_manifest(const std::string& text, const std::string& where);
-std::string seal_manifest(std::string text);  // writes the right checksum into its field, which must be there
+std::string seal_manifest(std::string text);  // returns the text with the checksum in its field
 
-// Returns the first tensor that is not covered exactly once, as "tensor 'x': why"; "" if none.
+// Returns the first tensor whose slices do not cover it exactly once, as "tensor 'x': why"; "" if none.
 std::string manifest_fault(const Manifest& manifest);
 
-// Parses the part that a rank sends to rank 0: a manifest of its file alone. Coverage is not checked.
+// Parses the part of a manifest that a rank sends to rank 0: a manifest of the rank's file alone. Coverage is not
+// checked.
 Manifest parse_part(const std::string& text, const std::string& where);
-// Appends the files, tensors and slices of `part`. Tensors that differ in dtype or shape are an Error.
+// Appends to `manifest` the files, tensors and slices of `part`, the manifest of one rank's file. Tensors that differ
+// in dtype or shape are an Error.
 void merge_part(Manifest& manifest, const Manifest& part);
 
 }  // namespace ravine

@@ -10,12 +10,12 @@ namespace ravine {
 // on the Hugging Face hub, a run, a checkpoint, an adapter, and a file.
 void check_model_folder(const std::string& folder, const std::string& key);
 
-// Checks that `file` may be a model's config.json. A run's YAML, a folder or a text file is a UserError that names
-// model.config.
+// Checks that `file`, the value of model.config, may be a model's config.json. A run's YAML, a folder or a text file is
+// a UserError that names model.config.
 void check_model_config(const std::string& file);
 
-// Checks that `folder` is a checkpoint of Ravine (is_checkpoint). Else a UserError: for a run it names the newest
-// checkpoint, for another program's checkpoint how to convert it.
+// Checks that `folder` is a checkpoint of Ravine (is_checkpoint). Else a UserError that names `key`, the option that
+// set the folder: for a run it names the newest checkpoint, for another program's checkpoint how to convert it.
 void check_checkpoint_folder(const std::string& folder, const std::string& key);
 
 }  // namespace ravine

@@ -13,11 +13,12 @@
 
 namespace ravine {
 
-// Returns the paths of these files, sorted; empty if there are none. An unreadable index is a UserError.
+// Returns the paths of the weight files of a Hugging Face folder, sorted; empty if there are none. The search follows
+// the order of Transformers. An unreadable index is a UserError.
 std::vector<std::string> weight_files(const std::string& folder);
 
-// Opens the files and reads their headers. A folder without weights, an index that names no file, or a file that lacks
-// a tensor of the index is a UserError.
+// Opens the weight files of a Hugging Face folder and reads their headers. A folder without weights, an index that
+// names no file, or a file that lacks a tensor of the index is a UserError.
 std::vector<std::unique_ptr<TensorFile>> open_weights(const std::string& folder);
 
 // Checks that the weight files of an exported model have the bytes that its run wrote (files/folder_mark.h); a changed

@@ -12,15 +12,15 @@ namespace ravine {
 // The most bytes of a line of metrics.jsonl. A row of `local_norms` has about 100 bytes for each parameter and rank.
 inline constexpr int64_t kMetricsLine = int64_t{16} << 20;
 
-// Reads the JSON file of a run; the file may have at most `limit` bytes.
+// Reads a JSON file of a run, of at most `limit` bytes; a larger file is a UserError.
 Json read_run_json(const std::string& file, int64_t limit = int64_t{16} << 20);
 
 // Reads the options in RUN/config.yaml, or in the run.yaml of a prepared folder. Refuses a pipe, which only `--config`
 // may name.
 Config read_run_config(const std::string& file);
 
-// The contents of RUN/exported: the checkpoint of the run's model ("step_000004"), and how it was written. Both are ""
-// if there is no such file; older versions wrote only the first.
+// The contents of RUN/exported: the checkpoint whose weights are in the run's exported model ("step_000004"), and how
+// the model was written. Both are "" if there is no such file; older versions wrote only the first.
 struct ExportedNote {
   std::string checkpoint, as;
 };

@@ -8,9 +8,10 @@
 
 namespace ravine {
 
-// Writes the masters, which must be present and whole, converted to `dtype` and rounded once. Tensors are ordered by
-// name, as safetensors sorts tensors of one type. Blocks until the file is on disk. Returns the number of values that
-// are infinite in the file because they exceed f16; other types can hold all f32 values.
+// Writes master weights to the safetensors file `path`, converted to `dtype` and rounded once. The masters must be
+// present and whole. Tensors are ordered by name, as safetensors sorts tensors of one type. Blocks until the file is on
+// disk. Returns the number of values that are infinite in the file because they exceed f16; other types can hold all
+// f32 values.
 int64_t write_tensors(const std::string& path, std::vector<const FileTensor*> tensors, DType dtype, WeightSource& store);
 
 }  // namespace ravine

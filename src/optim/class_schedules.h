@@ -13,7 +13,7 @@ namespace ravine {
 bool is_class_schedule(ScheduleType type);
 
 // Returns the learning rate of update `step` (from 0). `steps` is the length of the schedule, unless the class has its
-// own length. MindFormers counts updates in this way. DeepSpeed's first two updates share a learning rate: DeepSpeed
+// own length. MindFormers counts updates from 0 too. DeepSpeed's first two updates share a learning rate: DeepSpeed
 // sets the rate after each update and counts from -1. Its LRRangeTest and OneCycle count from the first update. After
 // the end the formula continues as upstream (below zero for WarmUpStableDecayLR); a run keeps the last rate
 // (schedule.h).

@@ -30,7 +30,8 @@ class Optimizer {
   // not depend on order. All ranks call it together. For gradients that are not summed it is the root mean square over
   // N ranks of N |g|. Each rank's gradient g is used as the mean.
   double grad_norm(Ctx& c, const Group& all) const;
-  // Returns the number of gradient elements equal to 0, among the elements that are counted on this rank.
+  // Returns the number of gradient elements that equal 0. All elements are counted once over all ranks; this rank
+  // counts its own part.
   int64_t zeros_in_grads() const;
 
   // Does one update at these learning rates. Gradients are divided by `loss_scale`, and multiplied by min(1, clip /
@@ -39,7 +40,7 @@ class Optimizer {
   void update(Ctx& c, const UpdateRates& rates, double norm, const std::function<void(const Unit&)>& before_unit,
               double loss_scale = 1);
 
-  // Returns the learning rate of the next update: the rule's own, else the scheduled one.
+  // Returns the learning rate of the next update: `scheduled`, unless the rule computes its own.
   double rate(double scheduled) const { return rule_->own_rate(steps_ + 1).value_or(scheduled); }
   int64_t steps() const { return steps_; }
   // The updates N before which some parameters of these buckets are frozen, ascending; from each N on an update needs
@@ -50,8 +51,8 @@ class Optimizer {
   int64_t bytes() const;  // in memory; for states on disk, the most that is in memory at once
 
   const UpdateRule& rule() const { return *rule_; }
-  // A box of a parameter's state in a bucket. `kept` selects all that this rank holds, `primary` only what this rank
-  // saves.
+  // A box of the state of a parameter: `view` has the values on this rank, which begin at `begin` in the state of shape
+  // `global`.
   struct StatePiece {
     std::string state;
     const Param* param = nullptr;
@@ -59,13 +60,15 @@ class Optimizer {
     Shape global;
     std::vector<int64_t> begin;
   };
+  // The states that states() returns. kept: all states that this rank holds. primary: only the part that this rank
+  // saves in checkpoints, so that all ranks together save each value once.
   enum class Of : uint8_t { kept, primary };
   std::vector<StatePiece> states(size_t bucket, Of of) const;
 
-  // The number of ranks that keep private buffers between steps (error feedback); 1: no rank does.
+  // Returns the number of ranks that keep private buffers between steps (error feedback); 1: no rank keeps one.
   int ranks_with_buffers() const { return rule_->unreduced_from() > 0 ? group_size_ : 1; }
   int group_rank() const { return group_rank_; }
-  // True if these ranks hold different weights and states now (states with StateDeclaration::per_rank).
+  // True if the ranks of the groups hold different weights and states now (states with StateDeclaration::per_rank).
   bool diverged() const;
   // Returns this rank's private data of a bucket: "errors" of sent data, and the states that differ between ranks. For
   // a rule that sees the model, the errors of all parameters have the name of the first one.
@@ -94,7 +97,7 @@ class Optimizer {
     int64_t from_step;
     std::vector<UpdateSpan> spans;
   };
-  // Per bucket, by the first update of their parameters; for a rule of elements.
+  // For a rule of elements: the spans of each bucket, by the first update of their parameters.
   std::vector<std::vector<Spans>> spans_;
   std::vector<std::vector<SpanItems>> items_;  // per bucket; for other rules
   std::vector<std::vector<Storage>> states_;   // by state of the rule, then by bucket

@@ -17,11 +17,11 @@ class PlateauRate {
   PlateauRate(const ScheduleOptions& schedule, double base_lr)
       : options_(schedule), base_(base_lr), rate_(base_lr), left_to_reset_(schedule.reset_after) {}
   double rate() const { return rate_; }
-  // Updates the learning rate after a validation. A loss that is not finite never improves the best, and is not part of
-  // the mean.
+  // Updates the learning rate after a validation with this loss. A loss that is not finite never improves the best
+  // loss, and is not part of the mean.
   void observe(double loss);
-  // Return and restore everything that determines the next learning rates; stored in checkpoints. A value of another
-  // type is a UserError that names `where`.
+  // Return and restore the state that determines the next learning rates; checkpoints store it. A value of another type
+  // is a UserError that names `where`.
   Json state() const;
   void restore(const Json& state, const std::string& where);
 
@@ -37,7 +37,8 @@ class PlateauRate {
   double base_, rate_;
   double best_ = std::numeric_limits<double>::infinity();
   int64_t bad_ = 0, good_ = 0;  // consecutive validations without, and with, improvement
-  // Remaining validations that do not count, after the learning rate was lowered, raised.
+  // Remaining validations that do not count: cooling_ after the learning rate was lowered, warming_ after it was
+  // raised.
   int64_t cooling_ = 0, warming_ = 0;
   int64_t left_to_reset_;
   std::deque<double> window_;  // last losses, at most schedule.smooth_window

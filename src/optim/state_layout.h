@@ -27,24 +27,28 @@ struct SpanItems {
 // Returns the items of trained parameters that begin in this shard of the bucket, span by span, without padding.
 std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, int tensor_size);
 
-// Returns the shape of a state of a parameter (or an item) of this shape. A vector is one row.
+// Returns the shape of a state for a parameter, or an item of it, of shape `shape`. A vector is one row.
 Shape state_shape(const StateDeclaration& state, const Shape& shape);
 DType state_type(const StateDeclaration& state, DType master);
-// Returns the number of values that a rank keeps for these items; 0 if the parameter lacks the state.
+// Returns the number of values of a state that a rank keeps for these items; 0 if the parameter lacks the state.
 int64_t state_count(const StateDeclaration& state, const SpanItems& items);
-// Return the bytes of all states of a rule: for a parameter over all ranks, and for a rank's part of a bucket.
+// Returns the bytes of all states of a rule for a parameter, over all ranks. `master` is the type of the master
+// weights.
 int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master);
+// Returns the bytes of all states of a rule that a rank keeps for its part of a bucket.
 int64_t state_bytes(const UpdateRule& rule, const Bucket& bucket, int tensor_size);
 // Returns the bytes of the states of a parameter that may differ between ranks (StateDeclaration::per_rank).
 int64_t local_state_bytes(const UpdateRule& rule, const Param& param, DType master);
 
-// A box of a parameter's state. Its first value is value `from` of what this rank keeps for these items.
+// A box of a parameter's state; a result of state_boxes. Its values are consecutive in the values that this rank keeps
+// for the items, from index `from` on.
 struct StateBox {
   int64_t from = 0;
   Shape shape;
   std::vector<int64_t> begin;
 };
-// Returns the boxes of a state that is not shaped like the parameter.
+// Returns the boxes of a parameter's state that these items hold on this rank. Only for a state that is not shaped like
+// the parameter.
 std::vector<StateBox> state_boxes(const StateDeclaration& state, const Bucket& bucket, const SpanItems& items);
 
 }  // namespace ravine

@@ -22,26 +22,28 @@
 
 namespace ravine {
 
-// Returns the folders checkpoint-N in `folder`, by N. If `whole` is true, only those that were written completely.
+// Returns the folders checkpoint-N with DeepSpeed checkpoints in `folder`, by N. If `whole` is true, only the folders
+// that were written completely.
 std::map<int64_t, std::string> deepspeed_checkpoints(const std::string& folder, bool whole = true);
 
-// Opens a checkpoint to resume from. `path` is a path as in zero_checkpoint.h, `model` the model's config.json, `where`
-// its name in messages. `global_batch` is the batch size of the resuming run. The step count is not converted to it;
-// data continue after the number of samples in the checkpoint. `data_steps` is the number of steps, at that batch size,
-// whose data count as used; -1: the checkpoint's samples count. In addition to the usual scalars, the result has
-// "skipped_steps", "samples" and "lr_scheduler".
+// Opens a DeepSpeed checkpoint to resume from. `path` is a path as in zero_checkpoint.h, `model` the model's
+// config.json, `where` its name in messages. `global_batch` is the batch size of the resuming run. The step count is
+// not converted to that batch size; the data continue after the number of samples in the checkpoint. `data_steps` is
+// the number of steps, at that batch size, whose data count as used; -1: as many samples as the checkpoint has used. In
+// addition to the usual scalars, the result has "skipped_steps", "samples" and "lr_scheduler".
 ForeignState open_deepspeed_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                   int64_t data_steps = -1);
 
-// Settings for writing a checkpoint.
+// The settings of write_deepspeed_state.
 struct DeepSpeedState {
-  int64_t stage = 2, ranks = 1;  // ZeRO 0 to 3; data ranks. DeepSpeed resumes only with the same
-  // Writes no shards but a universal checkpoint, which resumes with any stage and number of ranks.
+  int64_t stage = 2, ranks = 1;  // ZeRO stage (0 to 3); data ranks; DeepSpeed resumes only with the same
+  // True: writes a universal checkpoint instead of shards; DeepSpeed resumes from it with any stage and number of
+  // ranks.
   bool universal = false;
   bool round_robin = false;           // round_robin_gradients: ZeRO 1 and 2 assign parameters to ranks in turn
   DType compute = DType::f32;         // f32, bf16, f16
   int64_t sub_group = 1'000'000'000;  // sub_group_size: elements of a rank under ZeRO 3
-  OptimizerOptions optimizer;         // DeepSpeed reads these from the checkpoint; adamw, adam and lion
+  OptimizerOptions optimizer;         // options that DeepSpeed reads from the checkpoint; type adamw, adam or lion
   double lr = 0;                      // learning rate of the next update, which DeepSpeed reads too
   bool dynamic_scale = false;         // dynamic loss scale, with DeepSpeed's parameters below
   int64_t scale_window = 1000, scale_hysteresis = 2;
@@ -51,12 +53,13 @@ struct DeepSpeedState {
   Json arguments;                       // training_args.json; null: none
   Json ds_config = Json::object();      // config for readers in the files; stage and type are added
 };
-// Writes a checkpoint from the folder of a Ravine checkpoint into `folder`, which becomes checkpoint-N itself.
-// Parameters have the order of Transformers' modules; a family with unknown order is a UserError. `progress` is called
-// with the bytes written.
+// Writes a DeepSpeed checkpoint into `folder`, which becomes checkpoint-N itself. `checkpoint` is the folder of a
+// Ravine checkpoint with the state to write. Parameters have the order of Transformers' modules; a family with unknown
+// order is a UserError. `progress` is called with the bytes written.
 void write_deepspeed_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                            const DeepSpeedState& state, const std::function<void(int64_t)>& progress);
-// Returns the approximate number of bytes that write_deepspeed_state writes for these masters, without headers.
+// Returns the approximate number of bytes that write_deepspeed_state writes for a model with these master weights,
+// without headers.
 int64_t deepspeed_state_bytes(const Weights& weights, const DeepSpeedState& state);
 
 }  // namespace ravine

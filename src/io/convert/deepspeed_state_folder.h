@@ -24,7 +24,8 @@ struct Trained {
   std::vector<ElementsPtr> states;  // in order of keys_
 };
 
-// A rank's range of the flat vector of a group. The vector is padded to a multiple of 2 elements per rank.
+// A rank's range of the flat vector of a parameter group of `count` elements. The vector is padded to a multiple of 2
+// elements per rank.
 struct Partition {
   Partition(int64_t count, int64_t ranks, int64_t rank) {
     size = round_up(count, 2 * ranks) / ranks;
@@ -37,7 +38,7 @@ struct Partition {
 int64_t count_of(const std::vector<Trained>& group);  // elements of all parameters
 std::vector<const Trained*> pointers(const std::vector<Trained>& group);
 
-// A checkpoint of Ravine as DeepSpeed stores it: weights, masters and moments in DeepSpeed's groups and order.
+// Writes a checkpoint of Ravine as a folder of DeepSpeed: weights, masters and moments in DeepSpeed's groups and order.
 class StateFolder {
  public:
   StateFolder(const std::string& folder, const Json& model, const std::string& where, const DeepSpeedState& s);
@@ -45,7 +46,7 @@ class StateFolder {
   void write(TargetFolder& folder, const std::function<void(int64_t)>& progress);
 
  private:
-  // True if the optimizer has such a state for any parameter.
+  // True if the checkpoint has the state `kind` ("m/", "v/") for any parameter.
   bool any(const std::string& kind) const {
     const auto& all = g_.model->params().params();
     return std::any_of(all.begin(), all.end(), [&](const Param& p) { return reader_.has(kind + p.name); });

@@ -22,14 +22,16 @@ inline constexpr const char* kDistWayOut =
     "save it with --ckpt-format torch, or convert it with Megatron's own tools/checkpoint/convert.py";
 
 bool is_dist_folder(const std::string& path);
-// Returns the tensors whose names `wanted` accepts, assembled from their chunks. Entries that are not tensors are
-// skipped. A chunk that is missing, truncated, or of another type or shape than in .metadata is a UserError.
+// Returns the tensors of a torch.distributed.checkpoint folder whose names `wanted` accepts, assembled from their
+// chunks. Entries that are not tensors are skipped. A chunk that is missing, truncated, or of another type or shape
+// than in .metadata is a UserError.
 std::map<std::string, ElementsPtr> read_dist_tensors(const std::string& path,
                                                      const std::function<bool(const std::string& name)>& wanted);
 // Returns the weights of an FSDP folder (pytorch_model_fsdp_0 of accelerate), under the model's names.
 std::map<std::string, ElementsPtr> read_fsdp_weights(const std::string& path);
 // Reads a Megatron folder as a single rank (one tensor rank, one stage). Layers stacked in one tensor, and experts in
-// them, are split. `kind`: weights or optimizer states; the latter must be stored in the shapes of the weights.
+// them, are split. `kind` selects weights or optimizer states. Optimizer states must be stored in the shapes of the
+// weights.
 MegatronRank read_dist_rank(const std::string& path, StateKind kind);
 
 }  // namespace ravine

@@ -28,7 +28,7 @@ class ElementsFile : public TensorFile {
   mutable std::map<std::string, std::vector<std::byte>> kept_;
 };
 
-// Returns a tensor of any file; for an ElementsFile, the lazy tensor itself.
+// Returns a tensor of any file as lazy elements; for an ElementsFile, the lazy tensor itself.
 ElementsPtr elements_of(const std::shared_ptr<const TensorFile>& file, const TensorInfo& tensor);
 
 }  // namespace ravine

@@ -11,18 +11,18 @@
 
 namespace ravine {
 
-// Returns the same elements; reading one that is not finite is a UserError that names its tensor, its index and `rule`.
-// Tensors that are not floating are returned unchanged.
+// Returns the same elements with a check: reading one that is not finite is a UserError that names its tensor, its
+// index, `rule` and `fix`. Tensors that are not floating are returned unchanged.
 ElementsPtr finite(ElementsPtr from, const std::string& rule, const std::string& fix);
 
 // Counts the values of tensors that are not finite, or overflow in the written type; reported after all are written.
 // Thread-safe.
 class LostNumbers {
  public:
-  // Returns the same elements. Reading them counts those that are not finite, and those that overflow as `written`. The
-  // result must not outlive this object.
+  // Returns the same elements, which count themselves when they are read: elements that are not finite, and elements
+  // that overflow in type `written`. The result must not outlive this object.
   ElementsPtr counted(ElementsPtr from, DType written);
-  std::vector<std::string> notes() const;  // texts with counts and an example tensor
+  std::vector<std::string> notes() const;  // returns a line for each count, with an example tensor
 
  private:
   friend class CountedElements;

@@ -7,11 +7,13 @@
 
 namespace ravine {
 
+// The options in the files of another program's checkpoint; the result of the functions below.
 struct HeldOptions {
   Json values = Json::object();  // Ravine's options, from the other program's fields: {"optimizer.lr": 0.001}
   Json kept;                     // additional data of a Ravine run in the files (kept_scalars.h); null: none
-  // Returns options in the form recorded in Ravine's checkpoints: {"optimizer.lr": "0.001"}. If a Ravine run wrote the
-  // files, the result has all options. Else it has the entries of `values` that are valid values of an option.
+  // Returns the options in the form in which Ravine's checkpoints record them: {"optimizer.lr": "0.001"}. If a Ravine
+  // run wrote the files, the result has all options. Else it has the entries of `values` that are valid values of an
+  // option.
   Json recorded() const;
 };
 

@@ -6,13 +6,13 @@
 
 namespace ravine {
 
-// Replaces matrices by the f32 values of their 4-bit blocks (kernels/nf4.h). The blocks of the last matrix that was
-// read are kept.
+// Replaces matrices by the f32 values of their 4-bit blocks (NF4, kernels/nf4.h). The blocks of the last matrix that
+// was read stay in memory.
 class Nf4Matrices {
  public:
   Nf4Matrices();
-  // Returns the decoded values of `w` [out, in]. Reading a matrix that is not finite is a UserError. The result may
-  // outlive this object.
+  // Returns matrix `w` [out, in] with the values that it has in blocks of 4 bits, in f32. Reading a matrix that is not
+  // finite is a UserError. The result may outlive this object.
   ElementsPtr values(ElementsPtr w) const;
 
  private:

@@ -13,7 +13,7 @@ namespace ravine {
 inline constexpr const char* kOwnScalars = "ravine";
 inline constexpr const char* kKeptScalars[] = {"tokens",          "data",   "loss_scale", "schedule",
                                                "spikes_in_a_row", "window", "seed",       "sum_leaves"};
-inline constexpr const char* kKeptOptions = "options";  // of the run: compared, not restored
+inline constexpr const char* kKeptOptions = "options";  // key of the run's options: compared, not restored
 
 inline Json kept_scalars(const Json& scalars) {
   Json out = Json::object();
@@ -23,7 +23,8 @@ inline Json kept_scalars(const Json& scalars) {
   return out;
 }
 
-// Parses their text in a file, which may be anything; null if it is not an object.
+// Parses the scalars that a run of Ravine stored as text in a file of another program. The text may be anything; null
+// if it is no JSON object.
 inline Json kept_scalars_of(std::string_view text) try {
   Json kept = parse_json(text, kOwnScalars);
   return kept.is_object() ? kept : Json();
@@ -31,7 +32,7 @@ inline Json kept_scalars_of(std::string_view text) try {
   return Json();
 }
 
-// Returns the scalars stored in a torch file; null if there are none.
+// Returns the scalars that a run of Ravine stored in a torch file; null if there are none.
 inline Json kept_scalars_in(const Pickle& p) {
   const auto v = p.find(p.root(), kOwnScalars);
   const auto text = v ? p.text(*v) : std::nullopt;

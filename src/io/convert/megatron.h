@@ -20,35 +20,36 @@
 
 namespace ravine {
 
-// Reads headers only. `config` (null: none) is the config of --model-config: it determines sizes and vocabulary.
-// Without it a config.json in the folder is used (Ravine writes one), else the stored arguments. With the arguments,
-// the vocabulary size is the arguments' size, else the size of a tokenizer next to the files. Without both, rows at the
-// end that repeat the last row are cut. Rows that are cut, and contradictions, are reported in `notes`. A missing rank,
-// ranks of different steps or types, and names or shapes that do not fit are UserErrors. With `allow_unknown` unknown
-// tensors are left out.
+// Reads the weights of a Megatron checkpoint; only headers are read at once. `config` (null: none) is the config of
+// --model-config: it determines sizes and vocabulary. Without it a config.json in the folder is used (Ravine writes
+// one), else the stored arguments. With the arguments, the vocabulary size is the arguments' size, else the size of a
+// tokenizer next to the files. Without both, rows at the end that repeat the last row are cut. Rows that are cut, and
+// contradictions, are reported in `notes`. A missing rank, ranks of different steps or types, and names or shapes that
+// do not fit are UserErrors. With `allow_unknown` unknown tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);
 
-// Reads a Megatron checkpoint as the model of a folder: checked, under the names of the family's files.
+// Returns the weights of a Megatron checkpoint that is used as a model folder: checked, under the names of the family's
+// files.
 Weights open_megatron_model(const std::string& path);
 // Returns the files of the checkpoint's ranks, sorted by path.
 std::vector<std::string> megatron_files(const std::string& path);
 
 enum class MegatronNames { legacy, mcore };
+// The layout of a Megatron checkpoint to write.
 struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   ExpertNames experts = ExpertNames::grouped;
   std::string place = "release/";  // folder of the rank folders; "": they are at the top
   bool deepspeed = false;          // as ModelLink writes under DeepSpeed: files mp_rank_TT_model_states.pt and `latest`
-  std::vector<int64_t> stage_layers =
-      // Layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts.
-      {};
+  // Layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts.
+  std::vector<int64_t> stage_layers = {};
   int64_t vocabulary_multiple = 128;  // --make-vocab-size-divisible-by
 };
 
-// A file of one rank and its tensors, in the order of the parameters of Megatron's modules; `chunk` is the virtual
-// stage.
+// A file to write for one rank, with its tensors in the order of the parameters of Megatron's modules; `chunk` is the
+// virtual stage.
 struct MegatronFile {
   std::string path;  // "release/mp_rank_00/model_optim_rng.pt"
   struct Tensor {
@@ -61,19 +62,20 @@ struct MegatronFile {
 // Throws a UserError if the model's sizes are not divisible by the layout, or its names cannot hold the model. `where`
 // is the model's path for messages.
 void check_megatron_layout(const Geometry& g, const MegatronLayout& layout, const std::string& where);
-// Checks the layout and returns its files. Rows of vocabulary padding repeat the last row; for moments they are zero.
+// Checks the layout and returns the files to write with their tensors. Rows that pad the vocabulary repeat the last
+// row; for `moments` they are zero.
 std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout,
                                         bool moments = false);
-// Writes the files and the tracker file; `progress` is called with the bytes written.
+// Writes the files of plan_megatron and the tracker file; `progress` is called with the bytes written.
 void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& weights, const Geometry& g,
                     const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
 
-// Appends notes for the user: cases in which Megatron's own model computes otherwise than this family.
+// Appends to `notes` the cases in which Megatron's own model computes otherwise than this family.
 void megatron_notes(const Geometry& g, const MegatronLayout& layout, std::vector<std::string>& notes);
 // Throws a UserError with the reason if Megatron cannot represent the model.
 void refuse_for_megatron(const Geometry& g, const std::string& where);
 
-// Rounded up to a multiple of vocabulary_multiple * tensor.
+// Returns the vocabulary size rounded up to a multiple of vocabulary_multiple * tensor.
 int64_t padded_vocabulary(int64_t vocabulary, const MegatronLayout& layout);
 
 }  // namespace ravine

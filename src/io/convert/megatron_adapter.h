@@ -15,16 +15,16 @@ namespace ravine {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
-// Returns tensors under PEFT's names, with adapter_config.json as `config`. `base_config` is the path of the base's
-// config.json; "": config.json in `path`. A module that is joined here but separate in the family's files gives each
-// part the same A and its rows of B. UserErrors: errors of open_megatron, a checkpoint without adapters, arguments
-// without rank and alpha, shapes of another base, and modules that the base lacks. Tensor ranks that differ in a tensor
-// that is not split are a UserError too.
+// Reads a LoRA checkpoint of ModelLink: returns its tensors under PEFT's names, with adapter_config.json as `config`.
+// `base_config` is the path of the base's config.json; "": config.json in `path`. A module that is joined here but
+// separate in the family's files gives each part the same A and its rows of B. UserErrors: errors of open_megatron, a
+// checkpoint without adapters, arguments without rank and alpha, shapes of another base, and modules that the base
+// lacks. Tensor ranks that differ in a tensor that is not split are a UserError too.
 Weights read_megatron_adapter(const std::string& path, const std::string& base_config);
-// The same for a base with this config; `where` is its name in messages.
+// Reads a LoRA checkpoint like the function above, for a base with this config.json; `where` is its name in messages.
 Weights read_megatron_adapter(const std::string& path, const Json& base_config, const std::string& where);
 
-// Writes adapter_config.json and the file of weights.
+// Writes a PEFT adapter into `folder`: adapter_config.json and the file of weights.
 void write_adapter(TargetFolder& folder, const Weights& adapter, const std::vector<NamedElements>& tensors,
                    const std::function<void(int64_t)>& progress);
 

@@ -8,14 +8,15 @@
 
 namespace ravine {
 
-using Shards = std::vector<ElementsPtr>;  // of one tensor, by tensor rank
+using Shards = std::vector<ElementsPtr>;  // the parts of one tensor, by tensor rank
 
-// Returns all tensors, with layers counted from 0 over all stages; `layers` receives the number of layers. Matrices of
-// experts are "mlp.experts.E.linear_fc1.weight", with E counted over all expert ranks. A tensor that only some tensor
-// ranks hold is a UserError.
+// Returns the parts of all tensors by megatron-core's names, with layers counted from 0 over all stages; `layers`
+// receives the number of layers. Matrices of experts are "mlp.experts.E.linear_fc1.weight", with E counted over all
+// expert ranks. A tensor that only some tensor ranks hold is a UserError.
 std::map<std::string, Shards> gather_shards(const MegatronFolder& f, int64_t* layers);
 
-// Splits "decoder.layers.3.x" into 3 (returned) and "x"; -1 for other names.
+// Splits the name of a layer's tensor: for "decoder.layers.3.x" returns 3 and sets `suffix` to "x". Returns -1 for
+// other names.
 int64_t split_layer(const std::string& name, std::string* suffix);
 
 }  // namespace ravine

@@ -15,15 +15,16 @@ bool is_megatron_folder(const std::string& path);
 bool holds_megatron(const std::string& path);
 
 inline constexpr const char* kMegatronTracker = "latest_checkpointed_iteration.txt";
-inline constexpr const char* kMegatronRelease = "release";  // of weights alone, instead of a step
-// Returns the name of the folder of ranks of a step: "iter_0000100".
+inline constexpr const char* kMegatronRelease = "release";  // in the tracker file instead of a step: weights alone
+// Returns the name of the folder of ranks of a step: "iter_0000100" for 100.
 std::string megatron_iteration(int64_t step);
-// Returns the folder of ranks that the tracker file names; the path itself if there is no tracker file. A tracker file
-// that names no folder, or a missing one, is a UserError.
+// Returns the folder of ranks that the tracker file in `path` names; `path` itself if there is no tracker file. A
+// tracker file that names no folder, or a missing one, is a UserError.
 std::string megatron_ranks(const std::string& path);
-// Returns the folders iter_NNNNNNN up to the folder in the tracker file, oldest first; none if the file names none.
+// Returns the folders iter_NNNNNNN in `path`, oldest first, up to the folder that the tracker file names; none if the
+// file names none.
 std::vector<std::string> megatron_checkpoints(const std::string& path);
-// Returns the number in "iter_0000100"; nothing for other names.
+// Returns the step of a folder of ranks: 100 for "iter_0000100"; nothing for other names.
 std::optional<int64_t> megatron_step(const std::string& folder);
 
 }  // namespace ravine

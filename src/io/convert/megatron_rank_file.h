@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// Writes into an open dict. `arguments` has additional fields of args, an argparse.Namespace; its "iteration" is also
-// the file's.
+// Writes the fields of a Megatron rank's file into an open dict of `out`. `arguments` has additional fields of args, an
+// argparse.Namespace; its "iteration" is also the file's.
 void put_model(TorchFields& out, const MegatronFile& file, const Geometry& g, const MegatronLayout& layout, DType dtype,
                const Json& arguments);
 

@@ -19,19 +19,20 @@
 
 namespace ravine {
 
-// Opens a checkpoint to resume from. `path` is DIR or a folder of ranks in it, `model` the model's config.json, `where`
-// its name in messages. `global_batch` is the batch size of the resuming run. The step count is not converted to it;
-// data continue after args.consumed_train_samples. `data_steps` is the number of steps, at that batch size, whose data
-// count as used; -1: the checkpoint's samples count. In addition to the usual scalars, the result has "samples" and
-// "opt_param_scheduler". The loss scale follows Megatron's counting (precision.scale_rule=deepspeed_013).
+// Opens a Megatron checkpoint to resume from. `path` is DIR or a folder of ranks in it, `model` the model's
+// config.json, `where` its name in messages. `global_batch` is the batch size of the resuming run. The step count is
+// not converted to that batch size; the data continue after args.consumed_train_samples. `data_steps` is the number of
+// steps, at that batch size, whose data count as used; -1: as many samples as the checkpoint has used. In addition to
+// the usual scalars, the result has "samples" and "opt_param_scheduler". The loss scale follows Megatron's counting
+// (precision.scale_rule=deepspeed_013).
 ForeignState open_megatron_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                  int64_t data_steps = -1);
 
-// Settings for writing a checkpoint.
+// The settings of write_megatron_state; megatron_state_of makes them from the options of a run.
 struct MegatronState {
   MegatronLayout layout;     // with its `place`: "iter_0000100/", or "" if the folder itself is to be that one
   bool distributed = false;  // write distrib_optim.pt, as for --use-distributed-optimizer without --overlap-grad-reduce
-  // Data ranks; with the distributed optimizer's legacy form Megatron resumes only with the same number.
+  // Number of data ranks. With the distributed optimizer's legacy form, Megatron resumes only with the same number.
   int64_t ranks = 1;
   DType compute = DType::f32;  // f32, bf16, f16
   OptimizerOptions optimizer;  // adamw, adam
@@ -41,15 +42,16 @@ struct MegatronState {
   Json scheduler = Json::object();  // opt_param_scheduler without its counters
   Json arguments = Json::object();  // additional fields of args
 };
-// Returns the settings for a run with these options; `lr` is the learning rate of the next update. Differences in
-// Megatron's behaviour are appended to `notes`.
+// Returns the settings of write_megatron_state for a run with these options; `lr` is the learning rate of the next
+// update. Differences in Megatron's behaviour are appended to `notes`.
 MegatronState megatron_state_of(const Config& config, double lr, std::vector<std::string>& notes);
-// Writes a checkpoint from the folder of a Ravine checkpoint. If the layout has a place, the tracker file, config.json
-// and tokenizer are written next to it. `progress` is called with the bytes written.
+// Writes a Megatron checkpoint into `folder`. `checkpoint` is the folder of a Ravine checkpoint with the state to
+// write. If the layout has a place, the tracker file, config.json and tokenizer are written next to it. `progress` is
+// called with the bytes written.
 void write_megatron_state(TargetFolder& folder, const std::string& checkpoint, const Json& model, const std::string& where,
                           const MegatronState& state, const std::function<void(int64_t)>& progress);
-// Returns the approximate number of bytes that write_megatron_state writes for these masters, without headers and
-// padding.
+// Returns the approximate number of bytes that write_megatron_state writes for a model with these master weights,
+// without headers and padding.
 int64_t megatron_state_bytes(const Weights& weights, const MegatronState& state);
 
 }  // namespace ravine

@@ -14,18 +14,18 @@
 
 namespace ravine {
 
-// Reads the weights of a training state, or the states of `optimizer` ("adam_m." and "adam_v." for AdamW); counters are
-// skipped. `config` is the config of --model-config, or null: then DIR/config.json must exist. The split of a tensor
-// over ranks follows from its shape: consecutive ranks are tensor ranks. A name or shape that does not fit is a
-// UserError.
+// Reads MindFormers weights, or the states of `optimizer` that `kind` selects ("adam_m." and "adam_v." for AdamW);
+// counters are skipped. `config` is the config of --model-config, or null: then DIR/config.json must exist. The split
+// of a tensor over ranks follows from its shape: consecutive ranks are tensor ranks. A name or shape that does not fit
+// is a UserError.
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                          StateKind kind = StateKind::weights, OptimizerType optimizer = OptimizerType::adamw);
 
-// Throws a UserError if a tensor of the model is missing in `weights`; the message has its name in MindFormers and in
-// Ravine.
+// Throws a UserError if `weights`, read from `path`, lack a tensor of their model; the message has its name in
+// MindFormers and in Ravine.
 void refuse_missing_tensors(const Weights& weights, const std::string& path);
 
-// Returns the files to read at a path, one per rank, in order of ranks.
+// Returns the MindFormers weight files at a path, one per rank, in order of ranks.
 std::vector<std::string> mindformers_files(const std::string& path);
 // Returns the whole shape of a tensor, by its MindFormers name; rank 0 if unknown or joined from several tensors.
 Shape mindformers_shape(const std::string& name, const Geometry& g);
@@ -33,28 +33,30 @@ Shape mindformers_shape(const std::string& name, const Geometry& g);
 // Returns the MindFormers name of a tensor: legacy for llama and similar families, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);
 
+// The layout of MindFormers files to write.
 struct MindFormersLayout {
   bool fused = false;  // joins q, k, v of each layer, and gate and up (qkv_concat: True)
-  // Tensor ranks; several have a folder rank_R each. Embedding and head stay whole (vocab_emb_dp: True).
+  // Number of tensor ranks. If above 1, each has a folder rank_R. Embedding and head stay whole (vocab_emb_dp: True).
   int64_t ranks = 1;
 };
-// Returns the target files with their tensors. A family without names in MindFormers, or sizes that are not divisible,
-// are UserErrors.
+// A file to write, with its tensors; a result of plan_mindformers.
 struct MindFormersFile {
   std::string path;  // "rank_0/checkpoint_rank_0.safetensors"; "": shards of a complete model
   std::vector<NamedElements> tensors;
 };
+// Returns the files to write with their tensors. A family without names in MindFormers, or sizes that are not
+// divisible, are UserErrors.
 std::vector<MindFormersFile> plan_mindformers(const Weights& weights, const Geometry& g, const MindFormersLayout& layout);
 void write_mindformers(TargetFolder& folder, const std::vector<MindFormersFile>& files, const Weights& weights,
                        const std::function<void(int64_t)>& progress);
 
-// Transposes each expert: [E, a, b] -> [E, b, a].
+// Returns a stack of experts with each matrix transposed: [E, a, b] becomes [E, b, a].
 ElementsPtr turned_experts(const ElementsPtr& stack);
 
-// Returns the part of a tensor that tensor rank r of n holds, by its MindFormers name.
+// Returns the part of tensor `whole` that tensor rank r of n holds; `name` is its MindFormers name.
 ElementsPtr tensor_part(const std::string& name, const ElementsPtr& whole, int64_t r, int64_t n);
 
-// True if only MindFormers uses this name.
+// True if `name` is a tensor name that only MindFormers uses.
 bool is_mindformers_name(const std::string& name);
 
 }  // namespace ravine

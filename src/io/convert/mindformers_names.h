@@ -36,7 +36,7 @@ inline constexpr SpellingPair kLegacyLayer[] = {{"input_layernorm.", "attention_
                                                 {"mlp.shared_expert_gate.", "feed_forward.shared_experts_gate."},
                                                 {"fused_qkv.", "attention.w_qkv."},
                                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
-// Names of Mixtral (research/mixtral/convert_weight.py) that differ from the table above.
+// Names in Mixtral (research/mixtral/convert_weight.py) that differ from the names in kLegacyLayer.
 inline constexpr SpellingPair kMixtralLayer[] = {{"mlp.gate.", "feed_forward.router.dense."},
                                                  {"mlp.experts.gate_proj.", "feed_forward.ffn.w1."},
                                                  {"mlp.experts.down_proj.", "feed_forward.ffn.w2."},
@@ -69,7 +69,8 @@ inline constexpr SpellingPair kCoreLayer[] = {
     {"mlp.experts.down_proj.", "mlp.experts.linear_fc2."},
     {"fused_qkv.", "self_attention.linear_qkv."}};
 
-// Prefixes of optimizer states (classes of MindFormers and of mindspore.nn.optim), before the name of their weight.
+// A prefix of optimizer states in MindFormers' files (classes of MindFormers and of mindspore.nn.optim), before the
+// name of their weight.
 struct StateSpelling {
   OptimizerType optimizer;
   StateKind kind;
@@ -81,7 +82,7 @@ inline constexpr StateSpelling kStateSpellings[] = {
     {OptimizerType::adam, StateKind::first_moment, "moment1."}, {OptimizerType::adam, StateKind::second_moment, "moment2."},
     {OptimizerType::lamb, StateKind::first_moment, "lamb_m."},  {OptimizerType::lamb, StateKind::second_moment, "lamb_v."},
     {OptimizerType::sgd, StateKind::momentum, "accum."},        {OptimizerType::sgd, StateKind::momentum, "moments.", false}};
-// SGD's second state besides accum: 0 if accum is used, 1 before its first step.
+// Prefix of SGD's second state besides accum. Its value is 0 if accum is used, and 1 before the first step.
 inline constexpr const char* kBeforeFirst = "stat.";
 
 template <size_t N>
@@ -93,8 +94,8 @@ std::string renamed(const std::string& name, const SpellingPair (&table)[N], boo
   return "";
 }
 
-// Removes the expert's number: "mlp.experts.12.gating.weight" -> "mlp.experts.gating.weight", returns 12; -1 for other
-// names.
+// Removes the expert's number from the name of a matrix, and returns it: "mlp.experts.12.gating.weight" becomes
+// "mlp.experts.gating.weight", returns 12. Returns -1 for other names.
 inline int64_t take_expert(std::string& suffix) {
   constexpr std::string_view kExperts = "mlp.experts.";
   if (!suffix.starts_with(kExperts)) return -1;
@@ -107,7 +108,8 @@ inline int64_t take_expert(std::string& suffix) {
   return number;
 }
 
-// Returns the length of a layer's prefix with its number: 16 for "model.layers.12."; npos if there is none.
+// Returns the length of a name's beginning with `prefix` and the layer number: 16 for "model.layers.12."; npos if the
+// name begins otherwise.
 inline size_t layer_end(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::string::npos;
   const size_t dot = name.find('.', prefix.size());

@@ -20,18 +20,18 @@
 
 namespace ravine {
 
-// Returns the checkpoint files in DIR/rank_0 (or DIR itself) that exist for every rank_R of DIR, by epoch and step,
-// oldest first.
+// Returns the checkpoint files of MindFormers in DIR/rank_0 (or DIR itself) that exist for every rank_R of DIR, by
+// epoch and step, oldest first.
 std::vector<std::string> mindformers_checkpoints(const std::string& dir);
 
-// Opens one of these files, with the other ranks' files. `model` is the model's config.json, `where` its name in
-// messages. `global_batch` is the batch size of the resuming run. If the checkpoint's differs, steps are recounted as
-// in MindFormers: step * its batch / global_batch. `data_steps` is the number of steps whose data count as used; -1:
-// the number of steps done.
+// Opens a training checkpoint of MindFormers to resume from: `file`, as mindformers_checkpoints returns it, with the
+// other ranks' files. `model` is the model's config.json, `where` its name in messages. `global_batch` is the batch
+// size of the resuming run. If the checkpoint's batch size differs, steps are recounted as in MindFormers: step * its
+// batch / global_batch. `data_steps` is the number of steps whose data count as used; -1: the number of steps done.
 ForeignState open_mindformers_state(const std::string& file, const Json& model, const std::string& where, int64_t global_batch,
                                     int64_t data_steps = -1);
 
-// Settings for writing the files of a step.
+// The settings of write_mindformers_state.
 struct MindFormersState {
   std::string dir, prefix;          // DIR; file names begin with the prefix
   int64_t epoch = 1, place = 1;     // the two numbers in a file name
@@ -40,12 +40,14 @@ struct MindFormersState {
   int64_t keep = 0;                 // newest files of a rank that stay; 0: all
   std::set<std::string> before;     // files_of_states(dir) at the start of the run: they stay, and new names avoid them
   int64_t data = 1, tensor = 1, pipeline = 1;
-  // Layers of each part of the pipeline, in order; parts are assigned to the stages in turn.
+  // Layers of each part of the pipeline, in order. The parts are assigned to the stages in turn.
   std::vector<int64_t> stage_layers;
 };
-// Returns the paths of all files in DIR and in the folders of weights alone next to it.
+// Returns the paths of all checkpoint files in DIR, and in the folders of weights alone next to it
+// (MindFormersState::copies).
 std::set<std::string> files_of_states(const std::string& dir);
-// Writes the files of all ranks from the folder of a Ravine checkpoint. Returns the name of the first rank's file.
+// Writes a MindFormers checkpoint, the files of all ranks. `checkpoint` is the folder of a Ravine checkpoint with the
+// state to write. Returns the name of the first rank's file.
 std::string write_mindformers_state(const std::string& checkpoint, const Json& model, const std::string& where,
                                     const MindFormersState& state);
 

@@ -8,7 +8,8 @@ namespace ravine {
 
 inline constexpr int64_t kStreamBytes = int64_t{8} << 20;  // bytes of one piece
 
-// Calls `write` with the elements as `dtype`, in order; pieces are read and converted in parallel_for.
+// Calls `write` with the bytes of all elements, converted to `dtype`, in order and in pieces of about kStreamBytes.
+// Pieces are read and converted in parallel_for.
 void stream(const Elements& tensor, DType dtype, const std::function<void(std::span<const std::byte>)>& write);
 
 }  // namespace ravine

@@ -10,14 +10,15 @@
 
 namespace ravine {
 
-// Returns a dense tensor of a known type; anything else is a UserError. `name` is for messages.
+// Returns the tensor at value `v` of a torch file's pickle, as lazy elements. Anything else than a dense tensor of a
+// known type is a UserError; `name` is for messages.
 ElementsPtr torch_elements(std::shared_ptr<const TorchFile> file, Pickle::Ref v, const std::string& name);
-// Returns an integer, stored plainly or as a tensor of one element; nothing for other values.
+// Returns the integer at value `v`, stored plainly or as a tensor of one element; nothing for other values.
 std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v);
-// Returns a number, stored plainly or as a tensor of one element; nothing for other values.
+// Returns the number at value `v`, stored plainly or as a tensor of one element; nothing for other values.
 std::optional<double> torch_number(const TorchFile& f, Pickle::Ref v);
-// Returns numbers, texts, and lists and dicts of them; other values are left out. The result is bounded, since a pickle
-// can refer to one value many times.
+// Returns value `v` of a pickle as JSON: numbers, texts, and lists and dicts of them; other values are left out. The
+// result is bounded, since a pickle can refer to one value many times.
 Json plain_values(const Pickle& p, Pickle::Ref v);
 // Returns weight_decay, betas, eps and initial_lr of each group in an optimizer's param_groups, as far as present.
 Json group_settings(const Pickle& p, Pickle::Ref groups);

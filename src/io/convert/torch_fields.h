@@ -23,7 +23,8 @@ class TorchFields {
   void truth(std::string_view k, bool v) { key(k), out.boolean(v); }
   void none(std::string_view k) { key(k), out.none(); }
   void text(std::string_view k, std::string_view v) { key(k), out.text(v); }
-  // Returns the number of the tensor's storage. Elements are converted as they are written.
+  // Adds a tensor of type `dtype` and returns the number of its storage. commit() writes the elements, converted to
+  // that type.
   size_t tensor(const ElementsPtr& e, DType dtype) {
     waiting_.emplace_back(e, dtype);
     return out.tensor(dtype, e->shape());

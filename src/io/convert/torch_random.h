@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// Writes the dict that torch.load, random.setstate, numpy.random.set_state and torch.random.set_rng_state read.
+// Writes the random states of `seed` as the dict that torch.load, random.setstate, numpy.random.set_state and
+// torch.random.set_rng_state read.
 void put_random_states(TorchFields& w, uint32_t seed);
 
 }  // namespace ravine

@@ -10,12 +10,13 @@
 
 namespace ravine {
 
-// The trained tensors under their names in files: first those with weight decay, then norms and biases, each in the
-// order of named_parameters(). Numbers run over both.
+// The trained tensors in the order of the optimizer's numbers, which count over both lists. The first list has the
+// tensors with weight decay, the second norms and biases. Each is in the order of named_parameters().
 using TrainerOrder = std::array<std::vector<const FileTensor*>, 2>;
 
-// The parameters in the second group. biases: Transformers 4.37, which does not recognize the norms of some families.
-// none: one group, as for an optimizer made by a script.
+// The parameters in the optimizer's second group, without weight decay. norms_and_biases: norms and biases. biases:
+// biases alone, as in Transformers 4.37, which does not recognize the norms of some families. none: there is one group,
+// as for an optimizer made by a script.
 enum class TrainerGrouping : uint8_t { norms_and_biases, biases, none };
 
 // Returns the order of the trained tensors. `files` is the model's table, or its adapter's (adapter_files), and must

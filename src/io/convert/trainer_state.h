@@ -25,43 +25,47 @@
 
 namespace ravine {
 
-// True if the folder holds `optimizer.pt` and `trainer_state.json`, and is not a checkpoint of DeepSpeed.
+// True if the folder is a checkpoint of Transformers' Trainer without DeepSpeed: it holds `optimizer.pt` and
+// `trainer_state.json`, and is not a checkpoint of DeepSpeed.
 bool is_trainer_checkpoint(const std::string& folder);
-// Returns the folders checkpoint-N in `folder`, by N. If `whole` is true, only those that were written completely.
+// Returns the folders checkpoint-N of the Trainer in `folder`, by N. If `whole` is true, only the folders that were
+// written completely.
 std::map<int64_t, std::string> trainer_checkpoints(const std::string& folder, bool whole = true);
 // Returns facts of trainer_state.json to display: global_step, epoch, max_steps, best_metric and the like; an empty
 // object without the file.
 Json trainer_state_of(const std::string& folder);
 
-// Reads weights, or moments of AdamW, for conversions, under the names of the files.
+// Reads the weights, or the moments of AdamW (`kind`), of a Trainer checkpoint for a conversion, under the names of the
+// files. `config` is the model's config.json; null: the config.json of the checkpoint is used.
 Weights read_trainer_checkpoint(const std::string& path, const Json& config, const std::string& config_where, StateKind kind);
 
-// The model of a run: its own, or one with adapters. In the latter case checkpoints hold the adapters alone.
+// The model that a run trains: its own model, or the model with adapters. With adapters, checkpoints hold the adapters
+// alone.
 struct TrainedModel {
   const Model* model = nullptr;
   bool adapter = false;
-  std::string where;    // the name of its config, for messages
+  std::string where;    // name of the model's config, for messages
   std::string weights;  // checksum of the base's weights: OpenedRun::weights
 };
 
-// Opens a checkpoint to resume from. `data_steps` is the number of steps, at `global_batch` (the resuming run's), whose
-// data count as used; -1: the checkpoint's position, or its number of steps at that batch size, as the Trainer skips
-// batches.
+// Opens a Trainer checkpoint to resume from. `global_batch` is the batch size of the resuming run. `data_steps` is the
+// number of steps, at that batch size, whose data count as used; -1: the position stored in the checkpoint, or its
+// number of steps at that batch size, as the Trainer skips batches.
 ForeignState open_trainer_state(const std::string& path, const TrainedModel& model, int64_t global_batch,
                                 int64_t data_steps = -1);
 
-// Writes the values that torch's load_state_dict would restore into `config`: learning rate, betas, eps and weight
-// decay. Returns a line for each value that differs, and for each part of the folder that differs in this run or is not
-// read.
+// Sets in `config` the values that torch's load_state_dict would restore from the Trainer checkpoint `path`: learning
+// rate, betas, eps and weight decay. Returns a line for each value that differs, and for each part of the folder that
+// differs in this run or is not read.
 std::vector<std::string> take_trainer_settings(const std::string& path, Config& config);
 
-// Returns a note on the parameter groups that this run cannot have; "" if none. In 4.37 norms of some families decay
-// while biases do not.
+// Returns a note if this run cannot have the parameter groups of the Trainer checkpoint `path`; "" if it can. In
+// Transformers 4.37 norms of some families decay while biases do not.
 std::string unlike_trainer_groups(const std::string& path, const TrainedModel& model, const Config& config);
 
-// Settings for writing a checkpoint.
+// The settings of write_trainer_state.
 struct TrainerState {
-  OptimizerOptions optimizer;  // adamw
+  OptimizerOptions optimizer;  // options of the run; type adamw
   double lr = 0;               // learning rate of the next update
   DType compute = DType::f32;
   bool dynamic_scale = false;  // dynamic loss scale
@@ -71,11 +75,12 @@ struct TrainerState {
   Json trainer_state = Json::object();  // additional fields of trainer_state.json
   Json arguments;                       // training_args.json; null: none
 };
-// Writes from the folder of a Ravine checkpoint into `folder`, which becomes checkpoint-N itself. `progress` is called
-// with the bytes written.
+// Writes a Trainer checkpoint into `folder`, which becomes checkpoint-N itself. `checkpoint` is the folder of a Ravine
+// checkpoint with the state to write. `progress` is called with the bytes written.
 void write_trainer_state(TargetFolder& folder, const std::string& checkpoint, const TrainedModel& model,
                          const TrainerState& state, const std::function<void(int64_t)>& progress);
-// Returns the contents of trainer_state.json; fields of `more` are added or replace its own.
+// Returns the contents of trainer_state.json after `step` steps and `tokens` tokens; fields of `more` are added or
+// replace them.
 Json trainer_state_json(int64_t step, int64_t tokens, const Json& more);
 
 }  // namespace ravine

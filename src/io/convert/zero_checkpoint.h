@@ -16,28 +16,29 @@
 
 namespace ravine {
 
-// Returns f32 masters, frozen parameters, buffers, and aliases of shared parameters. Without masters (ZeRO 0 in f32)
-// the module's weights.
+// Returns the f32 masters of a ZeRO checkpoint by parameter name, with frozen parameters, buffers, and aliases of
+// shared parameters. If the checkpoint has no masters (ZeRO 0 in f32), the module's weights are returned.
 std::map<std::string, ElementsPtr> read_zero_weights(const std::string& path);
-// Returns an optimizer state by its key: "exp_avg", "sum", ... Frozen parameters have none.
+// Returns an optimizer state of a ZeRO checkpoint by parameter name. `key` is its name in torch: "exp_avg", "sum", ...
+// Frozen parameters have none.
 std::map<std::string, ElementsPtr> read_zero_state(const std::string& path, const std::string& key);
 
-// The facts of a run in its checkpoint.
+// The facts of a run that its ZeRO checkpoint stores; the result of read_zero_run.
 struct ZeroRun {
   std::string folder;                           // folder of the tag
   int64_t steps = 0, skipped = 0, samples = 0;  // global_steps, skipped_steps, global_samples
   int64_t updates = 0;                          // updates made by the optimizer
-  std::vector<std::string> states;              // keys of its tensors
+  std::vector<std::string> states;              // keys of the optimizer's tensors
   Json loss_scale;                              // as LossScale::state (step/loss_scale.h); null: static
   Json groups;                                  // group_settings of the optimizer; null: none
-  Json lr_scheduler;                            // plain values of its state; null: none
-  Json kept;                                    // added by a run of Ravine (kept_scalars.h); null: nothing
+  Json lr_scheduler;                            // plain values of the learning rate scheduler's state; null: none
+  Json kept;                                    // state that a run of Ravine added (kept_scalars.h); null: none
 };
 ZeroRun read_zero_run(const std::string& path);
 
-// True if the folder holds such a checkpoint, by file names alone.
+// True if the folder holds a DeepSpeed checkpoint (ZeRO 0 to 3, or universal), by file names alone.
 bool is_zero_checkpoint(const std::string& path);
-// Returns the files of the checkpoint, sorted.
+// Returns the files of the DeepSpeed checkpoint at `path`, sorted.
 std::vector<std::string> zero_checkpoint_files(const std::string& path);
 
 }  // namespace ravine

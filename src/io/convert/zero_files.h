@@ -25,12 +25,14 @@ struct Tensors {
   }
 };
 
+// The name and shape of a parameter.
 struct Named {
   std::string name;
   Shape shape;
   int64_t count() const { return shape.count(); }
 };
 
+// The open files of a ZeRO checkpoint; the result of open_state_files.
 struct StateFiles {
   std::string folder;
   std::vector<File> optimizer, model;  // by data rank; one model file below stage 3
@@ -38,31 +40,35 @@ struct StateFiles {
   File universal;  // zero/optimizer_state.pt; null: not a universal checkpoint
 };
 
-// Returns the folder that `latest` names, or the path itself.
+// Returns the folder of the tag that the file `latest` in `path` names; `path` itself if there is no such file.
 std::string tag_folder(const std::string& path);
-// Opens the files. Missing ranks, or several tensor ranks, are a UserError.
+// Opens the files of the ZeRO checkpoint at `path`. Missing ranks, or several tensor ranks, are a UserError.
 StateFiles open_state_files(const std::string& path);
 
-Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key);   // a UserError if absent
-std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key);  // key of the root; nothing for None
-std::vector<Named> shapes_of(const TorchFile& f, Pickle::Ref dict);        // names and shapes of a dict, in order
-// Values of a dict with integer keys, sorted by key.
+// Returns the value of `key` in a dict; a UserError if it is absent.
+Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key);
+// Returns the value of `key` in the root dict of a file; nothing if it is absent or None.
+std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key);
+std::vector<Named> shapes_of(const TorchFile& f, Pickle::Ref dict);  // names and shapes of a dict, in order
+// Returns the values of a dict with integer keys, sorted by key.
 std::vector<Pickle::Ref> numbered_values(const Pickle& p, Pickle::Ref dict);
-// States of the inner torch optimizer, by group.
+// Returns the states of the inner torch optimizer, one for each parameter group.
 std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage);
 
-// The optimizer in the module's file of stage 0. Torch's has states per parameter, by numbers; 16-bit runs
-// (FP16_Optimizer) have flat groups.
+// The optimizer in the model states file of ZeRO stage 0; the result of whole_optimizer. Torch's has states per
+// parameter, by numbers; 16-bit runs (FP16_Optimizer) have flat groups.
 struct WholeOptimizer {
   Pickle::Ref torch;                // "state", "param_groups"
   std::optional<Pickle::Ref> flat;  // fp32_groups_flat
 };
 std::optional<WholeOptimizer> whole_optimizer(const TorchFile& f);
 
-// Appends copies of elements [begin, begin + count) of the concatenated parts, to element `to`.
+// Appends to `copies` the elements [begin, begin + count) of the concatenated `parts`, to be copied to element `to` of
+// a result. `what` names the result in messages.
 void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, int64_t to, std::vector<Copy>& copies,
           const std::string& what);
-// Adds masters (empty key) or a state of all trained parameters. (zero_tensors.cpp)
+// Adds to `tensors` the f32 masters (empty key) or the optimizer state `key` of all trained parameters.
+// (zero_tensors.cpp)
 void read_trained(const StateFiles& files, Tensors& tensors, const std::string& key);
 
 }  // namespace ravine::zero

@@ -12,10 +12,11 @@ inline bool changes_nothing(int64_t step) { return step == 1; }
 
 // Returns the padded count of a tensor, so that each rank's part is whole bytes: a multiple of ranks * lcm(ranks, 8).
 int64_t padded_count(int64_t count, int ranks);
-// Returns the count of worker and server errors that a rank keeps for a tensor of `count` elements.
+// Returns the number of worker and server errors (error feedback) that a rank keeps for a tensor of `count` elements.
 int64_t error_count(int64_t count, int ranks);
 
-// Memory for a compression. Always allocated, so that every step needs the same memory.
+// The memory that compressed_mean needs for a tensor of `count` elements. Every step allocates it, also a step that
+// does not compress: all steps then need the same memory.
 struct CompressionRoom {
   CompressionRoom(Ctx& c, int64_t count, int ranks, DType type);
   Tensor bits, got, mean, scale, scales;  // empty for one rank
@@ -30,7 +31,7 @@ struct CompressionRoom {
 void compressed_mean(Ctx& c, const Group& group, const CompressionRoom& room, const TensorView& x, const TensorView& errors,
                      const TensorView& padding = {});
 
-// Returns a part of a packed view.
+// Returns the `count` elements of a contiguous tensor from element `begin` on, as a vector.
 TensorView stretch(const TensorView& v, int64_t begin, int64_t count);
 
 }  // namespace ravine
