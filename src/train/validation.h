@@ -9,9 +9,9 @@
 
 namespace ravine {
 
-// Returns means over `data`, or over its first train.valid_batches micro batches. The loss is the cross-entropy over
-// labels in nats, or the preference loss over pairs, with its metrics. Empty if `data` is null. All ranks call it
-// together and get the same.
+// Runs a validation on `data`, forward only, and returns the mean loss. Only the first train.valid_batches micro
+// batches are used if that option is set. The loss is the cross-entropy over labels in nats, or the preference loss
+// over pairs, with its metrics. Empty if `data` is null. All ranks call it together and get the same.
 std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
                                                   const ReferenceLogProbs& reference);
 
