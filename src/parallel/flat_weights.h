@@ -58,8 +58,8 @@ class FlatWeights : public WeightSource {
  protected:
   TensorView master_range(size_t bucket, Range range) const;  // absent if there is no master, or no copy
   TensorView copy_range(size_t bucket, Range range) const;
-  // fetch_from_disk reads the part of a bucket that is on disk into memory; drop_to_disk writes it back and frees the
-  // memory.
+  // fetch_from_disk reads the part of a bucket that is on disk into memory; drop_to_disk writes changes back and
+  // releases the pages.
   void fetch_from_disk(size_t bucket) const;
   void drop_to_disk(size_t bucket) const;
 
