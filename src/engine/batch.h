@@ -26,10 +26,10 @@ class Ctx;
 class SequenceLoss {
  public:
   virtual ~SequenceLoss() = default;
-  // Computes the weight of each label in the gradient from the losses, on the host. losses: f64 [N], the
-  // cross-entropies; 0 at rows without a label. weights: f64 [N], the derivatives of the loss by `losses`; absent if no
-  // gradient is needed. Adds its sums with Ctx::add_sum. On the meta device neither has data. All tensor ranks call it,
-  // with equal arguments.
+  // Computes the weight of each label in the gradient from the losses. Host work. losses: f64 [N], the cross-entropies;
+  // 0 at rows without a label. weights: f64 [N], the derivatives of the loss by `losses`; absent if no gradient is
+  // needed. Adds its sums with Ctx::add_sum. On the meta device neither has data. All tensor ranks call it, with equal
+  // arguments.
   virtual void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const = 0;
 };
 

@@ -31,7 +31,7 @@ struct LoadedModel {
   std::unique_ptr<WeightSource> store;
   // Names of the tensors in the folder, in the order of model->files().tensors; empty for random weights.
   std::vector<std::string> stored_names;
-  // `store` as a FlatStore; null if it is another kind of store. It is a FlatStore if it can hold gradients
+  // `store` as a FlatStore; null if it is another kind of store. The store is a FlatStore if it can hold gradients
   // (OpenFor::gradients), is sharded over data ranks (ZeRO 3), or holds blocks of 4 bits.
   FlatStore* trainable = nullptr;
 
@@ -60,7 +60,7 @@ enum class OpenFor : uint8_t { running, gradients };
 // fault of a file or a tensor is a UserError. Weights that need more memory than the machine has are a UserError too.
 // All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h). adapter: a PEFT folder;
 // its matrices are added to the model (model/adapters.h), and with OpenFor::gradients the weights of the base are
-// frozen. base: the form in which the base's weights are stored (lora.base); empty: the default form. It is used for a
+// frozen. base: the form in which the base's weights are stored (lora.base); empty: the default form. Used for a
 // running model without an adapter, too. With OpenFor::gradients and no adapter it is a UserError.
 LoadedModel load_model(const std::string& folder, DType compute, Backend backend, OpenFor use = OpenFor::running,
                        Bf16Products products = Bf16Products::widen, const InferenceLayout& spread = {},

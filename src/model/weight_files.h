@@ -21,8 +21,8 @@ struct CheckpointNames {
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
   bool transposed = false;             // matrices of layers are stored as [in, out]
   std::vector<const char*> constants;  // ends of the names of buffers that some versions store; not read
-  // Number of layers in the files behind the last layer of the model: heads that predict further tokens (DeepSeek-V3).
-  // They are not read.
+  // Number of layers in the files behind the last layer of the model: heads that predict further tokens (DeepSeek-V3),
+  // which are not read.
   int64_t further_layers = 0;
   // The spelling of names in MindSpore Transformers: its Llama class, its newer classes (core, as Megatron-core), or
   // none if unknown.

@@ -47,8 +47,8 @@ class SharesOfStep {
  public:
   SharesOfStep(const Group& data, const Model& model);
   // Adds the expert choices of one micro batch of every data rank, and sets the shares of its layers in the step sums
-  // of `c`. `micro`: index of the micro batch among those of this rank in the step. Called between the forward and the
-  // backward pass of the micro batch. All data ranks call it together.
+  // of `c`. `micro`: index of the micro batch on this rank in the step. Called between the forward and the backward
+  // pass of the micro batch. All data ranks call it together.
   void add(Ctx& c, int64_t micro);
 
  private:

@@ -36,7 +36,7 @@ struct PairLoss {
 PairLoss pair_loss(const DpoOptions& options, const AnswerLogProb& chosen, const AnswerLogProb& rejected);
 
 // Returns the log-probability and the number of tokens with a label of each answer (segment) of a batch. `losses`:
-// cross-entropies, f64, one per token of the batch. Only AnswerLogProb::model and tokens are set. Runs on the host.
+// cross-entropies, f64, one per token of the batch. Only AnswerLogProb::model and tokens are set. Host work.
 std::vector<AnswerLogProb> answers_of(const Batch& batch, const TensorView& losses);
 
 // The DPO loss of a micro batch: the sum of pair_loss over its preference pairs. Its step sums count pairs.
