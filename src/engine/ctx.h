@@ -124,8 +124,8 @@ class Ctx {
   }
   const Group& group(Axis axis) const;
   bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
-  // stream_rows returns the number of rows of the residual stream on this rank, and stream_begin the index of the first
-  // of them: all tokens, or this rank's part under sequence parallelism.
+  // stream_rows returns the number of rows of the residual stream on this rank; stream_begin returns the index of the
+  // first row. The rows are all tokens, or this rank's part under sequence parallelism.
   int64_t stream_rows() const {
     return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens;
   }

@@ -101,8 +101,8 @@ class WeightSource {
   // Returns the part of a parameter in blocks of 4 bits that this rank holds, for nf4_encode to fill. Such a parameter
   // has no value() and no master(). Absent bytes: the parameter is not stored in blocks.
   virtual Nf4View blocks(const Param&) const { return {}; }
-  // Returns the values that this rank holds, except those in blocks of 4 bits, as views to be filled from files, in the
-  // type of the master, if there is one.
+  // Returns views of the values that this rank holds, except those in blocks of 4 bits. The views are to be filled from
+  // files; their type is the type of the master, if there is one.
   virtual std::vector<ParamBox> boxes() const = 0;
 
   // Returns the parameters whose values, masters or gradients are in the memory of this view, in order; empty for other

@@ -12,11 +12,11 @@ namespace ravine {
 // others are read from the WeightSource of the base.
 class BesideStore : public WeightSource {
  public:
-  // Allocates the values that differ from the base, filled with zero, as InferenceStore stores them: the trainable
-  // parameters, parameters that the base lacks or has in another shape, and all parameters joined with these
-  // parameters. `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on the
-  // same ranks and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both models
-  // must be the same.
+  // Allocates the values that differ from the base, filled with zero, as InferenceStore stores them. Such values are
+  // the trainable parameters, parameters that the base lacks or has in another shape, and all parameters joined with
+  // these parameters. `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on
+  // the same ranks and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both
+  // models must be the same.
   BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
               const Ranks& ranks, const std::vector<int>& stages);
 

@@ -10,9 +10,9 @@ namespace ravine {
 // True if `ravine init` has made this folder: it has run.yaml and is no run.
 bool is_prepared(const std::string& folder);
 
-// Returns the run folder that belongs to a folder made by `ravine init` (a prepared folder). This is the train.output
-// of its run.yaml, or `run` in the folder if the folder was moved or copied. Any other path is returned unchanged. A
-// prepared folder without a run is a UserError with the command that starts it.
+// Returns the run folder that belongs to a folder made by `ravine init` (a prepared folder). The run folder is
+// train.output of its run.yaml, or `run` in the folder if the folder was moved or copied. Any other path is returned
+// unchanged. A prepared folder without a run is a UserError with the command that starts it.
 std::string run_meant_by(const std::string& path);
 
 // Returns the model folder that `path` stands for: for a run or a prepared folder (`ravine init`) its exported model.
