@@ -24,18 +24,18 @@ class Arena {
   virtual ~Arena() = default;
   virtual ArenaBlock allocate(int64_t bytes, MemoryKind kind) = 0;
   virtual void release(const ArenaBlock& block) = 0;
-  // Begins a named section of the step ("forward 0", "update", "valid"). A section may run many times, with equal
-  // allocations each time.
+  // Begins a named section of the step ("forward 0", "update", "valid"): later allocations belong to it. A section may
+  // run many times, with equal allocations each time.
   virtual void section(const std::string& /*name*/) {}
   virtual DeviceKind device() const = 0;
-  // Number of blocks that are not released. A value other than 0 after a step is a leak.
+  // Returns the number of blocks that are allocated and not released. A value other than 0 after a step is a leak.
   int64_t live() const { return live_; }
 
  protected:
   int64_t live_ = 0;
 };
 
-// The offset of every allocation of a step, in order, per section.
+// The memory plan of a step: the offset of every allocation in the arena, in order, per section.
 struct MemoryPlan {
   struct Slot {
     int64_t offset = 0, bytes = 0;
@@ -47,7 +47,8 @@ struct MemoryPlan {
   std::array<int64_t, kMemoryKinds> peak_kind{};  // live bytes by kind at this time
 };
 
-// Makes the plan. A section that runs several times has one set of offsets, which fits all its runs.
+// Makes a memory plan: an arena on the meta device that records allocations without memory. A section that runs several
+// times has one set of offsets, which fits all its runs.
 class RecordingArena : public Arena {
  public:
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;
@@ -72,13 +73,15 @@ class RecordingArena : public Arena {
 class PlannedArena : public Arena {
  public:
   PlannedArena(DeviceKind device, MemoryPlan plan);
-  // An Error if the run allocates more often, or larger blocks, than planned.
+  // Returns the next block of the current section, at its planned offset. An Error if the section allocates more often,
+  // or larger blocks, than planned.
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;
   void release(const ArenaBlock& block) override;
   void section(const std::string& name) override;
   DeviceKind device() const override { return memory_.device(); }
   const MemoryPlan& plan() const { return plan_; }
-  // Called between steps, if nothing is allocated: the pages go back to the system until they are used again.
+  // Returns the pages of the arena to the system until they are used again. Called between steps, if nothing is
+  // allocated.
   void forget() { memory_.forget(); }
 
  private:

@@ -9,7 +9,7 @@ namespace ravine {
 
 enum class DeviceKind : uint8_t { cpu, meta };
 
-// The use of a block of memory; plans and logs report by kind.
+// The use of a block of memory. Plans and logs report bytes by these kinds.
 enum class MemoryKind : uint8_t { weights, gradients, optimizer, activations, workspace, cache };
 inline constexpr int kMemoryKinds = 6;
 std::string_view name(MemoryKind kind);
@@ -28,7 +28,8 @@ class Storage {
   std::byte* data() const { return data_; }  // nullptr on meta
   int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
-  // Returns the pages to the system. The values are lost; pages come back when they are touched.
+  // Returns the pages of this memory to the system. The values are lost; pages are allocated again when they are
+  // touched.
   void forget();
   void touch();  // makes the pages resident now, in parallel (first touch by the compute threads)
 

@@ -6,11 +6,12 @@
 
 namespace ravine {
 
-// Returns the bytes left in the cgroups of this process and in their parents, of both cgroup versions. `membership`
-// (/proc/self/cgroup) names the groups, `mount` is /sys/fs/cgroup. Page cache that can be dropped counts as free. The
-// largest number if there is no limit.
+// Returns the bytes of memory that the limits of the cgroups leave to this process: its cgroups and their parents, of
+// both cgroup versions. `membership` (/proc/self/cgroup) names the groups, `mount` is /sys/fs/cgroup. Page cache that
+// can be dropped counts as free. The largest int64_t if there is no limit.
 int64_t cgroup_room(const std::string& mount, const std::string& membership);
-// Returns the bytes of address space left by RLIMIT_AS and RLIMIT_DATA; the largest number if there is no limit.
+// Returns the bytes of address space that RLIMIT_AS and RLIMIT_DATA leave to this process; the largest int64_t if there
+// is no limit.
 int64_t process_room();
 
 }  // namespace ravine

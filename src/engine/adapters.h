@@ -25,8 +25,8 @@ struct LoraAdapters {
   std::vector<double> dropout;  // probability for each A
 };
 
-// The adapters of all linear layers of a model, by the name of the layer's weight (of joined weights: the first). An
-// entry keeps its address.
+// The LoRA adapters of all linear layers of a model, by the name of the layer's weight (of joined weights: the first).
+// The address of an entry does not change.
 class AdapterSet {
  public:
   const LoraAdapters& add(const Param& weight, LoraAdapters adapters);
@@ -38,8 +38,8 @@ class AdapterSet {
   std::map<std::string, LoraAdapters> layers_;
 };
 
-// Rows of a generation batch that use the adapters of another model. The model that runs has no adapters; in all else
-// the two models are equal.
+// Rows of a generation batch that use the LoRA adapters of another model. The model that runs has no adapters; apart
+// from these the two models are equal.
 struct AdapterRows {
   int64_t begin = 0, count = 0;              // rows among the batch's tokens
   int64_t logit_begin = 0, logit_count = 0;  // rows among the batch's logit_rows

@@ -30,14 +30,14 @@
 
 namespace ravine {
 
-// Data types of a run, from precision.compute.
+// The data types of the tensors of a run, chosen by precision.compute.
 struct Types {
   DType compute = DType::f32;   // activations inside blocks, and matrices as kernels read them
   DType residual = DType::f32;  // the residual stream and its gradient
   DType master = DType::f32;    // master weights and optimizer states
   DType stat = DType::f32;      // statistics: rstd, logsumexp, tables of rope
-  // Gradients of the matrices that kernels read in the compute type. Gradients of other parameters have the type
-  // `master`.
+  // The type of gradients of matrices that kernels read in the compute type. Gradients of other parameters have the
+  // type `master`.
   DType gradient = DType::f32;
   static Types of(DType compute, GradientType gradients = GradientType::f32);
 };
@@ -87,31 +87,33 @@ class Ctx {
   // Stores the finished gradient of a tensor. A second gradient of the same tensor is added to the first.
   void give_grad(const TensorRef& ref, Tensor t);
 
-  // Runs f as a block: acquires the unit, and in training puts the block on the tape. A block that the stash recomputes
-  // keeps only its input.
+  // Runs f as a block of the model: acquires its unit, and in training puts the block on the tape. A block that the
+  // stash recomputes keeps only its input. Returns the output of f.
   Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
   // Runs the backward pass of all blocks on the tape, the last block first, and empties the tape. `inputs`: tensors
   // from outside the tape; their gradients stay for the caller. An Error if other gradients are left.
   void backward(const std::vector<TensorRef>& inputs = {});
-  // Adds to a sum of this micro batch. A block that is recomputed adds its sums only once.
+  // Adds a number to a step sum (loss, counts) of this micro batch. A block that is recomputed adds only once.
   void add_sum(StepSum side, const ExactSum& sum) {
     if (phase_ != Phase::recompute) step_sums_.add(micro_, side, sum);
   }
-  // Stores the router statistics of a layer, also once per micro batch.
+  // Stores the router statistics of a layer for this micro batch. A block that is recomputed stores them only once.
   void add_router(int64_t layer, RouterLoad load) {
     if (phase_ != Phase::recompute) step_sums_.add_router(micro_, layer, std::move(load));
   }
   void set_router_shares(int64_t micro, int64_t layer, std::vector<double> shares) {
     step_sums_.set_shares(micro, layer, std::move(shares));
   }
-  // router statistics of this micro batch, of the layers that have run
+  // Returns the router statistics of this micro batch, by layer, for the layers that have run.
   const RouterLoads& routers() const { return step_sums_.routers(micro_); }
-  // Router statistics pooled over all layers of this micro batch, layers of other pipeline stages included.
+  // Returns the router statistics of this micro batch pooled over all layers, layers of other pipeline stages included.
   RouterPool router_pool() const { return step_sums_.pool(micro_); }
   void set_router_pool(RouterPool pool) { step_sums_.set_pool(micro_, std::move(pool)); }
-  // Adds the exact sum of a vector of f64. On the meta device there is nothing to add.
+  // Adds the exact sum of the elements of `values` (f64) to a step sum of this micro batch. On the meta device there is
+  // nothing to add.
   void add_sum(StepSum side, const TensorView& values);
-  // Stores a result that is not part of the flow: logits, the normed last hidden state. Kept until the next begin().
+  // Stores a named result that is not part of the flow between blocks: "logits", or "hidden", the normed last hidden
+  // state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 
   const Batch& batch() const { return *batch_; }
@@ -122,8 +124,8 @@ class Ctx {
   }
   const Group& group(Axis axis) const;
   bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
-  // Rows of the residual stream on this rank, and the first of them: all tokens, or this rank's part under sequence
-  // parallelism.
+  // stream_rows returns the number of rows of the residual stream on this rank; stream_begin returns the index of the
+  // first row. The rows are all tokens, or this rank's part under sequence parallelism.
   int64_t stream_rows() const {
     return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens;
   }
@@ -141,11 +143,11 @@ class Ctx {
   // --- for the code that runs a step
   // Clears the sums and call counts of the previous step. `step` is shown to observers; it counts from 1.
   void begin_step(int64_t step);
-  // Sets the micro batch, which must outlive its passes. training: ops record their backward pass. The tape, gradients
-  // and outputs of the previous micro batch are dropped.
+  // Starts a micro batch, which must outlive its forward and backward pass. training: ops record their backward pass.
+  // The tape, gradients and outputs of the previous micro batch are dropped.
   void begin(const Batch& batch, bool training);
-  // A micro batch between its forward and its backward pass, stored while others run (pipelines). suspend() takes it
-  // out of Ctx, resume() puts it back.
+  // The state of a micro batch between its forward and its backward pass, stored while other micro batches run
+  // (pipelines). suspend() takes it out of Ctx, resume() puts it back.
   struct UnderWay {
     const Batch* batch = nullptr;
     Tape tape;
@@ -158,7 +160,7 @@ class Ctx {
   void add_observer(Observer* o) { setup_.observers.push_back(o); }
   void remove_observer(Observer* o) { std::erase(setup_.observers, o); }
 
-  // Appends to the dotted path until the end of the scope.
+  // Appends `part` to the dotted path of the Ctx ("model.layers.3.mlp") until the end of the scope.
   class Scope {
    public:
     Scope(Ctx& c, const std::string& part) : c_(c), length_(c.path_.size()) { c.path_ += (c.path_.empty() ? "" : ".") + part; }
@@ -190,7 +192,7 @@ class Ctx {
   BlockNode* current_ = nullptr;
   Grads grads_;
   StepSums step_sums_;
-  // calls in this step, for observers, by micro batch, phase, path and op
+  // Number of calls in this step, for observers, by micro batch, phase, path and op.
   std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t> calls_;
   std::map<std::string, Tensor> outputs_;
 };
@@ -247,8 +249,9 @@ void Ctx::run(const Args& args) {
   for (Observer* o : setup_.observers) o->after(info);
 }
 
-// Runs the call in rule.arithmetic: a wider type on widened copies, a narrower type on rounded operands. Then copies
-// the results back and, if rule.rounding is set, rounds them to that type in place.
+// Runs a kernel call under a precision rule. In rule.arithmetic: a wider type computes on widened copies of the
+// tensors, a narrower type on rounded operands. Then copies the results back. If rule.rounding is set, results are
+// rounded to that type in place.
 template <class Args>
 void Ctx::run_by_rule(const Args& args, const RecipeRule& rule) {
   std::vector<TensorView> on, results;

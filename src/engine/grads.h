@@ -11,14 +11,16 @@ class Grads {
  public:
   explicit Grads(Arena& arena) : arena_(arena) {}
 
-  // True if any part of the tensor's gradient was written.
+  // True if a gradient of any part of the tensor was written.
   bool has(const TensorRef& ref) const;
-  // Returns the gradient, or the column range that `ref` names. An Error if a part of it was never written.
+  // Returns the gradient of a tensor, or of the column range that `ref` names. An Error if a part of it was never
+  // written.
   Tensor get(const TensorRef& ref) const;
-  // Returns the gradient and removes it, so that its memory may be overwritten. Whole tensors only.
+  // Returns the gradient of a tensor and removes it from the table, so that its memory may be overwritten. Whole
+  // tensors only.
   Tensor take(const TensorRef& ref);
-  // Returns memory to write a gradient to. The first call for a column range sets accumulate = false (overwrite), later
-  // calls set true (add).
+  // Returns the memory into which the gradient of a tensor (or column range) is written. The first call for a column
+  // range sets accumulate = false (overwrite), later calls set true (add).
   Tensor add_to(const TensorRef& ref, bool& accumulate);
   // Stores `t` as the gradient of a tensor that has no gradient yet. The memory may be shared with another gradient.
   void put(const TensorRef& ref, Tensor t);

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// Writes elements [begin, begin + n) of p, in row-major order of the whole parameter, to `out` from element `at` on.
+// Writes the initial values of elements [begin, begin + n) of p, in row-major order of the whole parameter, to `out`
+// from element `at` on.
 void draw_values(const Param& p, uint64_t seed, int64_t begin, int64_t n, const TensorView& out, int64_t at);
 
 }  // namespace ravine

@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-// Reads precision.recipes and precision.unfused. An unknown op name is a UserError.
+// Makes the precision rules of a run from the options precision.recipes and precision.unfused. An unknown op name is a
+// UserError.
 Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels);
 
 }  // namespace ravine

@@ -38,17 +38,17 @@ struct CallInfo {
   std::span<const NamedView> tensors;
   std::span<const CallSetting> settings;  // numbers of the op's formula (kernels.h)
   double flops = 0;
-  // Bytes of memory that are read and written. Of a lookup table only the rows that are read count.
+  // Bytes of memory that the kernel call reads and writes. Of a lookup table only the rows that are read are counted.
   double bytes = 0;
 
-  // Returns the parameters whose values or gradients the tensors are, in order. Several, if they lie side by side
-  // (q/k/v, gate/up).
+  // Returns the parameters whose values or gradients are tensors of this call, in order. One tensor is of several
+  // parameters if they are joined in memory (q/k/v, gate/up).
   std::vector<const Param*> parameters() const;
-  // Runs the same call with the kernel of `kernels` on other tensors: as many as in `tensors`, in this order, with
-  // equal shapes. A result that is not a tensor (a sum of squares) is discarded. Scratch memory is on the heap.
+  // Runs this kernel call again with the kernel of `kernels` on other tensors: as many as in `tensors`, in this order,
+  // with equal shapes. A result that is not a tensor (a sum of squares) is discarded. Scratch memory is on the heap.
   void rerun(const Kernels& kernels, std::span<const TensorView> on) const { rerun_(args_, kernels, on); }
 
-  // Members set by Ctx.
+  // Members that Ctx sets, and observers do not use directly.
   const WeightSource* store = nullptr;
   const void* args_ = nullptr;
   void (*rerun_)(const void* args, const Kernels& kernels, std::span<const TensorView> on) = nullptr;
@@ -59,11 +59,11 @@ class Observer {
   virtual ~Observer() = default;
   virtual void before(const CallInfo&) {}
   virtual void after(const CallInfo&) {}  // may change the results (fault injection)
-  // Called with the output of each block; hidden state = x + branch.
+  // Called after the forward pass of each block with its output; hidden state = x + branch.
   virtual void flow(Ctx&, std::string_view /*path*/, const Flow&) {}
 };
 
-// Returns the arguments with their tensors replaced by `on`, in the order of each().
+// Returns the arguments of a kernel call with their tensors replaced by `on`, in the order of each().
 template <class Args>
 Args with_tensors(Args args, std::span<const TensorView> on) {
   size_t i = 0;

@@ -15,8 +15,8 @@
 
 namespace ravine {
 
-// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. If there are fewer parts than ranks
-// (key/value heads), neighbouring ranks hold the same part.
+// The division of a parameter: dim `dim` is divided evenly over the ranks of a mesh axis. If there are fewer parts than
+// ranks (key/value heads), neighbouring ranks hold the same part.
 struct Cut {
   int dim = 0;
   Axis axis = Axis::tensor;
@@ -28,9 +28,9 @@ struct Init {
   double std = 0.02;  // uniform: the half width, values are in [-std, std)
 };
 
-// The type in which kernels read a parameter while it is trained. matrix: the compute type. All others: the type of the
-// master. vector: norms, biases; table: lookup tables; unit_matrix: its rows are scaled to length 1 first; wide_matrix:
-// routers. For runs without training see parallel/inference_store.h.
+// The use of a parameter by kernels, which sets the type in which they read it while it is trained. matrix: the compute
+// type. All others: the type of the master. vector: norms, biases; table: lookup tables; unit_matrix: its rows are
+// scaled to length 1 first; wide_matrix: routers. For runs without training see parallel/inference_store.h.
 enum class Use : uint8_t { matrix, vector, table, unit_matrix, wide_matrix };
 
 // The storage of the values of a parameter that is not trained. usual: as Bucket::storage; compute: the compute type
@@ -44,7 +44,7 @@ struct Unit;
 // before the memory layout: by option groups (apply_rules), adapters (model/adapters.h), and runs without training.
 struct ParamPolicy {
   bool trainable = true;
-  // Has no gradient; a rule updates it after the step (correction biases of routers).
+  // true: the parameter has no gradient, and a rule updates it after the step (correction biases of routers).
   bool updated_by_rule = false;
   Kept kept = Kept::usual;
   double lr_mult = 1, wd_mult = 1;
@@ -60,20 +60,22 @@ struct Param {
   Use use = Use::matrix;
   Unit* unit = nullptr;
   int join = 0;  // parameters of a unit with the same number lie side by side, in order
-  // The parameter that this one is tied to: the value is shared. The gradient is separate, and is added to the gradient
-  // of `tied` at the end of the step.
+  // The parameter that this one is tied to: both share one value; null: not tied. The gradient is separate, and is
+  // added to the gradient of `tied` at the end of the step.
   Param* tied = nullptr;
   bool adapter = false;  // is saved in the files of an adapter, not of the model
   bool head = false;     // the matrix of the output product, whose rows are the vocabulary
   double active = 1;     // share of its elements that one token uses (experts: those chosen for the token)
-  // The mesh axis whose ranks hold the same part of it. They sum its gradients and divide its optimizer state.
+  // The mesh axis whose ranks hold the same part of this parameter. They sum its gradients and divide its optimizer
+  // state.
   Axis group = Axis::data;
   size_t index = 0;  // index among all parameters of the model
   ParamPolicy policy;
 };
 
 bool is_matrix(const Param& p);  // True if it takes part in matrix products.
-// True if its values change during a run. Other parameters need not be saved in checkpoints: the model folder has them.
+// True if the values of a parameter change during a run. Other parameters need not be saved in checkpoints: the model
+// folder has them.
 inline bool changes(const Param& p) { return p.policy.trainable || p.policy.updated_by_rule; }
 int64_t active_elements(const Param& p);  // number of elements that one token uses
 
@@ -88,8 +90,8 @@ struct Unit {
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1, dropout = 0;
-  // The name of the module in files. Parts of one joined layer with the same module share one A, and B covers all their
-  // outputs.
+  // The name of the adapted module in files. Parts of one joined layer with the same module share one A, and B covers
+  // all their outputs.
   std::string module;
 };
 
@@ -97,10 +99,10 @@ struct AdapterSpec {
 class ParamSet {
  public:
   Unit& unit(const std::string& name);
-  // Adds one parameter that is not joined with others.
+  // Declares one parameter of a unit that is not joined with others, and returns it.
   Param* add(Unit& unit, Param p);
-  // Adds several parameters side by side in memory, joined along the outermost dim, so that one product computes them
-  // all.
+  // Declares several parameters side by side in memory, joined along the outermost dim, so that one product computes
+  // them all. Returns them.
   std::vector<Param*> add_joined(Unit& unit, std::vector<Param> params);
 
   const std::deque<Unit>& units() const { return units_; }
@@ -108,22 +110,23 @@ class ParamSet {
   const std::deque<Param>& params() const { return params_; }
   std::deque<Param>& params() { return params_; }
   Param* find(const std::string& name);
-  // Returns the adapter of a module, if it has one. Called by linear layers when they are declared. Empty: no module
-  // has an adapter.
+  // A function that returns the adapter of a module; empty: the module has none. Linear layers call it when they are
+  // declared. If this member is not set, no module has an adapter.
   std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
-  // The adapters that linear layers made from adapter_of.
+  // Returns the adapters that linear layers have made from adapter_of.
   AdapterSet& adapters() { return adapters_; }
   const AdapterSet& adapters() const { return adapters_; }
 
   int64_t count() const;  // elements of all parameters, tied parameters once
-  // Elements that one token uses in matrix products. A tied table counts: it is the matrix of the head.
+  // Returns the number of elements that one token uses in matrix products. A tied table is included: it is the matrix
+  // of the head.
   int64_t matrix_count() const;
   int64_t active_count() const;  // as count(), but of experts only those that a token is sent to
 
  private:
   std::deque<Unit> units_;
   std::deque<Param> params_;
-  // index by name; tied parameters are not in it
+  // Index of each parameter by name; tied parameters are not included.
   std::unordered_map<std::string, size_t> declared_;
   int next_join_ = 1;
   AdapterSet adapters_;

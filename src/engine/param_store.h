@@ -22,13 +22,13 @@ namespace ravine {
 
 class Ctx;
 
-// Elements [begin, begin + count) of a flat buffer.
+// A range of elements of a flat buffer: [begin, begin + count).
 struct Range {
   int64_t begin = 0, count = 0;
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// How the values of a bucket are stored.
+// The form in which the values of a bucket are stored.
 enum class ValueStorage : uint8_t {
   master,           // the master alone, which kernels read
   master_and_copy,  // products read a copy of 16 bits
@@ -56,7 +56,7 @@ struct Bucket {
     int64_t begin;                // element offset in the flat buffers
     Shape shape;                  // local
     std::vector<int64_t> origin;  // index in the parameter where the local part begins, per dim
-    // an earlier tensor rank holds the same values and is the primary replica (key/value heads)
+    // true: an earlier tensor rank holds the same values and is the primary replica (key/value heads).
     bool replica = false;
   };
   std::vector<Span> spans;  // by offset
@@ -66,11 +66,11 @@ struct Bucket {
   bool has_copy() const { return storage == ValueStorage::copy || storage == ValueStorage::master_and_copy; }
   bool holds(const Param& p) const;
 };
-// Returns the parts of `primary` that are added to norms: all but replicas. Parts are cut at multiples of kNormRun, so
-// that partial sums do not depend on where the shard of a rank begins.
+// Returns the parts of Bucket::primary whose elements this rank adds to norms: all but replicas. Parts are cut at
+// multiples of kNormRun, so that partial sums do not depend on where the shard of a rank begins.
 std::vector<Range> counted_ranges(const Bucket& bucket);
 
-// number of elements in a partial sum of a norm; shards begin at multiples of it
+// The number of elements in a partial sum of a norm. Shards begin at multiples of it.
 inline constexpr int64_t kNormRun = 1024;
 
 // A box of a parameter that a rank holds, and its values. The view is contiguous and has the shape of the box. A box
@@ -85,25 +85,28 @@ struct ParamBox {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Starts to gather a unit; acquire() waits for it. Each block acquires its unit in the forward and in the backward
-  // pass.
+  // Starts to gather the values of a unit from other ranks; acquire() waits for them. Each block acquires its unit in
+  // the forward and in the backward pass.
   virtual void prefetch(const Unit&) {}
   virtual void acquire(const Unit&) = 0;
   virtual void release(const Unit&) = 0;
 
-  // Returns the value as products read it (the copy, if there is one). The unit must be acquired.
+  // Returns the value of a parameter as products read it (the 16-bit copy, if there is one). Its unit must be acquired.
   virtual TensorView value(const Param& p) const = 0;
-  // Returns the shape of the part that this rank holds.
+  // Returns the shape of the part of a parameter that this rank holds.
   virtual Shape shape(const Param& p) const { return p.shape; }
-  // Returns the value as lookup tables and vectors read it: the master, or the copy if there is no master.
+  // Returns the value of a parameter as lookup tables and vectors read it: the master, or the copy if there is no
+  // master.
   virtual TensorView master(const Param& p) const = 0;
   // Returns the part of a parameter in blocks of 4 bits that this rank holds, for nf4_encode to fill. Such a parameter
   // has no value() and no master(). Absent bytes: the parameter is not stored in blocks.
   virtual Nf4View blocks(const Param&) const { return {}; }
-  // Returns all other resident values, to be filled from files; in the type of the master, if there is one.
+  // Returns views of the values that this rank holds, except those in blocks of 4 bits. The views are to be filled from
+  // files; their type is the type of the master, if there is one.
   virtual std::vector<ParamBox> boxes() const = 0;
 
-  // Returns the parameters whose values, masters or gradients are in these elements, in order; empty for other memory.
+  // Returns the parameters whose values, masters or gradients are in the memory of this view, in order; empty for other
+  // memory.
   virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
   // Called between ops, so that pending messages make progress.
   virtual void progress() {}
@@ -117,30 +120,32 @@ class GradStore {
   // unit.
   virtual void open_grads(Ctx& c, const Unit&) = 0;
   virtual void close_grads(Ctx& c, const Unit&) = 0;
-  // Returns the memory for a gradient. The first call in a step sets accumulate = false (overwrite), later calls set
-  // true (add). Absent if the parameter is frozen.
+  // Returns the memory into which the gradient of a parameter is written. The first call in a step sets accumulate =
+  // false (overwrite), later calls set true (add). Absent if the parameter is frozen.
   virtual TensorView add_to_grad(const Param& p, bool& accumulate) = 0;
-  // Returns the memory for the gradient of the tokens of rank `source` of the group. `first` is the result of
-  // add_to_grad: the gradient of the tokens of rank 0. Used for parameters that see tokens of several ranks (experts on
-  // ranks). One gradient per source rank keeps the order of the sum equal to the order of data ranks.
+  // Returns the memory for the part of a parameter's gradient that comes from the tokens of rank `source` of the group.
+  // `first` is the result of add_to_grad: the gradient of the tokens of rank 0. Used for parameters that see tokens of
+  // several ranks (experts on ranks). One gradient per source rank keeps the order of the sum equal to the order of
+  // data ranks.
   virtual TensorView grad_of_source(const Param&, const TensorView& first, int source) {
     require(source == 0, "gradients of tokens of other ranks, and no experts are divided");
     return first;
   }
   virtual bool has_grad(const Param& p) const = 0;  // a gradient was written in this step
 
-  // Called after the last micro batch. Zeroes gradients that were not written, and adds the gradients of tied
-  // parameters.
+  // Completes the gradients of a step after the last micro batch: zeroes gradients that were not written, and adds the
+  // gradients of tied parameters.
   virtual void finish_grads(Ctx& c) = 0;
-  // Frees the memory of the gradients.
+  // Ends a step: frees the memory of the gradients.
   virtual void end_step() = 0;
 
-  // Flat views for the optimizer, of the elements that this rank updates (Bucket::owned), in the order of the units.
+  // The buckets in the order of the units. owned_master, owned_copy and owned_grad return flat views, for the
+  // optimizer, of the elements that this rank updates (Bucket::owned).
   virtual const std::vector<Bucket>& buckets() const = 0;
   virtual TensorView owned_master(size_t bucket) const = 0;
   virtual TensorView owned_copy(size_t bucket) const = 0;  // absent if there is none
   virtual TensorView owned_grad(size_t bucket) const = 0;  // absent outside a step, and for frozen buckets
-  // Distributes the values of a bucket after the optimizer has updated its owned part.
+  // Distributes the new values of a bucket to the other ranks, after the optimizer has updated its owned part.
   virtual void publish(Ctx& c, size_t bucket) = 0;
 };
 

@@ -18,8 +18,8 @@ inline constexpr const char* kUnfusable[] = {"attention", "add_rms_norm", "add_l
 struct RecipeRule {
   std::string path = "*", op = "*";
   std::optional<Role> role;  // absent: any role
-  // The type of arithmetic. If it is wider than the tensors, they are widened for the call; if it is narrower, operands
-  // are rounded first.
+  // The type in which the call computes; empty: the type of its tensors. If it is wider than the tensors, they are
+  // widened for the call; if it is narrower, operands are rounded first.
   std::optional<DType> arithmetic;
   std::optional<DType> rounding;  // the type to which results are rounded, in place
 };
@@ -30,7 +30,7 @@ class Recipe {
   void unfuse(const std::string& op) { unfused_.insert(op); }
   bool empty() const { return rules_.empty(); }
   bool fused(const std::string& op) const { return !unfused_.count(op); }
-  // Returns the last rule that matches; null if no rule matches.
+  // Returns the last rule that matches a kernel call (path, op, role); null if no rule matches.
   const RecipeRule* find(const std::string& path, const std::string& op, Role role) const;
   // Returns the indices of the rules that matched no call of find() so far.
   std::vector<size_t> unmatched() const;

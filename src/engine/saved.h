@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// A kept tensor. get() returns it with its old id. The closure that holds it frees it.
+// A tensor that is kept (or recomputed) for the backward pass. get() returns it with its old id. The closure that holds
+// it frees it.
 class Saved {
  public:
   struct Impl {
@@ -24,12 +25,13 @@ class Saved {
   std::shared_ptr<Impl> impl_;
 };
 
-// The policy. keep() is called once per tensor and per op that needs the tensor in its backward pass.
+// Base class of the policies that decide how tensors are kept for the backward pass. keep() is called once per tensor
+// and per op that needs the tensor in its backward pass.
 class Stash {
  public:
   virtual ~Stash() = default;
   virtual Saved keep(const Tensor& t) = 0;
-  // True if a block keeps only its input, and runs its forward pass again before its backward pass.
+  // True if the block at this path keeps only its input, and runs its forward pass again before its backward pass.
   virtual bool recompute_block(const std::string& path) const = 0;
 };
 

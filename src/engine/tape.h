@@ -17,8 +17,8 @@ using BlockFn = std::function<Flow(Ctx&, Flow)>;
 struct OpNode {
   std::string path;
   const char* op;
-  // Their gradients are dropped after dx and dw have run. If none of them has a gradient, the op is skipped. Empty: the
-  // op always runs.
+  // The outputs of the op. Their gradients are dropped after dx and dw have run. If no output has a gradient, the
+  // backward pass of the op is skipped. Empty: it always runs.
   std::vector<TensorRef> outputs;
   BackwardFn dx, dw;
 };
@@ -27,7 +27,7 @@ struct BlockNode {
   std::string path;
   const Unit* unit;
   std::vector<OpNode> ops;
-  // With recomputation: the input, and the function that runs the block again.
+  // Used only if the block is recomputed: the function that runs it again, and its input (x, branch).
   BlockFn again;
   Saved x, branch;
   TensorRef out_x, out_branch;

@@ -22,7 +22,8 @@ struct TensorRef {
   bool whole() const { return column == 0 && columns == shape[-1]; }
 };
 
-// Computes a tensor again from other saved tensors. A stash may keep this function instead of the values.
+// A function that computes a tensor again from other saved tensors. A stash may keep this function instead of the
+// values.
 using Rebuild = std::function<Tensor(Ctx&)>;
 
 class Tensor {
@@ -37,7 +38,7 @@ class Tensor {
   int64_t rows() const { return view_.rows(); }
   int64_t cols() const { return view_.cols(); }
   explicit operator bool() const { return memory_ != nullptr; }
-  // true if no other handle has the memory, so it may be overwritten
+  // True if no other Tensor shares this memory, so that it may be overwritten.
   bool unique() const { return memory_.use_count() == 1; }
 
   Tensor columns(int64_t from, int64_t n) const;  // a slice with the same memory and the same id
@@ -58,8 +59,8 @@ class Tensor {
   std::shared_ptr<const Rebuild> rebuild_;
 };
 
-// The values that blocks pass on, also between pipeline stages: the residual stream, and optionally a branch that is
-// not added yet.
+// The values that a block passes to the next block, also between pipeline stages: the residual stream x, and optionally
+// a branch that is not added to it yet.
 struct Flow {
   Tensor x, branch;
 };

@@ -20,13 +20,14 @@ namespace ravine {
 enum class Finish : uint8_t { eos, length, stop, error };
 std::string_view name(Finish f);
 
-// Returns the largest number of tokens that the prompt and its new tokens may have together.
+// Returns the largest number of tokens that a prompt and its new tokens may have together by max_new_tokens and
+// max_length.
 int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& options);
 
 struct Sequence {
   size_t key = 0;                             // identifies the sequence for the caller
   const PromptModel* prompt_model = nullptr;  // must outlive it
-  // Number of its prompt model; rows of one prompt model are adjacent in the batch.
+  // Number of the prompt model of this sequence. Rows of one prompt model are adjacent in the batch.
   size_t order = 0;
   uint64_t number = 0;  // number of the prompt; part of the key of its random numbers
   std::string place;    // name of the prompt in messages: "prompt 3"
@@ -36,18 +37,21 @@ struct Sequence {
 struct NewToken {
   size_t key = 0;
   int32_t id = 0;
-  // log-probability of the token by the model itself, before processing of logits
+  // Log-probability of this token by the model itself (natural logarithm), before processing of logits.
   double logprob = 0;
-  // The most likely ids with their log-probabilities (GenerateOptions::alternatives). Filled on the deciding rank only.
+  // The most likely ids at this position with their log-probabilities (GenerateOptions::alternatives). Filled on the
+  // deciding rank only.
   std::vector<std::pair<int32_t, double>> best;
-  // Set at the last token of a sequence (eos or length); the batcher has then removed the sequence.
+  // The reason why the sequence ended: set at its last token (eos or length), else empty; the batcher has then removed
+  // the sequence.
   std::optional<Finish> finish;
-  // Set instead of a token (finish: error): this sequence alone failed, and is removed.
+  // The exception of a sequence that failed: set instead of a token (finish: error), else null. This sequence alone is
+  // removed.
   std::exception_ptr failure;
 };
 
-// Runs the sequences of one model. If several ranks run one model (infer/model_ranks.h), all ranks make the same calls
-// and get the same results, except for `best`.
+// Generates tokens for several sequences at a time with one model (continuous batching). If several ranks run one model
+// (infer/model_ranks.h), all ranks make the same calls and get the same results, except for `best`.
 class Batcher {
  public:
   // base: the model that runs. Sequences use it, or models loaded by load_beside() that share its batches.
@@ -57,11 +61,11 @@ class Batcher {
 
   int64_t free() const { return static_cast<int64_t>(free_.size()); }
   bool idle() const { return active_.empty(); }
-  // Adds a sequence; a free slot is required. The prompt must have passed check_prompts (infer/generator.h).
+  // Adds a sequence to the batch; requires free() > 0. Its prompt must have passed check_prompts (infer/generator.h).
   void admit(Sequence sequence);
-  // Runs the model once and returns the new tokens, in the order of the rows. If a sequence fails, for example by NaN
-  // in its logits, this sequence alone ends; the tokens of the others do not change. On several ranks, a forward pass
-  // that throws is an Error. The batcher then accepts no further call.
+  // Runs the model once over all active sequences, and returns their new tokens in the order of the rows. If a sequence
+  // fails, for example by NaN in its logits, this sequence alone ends; the tokens of the others do not change. On
+  // several ranks, a forward pass that throws is an Error. The batcher then accepts no further call.
   std::vector<NewToken> step();
   void remove(size_t key);           // ends an active sequence
   std::vector<size_t> keys() const;  // keys of the active sequences, in the order of the rows
@@ -71,7 +75,7 @@ class Batcher {
   struct Active {
     Sequence of;
     size_t prompt = 0;  // number of tokens of the prompt
-    // fed: tokens in the cache; limit: largest length of the context; take: tokens of this step
+    // fed: tokens of the sequence in the cache; limit: largest length of the context; take: tokens to run in this step.
     int64_t slot = 0, fed = 0, limit = 0, take = 0;
     int64_t length = 0;  // length of the context when the model last ran
     int64_t row = -1;    // row of its logits in this step; -1: none

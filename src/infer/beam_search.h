@@ -33,13 +33,13 @@ struct BeamOptions {
 
 class BeamSearch {
  public:
-  // limit: the largest number of tokens of prompt and continuation together. prompt_number, with the seed, is the key
-  // of the draws of options.sample. `options` must outlive this object.
+  // Starts a beam search for one prompt. limit: the largest number of tokens of prompt and continuation together.
+  // prompt_number, with the seed, is the key of the draws of options.sample. `options` must outlive this object.
   BeamSearch(const BeamOptions& beams, const GenerateOptions& options, const std::vector<int32_t>& prompt, int64_t limit,
              uint64_t prompt_number, int64_t vocabulary);
 
   int64_t live() const { return static_cast<int64_t>(live_.size()); }
-  // Returns the tokens of a live beam: prompt and continuation.
+  // Returns the tokens of live beam number `beam`: prompt and continuation.
   const std::vector<int32_t>& tokens(int64_t beam) const { return live_[static_cast<size_t>(beam)].tokens; }
   // A token that may continue a live beam. Plain data: it is sent to ranks that have no logits.
   struct Candidate {
@@ -48,26 +48,27 @@ class BeamSearch {
     float score = 0;    // log-probability of the beam with this token
     float logprob = 0;  // log-probability of this token by the model itself
   };
-  // Returns the largest number of candidates that weigh() returns.
+  // Returns the largest possible number of candidates in a result of weigh().
   int64_t most_candidates() const;
-  // Returns the best (or drawn) candidates of all live beams, best first.
+  // Scores the next tokens of all live beams. Returns the best (or, if options.sample, drawn) candidates, best first.
   // logits: [live][V]. At the first step all live beams are copies of the prompt, so logits is [1][V]. A logit that is
   // not finite is an Error.
   std::vector<Candidate> weigh(std::vector<std::vector<float>> logits) const;
-  // Runs one step with the candidates of weigh().
+  // Runs one step of the search: continues the live beams with the candidates of weigh(), and stores finished beams.
   void follow(const std::vector<Candidate>& candidates);
   void advance(std::vector<std::vector<float>> logits) { follow(weigh(std::move(logits))); }
   bool first() const { return step_ == 0; }
-  // Returns, for each live beam, its parent: the index among the live beams before the last step.
+  // Returns the parents of the live beams: for each one, the index among the live beams before the last step of the
+  // beam that it continues.
   const std::vector<int64_t>& parents() const { return parents_; }
   bool done() const { return done_; }
-  // Returns the best `count` results, best first. Before done(), live beams are included.
+  // Returns the best `count` beams of the search, best first. Before done(), live beams are included.
   std::vector<Beam> best(int64_t count) const;
 
  private:
   struct Sequence {
     std::vector<int32_t> tokens;
-    // running: sum of log-probabilities; finished: sum / length^penalty
+    // Running beam: the sum of log-probabilities. Finished beam: sum / length^penalty.
     float score = 0;
     double logprob = 0;  // sum of log-probabilities by the model itself
     bool finished = false;

@@ -16,13 +16,14 @@ struct GenerationDefaults {
   // Options of beam search.
   double length_penalty = 1;
   EarlyStop early_stopping = EarlyStop::no;
-  // End ids of the file, or else of config.json. The field is a list or one id; -1 means none.
+  // The ids that end an answer: eos_token_id of the file, or else of config.json. The field is a list or one id; -1
+  // means none.
   std::vector<int32_t> end_ids;
   std::vector<std::string> stop_texts;
   bool sample = false;       // do_sample
   bool names_top_k = false;  // the file sets top_k
   bool names_end = false;    // the file sets eos_token_id
-  // Fields that the file sets and Ravine does not support, although they would change the result.
+  // Names of the fields that the file sets and Ravine does not support, although they would change the result.
   std::vector<std::string> not_offered;
 };
 
@@ -30,7 +31,8 @@ struct GenerationDefaults {
 // num_beams is ignored, and do_sample is used in conversations only: otherwise the command line selects the mode. A
 // field of a wrong type or out of range is a UserError that names file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);
-// The same from JSON that is already read; `file` is its name in messages.
+// Parses the content of a generation_config.json that is already read. `file`: its name in messages. Errors as in
+// read_generation_config.
 GenerationDefaults parse_generation_config(Json json, const std::string& file, const ModelFacts& facts);
 
 }  // namespace ravine

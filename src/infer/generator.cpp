@@ -19,8 +19,8 @@ void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts
   auto place = [&] { return o.places.empty() ? fmt::format("{}, {}", where, o.place(i)) : o.place(i); };
   int64_t length = static_cast<int64_t>(prompt.size()), limit = length_limit(prompt, o);
   if (length == 0)
-    throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
-                    "write something there");
+    throw UserError("a prompt without tokens", place(), "the model needs at least one token to continue",
+                    "add text to the prompt");
   for (int32_t id : prompt)
     if (id < 0 || id >= facts.vocabulary)
       throw UserError(fmt::format("token {}", id), place(),

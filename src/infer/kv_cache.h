@@ -15,8 +15,8 @@ namespace ravine {
 // with segments() in its batch.
 class SlotCache : public KvCache {
  public:
-  // layers: numbers of the layers that this rank runs; widths: of a token on this rank; ranks: ranks of this host,
-  // which share its memory. Allocates nothing.
+  // layers: numbers of the layers that this rank runs; widths: elements of keys and values of a token on this rank;
+  // ranks: ranks of this host, which share its memory. Allocates nothing.
   SlotCache(const std::vector<int64_t>& layers, const CacheWidths& widths, DType dtype, int64_t slots, int64_t ranks = 1);
 
   int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
@@ -24,17 +24,19 @@ class SlotCache : public KvCache {
   int64_t bytes() const;  // reserved bytes; pages become resident when they are written
   void clear(int64_t slot) { lengths_[static_cast<size_t>(slot)] = 0; }
 
-  // Clears the segments of the previous step and makes room for `tokens` tokens per slot. The capacity at least
-  // doubles, up to `most`; the contents are kept. Throws a UserError if the machine does not have the memory.
+  // Starts a step: clears the segments of the previous step and makes room for `tokens` tokens in each slot. If more
+  // capacity is needed, it at least doubles, up to `most`; the contents are kept. Throws a UserError if the machine
+  // does not have the memory.
   void begin_step(int64_t tokens, int64_t most);
-  // Appends rows [q_begin, q_begin + count) of the next batch to a slot. At most one call per slot and step.
+  // Assigns rows [q_begin, q_begin + count) of the next batch to a slot: their keys and values continue its sequence.
+  // At most one call per slot and step.
   void extend(int64_t slot, int64_t q_begin, int64_t count);
-  // Copies the contents of slot `from` to slot `to`.
+  // Copies the keys and values of slot `from` to slot `to`, in all layers.
   void copy(int64_t from, int64_t to);
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // Copies the rows of the segments of k and v into the cache; returns views of the layer's whole K and V. k and v have
-  // the compute type. If the width of V is 0, v and the returned V are absent.
+  // Copies new keys and values of a layer into the slots that extend() assigned; returns views of the whole K and V of
+  // the layer. k and v have the compute type. If the width of V is 0, v and the returned V are absent.
   std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) override;
 
  private:
@@ -43,7 +45,7 @@ class SlotCache : public KvCache {
   struct Layer {
     Storage k, v;
   };
-  // Calls f(storage, bytes of a row) for K, and for V if it is present.
+  // Calls f(storage, bytes of a row) for the K of a layer, and for its V if it is present.
   template <class F>
   void each_part(Layer& layer, F&& f) {
     f(layer.k, widths_.keys * size_of(dtype_));

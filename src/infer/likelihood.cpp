@@ -240,12 +240,13 @@ void check_items(const std::vector<Continuations>& items, const ModelFacts& fact
                           more_rows_advice(id));
     };
     if (items[i].context.empty())
-      throw UserError("a context without tokens", place(), "what follows it is asked for", "write something there");
+      throw UserError("a context without tokens", place(), "its continuations are scored after at least one token",
+                      "write something there");
     check_ids(items[i].context);
     for (const Ids& context : items[i].contexts) check_ids(context);
     for (const Ids& c : items[i].continuations) {
       if (c.empty())
-        throw UserError("a continuation without tokens", place(), "a sum over no token says nothing", "write something there");
+        throw UserError("a continuation without tokens", place(), "at least one token is scored", "write something there");
       check_ids(c);
       if (facts.max_positions > 0 && static_cast<int64_t>(c.size()) > facts.max_positions)
         throw UserError(fmt::format("a continuation of {} tokens", c.size()), place(),

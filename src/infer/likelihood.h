@@ -12,7 +12,7 @@ namespace ravine {
 struct Continuations {
   std::vector<int32_t> context;                     // at least one token
   std::vector<std::vector<int32_t>> continuations;  // each has at least one token
-  // Per continuation, the tokens that it follows instead of `context`; an empty entry: it follows `context`.
+  // For each continuation, the context that it follows instead of `context`; an empty entry: it follows `context`.
   std::vector<std::vector<int32_t>> contexts;
 };
 
@@ -34,12 +34,13 @@ struct LikelihoodEvents {
   std::function<bool()> stop;                                            // called before each batch; true ends the run
 };
 
-// Returns one result per item, in order. Items after a stop have no logprobs. A context and a continuation together may
-// have one token more than the model has positions. If they have more, the first tokens of the context are dropped, as
-// in lm-evaluation-harness (HFLM._loglikelihood_tokens). On several ranks that run one model (infer/model_ranks.h), all
-// ranks call it with the same arguments and get the same results. An id outside the vocabulary, a continuation without
-// tokens, or a continuation longer than the positions is a UserError. It names `where` and the item, and is thrown
-// before the model runs. NaN is an Error.
+// Computes the log-probability of each continuation after its context; returns one result per item, in order. Items
+// after a stop have no logprobs. A context and a continuation together may have one token more than the model has
+// positions. If they have more, the first tokens of the context are dropped, as in lm-evaluation-harness
+// (HFLM._loglikelihood_tokens). On several ranks that run one model (infer/model_ranks.h), all ranks call it with the
+// same arguments and get the same results. An id outside the vocabulary, a continuation without tokens, or a
+// continuation longer than the positions is a UserError. It names `where` and the item, and is thrown before the model
+// runs. NaN is an Error.
 std::vector<Likelihoods> likelihoods(const LoadedModel& loaded, const std::vector<Continuations>& items,
                                      const LikelihoodOptions& options, const LikelihoodEvents& events = {},
                                      const std::string& where = "items");

@@ -104,7 +104,7 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
                        const InferenceLayout& spread, const std::string& adapter, std::optional<BaseStorage> base) {
   check_model_folder(folder, "--model");
   if (base && adapter.empty() && use == OpenFor::gradients)
-    throw UserError("lora.base without an adapter", "lora.base", "it says how the base of an adapter is kept",
+    throw UserError("lora.base without an adapter", "lora.base", "it sets how the base weights of an adapter are stored",
                     "add --adapter, or leave it out");
   LoadedModel s = declare(folder, compute, backend, products, spread, adapter, base);
   const ParallelOptions& o = spread.options;

@@ -13,7 +13,7 @@
 
 namespace ravine {
 
-// The distribution of a model over ranks.
+// The distribution of a loaded model over ranks: the ranks, and options of pipeline, ZeRO and sequence parallelism.
 struct InferenceLayout {
   std::shared_ptr<const Ranks> ranks = std::make_shared<Ranks>();  // default: one rank
   ParallelOptions options;     // used: stage_layers, virtual, zero, zero_threshold, sequence
@@ -26,18 +26,18 @@ struct LoadedModel {
   Kernels kernels;
   Types types;
   InferenceLayout spread;
-  // Block ranges of the pipeline stages (parallel/stage.h); empty: one range of all blocks.
+  // The range of blocks of each pipeline part (parallel/stage.h); empty: one range of all blocks.
   std::vector<BlockRange> parts;
   std::unique_ptr<WeightSource> store;
-  // Names of model->files().tensors as the folder spells them; empty for random weights.
+  // Names of the tensors in the folder, in the order of model->files().tensors; empty for random weights.
   std::vector<std::string> stored_names;
-  // The store, if it can hold gradients (OpenFor::gradients), is sharded over data ranks (ZeRO 3), or holds blocks of 4
-  // bits; else null.
+  // `store` as a FlatStore; null if it is another kind of store. The store is a FlatStore if it can hold gradients
+  // (OpenFor::gradients), is sharded over data ranks (ZeRO 3), or holds blocks of 4 bits.
   FlatStore* trainable = nullptr;
 
-  // base: the model that this one was loaded beside by load_beside(); else null.
-  // beside: the adapters, if adapters of linear layers are the only difference from the base; else null. A batch of the
-  // base's model may then contain rows of both models (infer/prompt_models.h).
+  // base: the model whose weights this one shares, if load_beside() made it; else null. beside: the adapters, if
+  // adapters of linear layers are the only difference from the base; else null. A batch of the base's model may then
+  // contain rows of both models (infer/prompt_models.h).
   const LoadedModel* base = nullptr;
   const AdapterSet* beside = nullptr;
 
@@ -45,30 +45,30 @@ struct LoadedModel {
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
   bool last_stage() const { return ranks().last_stage(); }  // true on the stage that computes logits
 
-  // Returns the setup of a Ctx that runs the model forward, without stash and observers. The Ctx refers to this model,
-  // which must outlive it and must not be moved.
+  // Returns the arguments of a Ctx that runs this model forward, without stash and observers. The Ctx refers to this
+  // model, which must outlive it and must not be moved.
   Ctx::Setup setup(Arena& arena) const;
 };
 
-// How the weights are held.
+// The use for which a model is loaded; decides how its weights are stored.
 // running: one copy of each weight, in the type that kernels read, rounded from the type of the file. With ZeRO 3, or
 // with a base in blocks of 4 bits, the store is as for `gradients`.
 // gradients: as in a training run, f32 masters and 16-bit copies, sharded over data ranks by spread.options.zero.
 enum class OpenFor : uint8_t { running, gradients };
 
-// Reads FOLDER/config.json and the weights of the folder, and returns when they are in memory. f64 is computed by
-// backend "ref" only. A fault of a file or a tensor is a UserError. Weights that need more memory than the machine has
-// are a UserError too. All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h).
-// adapter: a PEFT folder; its matrices are added to the model (model/adapters.h), and with OpenFor::gradients the
-// weights of the base are frozen. base: the storage of the base's weights (lora.base), also for a running model without
-// an adapter; without an adapter it is a UserError with OpenFor::gradients.
+// Loads a model folder: reads FOLDER/config.json and all weights into memory. f64 is computed by backend "ref" only. A
+// fault of a file or a tensor is a UserError. Weights that need more memory than the machine has are a UserError too.
+// All ranks call it together. The caller checks that the model fits the mesh (parallel/fit.h). adapter: a PEFT folder;
+// its matrices are added to the model (model/adapters.h), and with OpenFor::gradients the weights of the base are
+// frozen. base: the form in which the base's weights are stored (lora.base); empty: the default form. Used for a
+// running model without an adapter, too. With OpenFor::gradients and no adapter it is a UserError.
 LoadedModel load_model(const std::string& folder, DType compute, Backend backend, OpenFor use = OpenFor::running,
                        Bf16Products products = Bf16Products::widen, const InferenceLayout& spread = {},
                        const std::string& adapter = "", std::optional<BaseStorage> base = {});
 
-// Returns `base` plus the adapter of a PEFT folder. base must be loaded for running, without an adapter. The new model
-// holds the weights of the adapter and reads all other weights from `base`, which must outlive it and must not be
-// moved. Its results are equal to load_model() with this adapter. All ranks call it together.
+// Loads an adapter (PEFT folder) on top of a model that is already loaded. base must be loaded for running, without an
+// adapter. The new model holds the weights of the adapter and reads all other weights from `base`, which must outlive
+// it and must not be moved. Its results are equal to load_model() with this adapter. All ranks call it together.
 LoadedModel load_beside(const LoadedModel& base, const std::string& adapter);
 
 // Returns a model with random weights, for measurements of speed. config: CONFIG.json or a folder that has one.

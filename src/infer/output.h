@@ -10,23 +10,24 @@
 
 namespace ravine {
 
-// Writes results as they arrive by GenerateEvents. The arguments must outlive this object.
-// Plain output: the text after the prompt, streamed in whole UTF-8 characters, or ids if there is no tokenizer. With
-// several prompts, a line "--- 2 of 3" precedes each result.
+// Writes the results of `generate` as they arrive by GenerateEvents, in the order of the prompts. The arguments must
+// outlive this object. Plain output: the text after the prompt, streamed in whole UTF-8 characters, or ids if there is
+// no tokenizer. With several prompts, a line "--- 2 of 3" precedes each result.
 // JSON: a line {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. If `to` is null (another rank writes),
 // nothing is written, but token() still reports stop texts.
 class GenerateOutput {
  public:
-  // beams: JSON lines also have "beams", the best results of each prompt with their scores.
+  // json: true for JSON lines, false for plain output. to: the file; null: nothing is written. beams: JSON lines also
+  // have "beams", the best results of each prompt with their scores.
   GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to,
                  bool beams = false);
 
-  // Sets how a prompt is answered. adapter: name for its JSON line; tokenizer: null if there is none; stops: stop
-  // texts.
+  // Sets adapter, tokenizer and stop texts of one prompt. adapter: its name in the JSON line; tokenizer: null if there
+  // is none.
   void answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer, std::vector<std::string> stops = {});
   bool token(size_t prompt, int32_t id);  // false: the answer has reached a stop text
   void finished(size_t prompt, const Generated& result);
-  // After a stop, writes the results that are still held back behind prompts that did not begin.
+  // Called after a stop: writes the finished results that were held back because an earlier prompt did not begin.
   void rest();
 
  private:

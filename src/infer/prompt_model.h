@@ -21,9 +21,9 @@ struct GenerateOptions {
   int64_t step_tokens = 1024;  // prompt tokens per step: limits the memory of activations
   const Recipe* recipe = nullptr;
   Observer* observer = nullptr;  // called for every kernel call
-  // Numbers of the prompts: a key of their draws, and part of their names in messages; empty: 0, 1, ..
+  // The number of each prompt: a key of its random draws, and part of its name in messages; empty: 0, 1, ..
   std::vector<uint64_t> numbers;
-  // Names of the prompts in messages: "asked.txt:3"; empty: "prompt 1", ..
+  // The name of each prompt in messages: "asked.txt:3"; empty: "prompt 1", ..
   std::vector<std::string> places;
   uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
   std::string place(size_t prompt) const {
@@ -31,7 +31,7 @@ struct GenerateOptions {
   }
 };
 
-// A model that answers some of the prompts, and its options.
+// A loaded model that answers some of the prompts, and the options of generation for these prompts.
 struct PromptModel {
   const LoadedModel* loaded = nullptr;
   GenerateOptions options;

@@ -13,8 +13,9 @@ struct PromptRows {
   int64_t row = 0, count = 0, logit = 0, logits = 0;  // [row, row + count), [logit, logit + logits)
 };
 
-// Adds the adapters of `of` for these rows, if `of` is a model beside `base`; the model of `base` runs. Rows are added
-// in ascending order. Rows of one model should be adjacent, so that they form one entry.
+// Lets these rows of the batch use the adapters of `of`, if `of` was loaded beside `base`; the model of `base` runs the
+// batch. Does nothing if `of` is `base`. Rows are added in ascending order. Rows of one model should be adjacent, so
+// that they form one entry.
 void add_adapter_rows(Batch& batch, const LoadedModel& base, const LoadedModel& of, const PromptRows& rows);
 
 class PromptModels {
@@ -22,10 +23,10 @@ class PromptModels {
   // all: the models; of: the index of each prompt's model. Two models that cannot share batches are an Error.
   PromptModels(std::span<const PromptModel> all, std::span<const size_t> of);
 
-  // Returns the model that runs: the base if there are several, or the only model.
+  // Returns the model that runs the shared batches: the base if there are several models, else the only model.
   const LoadedModel& loaded() const { return *loaded_; }
   bool several() const { return several_; }
-  // Returns the index of the prompt's model.
+  // Returns the index of the model that answers prompt number `prompt`.
   size_t at(size_t prompt) const { return of_[prompt]; }
   const GenerateOptions& options(size_t prompt) const { return all_[of_[prompt]].options; }
 

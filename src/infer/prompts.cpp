@@ -50,7 +50,7 @@ std::string adapter_of(const Json& line, const std::string& where) {
   const auto it = line.find("adapter");
   if (it == line.end() || it->is_null()) return "";
   if (!it->is_string() || it->get_ref<const std::string&>().empty())
-    throw UserError("\"adapter\" is no name", where, "it is a text, the name that --adapter NAME=DIR gives",
+    throw UserError("\"adapter\" is not a name", where, "it must be a text: the NAME of a flag --adapter NAME=DIR",
                     "correct the line, or leave \"adapter\" out for the model alone");
   return it->get<std::string>();
 }
@@ -60,7 +60,7 @@ std::string adapter_of(const Json& line, const std::string& where) {
 std::vector<PromptText> read_prompt_texts(const std::string& path, const std::string& text_key) {
   bool json = path.ends_with(".jsonl");
   if (!json && !path.ends_with(".txt"))
-    throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl",
+    throw UserError("not a file of prompts", path, "prompts come from .txt, one per line, or .jsonl",
                     "name such a file; lists of ids are --prompt-ids FILE.json");
   std::vector<PromptText> texts;
   each_line(
@@ -82,7 +82,7 @@ std::vector<PromptText> read_prompt_texts(const std::string& path, const std::st
 std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path) {
   const char *rule = "it must be a JSON list of lists of ids", *fix = "for example [[1, 15, 7], [1, 20]]";
   if (std::error_code error; path.starts_with('[') && !std::filesystem::exists(path, error))
-    throw UserError("ids where a file is named", "--prompt-ids", "it takes the name of a file that holds them",
+    throw UserError("ids instead of a file name", "--prompt-ids", "it takes the name of a JSON file with lists of ids",
                     fmt::format("write them into one: echo {} > ids.json, then --prompt-ids ids.json", shell_word(path)));
   Json all = read_json(path, int64_t{64} << 20);
   if (!all.is_array()) throw UserError("not a list", path, rule, fix);

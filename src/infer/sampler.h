@@ -5,8 +5,8 @@
 
 namespace ravine {
 
-// Computes exp(x - max) / sum in place. The results are f32, as in PyTorch; -infinity becomes exactly 0. At least one
-// score must be finite.
+// Replaces scores by their softmax, exp(x - max) / sum, in place. The results are f32, as in PyTorch; -infinity becomes
+// exactly 0. At least one score must be finite.
 void softmax(std::span<float> scores);
 
 // Returns the lowest index of the largest score; 0 if all scores are NaN.

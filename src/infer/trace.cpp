@@ -382,12 +382,12 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
                                   static_cast<int64_t>(i) % in.columns),
                       "a mask holds 0 and 1", "correct the file");
   if (std::find(mask.begin(), mask.end(), 1) == mask.end())
-    throw UserError("'attention_mask' is all 0", path, "at least one token must be there to be seen", "correct the file");
+    throw UserError("'attention_mask' is all 0", path, "at least one value must be 1", "correct the file");
   for (int64_t r = 0; r < in.rows; ++r) {
     auto row = mask.begin() + r * in.columns, end = row + in.columns;
     auto first = std::find(row, end, 1), last = std::find(first, end, 0);
     if (std::find(last, end, 1) != end)
-      throw UserError(fmt::format("row {} of 'attention_mask' has holes", r), path, "the ones of a row must stand together",
+      throw UserError(fmt::format("row {} of 'attention_mask' has holes", r), path, "the ones of a row must be adjacent",
                       "pad on one side");
     if (first != last) {
       const int64_t begin = first - row;
@@ -434,7 +434,7 @@ void trace(LoadedModel& loaded, const TraceInput& in, bool backward, const Recip
   const DecoderSpec* spec = loaded.model->decoder();
   if (spec && spec->moe && spec->moe->losses.any() && !in.labels.empty() && mesh.data > 1)
     throw UserError(fmt::format("the loss of routers over {} data ranks", mesh.data), "parallel.data",
-                    "it is of all tokens of a batch together, and each rank sees its own", "run it on one rank");
+                    "this loss needs all tokens of a batch, and each data rank has only a part of them", "run it on one rank");
   TraceRun run(loaded, in, recipe, out);
   if (loaded.ranks().first()) run.declare(backward);
   run.forward();

@@ -17,9 +17,9 @@ struct TraceInput {
   std::string note;  // a note if positions begin again under a mask; else empty
 };
 
-// Reads a safetensors file. Tensors: input_ids [B,T]; optionally labels [B,T], which are shifted by one here;
-// attention_mask [B,T], with adjacent 1s in each row; position_ids [B,T], which cut rows into parts as in
-// data/fixed_batches.h. A fault is a UserError that names file and tensor.
+// Reads the input of a trace from a safetensors file. Its tensors: input_ids [B,T]; optionally labels [B,T], which are
+// shifted by one here; attention_mask [B,T], with adjacent 1s in each row; position_ids [B,T], which cut rows into
+// parts as in data/fixed_batches.h. A fault is a UserError that names file and tensor.
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts);
 
 struct NamedTensor {
@@ -29,7 +29,8 @@ struct NamedTensor {
   std::vector<std::byte> data;
 };
 
-// Receives the tensors on rank 0: all are declared first, then written in the same order.
+// Base class of the outputs of trace(), called on rank 0: each tensor is declared first, then all are written in the
+// same order.
 class TraceOutput {
  public:
   virtual ~TraceOutput() = default;
@@ -37,7 +38,8 @@ class TraceOutput {
   virtual void write(const NamedTensor& tensor) = 0;
 };
 
-// Runs the trace and writes these tensors to `out`, as f32, or as f64 if the model computes in f64:
+// Runs one forward (and, if `backward`, backward) pass over the input, and writes these tensors to `out`, as f32, or as
+// f64 if the model computes in f64:
 //   logits [B,T,V], hidden.0 .. hidden.L [B,T,C],
 //   router.<layer> i32 [B,T,K] for layers with experts: the chosen experts, best first,
 //   loss [] if there are labels, with the losses of routers, and grad.<name> if `backward`.
@@ -45,7 +47,7 @@ class TraceOutput {
 // tensor ranks (UserError). Rank 0 holds one tensor at a time besides its own part; gradients are gathered unit by
 // unit.
 void trace(LoadedModel& loaded, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
-// The same; returns all tensors on rank 0.
+// Runs a trace like the function above, and returns all tensors on rank 0; empty on other ranks.
 std::vector<NamedTensor> trace(LoadedModel& loaded, const TraceInput& input, bool backward, const Recipe& recipe);
 
 }  // namespace ravine

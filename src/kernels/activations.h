@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,F]. Without up: silu(gate) alone.
+// SwiGLU, the gated activation of an MLP: out = silu(gate) * up (Shazeer 2020), with silu(g) = g / (1 + exp(-g)). gate,
+// up, out [N,F]. Without up: silu(gate) alone.
 struct SwigluForward {
   static constexpr const char* name = "swiglu";
   TensorView gate, up, out;
@@ -17,8 +18,8 @@ struct SwigluForward {
   double flops() const { return 5.0 * out.count(); }
 };
 
-// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, with g = gate, s = sigmoid(gate). dgate, dup may be the memory
-// of gate, up. up and dup may both be absent.
+// The gradients of SwigluForward: dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, with g = gate, s =
+// sigmoid(gate). dgate, dup may be the memory of gate, up. up and dup may both be absent.
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
   TensorView gate, up, dout, dgate, dup;
@@ -30,7 +31,8 @@ struct SwigluBackward {
   double flops() const { return 10.0 * dout.count(); }
 };
 
-// out = gelu(gate) * up (Shazeer 2020), with gelu in its tanh form (below). All else as in SwigluForward.
+// GeGLU, the gated activation with GELU: out = gelu(gate) * up (Shazeer 2020), with the tanh form of gelu (GeluForm).
+// gate, up, out [N,F]. Without up: gelu(gate) alone.
 struct GegluForward {
   static constexpr const char* name = "geglu";
   TensorView gate, up, out;
@@ -41,7 +43,8 @@ struct GegluForward {
   double flops() const { return 11.0 * out.count(); }
 };
 
-// dgate = dout * up * gelu'(gate), dup = dout * gelu(gate). dgate, dup may be the memory of gate, up.
+// The gradients of GegluForward: dgate = dout * up * gelu'(gate), dup = dout * gelu(gate). dgate, dup may be the memory
+// of gate, up.
 struct GegluBackward {
   static constexpr const char* name = "geglu_backward";
   TensorView gate, up, dout, dgate, dup;
@@ -53,8 +56,8 @@ struct GegluBackward {
   double flops() const { return 18.0 * dout.count(); }
 };
 
-// GELU (Hendrycks, Gimpel 2016): x Phi(x), with Phi the normal distribution function; or its tanh form, 0.5 x (1 +
-// tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// The form of GELU (Hendrycks, Gimpel 2016). exact: x Phi(x), with Phi the normal distribution function. tanh: 0.5 x (1
+// + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 enum class GeluForm : uint8_t { exact, tanh };
 struct GeluForward {
   static constexpr const char* name = "gelu";
@@ -71,7 +74,7 @@ struct GeluForward {
   double flops() const { return 10.0 * out.count(); }
 };
 
-// dx = dout * gelu'(x). dx may be the memory of x or dout.
+// The gradient of GeluForward: dx = dout * gelu'(x). dx may be the memory of x or dout.
 struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
   TensorView x, dout, dx;
@@ -87,10 +90,11 @@ struct GeluBackward {
   double flops() const { return 15.0 * dx.count(); }
 };
 
-// out = x * keep / (1-p), with keep = (uniform >= p). The mask is never stored: the backward pass runs this kernel on
-// the gradient. The uniform24 of word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel
-// c. positions i32 [N], sequences i64 [N]: position, and global index of the sequence, of each row. first: the channel
-// of the first column, a multiple of 4 (for a tensor rank with a part of the channels). out may be the memory of x.
+// Dropout with a mask that is computed again when it is needed: out = x * keep / (1-p), with keep = (uniform >= p). The
+// mask is never stored: the backward pass runs this kernel on the gradient. The uniform24 of word c%4 of philox(key,
+// {c/4, position, low half of sequence, step}) decides channel c. positions i32 [N], sequences i64 [N]: position, and
+// global index of the sequence, of each row. first: the channel of the first column, a multiple of 4 (for a tensor rank
+// with a part of the channels). out may be the memory of x.
 struct Dropout {
   static constexpr const char* name = "dropout";
   TensorView x, positions, sequences, out;

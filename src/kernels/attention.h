@@ -31,8 +31,8 @@ struct Rope {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// One sequence of a ragged batch. Its queries are rows [q_begin, q_begin+q_count) of q, its keys rows [k_begin,
-// k_begin+k_count) of k and v. Query i has position k_count - q_count + i among its keys.
+// The rows of one sequence in a ragged batch. Its queries are rows [q_begin, q_begin+q_count) of q, its keys rows
+// [k_begin, k_begin+k_count) of k and v. Query i has position k_count - q_count + i among its keys.
 struct Segment {
   int64_t q_begin = 0, q_count = 0, k_begin = 0, k_count = 0;
   friend bool operator==(const Segment&, const Segment&) = default;
@@ -47,7 +47,8 @@ struct AttentionDropout {
   uint64_t key = 0;  // for the layer, from its path
   uint32_t step = 0;
   int64_t first_head = 0;
-  // For the rows of q: i32 [N], index in the sequence; i64 [N], global index of the sequence.
+  // For each row of q. places, i32 [N]: its index in its sequence. sequences, i64 [N]: the global index of its
+  // sequence.
   TensorView places, sequences;
   uint64_t head_key(int64_t h) const;
 };
@@ -55,17 +56,18 @@ struct AttentionDropout {
 // The shape, mask and batch of attention. Segments do not overlap in q.
 struct AttentionShape {
   std::span<const Segment> segments;
-  // heads is a multiple of kv_heads; q head h reads kv head h / (heads/kv_heads).
+  // Numbers of query heads and of key/value heads, and channels of a head. heads is a multiple of kv_heads; q head h
+  // reads kv head h / (heads/kv_heads).
   int64_t heads = 0, kv_heads = 0, head_size = 0;
   double scale = 1;    // factor of the scores, before the softmax
   bool causal = true;  // key position <= query position
   int64_t window = 0;  // 0, or: query position - key position < window
-  // ALiBi (Press et al. 2022), one slope per head, or empty: adds slope * (key position - query position) to the scaled
-  // scores. The softmax of this form equals the softmax of slope * key position, and long rows lose no digits. The
-  // memory is the caller's.
+  // The slopes of ALiBi (Press et al. 2022), one per head; empty: no ALiBi. ALiBi adds slope * (key position - query
+  // position) to the scaled scores. The softmax of this form equals the softmax of slope * key position, and long rows
+  // lose no digits. The memory is the caller's.
   std::span<const double> slopes;
-  // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not
-  // allowed with ALiBi.
+  // The soft cap of the scores (Gemma 2); 0: no cap. Scaled scores s become cap * tanh(s / cap), before the mask and
+  // the softmax. Not allowed with ALiBi.
   double cap = 0;
   AttentionDropout dropout;
   int64_t value_size = 0;  // E, size of a head of v and out; 0: head_size
@@ -77,8 +79,8 @@ struct AttentionShape {
   }
 };
 
-// out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory; only unmasked blocks are
-// computed. q [N, H*D]; out [N, H*E]; k [M, G*D]; v [M, G*E] (k and v may be column slices).
+// Attention over ragged segments: out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory.
+// Only unmasked blocks are computed. q [N, H*D]; out [N, H*E]; k [M, G*D]; v [M, G*E] (k and v may be column slices).
 //
 // lse [H, N] f32 or f64: the natural log of the sum of exponentials of the scaled and capped scores, before dropout.
 // The backward pass needs lse; else it is optional. An f32 lse has an error of 2^-24 |lse|, equal for all probabilities
@@ -102,8 +104,8 @@ struct AttentionForward {
   double flops() const;
 };
 
-// Gradients of AttentionForward: dq, dk, dv with the shapes and types of q, k, v. Every row is written (zeros outside
-// segments).
+// The gradients of AttentionForward by its inputs: dq, dk, dv with the shapes and types of q, k, v. Every row is
+// written (zeros outside segments).
 struct AttentionBackward {
   static constexpr const char* name = "attention_backward";
   TensorView dout, q, k, v, out, lse, dq, dk, dv;
@@ -142,7 +144,8 @@ struct SoftmaxForward {
   double flops() const { return 5.0 * scores.count(); }
 };
 
-// dscores = scale * probs * (dprobs - sum_k probs * dprobs). In place on dprobs allowed.
+// The gradient of SoftmaxForward: dscores = scale * probs * (dprobs - sum_k probs * dprobs). In place on dprobs
+// allowed.
 struct SoftmaxBackward {
   static constexpr const char* name = "softmax_backward";
   TensorView probs, dprobs, dscores;
@@ -188,8 +191,8 @@ struct LatentKeysBackward {
   double flops() const { return static_cast<double>(heads * drope.count()); }
 };
 
-// Returns the number of unmasked pairs (query, key), summed over segments. The FLOPs of attention are 2 (D + E) H times
-// this.
+// Returns the number of pairs (query, key) that the mask lets through, summed over segments, for one head. The FLOPs of
+// attention are 2 (D + E) H times this number.
 double attention_pairs(const AttentionShape& at);
 
 }  // namespace ravine

@@ -13,12 +13,12 @@ namespace ravine::bound_rules {
 
 inline constexpr double kFew = 8;        // for the roundings of a handful of operations per element
 inline constexpr double kFunction = 16;  // the same with exp, log or tanh among them
-// Factor of relative errors: how much larger the error of the elements that matter may be.
+// Factor of relative errors: how many times larger than the mean the error of the elements that matter may be.
 inline constexpr double kUnnormalised = 4;
 
 inline double root(double x) { return std::sqrt(std::max(0.0, x)); }
 inline double summed(double terms) { return 1 + root(terms) / 2; }
-// Sums over tokens run in chunks of at most 1024 tokens.
+// Returns the factor of the error of a sum over `terms` tokens. Such sums run in chunks of at most 1024 tokens.
 inline double summed_tokens(double terms) { return terms <= 1024 ? summed(terms) : summed(1024) + summed(terms / 1024); }
 
 // Returns half of the smallest number of a type: the largest value that rounds to zero.
@@ -26,7 +26,8 @@ inline double lost_below(DType type) {
   return type == DType::f16 ? 0x1p-25 : type == DType::bf16 ? 0x1p-134 : type == DType::f32 ? 0x1p-150 : 0;
 }
 
-// A call, and the tensor whose bound is computed. All figures of an absent tensor are 0.
+// The tensors of one kernel call, and the output tensor whose error bound is computed. All figures of an absent tensor
+// are 0.
 struct Call {
   std::span<const CallTensor> all;
   const CallTensor& out;
@@ -58,13 +59,13 @@ inline double off(double derivative, const CallTensor& t) { return t.off > 0 && 
 inline double relative(const CallTensor& t) { return t.off > 0 ? t.off / std::max(t.norm, 1e-300) : 0; }
 inline double rms(const CallTensor& t) { return t.count > 0 ? t.norm / root(n(t)) : 0; }
 inline double longest_row(const CallTensor& t, double length) { return std::min(t.norm, root(length) * t.largest); }
-// Returns the ratio of the largest error of an element to the mean error.
+// Returns the ratio of the largest error of an element to the mean error, as estimated from the values of t.
 inline double spread(const CallTensor& t) { return t.norm > 0 ? std::min(root(n(t)), t.largest / rms(t)) : 1; }
 // Returns a bound of |a b| for an elementwise product.
 inline double product(const CallTensor& a, const CallTensor& b) { return std::min(a.norm * b.largest, a.largest * b.norm); }
 inline double or_one(const CallTensor& t) { return t.count > 0 ? t.largest : 1; }
 
-// Returns the bound of one tensor that a call of the rule's kernel writes.
+// A function that returns the error bound of one tensor that a call of its kernel writes.
 using Rule = ErrorBound (*)(const Call& c);
 using RuleTable = std::unordered_map<std::string_view, Rule>;  // by kernel
 

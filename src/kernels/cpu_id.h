@@ -20,7 +20,8 @@ struct CpuArithmetic {
   bool bf16_faster = false;                     // bf16 is faster than f32
   std::string why;  // for messages: "AMD Zen 4 does twice the FLOPs in bf16 dot products that it does in f32"
 };
-// A pure function of its argument. A CPU that is not in the table widens bf16, and f32 is assumed to be faster.
+// Returns the fastest arithmetic for a kind of CPU, from a table. A pure function of its argument. A CPU that is not in
+// the table widens bf16, and f32 is assumed to be faster.
 CpuArithmetic cpu_arithmetic(const CpuId& cpu);
 
 }  // namespace ravine

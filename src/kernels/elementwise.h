@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// out = a + b; out may be the memory of a. Types may differ.
+// The elementwise sum: out = a + b; out may be the memory of a. Types may differ.
 struct Add {
   static constexpr const char* name = "add";
   TensorView a, b, out;
@@ -17,8 +17,8 @@ struct Add {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// out = scale * (a * b), rounded once if scale is 1 or -1. Without b: scale * a. out may be the memory of a or b. Types
-// may differ.
+// The scaled elementwise product: out = scale * (a * b), rounded once if scale is 1 or -1. Without b: scale * a. out
+// may be the memory of a or b. Types may differ.
 struct Multiply {
   static constexpr const char* name = "multiply";
   TensorView a, b, out;
@@ -34,8 +34,8 @@ struct Multiply {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// out = x in another type (round to nearest even). With `round_to`, values are first rounded to that type (simulated
-// precision).
+// Conversion to another type: out = x, rounded to nearest even to the type of out. If `round_to` is narrower, values
+// are first rounded to that type (simulated precision).
 struct Cast {
   static constexpr const char* name = "cast";
   TensorView x, out;
@@ -62,7 +62,8 @@ struct Fill {
   double flops() const { return 0; }
 };
 
-// result += sum of x^2. Partial sums over runs of 1024 elements are rounded to double; all else is exact.
+// The sum of squares: result += sum of x^2. Partial sums over runs of 1024 elements are rounded to double; all else is
+// exact.
 struct SumSquares {
   static constexpr const char* name = "sum_squares";
   TensorView x;  // any shape, contiguous

@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-// out[n] = scale * weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C]. A part of a vocabulary: if `whole` is not 0,
-// weight has rows [first, first + V) of a table of `whole` rows. ids are indices of the whole table, and out[n] is zero
-// if another part has the row. V may be 0.
+// Rows of an embedding table by id: out[n] = scale * weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C]. A part of a
+// vocabulary: if `whole` is not 0, weight has rows [first, first + V) of a table of `whole` rows. ids are indices of
+// the whole table, and out[n] is zero if another part has the row. V may be 0.
 struct EmbeddingForward {
   static constexpr const char* name = "embedding";
   TensorView ids, weight, out;
@@ -26,9 +26,10 @@ struct EmbeddingForward {
   double bytes() const { return static_cast<double>(ids.bytes() + out.count() * size_of(weight.dtype) + out.bytes()); }
 };
 
-// dweight[ids[n]] += scale * dout[n], tokens in order; without `accumulate`, dweight is zeroed first. Row `padding_id`
-// (if >= 0) gets no gradient (PyTorch's padding_idx). dweight is at least as wide as dout. first, whole: as in
-// EmbeddingForward; tokens in the rows of another part are skipped. padding_id is an index of the whole table.
+// The gradient of an embedding table: dweight[ids[n]] += scale * dout[n], tokens in order; without `accumulate`,
+// dweight is zeroed first. Row `padding_id` (if >= 0) gets no gradient (PyTorch's padding_idx). dweight is at least as
+// wide as dout. first, whole: as in EmbeddingForward; tokens in the rows of another part are skipped. padding_id is an
+// index of the whole table.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
   TensorView ids, dout, dweight;

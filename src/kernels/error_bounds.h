@@ -50,8 +50,8 @@ struct ErrorBound {
 
 double rounding_of(DType type);  // u, half of epsilon; 0 for integers
 bool has_error_bound(std::string_view kernel);
-// Returns the bound of `written`, a tensor of `call`. For an unknown kernel: 256 u |out|, and 8 times the largest
-// relative error of its inputs.
+// Returns the bound of the error of `written`, a tensor that a kernel call wrote. `call`: all tensors of the call. For
+// an unknown kernel: 256 u |out|, and 8 times the largest relative error of its inputs.
 ErrorBound error_bound(std::string_view kernel, std::span<const CallTensor> call, const CallTensor& written);
 
 inline constexpr double kUnknownCall = 256, kInherited = 8;

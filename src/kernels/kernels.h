@@ -37,17 +37,17 @@
 
 namespace ravine {
 
-// An entry of the table. workspace returns the bytes of scratch memory for arguments of this size and this number of
-// threads. The number is monotone in the number of tokens, and does not depend on segments. If run is null, the backend
-// has no such kernel, and the op runs its unfused definition.
+// The functions of one kernel in a backend: run, and the size of its workspace. workspace returns the bytes of scratch
+// memory for arguments of this size and this number of threads. The number is monotone in the number of tokens, and
+// does not depend on segments. If run is null, the backend has no such kernel, and the op runs its unfused definition.
 template <class Args>
 struct Kernel {
   void (*run)(const Args& args, void* workspace) = nullptr;
   int64_t (*workspace)(const Args& args, int threads) = nullptr;
 };
 
-// All kernels. Each backend defines `Kernel<Args>` for each (ref::kernel_of, cpu_kernel); a missing kernel does not
-// link.
+// The type of the table of all kernels. Each backend defines `Kernel<Args>` for each (ref::kernel_of, cpu_kernel); a
+// missing kernel does not link.
 template <class... Args>
 struct KernelList {
   using Table = std::tuple<Kernel<Args>...>;
@@ -67,7 +67,7 @@ struct Kernels {
   const char* instructions = "";  // recorded in checkpoints, since bits depend on them
   AllKernels::Table table;
 
-  // Returns the entry for these arguments: kernels.of<Matmul>().
+  // Returns the kernel for an argument struct: kernels.of<Matmul>().
   template <class Args>
   const Kernel<Args>& of() const {
     return std::get<Kernel<Args>>(table);
@@ -76,7 +76,7 @@ struct Kernels {
   Kernel<Args>& of() {
     return std::get<Kernel<Args>>(table);
   }
-  // Calls f(entry) for each entry.
+  // Calls f(kernel) for each kernel of the table.
   template <class F>
   void each(F&& f) {
     std::apply([&](auto&... entry) { (f(entry), ...); }, table);
@@ -87,14 +87,15 @@ struct Kernels {
   }
 };
 
-// True if Bf16Products::dot is possible. Both ways of multiplying take bf16 and sum in f32; kernels/cpu/bf16_dot.h says
-// where bits differ. Products with few rows always widen, in attention too.
+// True if this CPU has the dot product of bf16, so that Bf16Products::dot is possible. Both ways of multiplying take
+// bf16 and sum in f32; kernels/cpu/bf16_dot.h says where bits differ. Products with few rows always widen, in attention
+// too.
 bool cpu_has_bf16_dot();
 const char* cpu_instruction_set();  // "avx512", "avx2" or "scalar"
 
 Kernels ref_kernels();                                             // the reference: plain loops, f64 accumulation
 Kernels cpu_kernels(Bf16Products products = Bf16Products::widen);  // picks the instruction set of this machine
-// the same entries and workspaces, without arithmetic
+// Returns the kernels of the meta device: the same entries and workspace sizes as `like`, without arithmetic.
 Kernels meta_kernels(const Kernels& like);
 
 }  // namespace ravine

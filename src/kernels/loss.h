@@ -5,7 +5,7 @@
 
 namespace ravine {
 
-// y = cap * tanh(scale * x / cap): a soft cap (Gemma 2). Types may differ; y may be the memory of x.
+// A soft cap (Gemma 2): y = cap * tanh(scale * x / cap). Types may differ; y may be the memory of x.
 struct SoftCapForward {
   static constexpr const char* name = "soft_cap";
   TensorView x, y;  // [N,C]
@@ -21,7 +21,7 @@ struct SoftCapForward {
   double flops() const { return 12.0 * y.count(); }
 };
 
-// dx = scale * (1 - (y / cap)^2) * dy. dx may be the memory of y or dy.
+// The gradient of SoftCapForward: dx = scale * (1 - (y / cap)^2) * dy. dx may be the memory of y or dy.
 struct SoftCapBackward {
   static constexpr const char* name = "soft_cap_backward";
   TensorView y, dy, dx;
@@ -65,8 +65,8 @@ struct LossHead {
   double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
 };
 
-// out[n] = log(sum_v exp(logits[n, v])). logits [N,V]; out f64 [N]. Tensor ranks with a part of the vocabulary each
-// exchange it (Narayanan et al. 2021, section 5); CrossEntropy reads it as `sums`.
+// The logsumexp of each row: out[n] = log(sum_v exp(logits[n, v])). logits [N,V]; out f64 [N]. Tensor ranks with a part
+// of the vocabulary each exchange it (Narayanan et al. 2021, section 5); CrossEntropy reads it as `sums`.
 struct LogSumExp {
   static constexpr const char* name = "log_sum_exp";
   TensorView logits, out;

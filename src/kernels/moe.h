@@ -11,7 +11,7 @@
 
 namespace ravine {
 
-// Chooses experts and assigns rows to their tokens, as Routing says.
+// The router: chooses the experts of each token by the rules of `routing`, and assigns rows of experts to tokens.
 //   chosen i32 [N,K]: the experts of a token, best first.
 //   slots i32 [N,K]: the token's row at each expert; -1: dropped, or the token is padding (groups < 0).
 //   tokens i32 [R]: the token of a row; -1: no token.  weights [R]: the routing weight of a row; 0 without a token.
@@ -54,9 +54,9 @@ struct RouterSums {
   double flops() const { return 8.0 * logits.count(); }
 };
 
-// dlogits [N,E] from the derivatives of a loss. dweights [R]: by the weights of rows (RouterChoice). slopes f64 [G,E]
-// (optional): by the scores that RouterSums sums. z_slope: by logsumexp(logits)^2. Padding and the choice of experts
-// have no gradient.
+// The gradient of a router: dlogits [N,E] from the derivatives of a loss. dweights [R]: by the weights of rows
+// (RouterChoice). slopes f64 [G,E] (optional): by the scores that RouterSums sums. z_slope: by logsumexp(logits)^2.
+// Padding and the choice of experts have no gradient.
 struct RouterBackward {
   static constexpr const char* name = "router_backward";
   TensorView logits, chosen, slots, groups, dweights, slopes, dlogits;
@@ -75,7 +75,8 @@ struct RouterBackward {
   double flops() const { return 10.0 * logits.count(); }
 };
 
-// out[r] = x[tokens[r]], or zero if tokens[r] < 0. x [N,C], tokens i32 [R], out [R,C] of the type of x.
+// Copies rows of tokens to rows of experts: out[r] = x[tokens[r]], or zero if tokens[r] < 0. x [N,C], tokens i32 [R],
+// out [R,C] of the type of x.
 struct GatherRows {
   static constexpr const char* name = "gather_rows";
   TensorView x, tokens, out;
@@ -86,8 +87,8 @@ struct GatherRows {
   double flops() const { return 0; }
 };
 
-// out[n] (+)= sum over j < K, in order, of y[slots[n,j]]; slots below 0 are skipped. y [R,C], slots i32 [N,K], out
-// [N,C]. Types may differ.
+// Adds the rows of experts for each token: out[n] (+)= sum over j < K, in order, of y[slots[n,j]]; slots below 0 are
+// skipped. y [R,C], slots i32 [N,K], out [N,C]. Types may differ.
 struct CombineRows {
   static constexpr const char* name = "combine_rows";
   TensorView y, slots, out;
@@ -100,7 +101,8 @@ struct CombineRows {
   double flops() const { return static_cast<double>(slots.count()) * out.cols(); }
 };
 
-// out[r] = scale[r] x[r]. x, out [R,C]; scale [R]. out may be the memory of x. Types may differ.
+// Multiplies each row by its own factor: out[r] = scale[r] x[r]. x, out [R,C]; scale [R]. out may be the memory of x.
+// Types may differ.
 struct ScaleRows {
   static constexpr const char* name = "scale_rows";
   TensorView x, scale, out;
@@ -111,7 +113,7 @@ struct ScaleRows {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// A product for each expert e over its rows of a; types as in Matmul; offsets i32 [E+1].
+// A matrix product for each expert e with its rows of a; types as in Matmul; offsets i32 [E+1].
 //   out[r] (+)= a[r] op(b[e]): a [R,K], b [E,K,N] or with trans_b [E,N,K], out [R,N].
 //   With trans_a the gradient of weights: out[e] (+)= (rows of a)^T (rows of b), a [R,M], b [R,N], out [E,M,N].
 //   The sum runs in chunks of at most 1024 rows, in order; zero for an expert without rows.
@@ -131,7 +133,7 @@ struct GroupedMatmul {
   double flops() const { return 2.0 * static_cast<double>(a.rows()) * a.cols() * out.cols(); }
 };
 
-// out = 1 / (1 + exp(-x)); any shape.
+// The sigmoid: out = 1 / (1 + exp(-x)); any shape.
 struct SigmoidForward {
   static constexpr const char* name = "sigmoid";
   TensorView x, out;
@@ -142,7 +144,7 @@ struct SigmoidForward {
   double flops() const { return 4.0 * out.count(); }
 };
 
-// dx = dout y (1 - y), y = sigmoid(x). dx may be the memory of dout.
+// The gradient of SigmoidForward: dx = dout y (1 - y), y = sigmoid(x). dx may be the memory of dout.
 struct SigmoidBackward {
   static constexpr const char* name = "sigmoid_backward";
   TensorView y, dout, dx;

@@ -27,7 +27,8 @@ struct RmsNormForward {
   double flops() const { return 4.0 * x.count(); }
 };
 
-// From dout and from `dsum` (optional), the gradient of the normalised sum by other paths:
+// The gradients of RmsNormForward, from dout and from `dsum` (optional), the gradient that reaches the normalised sum
+// by other paths:
 //   h = dout * (offset + weight);  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;
 //   dweight (+)= sum_n dout * xhat.
 // x is the normalised sum. dx may be the memory of dsum. `dbranch` (optional) is dx rounded to its own type. dweight
@@ -72,7 +73,7 @@ struct LayerNormForward {
   double flops() const { return 8.0 * x.count(); }
 };
 
-// With xhat = (x - mean) * rstd, h = dout * weight:
+// The gradients of LayerNormForward. With xhat = (x - mean) * rstd, h = dout * weight:
 //   dx = dsum + rstd * (h - mean(h) - xhat * mean(h * xhat));  dweight (+)= sum_n dout * xhat;  dbias (+)= sum_n dout.
 // x is the normalised sum; dsum, dbranch, dx as in RmsNormBackward. dweight, dbias [C]: both, or neither (frozen).
 struct LayerNormBackward {
@@ -108,7 +109,8 @@ struct HeadNormForward {
   double flops() const { return 4.0 * x.count(); }
 };
 
-// As RmsNormBackward for each head. dweight [D] (optional) is a sum over rows and heads.
+// The gradients of HeadNormForward: as RmsNormBackward for each head. dweight [D] (optional) is a sum over rows and
+// heads.
 struct HeadNormBackward {
   static constexpr const char* name = "head_norm_backward";
   TensorView dout, x, weight, rstd, dx, dweight;
@@ -121,9 +123,9 @@ struct HeadNormBackward {
   double flops() const { return 10.0 * x.count(); }
 };
 
-// out[n] = sum_c x[n,c] y[n,c] weight[c]. x, y [N,C]; weight [C] (optional); out [N]: f32 (f64 on ref). A part of the
-// RMSNorm of rows whose columns are divided over tensor ranks (OLMo 2's norm of q and of k). The sum over ranks runs
-// between RowDot and PartNorm.
+// The weighted dot product of each row of x and y: out[n] = sum_c x[n,c] y[n,c] weight[c]. x, y [N,C]; weight [C]
+// (optional); out [N]: f32 (f64 on ref). Used for the RMSNorm of rows whose columns are divided over tensor ranks (OLMo
+// 2's norm of q and of k). The sum over ranks runs between RowDot and PartNorm.
 struct RowDot {
   static constexpr const char* name = "row_dot";
   TensorView x, y, weight, out;
@@ -134,8 +136,8 @@ struct RowDot {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// rstd = 1/sqrt(squares / width + eps), out = (x * rstd) * weight. squares [N]: of whole rows of `width`. x, out [N,C];
-// weight [C]; rstd [N] (optional).
+// The RMSNorm of rows of which a rank has only some columns: rstd = 1/sqrt(squares / width + eps), out = (x * rstd) *
+// weight. squares [N]: of whole rows of `width`. x, out [N,C]; weight [C]; rstd [N] (optional).
 struct PartNormForward {
   static constexpr const char* name = "part_norm";
   TensorView x, weight, squares, out, rstd;
@@ -154,7 +156,7 @@ struct PartNormForward {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// With xhat = x * rstd and dots [N] = sum of dout * weight * x over whole rows:
+// The gradients of PartNormForward. With xhat = x * rstd and dots [N] = sum of dout * weight * x over whole rows:
 //   dx = rstd * (dout * weight - xhat * (dots * rstd / width));  dweight (+)= sum_n dout * xhat.
 // dweight [C] is optional (frozen).
 struct PartNormBackward {
@@ -175,8 +177,8 @@ struct PartNormBackward {
   double flops() const { return 7.0 * x.count(); }
 };
 
-// Rows scaled to length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in place
-// allowed.
+// Scales each row to length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in
+// place allowed.
 struct UnitRowsForward {
   static constexpr const char* name = "unit_rows";
   TensorView x, out;
@@ -187,7 +189,8 @@ struct UnitRowsForward {
   double flops() const { return 3.0 * x.count(); }
 };
 
-// With r = 1 / max(|x|, 1e-12), y = x r: dx (+)= r (dout - y (y . dout)), or r dout if |x| is below 1e-12.
+// The gradient of UnitRowsForward. With r = 1 / max(|x|, 1e-12), y = x r: dx (+)= r (dout - y (y . dout)), or r dout if
+// |x| is below 1e-12.
 struct UnitRowsBackward {
   static constexpr const char* name = "unit_rows_backward";
   TensorView dout, x, dx;

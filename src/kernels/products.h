@@ -6,10 +6,10 @@
 
 namespace ravine {
 
-// out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type). a and b
-// have one type, or b is bf16 (frozen weights). out has the type of a, or f32. 16-bit operands are accumulated in f32.
-// `accumulate` adds to out. With `tokens_reduced` (weight gradients: K counts tokens) the reduction runs in chunks of
-// at most 1024 of K, in order.
+// A matrix product: out (+)= op(a) op(b) + bias. op(a) is a, or its transpose if trans_a; op(b) likewise. op(a) [M,K],
+// op(b) [K,N], out [M,N], bias [N] (optional; any floating type). a and b have one type, or b is bf16 (frozen weights).
+// out has the type of a, or f32. 16-bit operands are accumulated in f32. `accumulate` adds to out. With
+// `tokens_reduced` (weight gradients: K counts tokens) the reduction runs in chunks of at most 1024 of K, in order.
 struct Matmul {
   static constexpr const char* name = "matmul";
   TensorView a, b, bias, out;
@@ -25,8 +25,9 @@ struct Matmul {
   double flops() const { return 2.0 * m() * n() * k(); }
 };
 
-// out (+)= a op(w) + bias, with w [R,C] in blocks of NF4. op(w) is w^T with trans_w, else w. Values of w are rounded to
-// the type of a. A product decodes one panel of w at a time. Types, sums and accumulate as in Matmul.
+// A matrix product with a weight in blocks of 4 bits (NF4): out (+)= a op(w) + bias, with w [R,C]. op(w) is w^T with
+// trans_w, else w. Values of w are rounded to the type of a. A product decodes one panel of w at a time. Types, sums
+// and accumulate as in Matmul.
 struct Nf4Matmul {
   static constexpr const char* name = "nf4_matmul";
   TensorView a;
@@ -44,7 +45,7 @@ struct Nf4Matmul {
   double flops() const { return 2.0 * m() * n() * k(); }
 };
 
-// out[c] (+)= sum_n x[n,c]: the gradient of a bias. out [C], at least f32.
+// The sum over rows, for the gradient of a bias: out[c] (+)= sum_n x[n,c]. out [C], at least f32.
 struct SumRows {
   static constexpr const char* name = "sum_rows";
   TensorView x, out;

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// z = x Wr^T are the logits of a token over E experts, s its scores:
+// The settings by which a router chooses the experts of a token. z = x Wr^T are the logits of the token over E experts,
+// s its scores:
 //   softmax: exp(z_e) / sum exp(z), sigmoid: 1 / (1 + exp(-z_e)).
 // Experts are ranked by q = s + correction. With groups, experts are divided into `groups` equal runs. The
 // `kept_groups` best groups are kept (the first of equal groups), and experts of other groups are not chosen. Of the
@@ -23,14 +24,14 @@ struct Routing {
   bool softmax_after = false;  // of softmax: over the chosen experts only (Megatron without pre-softmax)
   int64_t groups = 1, kept_groups = 1;
   GroupScore group_score = GroupScore::best;
-  // An added bias per expert for the choice, but not for the weights (DeepSeek-V3).
+  // true: a bias per expert is added to the scores for the choice, but not for the weights (DeepSeek-V3).
   bool correction = false;
   bool normalise = false;
   double normalise_eps = 0;  // 1e-20 in DeepSeek-V3
   double scaling = 1;
-  // Limits the rows of an expert to min(N, ceil(capacity_factor K N / E)), with N tokens in the micro batch; 0: no
-  // limit. Choices beyond the capacity are dropped, in the order that `drop` names. The weights of other choices do not
-  // change.
+  // The capacity of an expert: limits its rows to min(N, ceil(capacity_factor K N / E)), with N tokens in the micro
+  // batch; 0: no limit. Choices beyond the capacity are dropped, in the order that `drop` names. The weights of other
+  // choices do not change.
   double capacity_factor = 0;
   Drop drop = Drop::none;
   bool pad_to_capacity = false;  // every expert computes as many rows as its capacity; unused rows are zero
@@ -42,9 +43,9 @@ struct Routing {
   }
 };
 
-// Returns the largest number of rows of an expert, for `tokens` tokens.
+// Returns the largest number of rows that one expert can get, for `tokens` tokens in a micro batch.
 int64_t expert_capacity(const Routing& r, int64_t tokens);
-// Returns the largest number of rows of all experts.
+// Returns the largest number of rows that all experts together can get, for `tokens` tokens in a micro batch.
 int64_t routed_rows(const Routing& r, int64_t tokens);
 
 }  // namespace ravine

@@ -8,13 +8,14 @@
 
 namespace ravine {
 
-// A range of a flat buffer with one learning-rate factor and weight decay.
+// A range of elements of a flat buffer that is updated with one learning-rate factor and one weight decay.
 struct UpdateSpan {
   int64_t begin = 0, count = 0;
   double lr_mult = 1, weight_decay = 0;
 };
 
-// Lists the numbers that distinguish two updates: the largest weight decay and factor of the spans.
+// Calls f(name, number) for the settings of an update: the largest weight decay and the largest learning-rate factor of
+// its spans.
 template <class F>
 void span_settings(std::span<const UpdateSpan> spans, F&& f) {
   double decay = 0, lr_mult = 0;
@@ -22,10 +23,11 @@ void span_settings(std::span<const UpdateSpan> spans, F&& f) {
   f("weight_decay", decay), f("lr_mult", lr_mult);
 }
 
-// The scalars of a step, in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
+// Indices of the scalars of an optimizer step, which are in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale
+// (clipping)].
 enum StepScalar { kLr, kBias1, kBias2, kGradScale, kStepScalars };
 
-// AdamW (Loshchilov, Hutter 2019), as in torch.optim. g' = g * gradient scale;
+// One update of AdamW (Loshchilov, Hutter 2019), as in torch.optim. g' = g * gradient scale;
 //   p -= lr wd p (decoupled), or g' += wd p (`l2`: Adam);  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2;
 //   p -= lr (m / bias1) / (sqrt(v / bias2) + eps).   lr = lr scalar * lr_mult.
 // cpu computes 1 - lr wd in f32, as torch does, and rounds p once (torch: twice). The distance between two f32 training
@@ -50,7 +52,7 @@ struct AdamW {
   double flops() const { return 12.0 * param.count(); }
 };
 
-// torch.optim.SGD. g' = g * gradient scale + wd p;
+// One update of SGD, as torch.optim.SGD. g' = g * gradient scale + wd p;
 //   buffer = momentum * buffer + (1-dampening) g' (the first step: buffer = g');
 //   p -= lr * (nesterov ? g' + momentum * buffer : buffer). Without momentum, buffer is absent and p -= lr g'.
 struct Sgd {
@@ -71,7 +73,7 @@ struct Sgd {
   double flops() const { return 5.0 * param.count(); }
 };
 
-// Lion (Chen et al. 2023), as in DeepSpeed's lion kernels. g' = g * gradient scale;  c = b1 m + (1-b1) g';
+// One update of Lion (Chen et al. 2023), as in DeepSpeed's lion kernels. g' = g * gradient scale; c = b1 m + (1-b1) g';
 //   p = (1 - lr wd) p - lr sign(c), by the sign bit: +0 is positive;  m = b2 m + (1-b2) g'.
 struct Lion {
   static constexpr const char* name = "lion";
@@ -90,7 +92,8 @@ struct Lion {
   double flops() const { return 9.0 * param.count(); }
 };
 
-// torch.optim.Adagrad. g' = g * gradient scale + wd p;  sum += g'^2 (the first step: initial + g'^2);
+// One update of Adagrad, as torch.optim.Adagrad. g' = g * gradient scale + wd p; sum += g'^2 (the first step: initial +
+// g'^2);
 //   p -= lr g' / (sqrt(sum) + eps). The lr scalar already includes the lr decay.
 struct Adagrad {
   static constexpr const char* name = "adagrad";
@@ -113,7 +116,7 @@ struct Adagrad {
 // Parts of rules that are not elementwise. Views are packed and have one number of elements, unless a comment says
 // otherwise. On cpu grad has any type that Lanes loads; all others are f32.
 
-// y = keep y + take x. x may be y.
+// The weighted sum: y = keep y + take x. x may be y.
 struct WeightedSum {
   static constexpr const char* name = "weighted_sum";
   TensorView y, x;
@@ -161,7 +164,8 @@ struct FactoredMoments {
   double flops() const { return 5.0 * x.count(); }
 };
 
-// out = scale x / sqrt(row col / mean(row)), of each matrix of x [.., R, C]. out may be x.
+// Divides by the roots of factored second moments (FactoredMoments): out = scale x / sqrt(row col / mean(row)), for
+// each matrix of x [.., R, C]. out may be x.
 struct FactoredScale {
   static constexpr const char* name = "factored_scale";
   TensorView x, row, col, out;
@@ -173,7 +177,8 @@ struct FactoredScale {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// The same for vectors: square = decay square + (1-decay) ((scale x)^2 + eps);  out = scale x / sqrt(square).
+// Adafactor's second moments of vectors, and the division by their roots: square = decay square + (1-decay) ((scale
+// x)^2 + eps); out = scale x / sqrt(square).
 struct RootScale {
   static constexpr const char* name = "root_scale";
   TensorView x, square, out;
@@ -185,7 +190,8 @@ struct RootScale {
   double flops() const { return 8.0 * x.count(); }
 };
 
-// ModelLink's cadam, row by row of x [.., C]. The first moment is f16 numbers q [.., C] times one scale s [..] (f32).
+// One update of ModelLink's cadam, row by row of x [.., C]. The first moment is f16 numbers q [.., C] times one scale s
+// [..] (f32).
 //   m = b q s + (1-b) g * grad_scale;  s = max|m| / 65503 + 1e-8;  q = f16(clamp(m / s, -65503, 65503));
 //   p = (1 - lr wd) p - lr sign(m), sign(0) = 0.
 struct Cadam {
@@ -199,7 +205,7 @@ struct Cadam {
   double flops() const { return 9.0 * param.count(); }
 };
 
-// x *= sqrt(v) + eps.
+// Multiplies by roots, in place: x *= sqrt(v) + eps.
 struct TimesRoot {
   static constexpr const char* name = "times_root";
   TensorView x, v;

@@ -34,14 +34,14 @@ struct TensorView {
   T* row(int64_t i) const {
     return static_cast<T*>(data) + i * stride;
   }
-  // Columns [from, from + n) of every row.
+  // Returns the view of columns [from, from + n) of every row.
   TensorView columns(int64_t from, int64_t n) const {
     TensorView v = *this;
     v.shape[-1] = n;
     if (data) v.data = static_cast<char*>(data) + from * size_of(dtype);
     return v;
   }
-  // Rows [from, from + n), as two dims.
+  // Returns the view of rows [from, from + n), as two dims [n, cols].
   TensorView row_range(int64_t from, int64_t n) const {
     TensorView v = *this;
     v.shape = {n, cols()};
@@ -50,7 +50,7 @@ struct TensorView {
   }
 };
 
-// Returns a view of contiguous memory.
+// Returns a view of contiguous memory with this type and shape.
 inline TensorView view_of(void* data, DType dtype, const Shape& shape, DeviceKind device = DeviceKind::cpu) {
   return {data, dtype, device, shape, shape.rank() ? shape[-1] : 1};
 }

@@ -247,9 +247,9 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     const bool of_files = !lora.from_options && t.find('.') != std::string::npos;  // a whole name, as PEFT writes them
     throw UserError(
         fmt::format("no module of the model ends in '{}'", shown_text(t)), lora.where_of("targets"),
-        of_files ? "the adapter stands beside such a module, and belongs to another base"
+        of_files ? "the adapter has weights for such a module: it was trained on another base model"
                  : "targets are the last parts of names of linear layers, of the embedding or of the head",
-        of_files ? "name the model that base_model_name_or_path in its adapter_config.json says" : targets_meant(t, modules));
+        of_files ? "use the model that base_model_name_or_path in its adapter_config.json names" : targets_meant(t, modules));
   }
   ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where_of("rank_pattern"));
   ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
@@ -259,7 +259,7 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     if (m.expert) refuse_experts(m.file, lora, modules);
     if (!m.takes())
       throw UserError(fmt::format("a target that is no linear layer: {}", m.file), lora.where_of("targets"),
-                      "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
+                      "only linear layers of attention and MLP, the embedding and the head can have adapters",
                       fmt::format("choose among {}, or all-linear; lora.save trains other modules whole",
                                   fmt::join(ends_of(modules, true), ", ")));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
@@ -267,10 +267,10 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     if (std::any_of(lora.save.begin(), lora.save.end(), [&](const std::string& word) { return m.file.ends_with(word); }))
       throw UserError(
           fmt::format("{} gets an adapter and is trained whole", m.file), lora.where_of("save"),
-          "a module has one or the other",
+          "a module is trained either by an adapter or whole",
           lora.from_options
               ? "leave it out of lora.save, or name in lora.targets the modules that get an adapter, without it"
-              : "PEFT trains such a module whole and forgets its adapter: take it out of target_modules, and its lora_A and lora_B out of the file");
+              : "PEFT trains such a module whole and ignores its adapter: remove it from target_modules, and its lora_A and lora_B from the file");
     const int64_t rank = ranks.of(m.file, lora.rank);
     const double alpha = alphas.of(m.file, lora.alpha);
     if (rank < 1)
@@ -279,7 +279,7 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     chosen[m.declared] = {.rank = rank, .scale = alpha / by, .dropout = lora.dropout, .module = m.file};
   }
   if (lora.ties_weights && is_tied(base) && (chosen.contains(module_of(kEmbedding)) || chosen.contains(module_of(kHead))))
-    throw UserError("adapters of embedding and head that are one (ensure_weight_tying)", lora.where,
+    throw UserError("adapters of tied embedding and head (ensure_weight_tying)", lora.where,
                     "embedding and head have an A and a B each, or are trained whole as one table",
                     "train the adapter again without ensure_weight_tying, or with the embedding in modules_to_save");
   if (lora.from_options)
@@ -289,7 +289,7 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
                         "a pattern is the end of a module's name, or a regular expression",
                         "remove it, or name a module that lora.targets names");
   if (chosen.empty())
-    throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
+    throw UserError("no module gets an adapter", lora.where, "targets and layers must select at least one module",
                     fmt::format("choose among {}, or all-linear", fmt::join(ends_of(modules, true), ", ")));
   return chosen;
 }
@@ -333,9 +333,9 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
     }
     for (const std::string& copy : model->files().copies)
       if (copy.substr(0, copy.rfind('.')).ends_with(word))
-        throw UserError(fmt::format("'{}' is the embedding once more (tie_word_embeddings)", copy), lora.where_of("save"),
-                        "a module that is trained whole has weights of its own",
-                        "leave it out of the modules that are trained whole, or name the embedding, which is both");
+        throw UserError(fmt::format("'{}' and the embedding are one table (tie_word_embeddings)", copy), lora.where_of("save"),
+                        "a module that is trained whole must have its own weights",
+                        "remove it from the modules that are trained whole, or name the embedding, which trains both");
     if (!found)
       throw UserError(fmt::format("no module of the model ends in '{}'", word), lora.where_of("save"),
                       "modules that are trained whole are named by their last parts", saved_meant(word, modules));

@@ -15,14 +15,16 @@ struct LoraSettings {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 8, dropout = 0;
   bool rslora = false;  // scale alpha / sqrt(rank), else alpha / rank
-  // Ends of module names at a dot, as files spell them; "all-linear": all linear layers of the model's layers.
+  // The modules that get adapters: ends of module names at a dot, as files spell them; "all-linear": all linear layers
+  // of the model's layers.
   std::vector<std::string> targets;
   bool targets_whole = false;                   // one target, a regular expression for the whole name
   std::map<std::string, int64_t> rank_pattern;  // for modules whose name matches (.*\.)?(key)
   std::map<std::string, double> alpha_pattern;
   std::vector<int64_t> layers;    // layers that get adapters; empty: all
   std::vector<std::string> save;  // ends of the names of modules that are trained whole
-  // If the base is tied, embedding and head are trained whole as one table (ensure_weight_tying).
+  // true: if embedding and head of the base are one table and one of them is trained whole, both stay one table (PEFT's
+  // ensure_weight_tying).
   bool ties_weights = false;
   std::string where;                          // for messages: the option or the file
   std::map<std::string, std::string> places;  // for messages: the place of each option that is set, by key
@@ -30,16 +32,16 @@ struct LoraSettings {
   bool from_options = false;  // true: not from a file; then a pattern that matches nothing is a UserError
 };
 
-// Returns the ends of module names as the family's files spell them. Names that the files lack are read as Megatron's:
-// on Llama "query_key_value" is q_proj, k_proj, v_proj. Source: ModelLink 1.0, --lora-target-modules,
-// --lora-modules-to-save.
+// Translates module names (their ends, as in lora.targets) to the spelling of the family's files. Names that the files
+// do not have are read as Megatron's: on Llama "query_key_value" is q_proj, k_proj, v_proj. Source: ModelLink 1.0,
+// --lora-target-modules, --lora-modules-to-save.
 std::vector<std::string> family_spelling(const Model& base, const std::vector<std::string>& ends);
 
-// Returns the adapter of each module, by its declared name. A UserError if a target matches nothing (with the list of
-// modules), or if a setting cannot be applied.
+// Returns the adapter of each module that the settings select, by the declared name of the module. A UserError if a
+// target matches nothing (with the list of modules), or if a setting cannot be applied.
 std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora);
 
-// True if the embedding or the head is trained whole.
+// True if the settings of an adapter train the embedding or the head as a whole module (LoraSettings::save).
 bool saves_table(const Model& base, const LoraSettings& lora);
 // True if embedding and head are one table in the base, and one of them is trained whole with a table of its own. PEFT
 // does so unless ties_weights is set. The model is then the untied model (model/vocabulary.h).
@@ -47,22 +49,23 @@ bool copies_table(const Model& base, const LoraSettings& lora);
 // True if copies_table(), or if the embedding or the head of a tied base has an adapter: merged, they are two tables.
 bool parts_tables(const Model& base, const LoraSettings& lora);
 
-// Returns the same model with adapters, with all parameters frozen except adapters and modules trained whole. A
-// UserError if a target or a whole module matches nothing (with the list of modules), or if a setting cannot
-// be applied.
+// Returns a copy of the model with the adapters that the settings select. All parameters are frozen except adapters and
+// modules trained whole. A UserError if a target or a whole module matches nothing (with the list of modules), or if a
+// setting cannot be applied.
 std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora);
 
-// Sets the storage of the frozen parameters (ParamPolicy::kept). Matrices of linear layers are stored as `base` says.
-// Embedding and head are stored in the compute type alone, never in blocks, as in QLoRA.
+// Sets how the frozen parameters of a model with adapters are stored (ParamPolicy::kept). Matrices of linear layers are
+// stored in the form `base`. Embedding and head are stored in the compute type alone, never in blocks, as in QLoRA.
 void keep_base(Model& model, BaseStorage base);
-// Bytes and elements of the matrices that keep_base has put into blocks; over all tensor ranks.
+// Bytes and elements of the matrices that a model stores in blocks of 4 bits (keep_base), over all tensor ranks. The
+// result of blocked_base.
 struct BlockedBase {
   int64_t bytes = 0, elements = 0;
 };
 BlockedBase blocked_base(const Model& model);
 
-// Returns the names of the trained parameters in adapter_model.safetensors: lora_A, lora_B, and whole modules. Only for
-// a model with adapters.
+// Returns the file names of the parameters that an adapter folder stores (adapter_model.safetensors): lora_A, lora_B,
+// and whole modules. Only for a model with adapters.
 WeightFiles adapter_files(const Model& model);
 
 }  // namespace ravine

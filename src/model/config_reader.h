@@ -14,30 +14,33 @@ class ConfigReader {
   ConfigReader(const Json& config, std::string where) : config_(config), where_(std::move(where)) {}
 
   bool has(const std::string& key) const { return config_.contains(key) && !config_.at(key).is_null(); }
-  // True if the field is null: it is switched off. An absent field means a default instead.
+  // True if the field `key` of config.json is null, which means that it is switched off. An absent field means a
+  // default instead.
   bool is_null(const std::string& key) const { return config_.contains(key) && config_.at(key).is_null(); }
-  // Returns a whole number in [low, high]. Without a fallback the field is required. A UserError for any other value,
-  // as in all readers below.
+  // Returns the whole number in the field `key`, which must be in [low, high]. The overload without a fallback requires
+  // the field. A UserError for any other value, as in all readers below.
   int64_t integer(const std::string& key, int64_t low, int64_t high);
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t fallback);
-  // Returns the value under any of these names (synonyms). Two names with different values are a UserError.
+  // Returns the whole number in the field with any of these names (synonyms). Two names with different values are a
+  // UserError.
   int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high);
   int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high, int64_t fallback);
   double number(const std::string& key, double low, double high, double fallback);
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<int64_t> ids(const std::string& key);  // one id or a list of ids; empty if absent or null
-  // a list of numbers; empty if absent or null
+  // Returns the list of numbers in the field, each in [low, high]; empty if the field is absent or null.
   std::vector<double> numbers(const std::string& key, double low, double high);
-  // a list of strings; empty if absent or null
+  // Returns the list of strings in the field; empty if the field is absent or null.
   std::vector<std::string> texts(const std::string& key);
   const Json* object(const std::string& key);  // null if absent or null
 
-  // A UserError if the field has another value.
+  // Checks that the field, if it is present, has this value; any other value is a UserError with the reason `why`.
   void only(const std::string& key, const Json& value, const std::string& why);
-  // Accepts fields that do not affect the arithmetic.
+  // Accepts fields that do not affect the arithmetic, without reading their values.
   void ignore(const std::vector<std::string>& keys);
-  // A UserError for the first field that was not read, with the nearest known name.
+  // Checks that all fields of the config were read. The first field that was not read is a UserError with the nearest
+  // known name.
   void finish();
   [[noreturn]] void refuse(const std::string& key, const std::string& rule, const std::string& fix) const;
   const std::string& where() const { return where_; }

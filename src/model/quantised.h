@@ -13,8 +13,8 @@ struct Quantised {
   std::string fix;   // advice for a model that Ravine can read
 };
 
-// Returns nothing if the config names no quantised weights. `where`: the config's file, or another place; used in the
-// commands of `fix`.
+// Checks if a config.json names quantised weights, and returns their kind; empty if it names none. `where`: the
+// config's file, or another place; used in the commands of `fix`.
 std::optional<Quantised> quantised(const Json& config, const std::string& where);
 
 }  // namespace ravine

@@ -58,7 +58,7 @@ std::unique_ptr<Model> with_vocabulary(const Model& stored, const VocabularyChan
   std::unique_ptr<Model> model = make_model(config, change.where);
   if (is_tied(*model) != change.tied)
     throw UserError(fmt::format("the {} family {}", stored.facts().family, change.tied ? "has no tied head" : "ties its head"),
-                    change.where, "config.json cannot say otherwise", "leave model.tie out");
+                    change.where, "config.json of this family has no field to change this", "leave model.tie out");
   if (change.rows != was.rows || change.tied != was.tied) model->set_stored_vocabulary(was);
   return model;
 }

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// The name table of a family. Names are of modules, without ".weight" and ".bias".
+// The names of a family's modules in weight files. Names are of modules, without ".weight" and ".bias".
 struct CheckpointNames {
   const char* architecture = "";         // Transformers' class, for "architectures" in config.json
   const char* base = "model.";           // prefix that is absent in files of the bare model
@@ -21,14 +21,17 @@ struct CheckpointNames {
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
   bool transposed = false;             // matrices of layers are stored as [in, out]
   std::vector<const char*> constants;  // ends of the names of buffers that some versions store; not read
-  // Number of layers in files after the last one: heads that predict further tokens (DeepSeek-V3). Not read.
+  // Number of layers in the files behind the last layer of the model: heads that predict further tokens (DeepSeek-V3),
+  // which are not read.
   int64_t further_layers = 0;
-  // The spelling in MindSpore Transformers: its Llama class, its newer classes (as Megatron-core), or unknown.
+  // The spelling of names in MindSpore Transformers: its Llama class, its newer classes (core, as Megatron-core), or
+  // none if unknown.
   enum class MindFormers : uint8_t { none, llama, core } mindformers = MindFormers::none;
 };
 
-// One tensor of the files. A row is one output: an index of the outermost dim, or of the innermost dim if the tensor is
-// transposed. The rows of a stack of matrices [E,F,C] are numbered across all matrices: E F rows.
+// One tensor of the weight files, and the parameters whose rows it contains. A row is one output: an index of the
+// outermost dim, or of the innermost dim if the tensor is transposed. The rows of a stack of matrices [E,F,C] are
+// numbered across all matrices: E F rows.
 struct FileTensor {
   struct Run {  // rows [row, row + count) of the tensor are rows [param_row, ..) of params[param]
     size_t param;
@@ -55,9 +58,10 @@ struct WeightFiles {
   bool is_further(const std::string& name) const;
 };
 
-// Returns the tensors of all parameters. head_size: rows of a head in a tensor that is joined per head.
+// Returns the tensors of a model's weight files: names, shapes and rows of all parameters. head_size: rows of a head in
+// a tensor that is joined per head.
 WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t layers, int64_t head_size);
-// Message about further layers in files.
+// The message about layers in the files that the model does not have (CheckpointNames::further_layers).
 inline constexpr const char* kFurtherLayers =
     "left out: heads that predict further tokens (multi-token prediction), which are not offered yet; the model itself is whole";
 

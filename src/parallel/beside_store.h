@@ -8,14 +8,15 @@
 
 namespace ravine {
 
-// The weights of a model on top of the WeightSource of its base.
+// The weights of a model that shares most of its weights with a base in memory. Values that differ are stored here; all
+// others are read from the WeightSource of the base.
 class BesideStore : public WeightSource {
  public:
-  // Allocates the values that differ from the base, zero, as InferenceStore stores them. Own parameters are the
-  // trainable ones, parameters that the base lacks or has in another shape, and all parameters joined with these.
-  // `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on the same ranks
-  // and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both models must be the
-  // same.
+  // Allocates the values that differ from the base, filled with zero, as InferenceStore stores them. Such values are
+  // the trainable parameters, parameters that the base lacks or has in another shape, and all parameters joined with
+  // these parameters. `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on
+  // the same ranks and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both
+  // models must be the same.
   BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
               const Ranks& ranks, const std::vector<int>& stages);
 
@@ -30,7 +31,8 @@ class BesideStore : public WeightSource {
   std::vector<const Param*> params_in(const TensorView& view) const override;
   void progress() override { base_.progress(); }
 
-  // True if the value is stored here. For a tied parameter: if the value of its owner is stored here.
+  // True if the value of the parameter is stored here; false if it is read from the base. For a tied parameter: if the
+  // value of its owner is stored here.
   bool owns(const Param& p) const { return at_base_[(p.tied ? p.tied : &p)->index] == nullptr; }
   int64_t weight_bytes() const { return own_->weight_bytes(); }  // of the values stored here
   size_t owned() const;                                          // number of parameters stored here

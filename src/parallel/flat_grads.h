@@ -33,24 +33,25 @@
 
 namespace ravine {
 
-// The gradient store of a training step on flat buckets.
+// The gradients of a training step in flat buckets: accumulates them, and sums them over leaves and ranks.
 class FlatGrads : public GradStore {
  public:
   explicit FlatGrads(std::shared_ptr<const FlatTable> table);
 
-  // Announces the next backward pass: `last` if it is the last micro batch of its leaf, `last_of_step` if it is the
-  // last one of the step. In the last micro batch, finished units are reduced while earlier units are computed. Without
-  // a call, the whole step is one leaf, reduced at its end.
+  // Announces the next backward pass: `last` is true if its micro batch is the last one of its leaf, `last_of_step` if
+  // it is the last one of the step. In the last micro batch, finished units are reduced while earlier units are
+  // computed. If it is never called, the whole step is one leaf, reduced at its end.
   void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
-  // Waits for the reductions in flight. Called after each backward pass.
+  // Waits for the reductions of gradients between ranks that are in flight. Called after each backward pass.
   void wait_reduced(Ctx& c);
-  // Sets the sums of squares that finish_grads adds to from the next step on: one per Param::index. Null turns this
-  // off. The caller owns and clears `to`. A square is of the gradient of this rank's micro batches, before reduction
-  // over the group. Under ZeRO 2 and 3 no such gradient exists: there the square is of the finished shard of this rank.
-  // Gradients are then reduced only at the end of the step.
+  // Turns on sums of squares of each rank's own gradients, from the next step on. `to`: one sum per Param::index, to
+  // which finish_grads adds; null turns this off. The caller owns and clears `to`. The gradient is the sum over this
+  // rank's micro batches, before reduction over the group. Under ZeRO 2 and 3 no such gradient exists: there the square
+  // is of the finished shard of this rank. Gradients are then reduced only at the end of the step.
   void watch_unreduced(std::vector<ExactSum>* to) { local_ = to; }
 
-  // If on, gradients are not summed over the ranks of their group, from the next backward pass on (ZeRO 0 and 1).
+  // Sets if gradients stay unreduced: if on, they are not summed over the ranks of their group, from the next backward
+  // pass on. Allowed under ZeRO 0 and 1.
   void keep_unreduced(bool on) { keep_local_ = on; }
 
   void open_grads(Ctx& c, const Unit& unit) override;
@@ -66,7 +67,7 @@ class FlatGrads : public GradStore {
   // Returns the finished gradient of a parameter, if this rank owns all of it.
   TensorView grad(const Param& p) const;
   bool under_way() const { return !moving_.empty(); }
-  // Returns the parameters whose gradients are in these elements.
+  // Returns the parameters whose gradients are in the elements of `view`.
   std::vector<const Param*> grads_in(const TensorView& view) const;
 
  private:
@@ -82,7 +83,7 @@ class FlatGrads : public GradStore {
     bool reduced = false;  // reduced over the group, or in flight
     Tensor sum;            // after finish_grads: the bucket, or the shard if reduced early
   };
-  // The accumulator of a parameter or of a tied place of use.
+  // For a parameter or a tied place of use: its accumulator, and if a gradient was written to it.
   struct Target {
     bool wanted = false;
     size_t accumulator = 0;

@@ -8,7 +8,8 @@ namespace ravine {
 
 class FlatStore : public FlatWeights, public FlatGrads {
  public:
-  // Allocates buffers for the parameters of this rank's stage, filled with zero. The set is kept by reference.
+  // Allocates flat buffers for values and gradients of the parameters of this rank's pipeline stage, filled with zero.
+  // The set is kept by reference.
   FlatStore(ParamSet& params, const Types& types, DeviceKind device, const FlatLayout& layout = {})
       : FlatStore(std::make_shared<const FlatTable>(params, types, layout), device) {}
 

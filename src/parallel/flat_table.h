@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-// The settings of a FlatTable.
+// The settings of a FlatTable: pipeline stages, ZeRO stage, and where values are kept.
 struct FlatLayout {
   std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all units are on this stage
   int zero = 0;
@@ -18,15 +18,15 @@ struct FlatLayout {
   bool first_rank_saves = false;  // as in Sharding
   bool sequence = false;          // uncut parameters: gradients of a tensor rank cover a part of the tokens
   const Ranks* ranks = nullptr;   // null: a single rank; must outlive the store
-  // The disk memory of values between their uses, and of masters that only the update reads. Null: they are in memory.
-  // Must outlive the store.
+  // disk_values: disk memory of values between their uses. disk_masters: disk memory of masters that only the update
+  // reads. Null: they are in memory. Must outlive the store.
   DiskMemory *disk_values = nullptr, *disk_masters = nullptr;
 };
 
 class FlatTable {
  public:
-  // Makes the buckets of this rank's stage. A stage that uses a tied parameter of another stage also holds the bucket
-  // of its owner. The set is kept by reference.
+  // Assigns the parameters of this rank's pipeline stage to buckets. A stage that uses a tied parameter of another
+  // stage also holds the bucket of its owner. The set is kept by reference.
   FlatTable(ParamSet& params, const Types& types, const FlatLayout& layout);
   FlatTable(const FlatTable&) = delete;
   FlatTable& operator=(const FlatTable&) = delete;
@@ -37,8 +37,8 @@ class FlatTable {
     Shape shape;        // local
     bool here = false;  // on this stage
   };
-  // Returns the location of the parameter; for a tied parameter, the location of its owner. The parameter must be on
-  // this stage.
+  // Returns the bucket of a parameter and its position in it; for a tied parameter, the location of its owner. The
+  // parameter must be on this stage.
   const Location& at(const Param& p) const;
   int stage_of(const Unit& u) const { return stages_.empty() ? ranks->at().pipeline : stages_[u.index]; }
   bool is_local(const Unit& u) const { return stage_of(u) == ranks->at().pipeline; }

@@ -18,13 +18,13 @@
 
 namespace ravine {
 
-// The values of trained parameters in flat buckets.
+// The values of parameters in flat buckets, resident or gathered by the ZeRO stage.
 class FlatWeights : public WeightSource {
  public:
-  // Allocates buffers for the resident values, filled with zero.
+  // Allocates buffers for the values that this rank keeps resident, filled with zero.
   FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind device);
 
-  // Sets the Ctx whose arena holds gathered values (stage 3). Required before units are acquired, if values are
+  // Sets the Ctx whose arena holds gathered values (ZeRO 3). Must be called before the first acquire(), if values are
   // gathered.
   void attach(Ctx& c) { ctx_ = &c; }
 
@@ -40,16 +40,17 @@ class FlatWeights : public WeightSource {
   std::vector<const Param*> params_in(const TensorView& view) const override;
 
   const FlatTable& table() const { return *table_; }
-  // Returns the resident elements of a bucket, and the view of them: of the master, or of the copy if there is no
-  // master. Both are empty for packed buckets. Weights or a checkpoint are written to the view.
+  // resident returns the range of elements of a bucket that this rank keeps in memory. resident_values returns a view
+  // of them: of the master, or of the copy if there is no master. Both are empty for packed buckets. Weights or a
+  // checkpoint are written to the view.
   Range resident(size_t bucket) const;
   TensorView resident_values(size_t bucket) const;
-  // True if every parameter is resident, whole, on this rank: then master(p) needs no other rank.
+  // True if this rank keeps every parameter whole in memory: then master(p) needs no other rank.
   bool all_resident() const;
-  // Makes the 16-bit copies again after masters were written. All ranks call it together.
+  // Rounds the masters to the 16-bit copies again, after masters were written. All ranks call it together.
   void refresh_copies(Ctx& c);
-  // Starts sending the elements that this rank has changed to the other ranks that keep them resident. The values have
-  // arrived when the unit is acquired, at the latest after settle_values.
+  // Starts to send the elements of a bucket that this rank has changed to the other ranks that keep them resident. The
+  // values have arrived when the unit is acquired, at the latest after settle_values.
   void share(size_t bucket);
   void settle_values();
   int64_t weight_bytes() const;  // bytes in memory; for values on disk: the part that is in memory at once
@@ -57,7 +58,8 @@ class FlatWeights : public WeightSource {
  protected:
   TensorView master_range(size_t bucket, Range range) const;  // absent if there is no master, or no copy
   TensorView copy_range(size_t bucket, Range range) const;
-  // Read and write the part of a bucket that is on disk.
+  // fetch_from_disk reads the part of a bucket that is on disk into memory; drop_to_disk writes changes back and
+  // releases the pages.
   void fetch_from_disk(size_t bucket) const;
   void drop_to_disk(size_t bucket) const;
 
@@ -66,7 +68,7 @@ class FlatWeights : public WeightSource {
     Storage master, copy, packed;
     bool master_whole = true, copy_whole = true;
     DiskMemory* master_disk = nullptr;  // null: the master is in memory
-    // Set under stage 3, while the values are acquired or in flight.
+    // The gathered values under ZeRO 3: set while they are acquired or in flight.
     Tensor gathered_master, gathered_copy;
     Pending coming_master, coming_copy;
     int leases = 0;

@@ -10,12 +10,12 @@
 
 namespace ravine {
 
-// The weights of a model that runs forward only.
+// The weights of a model that runs forward only: one copy of each, in the type that kernels read.
 class InferenceStore : public WeightSource {
  public:
-  // Allocates buffers for the parameters. Matrices and lookup tables have types.compute; vectors (norms, biases) and
-  // wide matrices have types.master. Frozen parameters that are kept in bf16 have bf16. No parameter may be packed.
-  // Values are rounded to the type when they are written. Joined parameters are contiguous. The set is kept by
+  // Allocates buffers for the parameters of this rank. Matrices and lookup tables have types.compute; vectors (norms,
+  // biases) and wide matrices have types.master. Frozen parameters that are kept in bf16 have bf16. No parameter may be
+  // packed. Values are rounded to the type when they are written. Joined parameters are contiguous. The set is kept by
   // reference. stages: the pipeline stage of each unit, by Unit::index; empty: all units are here. A stage that uses a
   // tied parameter of another stage also holds it. wanted: parameters for which it is false are left out; null: all
   // parameters are stored.

@@ -10,9 +10,10 @@ namespace ravine {
 
 class LeafSums {
  public:
-  // Adds the next leaf; all leaves have one shape. A sum is written over the earlier of its two tensors.
+  // Adds the tensor of the next leaf to the sum; all tensors have one shape. The sum of two tensors is written over the
+  // earlier one.
   void add(Ctx& c, Tensor leaf);
-  // Returns the sum of all leaves since the last call, and clears it; an absent tensor if there were none.
+  // Returns the sum of all tensors added since the last call, and starts a new sum; an absent tensor if none was added.
   Tensor total(Ctx& c);
   void clear() { levels_.clear(), count_ = 0; }
 

@@ -6,8 +6,9 @@
 
 namespace ravine {
 
-// Sums the gradient of every replicated part over its ranks, neighbours first. The result is the same on each rank.
-// `grad` holds elements `range` of the bucket. All tensor ranks call it together, with the same range.
+// Sums gradients of parameters whose parts several tensor ranks hold (key/value heads): each part over the ranks that
+// hold it, neighbours first. The result is the same on each of these ranks. `grad` holds elements `range` of the
+// bucket. All tensor ranks call it together, with the same range.
 void sum_replicas(Ctx& c, const Group& tensor, const Bucket& bucket, Range range, const TensorView& grad);
 
 }  // namespace ravine

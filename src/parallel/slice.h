@@ -17,8 +17,8 @@ inline TensorView slice(const Tensor& t, int64_t begin, const Shape& shape) {
   return slice(t.view().data, t.dtype(), begin, shape, t.view().device);
 }
 
-// Appends the parameters whose elements `v` shows, if `v` is in this memory. The memory holds the elements of the
-// bucket from `first` on.
+// Appends to `out` the parameters of a bucket whose elements `v` shows, if `v` points into `memory`. `memory` has
+// `bytes` bytes and holds the elements of the bucket from element `first` on.
 void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v,
                  std::vector<const Param*>& out);
 

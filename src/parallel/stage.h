@@ -19,22 +19,22 @@
 
 namespace ravine {
 
-// Blocks [begin, end) of a model.
+// A range of blocks of a model: [begin, end).
 struct BlockRange {
   size_t begin = 0, end = 0;
 };
-// Returns the blocks of each of `parts` parts (stages * virtual stages, in the order of the model). Layers are split
-// evenly, or as `layers` lists them. The embedding is in the first part, the head in the last. More parts than layers,
-// or a list with a wrong length or sum, is a UserError.
+// Splits a model into `parts` pipeline parts (stages * virtual stages), and returns the range of blocks of each, in the
+// order of the model. Layers are split evenly, or as `layers` lists them. The embedding is in the first part, the head
+// in the last. More parts than layers, or a list with a wrong length or sum, is a UserError.
 std::vector<BlockRange> split_model(const Model& model, int parts, const std::vector<int64_t>& layers);
-// Returns the paths of the first counts[p] layers of each part p, or of all its layers if it has fewer. A list whose
-// length differs from `parts` is a UserError (train.recompute_layers).
+// Returns the paths of the layers to recompute in full (train.recompute_layers): the first counts[p] layers of each
+// part p, or of all its layers if it has fewer. A list whose length differs from `parts` is a UserError.
 std::set<std::string> first_layers(const Model& model, const std::vector<BlockRange>& parts,
                                    const std::vector<int64_t>& counts);
 // Returns the pipeline stage of each unit, by Unit::index: part p is on stage p % stages.
 std::vector<int> stages_of_units(const Model& model, const std::vector<BlockRange>& parts, int stages);
 
-// Runs the parts of one pipeline stage and its messages.
+// Runs the parts of the model that are on one pipeline stage, and sends its messages.
 class Stage {
  public:
   Stage(Model& model, const Ranks& ranks, std::vector<BlockRange> parts);
@@ -43,19 +43,21 @@ class Stage {
   bool first(int chunk) const { return part(chunk) == 0; }
   bool last(int chunk) const { return part(chunk) + 1 == static_cast<int>(parts_.size()); }
 
-  // A micro batch in flight between forward and backward of a chunk. Owns no memory.
+  // The state of a micro batch between the forward and the backward pass of a chunk. Owns no memory.
   struct Micro {
     Ctx::UnderWay state;
     TensorRef in, out_x, out_branch;
   };
-  // Receives the stream from the previous part, runs the blocks, sends to the next part. c.begin() must be called
-  // before. If training is true, the result holds the state for backward, and c is free for other micro batches.
+  // Runs the forward pass of a chunk: receives the stream from the previous part, runs the blocks, sends to the next
+  // part. c.begin() must be called before. If training is true, the result holds the state for backward, and c is free
+  // for other micro batches.
   Micro forward(Ctx& c, int chunk, bool training);
   void backward(Ctx& c, int chunk, Micro micro);
   void drain();  // waits for the messages that were sent
 
  private:
-  // A message in flight, and its memory until it has arrived. The next message in a slot waits for the previous one.
+  // A message between stages that is being sent, and its memory until it has arrived. The next message in a slot waits
+  // for the previous one.
   struct Message {
     Tensor tensor;
     Pending pending;

@@ -9,16 +9,17 @@
 
 namespace ravine {
 
-// Collects a unit on rank 0: acquire(unit) receives it from the ranks that hold it. master(p) is then the whole
-// parameter, in the type that ranks hold, until another unit is acquired. Packed parameters are left out. The other
-// ranks call serve(), which returns when rank 0 calls end().
+// A source of whole weights (or gradients) of a model that is distributed over ranks, for exports. On rank 0,
+// acquire(unit) receives a unit from the ranks that hold it. master(p) is then the whole parameter, in the type that
+// ranks hold, until another unit is acquired. Packed parameters are left out. The other ranks call serve(), which
+// returns when rank 0 calls end().
 class UnitExport : public WeightSource {
  public:
   enum class Of : uint8_t { masters, gradients };  // gradients: the finished gradients of the step
   UnitExport(Model& model, FlatStore& store, const Ranks& ranks, std::vector<int> stages, Of of = Of::masters)
       : model_(model), store_(store), ranks_(ranks), stages_(std::move(stages)), of_(of) {}
   void acquire(const Unit& unit) override;
-  // a unit is kept until another one is acquired: its parameters are read one after another
+  // Does nothing: a unit is kept until another one is acquired, because its parameters are read one after another.
   void release(const Unit&) override {}
   void end();
   void serve();

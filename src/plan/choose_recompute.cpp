@@ -13,8 +13,9 @@ void choose_recompute(Config& config, const BytesNeeded& needed) {
     bytes = needed(config);
     if (bytes <= config.train.memory_mb << 20) return;
   }
-  throw UserError(fmt::format("a rank needs {} where all is recomputed", human_bytes(static_cast<double>(bytes))),
-                  fmt::format("train.memory_mb={}", config.train.memory_mb), "train.recompute=auto keeps within it",
+  throw UserError(fmt::format("a rank needs {} even with full recomputation", human_bytes(static_cast<double>(bytes))),
+                  fmt::format("train.memory_mb={}", config.train.memory_mb),
+                  "with train.recompute=auto the memory must fit this limit",
                   fmt::format("set train.memory_mb={} or more, or a smaller train.micro_batch", (bytes >> 20) + 1));
 }
 

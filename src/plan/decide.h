@@ -11,7 +11,7 @@
 
 namespace ravine {
 
-// A planned way, and if it fits.
+// One way to run the training that decide() has planned: its settings, its memory, and if it fits.
 struct DecisionStep {
   Way way;
   RunLayout layout;
@@ -20,8 +20,10 @@ struct DecisionStep {
   bool fits = false;
 };
 
-// All planned steps, in order. The choice is the last step that fits. If none fits, there is no choice. `ranks` ranks
-// are in the mesh of config.parallel; a mesh that does not fit the model is a UserError.
+// The result of decide(): all ways that were planned, in order. The chosen way is the last one that fits. If none fits,
+// there is no choice.
+// Arguments of decide(): `ranks`: the number of ranks, in the mesh of config.parallel; a mesh that does not fit the
+// model is a UserError. `columns`: tokens of a sequence. `bytes_per_rank`: the memory limit.
 struct Decision {
   std::vector<DecisionStep> steps;
   const DecisionStep* choice() const;         // null: no step fits

@@ -12,30 +12,32 @@
 
 namespace ravine {
 
-// The peaks to return. Memory rates need half a gigabyte to measure: with `arithmetic` they are 0 if they are not
-// cached.
+// Selects the peaks to return. arithmetic: FLOP/s of products only; memory rates are returned if they are cached, else
+// 0. all: memory rates too, whose measurement needs half a gigabyte.
 enum class Peaks : uint8_t { arithmetic, all };
 
-// Returns the peaks for the current number of threads. Measures them if the cache has none for this CPU, program
-// version and thread count. Peaks that are not sure are measured again when nothing else runs; if they are still not
-// sure, the larger value is used.
+// Returns the peak rates of this machine for the current number of threads. Measures them if the cache has none for
+// this CPU, program version and thread count, or if `measure_again`. Peaks that are not sure are measured again when
+// nothing else runs; if they are still not sure, the larger value is used.
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
-// Returns the peaks of the cache, without measuring; empty: none.
+// Returns the peak rates of this machine from the cache, without measuring; empty if the cache has none.
 std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);
 // Returns the peak FLOP/s of products of all ranks together in this type, from a measurement of the first rank. Ranks
 // of a host that share cores count the cores once. `local`: ranks of this host. All ranks call it together and get the
 // same.
 double peak_of_ranks(const Ranks& ranks, int local, DType compute);
-// Raises the peak, because all ranks have reached `reached` FLOP/s in this type, so the peak was measured too low. The
-// new value is kept as not sure, so the next run measures again. Called by one rank.
+// Raises the cached peak FLOP/s of this machine for a type, because a step of all ranks has reached `reached` FLOP/s,
+// more than the measured peak. The new value is kept as not sure, so the next run measures again. `local`: ranks of
+// this host. Called by one rank.
 void raise_peak_of_ranks(const Ranks& ranks, int local, DType compute, double reached);
 void raise_peak(DType compute, double reached);  // for this process alone
-// True if a step computes all FLOPs of Model::training_flops_per_token: frozen weights below the first trained one have
-// no backward pass. Only such a step may raise a peak.
+// True if every parameter of the model is trained. A step then computes all FLOPs of Model::training_flops_per_token;
+// frozen weights below the first trained one have no backward pass. Only such a step may raise a peak.
 bool counts_every_flop(const Model& model);
 // Returns typical rates of products and memory, used if nothing was measured.
 MachinePeaks usual_machine();
-// Returns the message rates between `ranks` ranks of this machine, measured by `bench messages`; empty: not measured.
+// Returns the cached times of messages between `ranks` ranks of this machine, measured by `bench messages`; empty: not
+// measured.
 std::optional<MessageRates> known_message_rates(int ranks);
 std::string keep_message_rates(const MessageRates& rates);  // returns "", or the reason why the rates are not kept
 // Returns the share of the peaks that steps reach (step_share.h), measured by `bench machine` for the current number of

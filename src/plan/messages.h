@@ -19,8 +19,9 @@ struct MessageRates {
   bool measured = false;  // false: a guess from the memory rate
   std::vector<Point> all_to_all, all_gather, send;
 
-  // Return the seconds of a call in a group of `ranks` ranks. Between measured sizes they are interpolated, beyond them
-  // proportional; also proportional to the bytes that a rank sends.
+  // Return the seconds of one call: exchange of an all-to-all, gather of an all-gather, message of a send. `bytes`: of
+  // one piece. `ranks`: size of the group. Between measured sizes the seconds are interpolated. Beyond them, and for
+  // another number of ranks, they are proportional to the bytes that a rank sends.
   double exchange(double bytes, int ranks) const { return of(all_to_all, bytes, ranks); }
   double gather(double bytes, int ranks) const { return of(all_gather, bytes, ranks); }
   double message(double bytes) const { return line(send, bytes); }
@@ -33,12 +34,12 @@ struct MessageRates {
   static double line(const std::vector<Point>& points, double bytes);
 };
 
-// Measures messages in a few seconds. For each size the result is the median time of the slowest rank. All ranks of the
-// group call it together and get the same.
+// Measures the seconds of messages of several sizes between the ranks of a group; takes a few seconds. For each size
+// the result is the median time of the slowest rank. All ranks of the group call it together and get the same.
 MessageRates measure_messages(const Group& group);
 
-// Returns a guess: every byte is copied twice by all ranks at once, and a call takes 20 us. `copy_bytes`:
-// bytes read plus bytes written, per second.
+// Returns a guess of message times without a measurement: every byte is copied twice by all ranks at once, and a call
+// takes 20 us. `copy_bytes`: bytes read plus bytes written, per second.
 MessageRates guessed_messages(double copy_bytes, int ranks);
 
 }  // namespace ravine

@@ -15,7 +15,7 @@
 
 namespace ravine {
 
-// A step of the procedure.
+// One step of the procedure of the DeepSpeed guide: its config, the memory that it needs, and if it fits.
 struct ProcedureStep {
   int number = 0;                          // 1 to 9, as in the guide; 10: larger micro batches
   std::string what;                        // "ZeRO 2"
@@ -25,16 +25,17 @@ struct ProcedureStep {
   bool fits = false;
 };
 
-// The planned steps, and the choice.
+// The result of walk_procedure: the steps of the DeepSpeed guide's procedure that were planned, and the chosen step.
 struct Procedure {
   std::vector<ProcedureStep> steps;     // all planned steps, in order
   const ProcedureStep* choice() const;  // the last step that fits; null: none
-  // if no step fits: the number of ranks, a power of two times `ranks`, with which the last step fits
+  // Set if no step fits: the number of ranks, a power of two times `ranks`, with which the last step fits.
   std::optional<int> ranks_enough;
 };
 
-// Walks the procedure. The batch is global_batch sequences over `ranks` ranks. free_batch: the batch may grow with the
-// micro batches. A UserError if the mesh does not fit the model.
+// Plans the steps of the DeepSpeed guide's procedure in their order until one fits, then larger micro batches. The
+// batch is train.global_batch sequences over `ranks` ranks. free_batch: the batch may grow with the micro batches.
+// `bytes_per_rank`: the memory limit. A UserError if the mesh does not fit the model.
 Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t bytes_per_rank,
                          bool free_batch = false);
 

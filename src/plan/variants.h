@@ -10,7 +10,8 @@
 
 namespace ravine {
 
-// A variant of a run.
+// A variant of a run that needs more or less memory: the changed settings, its memory, and its time compared with the
+// run as configured.
 struct Variant {
   std::vector<std::string> changes;  // changed settings, "train.recompute=full"; empty: as configured
   int64_t bytes = 0;                 // total, as RunMemory::total
@@ -19,19 +20,20 @@ struct Variant {
   std::string text() const;          // "train.recompute=full train.micro_batch=2 (3.1 GiB, 1.31 x the time)"
 };
 
-// Plans variants of a run.
+// Plans variants of a run that need more or less memory, on the meta device.
 class Variants {
  public:
-  // `engine` is the planned run. shorten: true if the sequence length may change (not with fixed batch files).
+  // `engine`: the planned run as configured. shorten: true if variants may have a shorter sequence length (false with
+  // fixed batch files).
   Variants(const Config& config, Backend backend, const Types& types, StepEngine& engine, bool shorten);
 
-  // Returns at most `count` variants that need at most `bytes`: the fastest first, shorter sequences last. A variant is
-  // left out if a variant with smaller changes of the same options fits.
+  // Returns at most `count` variants of the run that need at most `bytes` of memory: the fastest first, variants with
+  // shorter sequences last. A variant is left out if a variant with smaller changes of the same options fits.
   std::vector<Variant> that_fit(int64_t bytes, size_t count);
-  // Returns the variant that needs least memory.
+  // Returns the variant of the run that needs least memory.
   Variant smallest();
-  // Returns variants with one change each: other recomputation, micro batches of half and double size, the other
-  // arithmetic.
+  // Returns the variants that differ from the run in one setting: other recomputation, micro batches of half and double
+  // size, the other arithmetic.
   std::vector<Variant> neighbours();
 
  private:
@@ -49,8 +51,8 @@ class Variants {
   double seconds_ = 0;  // per token, as configured
 };
 
-// Returns the bytes that a run may use in this process: free memory and the memory it already holds, less the stacks of
-// threads if address space is limited.
+// Returns the bytes of memory that a run may use in this process: free memory plus the memory that the process already
+// holds. If address space is limited, the stacks of threads are subtracted.
 int64_t memory_for_run();
 
 }  // namespace ravine

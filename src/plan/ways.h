@@ -17,7 +17,8 @@
 
 namespace ravine {
 
-// A way to run a training: one value for each option (knob).
+// A way to run a training: one value for each option that trades memory for time (mesh, ZeRO, recomputation, batch,
+// type).
 struct Way {
   Mesh mesh;
   int64_t zero = 0;
@@ -29,7 +30,7 @@ struct Way {
   Config config(const Config& base) const;                  // `base` with the values of this way
   std::vector<std::string> changes(const Way& from) const;  // settings that differ from `from`: "train.recompute=full"
   bool at_most(const Way& other) const;                     // no value is further from the mildest
-  // Returns this way with another value of one option: with(&Way::zero, 2).
+  // Returns a copy of this Way in which one option has another value: with(&Way::zero, 2).
   template <class T>
   Way with(T Way::*knob, std::type_identity_t<T> value) const {
     Way out = *this;
@@ -38,7 +39,7 @@ struct Way {
   }
 };
 
-// The values to try for each option, mildest first.
+// The values that a search tries for each option of a Way, the mildest (least change of the run) first.
 struct Knobs {
   std::vector<Mesh> meshes;
   std::vector<int64_t> zeros;
@@ -47,21 +48,23 @@ struct Knobs {
   std::vector<int64_t> micro_batches, lengths;
 
   explicit Knobs(const Way& only);  // one value for each option
-  // Returns all combinations; the first option varies slowest. ZeRO stages are included only if there are data ranks.
+  // Returns the Ways of all combinations of the values; the first option varies slowest. ZeRO stages are included only
+  // if there are data ranks.
   std::vector<Way> ways() const;
-  // Returns all combinations, ordered by the sum of their notches.
+  // Returns the Ways of all combinations of the values, ordered by the sum of their notches (smallest change first).
   std::vector<Way> mildest_first() const;
 };
 
-// The types and kernels of a run with this config, on this CPU.
+// The tensor types and the kernels of a run with this config, on this CPU. The result of planned_types.
 struct PlannedTypes {
   Types types;
   Kernels kernels;
 };
 PlannedTypes planned_types(const Config& config, Backend backend);
 
-// The memory and the traffic of a step of this rank, planned on the meta device like the run itself. bytes: without the
-// program. `work`, if not null, counts the kernel calls.
+// The memory and the traffic of a step of this rank, planned on the meta device like the run itself. The result of
+// planned_step and plan_ranks. planned_step: bytes without the memory of the process itself; `work`, if not null,
+// counts the kernel calls.
 struct PlannedStep {
   int64_t bytes = 0;
   Communication sent;
@@ -69,8 +72,9 @@ struct PlannedStep {
 PlannedStep planned_step(Model& model, const Config& config, const Types& types, const Kernels& kernels, const StepShape& shape,
                          Ranks& ranks, WorkCount* work = nullptr);
 
-// Plans a step on the ranks of the first, second and last stage. Returns the bytes of the rank that needs most, and the
-// traffic of the rank that sends most. bytes: with the program, as it was at the first call.
+// Plans a training step on a rank of the first, the second and the last pipeline stage. Returns the bytes of the rank
+// that needs most, and the traffic of the rank that sends most. The bytes include the memory of the process itself, as
+// it was at the first call. columns: tokens of a sequence.
 PlannedStep plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels,
                        int64_t columns);
 

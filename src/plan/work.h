@@ -12,15 +12,15 @@ namespace ravine {
 class WorkCount : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // Returns the seconds of a step of `micro_batches` micro batches, if every kernel call ran at the peak of products or
-  // of memory, the longer of both.
+  // Returns the seconds of a step of `micro_batches` micro batches, if every kernel call ran at the peak of the
+  // machine. The time of a call is the longer of FLOPs / flops_per_second and bytes / bytes_per_second.
   double seconds(double flops_per_second, double bytes_per_second, int64_t micro_batches) const;
 
  private:
   struct Call {
     double flops, bytes;
   };
-  // Calls of the first micro batch, of a later one, of the update.
+  // The counted calls: [0] of the first micro batch, [1] of a later micro batch, [2] of the update.
   std::vector<Call> parts_[3];
 };
 

@@ -15,8 +15,8 @@ void AbnormalNorms::read() {
   bool right = norms_.is_object();
   for (const auto& [step, norms] : norms_.items()) right = right && norms.is_array();
   if (!right)
-    throw UserError("no record of abnormal norms", path_, "it is a map of steps to lists of norms",
-                    "remove it, or put it right");
+    throw UserError("not a file of abnormal norms", path_, "it must be a map of steps to lists of norms",
+                    "remove or correct it");
 }
 
 void AbnormalNorms::note(int64_t step, double norm) {

@@ -11,7 +11,8 @@ namespace ravine {
 
 inline constexpr const char* kAbnormalFile = "abnormal_global_norm.json";
 
-// The norms of this file.
+// The gradient norms at which health.stop_norm ended the run, by step, and the file abnormal_global_norm.json that
+// stores them.
 class AbnormalNorms {
  public:
   explicit AbnormalNorms(std::string path) : path_(std::move(path)) {}

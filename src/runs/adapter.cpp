@@ -40,7 +40,8 @@ void refuse_unused(const Config& c) {
     if (all[i].yaml() == without[i].yaml()) continue;
     const auto where = c.sources.find(all[i].name());
     throw UserError(all[i].name() + " without an adapter", where == c.sources.end() ? "lora" : where->second,
-                    "it says how an adapter is made", "set lora.rank, or lora.path to the folder of one, or leave it out");
+                    "it is a setting of adapters, and this run trains none",
+                    "set lora.rank, or lora.path to the folder of one, or leave it out");
   }
 }
 
@@ -55,7 +56,7 @@ T in_order(T x) {
 void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& lora) {
   if (!c.lora.merge || !parts_tables(base, lora)) return;
   throw UserError("the adapter of a tied embedding or head, merged", "lora.merge",
-                  "embedding and head are one table, and an adapter stands beside one of its uses",
+                  "embedding and head are one table, and the adapter would change only one of its two uses",
                   "set model.tie=untied, or leave lora.merge out: merge-lora stores both tables");
 }
 
@@ -70,10 +71,9 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
     return std::nullopt;
   }
   if (base_of(c).empty() || (c.lora.merge && c.model.path.empty()))
-    throw UserError(
-        "an adapter without a base", "lora.rank",
-        c.lora.merge ? "it is merged into the weights of model.path" : "adapters stand beside weights that are there",
-        "set model.path to the folder of the base model");
+    throw UserError("an adapter without a base", "lora.rank",
+                    c.lora.merge ? "it is merged into the weights of model.path" : "an adapter is trained on stored weights",
+                    "set model.path to the folder of the base model");
   LoraOptions asked = o;  // with the module names of the family
   asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
   LoraSettings s;

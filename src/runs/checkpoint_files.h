@@ -14,21 +14,22 @@ namespace ravine {
 
 struct OpenedRun;
 
-// Writes the files of a step from the folder of Ravine's checkpoint and the scalars of its state. Returns the path for
-// a resume. Called by the first rank.
+// A function that converts a checkpoint of Ravine to the files of another program. `folder`: the checkpoint of Ravine.
+// `step`: its step. `scalars`: the scalars of its state. Returns the path to resume from. Called by the first rank.
 using Publisher = std::function<std::string(const std::string& folder, int64_t step, const Json& scalars)>;
 
-// The checkpoint format of another program.
+// Base class of the checkpoint formats of other programs (checkpoint.layout).
 class CheckpointFiles {
  public:
   virtual ~CheckpointFiles() = default;
-  // Throws a UserError if these files cannot store what an option needs. Called before anything is opened.
+  // Throws a UserError if an option of `config` needs a value that this checkpoint format cannot store. Called before
+  // model or data are opened.
   virtual void check(const Config& config) const = 0;
-  // Throws a UserError if train.output has files that this run would write and has not made. `run`: id of the run that
-  // owns the folder; "": no run.
+  // Throws a UserError if train.output has files with names of checkpoints of this format, and this run has not made
+  // them. `run`: id of the run that owns the folder; "": no run.
   virtual void check_folder(const Config& /*config*/, const std::string& /*run*/) const {}
-  // Returns the file or folder that checkpoint.resume leads to; "" if the run starts anew. A UserError if it leads to
-  // none.
+  // Returns the checkpoint (file or folder) that checkpoint.resume leads to; "" if the run starts anew. A UserError if
+  // checkpoint.resume names a checkpoint that does not exist.
   virtual std::string to_resume(const Config& config) const = 0;
   // Removes incomplete checkpoints of killed runs. The run holds its folder.
   virtual void clean_leftovers(const Config& /*config*/) const {}
@@ -36,13 +37,14 @@ class CheckpointFiles {
   virtual std::vector<std::string> take_over(Config& /*config*/) const { return {}; }
   virtual ForeignState open(const OpenedRun& run, const std::string& path) const = 0;
   virtual Publisher publisher(const OpenedRun& run) const = 0;
-  // Return the folder of the checkpoints, and the option of a command that resumes: "checkpoint.resume=RUN/checkpoint
-  // (..)".
+  // folder: returns the folder of the checkpoints. how_to_go_on: returns the option of a command that resumes the run:
+  // "checkpoint.resume=RUN/checkpoint (..)".
   virtual std::string folder(const Config& config) const = 0;
   virtual std::string how_to_go_on(const Config& config) const = 0;
-  // Returns the newest step in the folder of a run; -1 if there is none, or if a new run may ignore the files.
+  // Returns the step of the newest checkpoint of this format in the folder of a run; -1 if there is none, or if a new
+  // run may ignore the files.
   virtual int64_t newest_step(const std::string& /*output*/) const { return -1; }
-  // Returns the pattern of their names for a message: "checkpoint-*".
+  // Returns the pattern of the names of checkpoints of this format, for messages: "checkpoint-*".
   virtual std::string pattern() const = 0;
   // True if the run also exports a model folder at its end.
   virtual bool beside_model() const = 0;

@@ -11,22 +11,23 @@ namespace ravine {
 class Model;
 struct Types;
 
-// The bytes that a run will add to its disk. least: to save anything at all. most: the peak.
+// The result of disk_needs: the bytes that a run will add to its disk. least: to save anything at all. most: the peak.
 //
-// disk_needs: `checkpoint`: bytes of a checkpoint. `model`: bytes of the model at the end. `saves`: checkpoints still
-// to be made. `keep`: checkpoint.keep. `there`: checkpoints in the folder now. `beside`: extra bytes while a checkpoint
-// is written, freed afterwards.
+// Arguments of disk_needs: `checkpoint`: bytes of a checkpoint. `model`: bytes of the model at the end. `saves`:
+// checkpoints still to be made. `keep`: checkpoint.keep. `there`: checkpoints in the folder now. `beside`: extra bytes
+// while a checkpoint is written, freed afterwards.
 struct DiskNeeds {
   int64_t least = 0, most = 0;
 };
 DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside = 0);
 
-// The bytes that a run saves, over all ranks: one checkpoint, and the model at the end.
+// The bytes of the files that a run writes, over all ranks: one checkpoint, and the model at the end. The result of
+// saved_bytes.
 struct SavedBytes {
   int64_t checkpoint = 0, model = 0;
 };
-// Returns the saved bytes, without allocating memory. checkpoint.model_dtype must be set. `keeps_frozen`: checkpoints
-// hold frozen weights.
+// Computes the bytes of one checkpoint and of the exported model of a run, without allocating memory.
+// checkpoint.model_dtype must be set. `keeps_frozen`: true if checkpoints contain frozen weights.
 SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks);
 
 // Throws an Error on all ranks if the disk has not even room for the least that a run from this step must write. All

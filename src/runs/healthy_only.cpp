@@ -20,8 +20,9 @@ TakesCheckpoint healthy_only(const Config& config) {
   if (good.empty() && !all.empty())
     throw UserError(
         "no healthy checkpoints", folder,
-        fmt::format("by {} and their own verdicts none of the {} there is healthy, and health.embedding_norm={} asks for one",
-                    kHealthFile, all.size(), config.health.embedding_norm),
+        fmt::format(
+            "by {} and their own verdicts none of the {} checkpoints is healthy; with health.embedding_norm={} a run resumes only from a healthy one",
+            kHealthFile, all.size(), config.health.embedding_norm),
         fmt::format(
             "train again (checkpoint.resume=none, or another train.output), raise health.embedding_norm if it is too small, or name one: checkpoint.resume={}",
             all[0]));

@@ -5,7 +5,8 @@
 
 namespace ravine {
 
-// Returns a filter for the checkpoints that a resume may read if health.embedding_norm is set; null: no filter. A
+// Returns a function that is true for the names of checkpoints that health.embedding_norm found healthy; a resume reads
+// only these. Null (no filter) if health.embedding_norm is 0, or if checkpoint.resume names a checkpoint or none. A
 // UserError if there are checkpoints, and none of them is healthy.
 TakesCheckpoint healthy_only(const Config& config);
 

@@ -24,7 +24,7 @@ namespace ravine {
 void refuse_without_model(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty())
     throw UserError("no model", "model.path, model.config", "one of them must be given",
-                    "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
+                    "set model.path=FOLDER to train stored weights, or model.config=FILE.json to start from random ones");
 }
 
 namespace {
@@ -96,8 +96,8 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     if (p.policy.trainable && !p.tied) first = first == 0 ? p.policy.from_step : std::min(first, p.policy.from_step);
   if (first > 1)
     throw UserError("nothing trains in the first step", fmt::format("optimizer.groups{}", given("optimizer.groups")),
-                    fmt::format("every parameter that is trained has a from_step, the first of them {}", first),
-                    "leave some without from_step");
+                    fmt::format("every trained parameter has a from_step above 1, the earliest is {}", first),
+                    "leave from_step out for some of them");
   return model;
 }
 
@@ -125,8 +125,9 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
     s.tokenizer = open_tokenizer(where);
     if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
       throw UserError(trouble, where, "every id must have a row in the embedding",
-                      c.model.path.empty() ? "use the tokenizer of this model, or a config with a larger vocab_size"
-                                           : "set model.vocabulary=-1 to give each a row, or use the tokenizer of this model");
+                      c.model.path.empty()
+                          ? "use the tokenizer of this model, or a config with a larger vocab_size"
+                          : "set model.vocabulary=-1 to give each id a row, or use the tokenizer of this model");
   }
   refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());

@@ -18,10 +18,12 @@
 
 namespace ravine {
 
-// The parts that a run opens before it writes to its folder. Later only the numbers in the engine change. Each rank has
-// its own. Not movable: members refer to each other.
+// An opened run: config, spec, model, data, engine and folder, which are opened before the run writes to its folder.
+// Later only the numbers in the engine change. Each rank has its own. Not movable: members refer to each other.
 struct OpenedRun {
-  // Opens nothing yet. `job`: the ranks of this job, which must outlive this; null: a single rank. `form`: see `files`.
+  // Stores the arguments, and opens nothing yet. `given`: the config of the run. `to`: its log. `job`: the ranks of
+  // this job, which must outlive this; null: a single rank. `form`: the checkpoint format of another program; null:
+  // Ravine's.
   OpenedRun(Config given, Log& to, World* job, std::shared_ptr<const CheckpointFiles> form = nullptr)
       : files(std::move(form)), asked(settled(std::move(given))), log(to), world(job) {}
   OpenedRun(const OpenedRun&) = delete;
@@ -37,7 +39,8 @@ struct OpenedRun {
   Log& log;
   World* world;
   std::unique_ptr<RunFolder> folder;
-  // checksum of the weights of model.path, for an adapter also of model.weights; empty: not set, or unknown
+  // Checksum of the weights of model.path; for an adapter also of model.weights. Empty if model.path is not set, or if
+  // the checksum is unknown.
   std::string weights;
   std::unique_ptr<Model> model;
   std::optional<LoraSettings> lora;  // of the trained adapter

@@ -104,9 +104,9 @@ bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const s
             : "the weights that this run began with are not there",
       from->folder,
       fmt::format(
-          "of {} frozen parameter{} ({}{}) it holds none: a run that begins from stored weights keeps frozen ones there alone",
+          "it lacks {} frozen parameter{} ({}{}): checkpoints of a run that began from stored weights leave out frozen ones",
           lacks.size(), lacks.size() > 1 ? "s" : "", lacks[0], lacks.size() > 1 ? ", .." : ""),
-      fmt::format(fmt::runtime(there ? "put the weights of then back, or set {} to where they are now"
+      fmt::format(fmt::runtime(there ? "restore the original weights, or set {} to their folder"
                                      : "set {} to the folder that this run began with, wherever it is now"),
                   run.config().model.config.empty() ? "model.path" : "model.weights"));
 }
@@ -121,7 +121,7 @@ void refuse_other_states(const CheckpointReader& reader, const Model& model, con
     const std::string kind = name.substr(0, name.find('/'));
     if (kept.contains(kind) || kind.starts_with("rank_")) continue;
     throw UserError(fmt::format("checkpoint holds '{}'", name), folder + "/manifest.json: tensors",
-                    fmt::format("optimizer.type={} keeps no '{}'", ravine::name(config.optimizer.type), kind),
+                    fmt::format("optimizer.type={} has no state '{}'", ravine::name(config.optimizer.type), kind),
                     "use another checkpoint");
   }
 }

@@ -16,7 +16,7 @@ namespace ravine {
 
 // The state of a run between two steps, besides the tensors of the engine.
 struct Progress {
-  // The progress of a new run. `run` must outlive it.
+  // Makes the progress of a new run, with no step done. `run` must outlive this object.
   explicit Progress(const OpenedRun& run);
   int64_t done = 0, tokens = 0;  // steps done; tokens seen
   DataHistory history;           // the samples of each step
@@ -29,25 +29,27 @@ struct Progress {
   bool frozen_elsewhere = false;  // checkpoints leave out frozen weights: model.path has them
 };
 
-// Returns all contents of a checkpoint. Its tensors are views of the engine's live buffers.
+// Returns the state to write to a checkpoint: tensors, scalars and texts. Its tensors are views of the engine's live
+// buffers.
 TrainState checkpoint_state(const OpenedRun& run, const Progress& progress);
 
-// A checkpoint to resume from.
+// The checkpoint to resume from: its folder and an open reader.
 struct ResumePoint {
   std::string folder;  // "runs/book/checkpoints/step_000200"
   std::unique_ptr<CheckpointReader> reader;
 };
-// Opens the checkpoint to resume from, compares its record with this run, and logs the differences. Sets the fields of
-// `progress` that are needed before the engine allocates memory (done, tokens, began_with, frozen_elsewhere). Empty if
-// the run starts anew. The first rank has locked the folder; all ranks call it together.
+// Opens the checkpoint that checkpoint.resume leads to, compares its record with this run, and logs the differences.
+// Sets the fields of `progress` that are needed before the engine allocates memory (done, tokens, began_with,
+// frozen_elsewhere). Empty if the run starts anew. The first rank has locked the folder; all ranks call it together.
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& progress);
 
-// Sets the samples of the coming steps, in `progress` and in the run's data: from the checkpoint, or (null) for a new
-// run.
+// Sets which samples the coming steps read, in `progress` and in the run's data. `from`: the checkpoint to resume from;
+// null: a new run.
 void place_data(const OpenedRun& run, const ResumePoint* from, Progress& progress);
 
-// Loads the allocated engine and the rest of `progress`: from the checkpoint, or (null) for a new run. `process`: id
-// for the checkpoints of this process (CheckpointLine). All ranks call it together.
+// Loads weights and optimizer states into the allocated engine, and sets the rest of `progress`. `from`: the checkpoint
+// to resume from; null: a new run begins. `process`: id that this process writes to its checkpoints (CheckpointLine).
+// All ranks call it together.
 void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string& process, Progress& progress);
 
 }  // namespace ravine

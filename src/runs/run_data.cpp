@@ -62,8 +62,8 @@ RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks
                .fingerprint = {}};
   note_end(config, facts, generation, data);
   if (follows_validation(config.schedule) && !data.valid)
-    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", name(config.schedule.type)),
-                    "schedule.type", "the rate follows the validation loss",
+    throw UserError(fmt::format("schedule.type is {}, and there are no validation data", name(config.schedule.type)),
+                    "schedule.type", "it sets the learning rate by the validation loss",
                     "set data.valid or data.valid_fraction, or another schedule.type");
   if (ranks.size() > 1 && ranks.first()) {
     if (!data.tokens_in_use.empty()) {

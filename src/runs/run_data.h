@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-// The opened data of a run.
+// The opened data of a run: tokenizer, datasets, end tokens, and notes for the log. The result of open_run_data.
 struct RunData {
   std::unique_ptr<Tokenizer> tokenizer;    // null if the data are token ids
   std::unique_ptr<Dataset> train, valid;   // valid: null if there are no validation data
@@ -29,13 +29,14 @@ struct RunData {
   DataFingerprint fingerprint;          // of the sources
 };
 
-// Opens the data. If a rank has other data than the first, all ranks get a UserError. The first of several ranks
-// tokenizes text and locks the folder to store the tokens; the other ranks read them there. Before that, a
-// generation_config.json in model.path that `generate` would reject is a UserError (infer/generation_config.h), because
-// it is exported. All ranks call it together.
+// Opens tokenizer, training and validation data of a run. If a rank has other data than the first, all ranks get a
+// UserError. The first of several ranks tokenizes text and locks the folder to store the tokens; the other ranks read
+// them there. Before that, a generation_config.json in model.path that `generate` would reject is a UserError
+// (infer/generation_config.h), because it is exported. All ranks call it together.
 RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks& ranks, RunFolder& folder, Log& log);
 
-// Stores the tokens of text in the locked folder, for the next start. A full disk is a warning.
+// Stores the token ids of tokenized text in the locked run folder, so that the next start does not tokenize again. A
+// full disk is a warning.
 void keep_tokens(RunData& data, const Config& config, Log& log);
 
 }  // namespace ravine

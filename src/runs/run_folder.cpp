@@ -93,11 +93,11 @@ void refuse_overlap(const Config& c, const CheckpointFiles* files) {
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
       throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out,
-                      fmt::format("what is read from, here '{}', is not written to", path), "choose another train.output");
+                      fmt::format("an input of the run, here '{}', is not written to", path), "choose another train.output");
     for (const char* name : kNames)
       if (lies_within(path, out + "/" + name))
-        throw UserError(fmt::format("{} is what the run writes", key), path,
-                        fmt::format("'{}' in train.output is the run's own, and what is read from is not written to", name),
+        throw UserError(fmt::format("{} is a file or folder that the run writes", key), path,
+                        fmt::format("the run writes '{}' in train.output, and an input of the run is not written to", name),
                         "choose another train.output");
   }
 }
@@ -210,13 +210,11 @@ void RunFolder::look(bool whole) {
        {"config.yaml", "exported", kHealthFile, "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
     if (const auto status = fs::status(path(name), error);
         fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
-      throw UserError("no plain file has the name of one", path(name),
-                      "a run reads and writes a plain file there, not a pipe or a device",
+      throw UserError("not a plain file", path(name), "a run reads and writes a plain file there, not a pipe or a device",
                       "remove it, or choose another train.output");
   if (const std::string run = run_that_owns(folder_); !run.empty())
-    throw UserError("train.output lies in another run", folder_,
-                    fmt::format("it is what the run in {} writes, and a run there would mix with it", run),
-                    "choose another train.output");
+    throw UserError("train.output is inside another run", folder_,
+                    fmt::format("the run in {} writes there, and two runs would mix", run), "choose another train.output");
   const auto mark = read_mark(folder_);
   if (mark && !is_run_mark(*mark))
     throw UserError(mark->kind == kModelFolder || mark->kind.empty()
@@ -233,16 +231,15 @@ void RunFolder::look(bool whole) {
   if (!begun && fs::exists(path("run.yaml"), error) &&
       (fs::exists(path("tokenizer"), error) || fs::exists(path("base"), error)))
     throw UserError("train.output is a folder of `ravine init`", folder_,
-                    "what stands for its run, and for its model, would be two things",
-                    fmt::format("set train.output={}, where its run.yaml has it, or another one", shell_word(path("run"))));
+                    "this folder stands for its run, which must be a folder inside it",
+                    fmt::format("set train.output={}, as in its run.yaml, or another folder", shell_word(path("run"))));
   if (!begun)
     for (const char* name : kNames) {
       const bool lock =
           // of a run that was killed before it had its mark; the lock protects itself
           name == std::string_view(".lock");
       if (!lock && fs::exists(fs::symlink_status(path(name), error)))
-        throw UserError("train.output holds files of others", path(name),
-                        "no run has made this folder, and a run would write this name",
+        throw UserError("train.output has files that no run has made", path(name), "a run would write a file of this name",
                         "choose another train.output, or move it away");
     }
   refuse_foreign_model(path(exported_), run().empty() ? "of no run" : run(), whole ? &model_seen_ : nullptr);
@@ -273,7 +270,8 @@ void RunFolder::refuse_other_run() const {
                       "it names the folder of a checkpoint, or is auto or none", fmt::format("did you mean {}?", own));
     }
     throw UserError(
-        fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)),
+        fmt::format("train.output already holds another run{}",
+                    newest < 0 ? "" : ", saved after step " + std::to_string(newest)),
         folder_,
         fmt::format(
             "checkpoint.resume names a checkpoint of another folder, '{}', and a run that goes on from there would mix with it",
@@ -291,12 +289,12 @@ void RunFolder::refuse_other_run() const {
   if (!saved.empty())
     throw UserError(
         fmt::format("the checkpoints of this run are gone{}", there), path(saved),
-        "it was saved there, and without it the same command would begin anew, over what the run has written (checkpoints of another checkpoint.layout do not count)",
+        "a checkpoint was saved there; without it the same command would begin anew and overwrite files of the run (checkpoints of another checkpoint.layout are not used)",
         fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
   if (model)
     throw UserError(
         fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
-        "a run goes on from its checkpoints (of its own checkpoint.layout), and one that begins anew would replace the model",
+        "a run resumes from its checkpoints (of its checkpoint.layout); a run that begins anew would replace the model",
         begin + " and replace it");
 }
 

@@ -67,7 +67,7 @@ void refuse_while_it_runs(const fs::path& run, const std::string& where) {
   if (!holder) return;
   const bool checkpoint = saved_any(run) && !options_of_run(run).lora.asked();
   throw UserError(
-      "a run that is still going on", where,
+      "a run that is still running", where,
       fmt::format("{} writes its {} at the end{}", *holder, exported_name(options_of_run(run)),
                   saved_any(run) ? "" : ", and has saved no checkpoint yet"),
       fmt::format("wait for its end (`ravine info {0}` says how far it is), or end it early and saved by `ravine stop {0}`{1}",
@@ -118,8 +118,8 @@ std::string run_meant_by(const std::string& path) {
   const fs::path moved = (fs::path(path) / "run").lexically_normal();
   if (std::string said = read_run_config(config).train.output; is_run(said) && !is_copy(path, said)) return said;
   if (is_run(moved.string())) return moved.string();
-  throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder, a run makes the model",
-                  fmt::format("begin it by `ravine train --config {}`", shell_word(config)));
+  throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder; its run has not started",
+                  fmt::format("start it by `ravine train --config {}`", shell_word(config)));
 }
 
 std::string model_meant_by(const std::string& path, const std::string& key) {
@@ -132,7 +132,7 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
     if (!holds_adapter(run))
       throw UserError("a run without a model", where, "it trains an adapter, which is written when the run has come to its end",
                       goes_on(run));
-    throw UserError("a run of an adapter, not of a model", where, "its adapter stands beside the model that it was trained on",
+    throw UserError("a run of an adapter, not of a model", where, "it has trained an adapter for its base model",
                     fmt::format("make one model of both: `{} merge-lora --model {} --adapter {} --output DIR`", program_word(),
                                 shell_word(c.model.path), shell_word((run / "adapter").lexically_normal().string())));
   }
@@ -230,7 +230,7 @@ void refuse_run_without_weights(const std::string& path, const std::string& key)
   const bool trained_adapter = c.lora.asked() && !c.lora.merge && holds_adapter(run);
   if (whole && !trained_adapter && !saved_any(run)) {
     refuse_while_it_runs(run, where);
-    throw UserError("a run without a checkpoint", where, "weights are read from its newest one",
+    throw UserError("a run without a checkpoint", where, "weights are read from the newest checkpoint",
                     holds(made, "config.json") ? "name its model, " + shell_word(made) : goes_on(run));
   }
   if (!checkpoint || !c.lora.asked()) return;
@@ -261,7 +261,7 @@ void refuse_run_of_other_layout(const Config& config) {
   if (!is_run(output)) return;
   const CheckpointLayout was = options_of_run(output).checkpoint.layout, now = config.checkpoint.layout;
   if (was == now || !saved_any(output)) return;
-  throw UserError(fmt::format("a run whose checkpoint.layout is {}, and this one's is {}", name(was), name(now)),
+  throw UserError(fmt::format("train.output has a run with checkpoint.layout={}, this run has {}", name(was), name(now)),
                   "train.output=" + output, "two runs in one folder would mix their metrics.jsonl and config.yaml",
                   "choose another train.output");
 }
@@ -276,9 +276,9 @@ void refuse_config_of_other_run(const Config& config) {
   if (name == "config.yaml" && is_run(folder)) own = folder;
   if (name == "run.yaml" && is_prepared(folder) && is_copy(folder, said)) own = folder + "/run";
   if (own.empty() || same_path(own, said)) return;
-  throw UserError("train.output is another folder than that of the run which lies here", file,
-                  fmt::format("it was copied or moved, and says {}", said),
-                  fmt::format("say which is meant: train.output={} for the run here, train.output={} for that one",
+  throw UserError("train.output is not the folder of the run next to this file", file,
+                  fmt::format("the run was copied or moved, and this file sets train.output={}", said),
+                  fmt::format("choose one: train.output={} for the run here, train.output={} for the other run",
                               shell_word(own), shell_word(said)));
 }
 

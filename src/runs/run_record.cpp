@@ -205,10 +205,9 @@ void refuse_strangers_in_default(const RunRecord& was, const Config& config) {
   if (other)
     throw UserError(
         fmt::format("another run is in {}: {}, saved after step {}", config.train.output, there, was.step),
-        "train.output, which is not given", fmt::format("this one is {}, and a folder holds one run", here),
-        fmt::format(
-            "give this run a folder of its own, like train.output=runs/second; or train.output={} to go on with the run there",
-            config.train.output));
+        "train.output, which is not set", fmt::format("this run is {}, and a folder holds one run", here),
+        fmt::format("set another folder, such as train.output=runs/second, or train.output={} to resume the run there",
+                    config.train.output));
 }
 
 void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>& changes, const Config& config) {
@@ -228,10 +227,9 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
     data = data && of_data;
   }
   if (what.empty()) return;
-  throw UserError(
-      fmt::format("{}", fmt::join(what, "; ")), where,
-      fmt::format("{} goes on with the options it was made with; docs/options.md says which may change", was.checkpoint),
-      fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
+  throw UserError(fmt::format("{}", fmt::join(what, "; ")), where,
+                  fmt::format("{} resumes with the options of its run; docs/options.md says which may change", was.checkpoint),
+                  fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
 }
 
 namespace {
@@ -278,8 +276,7 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
                                  ? fmt::format("set model.tie={}", name(had == "true" ? Tie::tied : Tie::untied))
                                  : "go back to that model";
     throw UserError(fmt::format("{} is {}, was {}", field, is, had), where,
-                    fmt::format("{} goes on with the model it was made with", was.checkpoint),
-                    fmt::format("{}, {}", back, kNewRun));
+                    fmt::format("{} resumes with the model of its run", was.checkpoint), fmt::format("{}, {}", back, kNewRun));
   };
   // Fields without an effect on weights or arithmetic.
   static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype",  "dtype",
@@ -294,11 +291,10 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
       const auto tokenizer = was.options.find("model.tokenizer");
       if (key == "vocab_size" && config.model.path.empty() && !config.model.tokenizer.empty() &&
           tokenizer != was.options.end() && tokenizer->second != yaml_text(config.model.tokenizer))
-        throw UserError(
-            fmt::format("vocab_size is {}, was {}", shown_text(it->dump()), shown_text(value.dump())),
-            fmt::format("model.tokenizer={}", config.model.tokenizer),
-            fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint),
-            fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
+        throw UserError(fmt::format("vocab_size is {}, was {}", shown_text(it->dump()), shown_text(value.dump())),
+                        fmt::format("model.tokenizer={}", config.model.tokenizer),
+                        fmt::format("{} resumes with the model of its run, which has the ids of its tokenizer", was.checkpoint),
+                        fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
       refuse(key, shown_text(it->dump()), shown_text(value.dump()));
     }
     // A field that is missing in one of the two has the default of the family, so the models are compared.

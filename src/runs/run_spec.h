@@ -18,10 +18,11 @@ struct RunSpec {
   Types types;
   Backend backend = Backend::cpu;
   Kernels kernels;
-  // the reason for the values that auto chose in precision.compute and bf16_products; empty: auto chose nothing
+  // The reason for the values that replaced auto in precision.compute and precision.bf16_products; empty: neither was
+  // auto.
   std::string why;
-  // Both leave out the values that depend on the memory and the layers of this job: train.recompute, and the layers of
-  // each stage from parallel.split.
+  // config_text and record leave out values that depend on the memory and the layers of this job: train.recompute, and
+  // the layers of each stage from parallel.split.
   std::string config_text;  // the content of config.yaml
   Json record;              // the record in checkpoints
 };

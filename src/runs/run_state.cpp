@@ -77,8 +77,8 @@ int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key
                     "it must be a training checkpoint", "choose another one");
   const auto value = s[key].get<int64_t>();
   if (value < 0)
-    throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()),
-                    "it counts from 0", "choose another one");
+    throw UserError(fmt::format("checkpoint has {} as '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()),
+                    "it must be 0 or more", "choose another one");
   return value;
 }
 

@@ -119,7 +119,8 @@ std::unique_ptr<Model> open_resized_model(const Config& c) {
   const ModelOptions none;
   if (c.model.new_rows != none.new_rows && c.model.vocabulary == 0)
     throw UserError("model.new_rows without new rows", place(c, "model.new_rows"),
-                    "it says what the rows of model.vocabulary begin with", "set model.vocabulary too, or leave it out");
+                    "it sets the initial values of rows that model.vocabulary adds",
+                    "set model.vocabulary too, or leave it out");
   const bool copied = !c.lora.path.empty() && copies_table(*stored, adapter_settings(c.lora.path, *stored));
   const VocabularyChange change{.rows = asked_rows(c, *stored),
                                 .tied = c.model.tie == Tie::stored ? is_tied(*stored) && !copied : c.model.tie == Tie::tied,
@@ -137,7 +138,7 @@ void refuse_lost_tables(const Config& c, const Model& model) {
   if (!stored || !c.lora.asked()) return;
   if (c.model.tie != Tie::stored && is_tied(model) != stored->tied && !c.lora.merge)
     throw UserError("model.tie with an adapter", place(c, "model.tie"),
-                    "an adapter is used with its base, whose head is as it is stored",
+                    "an adapter is used with its stored base, whose tie it cannot change",
                     "set lora.merge=true for a whole model, or leave model.tie out");
   if (model.facts().vocabulary == stored->rows) return;
   auto frozen = [](const Param& p) { return !p.tied && !p.policy.trainable && (p.name == kEmbedding || p.name == kHead); };
@@ -145,7 +146,7 @@ void refuse_lost_tables(const Config& c, const Model& model) {
   if (!c.lora.path.empty() && std::any_of(all.begin(), all.end(), frozen))
     throw UserError(
         "an adapter with tables that it does not train", c.lora.path,
-        fmt::format("it holds embedding and head of {} rows beside the modules of modules_to_save, and the base has {}",
+        fmt::format("it holds embedding and head of {} rows, which are not in modules_to_save; the base has {} rows",
                     model.facts().vocabulary, stored->rows),
         fmt::format("make one model of both first ({} merge-lora), and train from that", program_word()));
   if (c.lora.merge) return;
@@ -154,7 +155,7 @@ void refuse_lost_tables(const Config& c, const Model& model) {
     throw UserError(
         fmt::format("an adapter without the {} whose rows change", p->name == kHead ? "head" : "embedding"),
         place(c, "model.vocabulary"),
-        fmt::format("an adapter holds the whole modules that lora.save names: {} of {} rows, where the base has {}, "
+        fmt::format("an adapter contains only the whole modules that lora.save names: {} with {} rows, where the base has {}, "
                     "would be lost with the run",
                     module, model.facts().vocabulary, stored->rows),
         fmt::format("set lora.save=[{}], or lora.merge=true for a whole model",

@@ -15,11 +15,13 @@ struct Arithmetic {
   Bf16Products products = Bf16Products::widen;  // Bf16Products::dot requires compute bf16, or an option that sets dot
   std::string why;                              // the reason for the values that auto chose; empty: auto chose nothing
 };
-// Returns the arithmetic for these options on a CPU with these properties. A pure function of its arguments. f64 on a
-// backend that cannot compute in f64 is a UserError. dot on a `cpu` without the instruction is a UserError.
+// Chooses compute type and form of bf16 products of a run from its precision options, for a CPU with these properties.
+// A pure function of its arguments. UserErrors: compute f64 on a backend that cannot compute in f64; Bf16Products::dot
+// on a `cpu` without the bf16 dot instruction.
 Arithmetic choose_arithmetic(const PrecisionOptions& options, Backend backend, const CpuArithmetic& cpu);
 
-// Returns the arithmetic that the CPUs of all ranks support, the same on every rank. All ranks call it together.
+// Returns the properties of bf16 arithmetic that the CPUs of all ranks have in common, the same on every rank. All
+// ranks call it together.
 CpuArithmetic common_arithmetic(const Group& all);
 
 }  // namespace ravine

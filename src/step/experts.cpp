@@ -45,21 +45,22 @@ MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& famil
   MoeSpec m = stored;
   if (o.load_balance != LoadBalance::stored) m.losses.balance = o.load_balance;
   if (o.load_balance == LoadBalance::bias && !m.routing.correction)
-    throw UserError("moe.load_balance is bias", given_at(c, "moe.load_balance"),
-                    fmt::format("routers of the {} family have no correction, and its files no place for one", family),
-                    "set moe.load_balance=aux, or use a model whose routers have one (deepseek_v3)");
+    throw UserError(
+        "moe.load_balance is bias", given_at(c, "moe.load_balance"),
+        fmt::format("routers of the {} family have no correction bias, and its files have no tensor for one", family),
+        "set moe.load_balance=aux, or use a model whose routers have one (deepseek_v3)");
   if (o.aux_loss) m.losses.balance_coef = *o.aux_loss;
   if (o.z_loss) m.losses.z_coef = *o.z_loss;
   if (o.aux_loss.value_or(0) > 0 && (m.losses.balance == LoadBalance::none || m.losses.balance == LoadBalance::bias))
-    throw UserError(fmt::format("moe.aux_loss is {}, and no such loss is on", *o.aux_loss), given_at(c, "moe.aux_loss"),
+    throw UserError(fmt::format("moe.aux_loss is {}, and no load-balance loss is on", *o.aux_loss), given_at(c, "moe.aux_loss"),
                     o.load_balance == LoadBalance::stored
-                        ? fmt::format("config.json of this {} model asks for none", family)
+                        ? fmt::format("config.json of this {} model sets none", family)
                         : fmt::format("moe.load_balance={} has no loss", name(o.load_balance)),
                     "set moe.load_balance=aux or seq_aux, or leave it out");
   m.routing.capacity_factor = o.capacity_factor, m.routing.drop = o.drop, m.routing.pad_to_capacity = o.pad_to_capacity;
   if (o.drop != Drop::none && o.capacity_factor * static_cast<double>(m.routing.experts) < 1)
     throw UserError(fmt::format("moe.capacity_factor is {}", o.capacity_factor), given_at(c, "moe.capacity_factor"),
-                    fmt::format("of {0} experts each takes at least 1/{0} of its even share", m.routing.experts),
+                    fmt::format("with {0} experts the capacity must be at least 1/{0} of the even share", m.routing.experts),
                     fmt::format("set {} or more; 1 is the even share", 1.0 / static_cast<double>(m.routing.experts)));
   if (o.shared_gate != SharedGate::stored && m.shared_gate != (o.shared_gate == SharedGate::gated))
     throw UserError(fmt::format("moe.shared_gate is {}", name(o.shared_gate)), given_at(c, "moe.shared_gate"),

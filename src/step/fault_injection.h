@@ -11,13 +11,13 @@ namespace ravine {
 
 class FaultInjection : public Observer {
  public:
-  // Checks the names of the ops. A name that matches no op is a UserError.
+  // Stores the faults to inject (probe.inject). A fault whose op name matches no op is a UserError.
   explicit FaultInjection(const std::vector<InjectOption>& faults);
-  // Starts a step: each fault of the step acts once, on the first call that matches. A repeated step gets its faults
-  // again.
+  // Starts step `step`: each fault that is set for this step is injected once, in the first kernel call that matches.
+  // If a step is run again, its faults are injected again.
   void begin_step(int64_t step);
   void after(const CallInfo& call) override;
-  // Returns the faults of this step that matched no call, as text; empty if there are none.
+  // Returns a text that lists the injected faults of this step that matched no kernel call; empty if all matched.
   std::string missed() const;
 
  private:

@@ -25,10 +25,11 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
   const int64_t micros = micro_batches_of(c);
   const Mesh mesh = mesh_of(c.parallel, ranks, model, micros);
   if (mesh.expert > 1 && make_update_rule(c.optimizer)->sees() >= Whole::tensor)
-    throw UserError(fmt::format("parallel.expert is {}, optimizer.type {}", mesh.expert, name(c.optimizer.type)),
-                    "parallel.expert, optimizer.type",
-                    "it takes norms of whole tensors, and all experts of a layer are one, of which each rank has a part",
-                    "set parallel.expert=1, or another optimizer.type");
+    throw UserError(
+        fmt::format("parallel.expert is {}, optimizer.type {}", mesh.expert, name(c.optimizer.type)),
+        "parallel.expert, optimizer.type",
+        "this optimizer needs norms of whole tensors; the experts of a layer are one tensor, of which each rank has a part",
+        "set parallel.expert=1, or another optimizer.type");
   RunLayout out;
   out.mesh = mesh;
   out.micro_batches = micros / mesh.data;
@@ -50,8 +51,7 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
   if (out.leaves > kMostLeavesOfRank)
     throw UserError(fmt::format("parallel.sum_leaves is {}, {} for each of {} data rank{}", out.sum_leaves, out.leaves,
                                 mesh.data, mesh.data > 1 ? "s" : ""),
-                    "parallel.sum_leaves",
-                    fmt::format("a rank sums at most {} leaves, each of which its plan walks through", kMostLeavesOfRank),
+                    "parallel.sum_leaves", fmt::format("a rank sums at most {} leaves in a step", kMostLeavesOfRank),
                     "use fewer leaves or more data ranks");
   return out;
 }

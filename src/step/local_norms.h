@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// The local norms of one parameter, by rank.
+// The local norms of one parameter by rank: sums of squares of the gradient of each rank alone, before the sum over
+// data ranks. Filled by gather_local_norms.
 struct LocalNorm {
   std::string parameter;
   std::vector<int> ranks;       // the ranks that hold the parameter or a part of it
@@ -16,11 +17,13 @@ struct LocalNorm {
   std::vector<int64_t> counts;  // of each of these ranks: the number of elements of its part
 };
 
-// Returns the local norms of the last step for the parameters whose names match the glob `pattern`, in the order of the
-// model. A tied parameter is listed once. All ranks call it together and get the same list.
+// Returns the local norms (gradients of each rank alone, before the sum over data ranks) of the last step. Included are
+// parameters whose names match the glob `pattern`, in the order of the model. A tied parameter is listed once. All
+// ranks call it together and get the same list.
 std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string& pattern);
 
-// Returns the sum of squares of the gradient of the token embedding on this rank; 0 if this rank holds no part of it.
+// Returns the sum of squares of this rank's own gradient of the token embedding in the last step (see
+// FlatGrads::watch_unreduced); 0 if this rank holds no part of it.
 double embedding_squares(StepEngine& engine);
 
 }  // namespace ravine

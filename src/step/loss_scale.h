@@ -30,25 +30,25 @@ struct LossScaleSettings {
   int64_t longest = 1000, shortest = 20;  // windows of mindformers_adaptive; longest > shortest
 };
 
-// Returns the windows of mindformers_adaptive in ascending order: for 1000 and 20 they are 20 30 40 50 100 200 500
-// 1000.
+// Returns the windows (steps without an overflow before the loss scale grows) that the rule mindformers_adaptive uses,
+// in ascending order. For longest 1000 and shortest 20 they are 20 30 40 50 100 200 500 1000.
 std::vector<int64_t> window_list(int64_t longest, int64_t shortest);
 
 bool is_overflow(double loss, double grad_norm);  // true if the loss or the norm is not finite
 
-// The loss scale of a run, with the state that its rule needs.
+// The loss scale of a run (factor of 16-bit losses), with the state of the rule that changes it.
 class LossScale {
  public:
   explicit LossScale(const LossScaleSettings& settings);
   double scale() const { return scale_; }  // for the next backward pass
   int64_t hysteresis() const { return left_; }
-  // Updates the scale after a step. Returns false, and changes nothing, for an overflow at the smallest scale
-  // (DeepSpeed's rules: the run ends).
+  // Updates the loss scale after a step. `overflow`: true if loss or gradient norm of the step was not finite. Returns
+  // false, and changes nothing, if a step overflows at the smallest scale; the run then ends (DeepSpeed's rules only).
   [[nodiscard]] bool update(bool overflow);
 
   Json state() const;  // for checkpoints
-  // Restores a state from a checkpoint after `steps` steps. A value that no run can have is a UserError that names the
-  // field.
+  // Restores the state of the loss scale from a checkpoint after `steps` steps. A value that no run can have is a
+  // UserError that names the field. `where`: name of the checkpoint in the message.
   void restore(const Json& state, int64_t steps, const std::string& where);
 
  private:

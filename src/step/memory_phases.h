@@ -10,15 +10,15 @@
 
 namespace ravine {
 
-// A phase of a step and its peak.
+// A phase of a step, and the bytes of the arena by memory kind at the peak of the phase.
 struct MemoryPhase {
   std::string name;  // "forward 0", "backward 0", "update", "validation"; the number counts the planned micro batches
   std::array<int64_t, kMemoryKinds> at_peak{};
   int64_t total() const { return std::accumulate(at_peak.begin(), at_peak.end(), int64_t{0}); }
 };
 
-// An arena that records as its base class does, and also the phases. The highest peak of all phases is
-// MemoryPlan::peak_kind.
+// A RecordingArena that also records the bytes by memory kind at the peak of each phase of a step. The highest peak of
+// all phases is MemoryPlan::peak_kind.
 class PhaseArena final : public RecordingArena {
  public:
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;

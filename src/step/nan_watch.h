@@ -9,9 +9,9 @@ namespace ravine {
 class NanWatch : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // Returns the first bad output: "first: matmul at model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column
-  // 7: nan". Inputs of the call that are not finite follow (then a weight is the cause). Empty if all outputs were
-  // finite.
+  // Returns a text on the first output of a kernel call that is not finite: "first: matmul at
+  // model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column 7: nan". Inputs of the call that are not finite
+  // follow (then a weight is the cause). "" if all outputs were finite.
   const std::string& found() const { return found_; }
 
  private:

@@ -14,7 +14,8 @@
 
 namespace ravine {
 
-// The log-probability of an answer: the sum over its tokens, in nats, and the number of tokens.
+// The log-probability of one answer of a preference pair, under the model and under the reference: the sum over its
+// tokens, in nats. `tokens`: the number of its tokens.
 struct AnswerLogProb {
   double model = 0, reference = 0;
   int64_t tokens = 0;
@@ -34,14 +35,14 @@ struct PairLoss {
 };
 PairLoss pair_loss(const DpoOptions& options, const AnswerLogProb& chosen, const AnswerLogProb& rejected);
 
-// Returns the log-probability and the number of labels of each segment. `losses`: cross-entropies, f64, one per token.
-// Host work.
+// Returns the log-probability and the number of tokens with a label of each answer (segment) of a batch. `losses`:
+// cross-entropies, f64, one per token of the batch. Only AnswerLogProb::model and tokens are set. Host work.
 std::vector<AnswerLogProb> answers_of(const Batch& batch, const TensorView& losses);
 
-// The sum of pair_loss over the pairs of a micro batch. Its step sums count pairs.
+// The DPO loss of a micro batch: the sum of pair_loss over its preference pairs. Its step sums count pairs.
 class DpoLoss final : public SequenceLoss {
  public:
-  // both must outlive this
+  // `options` and `micro` must outlive this object.
   DpoLoss(const DpoOptions& options, const MicroBatch& micro) : options_(options), micro_(micro) {}
   void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const override;
 
@@ -50,7 +51,8 @@ class DpoLoss final : public SequenceLoss {
   const MicroBatch& micro_;
 };
 
-// A loss without gradients that appends the log-probabilities of answers to a vector.
+// A loss without gradients, used to compute log-probabilities: appends the log-probability of each answer of a batch to
+// a vector.
 class AnswerLogProbs final : public SequenceLoss {
  public:
   explicit AnswerLogProbs(std::vector<double>& out) : out_(out) {}
@@ -60,9 +62,9 @@ class AnswerLogProbs final : public SequenceLoss {
   std::vector<double>& out_;
 };
 
-// Returns the metrics of a step or of a validation under TRL's names: "rewards/chosen", "rewards/rejected",
-// "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected". mean(sum): the mean of a step sum over
-// pairs.
+// Returns the DPO metrics of a step or of a validation under TRL's names: "rewards/chosen", "rewards/rejected",
+// "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected". `mean` returns the mean of a step sum over
+// the pairs.
 std::vector<std::pair<std::string, double>> preference_metrics(const std::function<double(StepSum)>& mean);
 
 }  // namespace ravine

@@ -14,8 +14,8 @@ class Profile : public Observer {
   void before(const CallInfo& call) override;
   void after(const CallInfo& call) override;
   void begin_step();  // clears the rows of the previous step and starts the clock
-  // Returns a table by op, longest first. `flops` and `bytes_per_second`: peaks of the machine, for the roofline
-  // column.
+  // Returns a text table of the profiled step by op: calls, seconds, FLOPs and bytes, the longest time first. `flops`
+  // and `bytes_per_second`: peaks of the machine, for the roofline column.
   std::string table(double flops, double bytes_per_second) const;
   std::string timeline_json() const;  // Chrome trace events, which Perfetto opens
 

@@ -18,10 +18,12 @@
 
 namespace ravine {
 
-// A micro batch of the loader in the form that the model reads. Its views point into `micro`, which must outlive it.
+// Converts a micro batch of the loader to a Batch, the form that the model reads. Views in the Batch point into
+// `micro`, which must outlive this object.
 class ModelBatch {
  public:
-  // `loss` may be null, and must outlive this. micro_scale: as in Batch.
+  // grad_scale: factor of the gradients. `loss`: a loss over whole sequences, or null for the sum over labels; must
+  // outlive this object. micro_scale: as Batch::micro_scale.
   ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step, const SequenceLoss* loss = nullptr,
              double micro_scale = 0);
   const Batch& batch() const { return batch_; }
@@ -32,7 +34,7 @@ class ModelBatch {
   std::vector<int32_t> places_;
 };
 
-// The planned memory of a run by kind, in bytes.
+// The planned memory of a run on this rank by kind, in bytes.
 struct RunMemory {
   int64_t weights = 0, optimizer = 0;  // outside the arena; for states on disk: the part that is in memory at once
   int64_t disk = 0;                    // in a file of offload.path; not memory
@@ -43,9 +45,9 @@ struct RunMemory {
   int64_t total() const { return base + batches + weights + optimizer + arena.total; }
 };
 
-// Bytes that a rank sends to other ranks in a step, by axis, as its groups count them (comm/group.h). data: includes
-// traffic between ranks with the same experts. expert: rows for the experts of other ranks; a plan assumes even load
-// (engine/ops/expert_ranks.h).
+// Bytes that a rank sends to other ranks in a step, by axis, as its groups count them (comm/group.h). data: traffic
+// over data ranks, which includes traffic between ranks with the same experts. expert: activation rows for the experts
+// of other ranks; a plan assumes even load (engine/ops/expert_ranks.h).
 struct Communication {
   int64_t data = 0, tensor = 0, pipeline = 0, expert = 0;
   int64_t all() const { return data + tensor + pipeline + expert; }
@@ -58,9 +60,9 @@ struct Communication {
 };
 Communication communication_of(const Ranks& ranks);  // all bytes sent up to now
 
-// The shape of a step on this rank.
+// The shape of a training step on this rank: size and number of its micro batches.
 struct StepShape {
-  // rows and columns of a micro batch; micro batches of a step of this rank
+  // Rows (sequences) and columns (tokens) of a micro batch; number of micro batches of this rank in a step.
   int64_t rows = 1, columns = 1, micro_batches = 1;
   bool validation = false;
   int64_t leaves = 1;  // of this rank; divides micro_batches
@@ -68,7 +70,8 @@ struct StepShape {
 
 enum class Verdict { apply, skip, stop };  // update; continue without an update; end the run without an update
 
-// Times of this rank in seconds. Gradients that are reduced during the last micro batch count as backward.
+// Forward and backward time of one micro batch on this rank, in seconds. Gradients that are reduced during the last
+// micro batch count as backward.
 struct MicroTimes {
   double forward = 0, backward = 0;
 };
@@ -79,8 +82,8 @@ struct StepTimes {
 
 // The result of a step over all ranks, the same on every rank; only `times` is of this rank.
 struct StepResult {
-  // mean loss as train.loss_average defines it (micro: a micro batch without labels counts with mean 0); norm before
-  // clipping
+  // loss: mean as train.loss_average defines it; with `micro`, a micro batch without labels counts with mean 0.
+  // grad_norm: norm of the gradients before clipping.
   double loss = 0, grad_norm = 0;
   int64_t tokens = 0, valid = 0;                            // tokens fed; labels (or pairs) with a loss
   Verdict verdict = Verdict::apply;                         // the decision for this step
@@ -90,24 +93,24 @@ struct StepResult {
   StepTimes times;
 };
 
-// Decides between the gradient norm and the update. Its arguments are sums over all ranks, so all ranks decide the
-// same.
+// A function that decides after the gradient norm is known, if a step is applied, is skipped, or ends the run. Its
+// arguments are sums over all ranks, so all ranks decide the same.
 using Decide = std::function<Verdict(double loss, double grad_norm)>;
-// Returns apply if both are finite, else stop.
+// Returns Verdict::apply if loss and gradient norm are finite, else Verdict::stop.
 Verdict stop_unless_finite(double loss, double grad_norm);
 
 // Computes the steps of a run: owns weights, optimizer, arena and stage. Not movable: its members refer to each other.
 class StepEngine {
  public:
-  // Plans the memory of a step on meta, and allocates nothing. `watch` (optional) observes the kernel calls of the
-  // planned step. ranks: null is a single rank; must outlive this. Fake ranks give the plan of a layout without
-  // starting it.
+  // Plans the memory of a training step on the meta device; allocate() then allocates it. `watch` (optional) observes
+  // the kernel calls of the planned step. ranks: the ranks of the run, which must outlive this; null: a single rank.
+  // With fake ranks this plans a layout without starting it.
   StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
              Observer* watch = nullptr, const Ranks* ranks = nullptr);
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
-  // Returns the bytes that this rank sends in a step, counted on fake groups during the planned step.
+  // Returns the bytes that this rank sends to other ranks in a step, as planned, by axis of the mesh.
   const Communication& communication() const { return communication_; }
   const StepShape& shape() const { return shape_; }
   const Recipe& recipe() const { return recipe_; }  // after planning it knows which of its rules matched a call
@@ -116,41 +119,44 @@ class StepEngine {
 
   // Runs a step: loss and gradients of every micro batch, their norm, then the decision of `decide`. The default
   // updates the weights unless the loss or the norm is not finite. `rates`: learning rates of the update.
-  // `before_unit`: see Optimizer. A step that is not applied leaves weights, optimizer states and the count of updates
-  // unchanged. The backward pass computes loss_scale * gradient. The norm and the update use the gradients without the
-  // scale.
+  // `before_unit`: see Optimizer. `micros`: the micro batches of this rank. A step that is not applied leaves weights,
+  // optimizer states and the count of updates unchanged. The backward pass computes loss_scale * gradient; the norm and
+  // the update use gradients divided by loss_scale.
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                  const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite,
                  double loss_scale = 1);
-  // Returns the sum of losses and the number of labels (or pairs) of a batch, forward only. Other sums stay in
-  // ctx().step_sums() until the next step. All ranks of a model call it together; the loss of the batch is the sum over
-  // these ranks.
+  // Runs a batch forward only. Returns the sum of its losses and the number of its labels (or preference pairs). Other
+  // sums stay in ctx().step_sums() until the next step. All ranks of a model call it together; the loss of the batch is
+  // the sum of the returned losses over these ranks.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
-  // Returns the log-probability of the answer of each segment, forward only. Empty except on the last pipeline stage,
-  // whose tensor ranks have the same values. All ranks of a model call it together.
+  // Returns the log-probability (nats) of the answer of each segment of a batch, forward only. Empty except on the
+  // ranks of the last pipeline stage, which all have the same values. All ranks of a model call it together.
   std::vector<double> answer_log_probs(const MicroBatch& micro);
 
-  // Gives the memory of activations and gradients back to the system between steps. The next step uses it again.
+  // Returns the pages of the arena (activations and gradients) to the system between steps. The next step uses the
+  // arena again.
   void rest() { arena_->forget(); }
 
-  // True if the config needs the gradient norms of this rank alone (FlatGrads::watch_unreduced).
+  // True if options of `c` need the gradient norm of each rank alone, before the sum over data ranks
+  // (FlatGrads::watch_unreduced): log.local_norms, health.embedding_norm, or watches_norms(log).
   static bool wants_unreduced(const Config& c) {
     return !c.log.local_norms.empty() || c.health.embedding_norm > 0 || watches_norms(c.log);
   }
   bool has_unreduced() const { return !unreduced_squares_.empty(); }
-  // Returns the sum of squares of the gradient of p on this rank in the last step.
+  // Returns the sum of squares of this rank's own gradient of p in the last step, before the sum over data ranks (see
+  // FlatGrads::watch_unreduced) and without the loss scale. Requires has_unreduced().
   double unreduced_squares(const Param& p) const { return unreduced_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
 
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
-  // by Unit::index
+  // Returns the pipeline stage of each unit, by Unit::index.
   std::vector<int> stages() const { return stages_of_units(model_, parts_, ranks_->mesh().pipeline); }
   Optimizer& optimizer() { return *optimizer_; }
   Ctx& ctx() { return *ctx_; }
   Model& model() { return model_; }
 
  private:
-  // The parts that the planned step on meta and a real step have each.
+  // The objects that a step works on. The planned step on meta and a real step each have their own.
   struct Parts {
     Ctx& c;
     FlatStore& store;

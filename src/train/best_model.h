@@ -10,25 +10,26 @@ namespace ravine {
 
 struct OpenedRun;
 
-// The settings of the best model.
+// The settings for the model with the best validation: if the run ends with it, and if a larger or a smaller loss is
+// better.
 struct BestModel {
   bool loads = false;    // the run ends with the weights of the best step
   bool greater = false;  // a larger validation loss is better
 };
 
-// A step with a validation and a checkpoint.
+// The step with the best validation among the steps that have a checkpoint. The result of best_step.
 struct BestStep {
   int64_t step = 0;
   double loss = 0;  // of the validation
 };
 
-// Returns the best step up to `step` from the rows of metrics.jsonl. Only steps with a validation and a checkpoint are
-// considered; of equal losses the first step is best. Empty if there is none.
+// Returns the step with the best validation loss up to `step`. `metrics`: the rows of metrics.jsonl. Only steps with a
+// validation and a checkpoint are considered; of equal losses the first step is best. Empty if there is no such step.
 std::optional<BestStep> best_step(const std::string& metrics, const Config& config, int64_t step, const BestModel& best);
 
-// Loads the weights of the best step from its checkpoint into the engine, and logs it. Returns false if the weights
-// stay those of the last step: there is no best step (logged as a warning), or the last step is the best. All
-// checkpoints must be complete. All ranks call it together.
+// Loads the weights of the step with the best validation from its checkpoint into the engine, and logs it. Returns
+// false if the weights stay those of the last step: there is no best step (logged as a warning), or the last step is
+// the best. `done`: the last step of the run. All checkpoints must be complete. All ranks call it together.
 bool load_best(const OpenedRun& run, const BestModel& best, int64_t done);
 
 }  // namespace ravine

@@ -16,7 +16,7 @@ void check_reference(const Config& c, const Model& model) {
   if (!same_model(*reference, *own))
     throw UserError(
         "the reference is another model", fmt::format("dpo.reference={}", folder),
-        "it runs in the place of the model that is trained, so both have the same shape",
+        "the reference must have the same shape as the trained model",
         "name a folder whose config.json is like the model's, such as the weights before or after another training");
   check_weights(folder, model);
 }

@@ -182,8 +182,9 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   std::string shorter;  // a model of more steps than this run has is not replaced
   if (run.ranks.first() && config.checkpoint.resume == kResumeNewest && exported_step > to &&
       fs::exists(run.path(exported_name(run.config())), error))
-    shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
-                          from, of, counted(to, "step"));
+    shorter =
+        fmt::format("the newest usable checkpoint is {}, and {} is gone or damaged: the model would be replaced by one of {}",
+                    from, of, counted(to, "step"));
   if (shorter = gather_texts(run.ranks.all(), shorter)[0]; !shorter.empty())
     throw UserError(
         fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")),

@@ -17,7 +17,8 @@
 
 namespace ravine {
 
-// The results of a step: a line of metrics.jsonl. Hooks may append to `more` ("valid_loss", ...).
+// The results of one step, as hooks get them and as a line of metrics.jsonl stores them. Hooks may append to `more`
+// ("valid_loss", ...).
 struct StepReport {
   int64_t step = 0;
   double loss = 0, lr = 0, grad_norm = 0;  // loss is undefined if valid is 0
@@ -50,11 +51,13 @@ struct StepReport {
   bool has_loss() const { return valid > 0; }
 };
 
-// True if a log line is written after this step. Lines are due every log.every steps, after the last step and after a
-// skipped step. A step also has a line if has_line is set or `more` is not empty.
+// True if a log line is written after the step of `report`. `every`: log.every; `steps`: train.steps. Lines are due
+// every log.every steps, after the last step and after a skipped step. A step also has a line if has_line is set or
+// `more` is not empty.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
-// An action around steps. Its functions are called in the order of a run.
+// Base class of actions around the steps of a run (log lines, metrics, validation, checkpoints). A run calls the
+// functions below in their order.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -62,19 +65,23 @@ class Hook {
   virtual void after_step(RunView&, StepReport&) {}
   virtual void last_words(RunView&, StepReport&) {}   // before a rule ends the run at this step
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
-  // Behind that, of a run that was not stopped: all is saved, and the weights are those that its model has.
+  // Called after finish() if the run was not stopped: all checkpoints are saved, and the weights are those of the
+  // model.
   virtual void ended(RunView&) {}
 };
 
-// Return the hooks in the order in which a run calls them. `every`: log.every, train.valid_every or checkpoint.every.
+// validation_hook and the functions after it return one hook each, in the order in which a run calls them. `every`: the
+// number of steps between two actions (log.every, train.valid_every or checkpoint.every).
 std::unique_ptr<Hook> validation_hook(int64_t every);
-// metrics.jsonl; a resumed run first cuts it to the step of its checkpoint
+// Returns the hook that appends steps to metrics.jsonl. A resumed run first removes the lines behind its checkpoint's
+// step.
 std::unique_ptr<Hook> metrics_hook(int64_t every);
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);  // event files in train.output/tensorboard
 std::unique_ptr<Hook> tensorboard_hook_in(const std::string& folder, int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step, and the progress bar
 std::unique_ptr<Hook> lines_hook(int64_t every);    // the line per step alone
-// starts a new window after each line; on every rank, since each saves its state
+// Returns the hook that starts a new window of means after each log line. Runs on every rank, because each rank stores
+// the window in its checkpoint.
 std::unique_ptr<Hook> window_hook(int64_t every);
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
 

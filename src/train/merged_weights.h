@@ -9,8 +9,8 @@ namespace ravine {
 
 class MergedWeights : public WeightSource {
  public:
-  // `source` and `model` must outlive this. `source` must have whole f32 or f64 masters of adapters and of the adapted
-  // weights.
+  // `source`: weights of a model with adapters; it must have whole f32 or f64 masters of the adapters and of the
+  // adapted weights. `source` and `model` must outlive this object.
   MergedWeights(WeightSource& source, const Model& model, const LoraSettings& lora);
   void acquire(const Unit& unit) override;
   void release(const Unit& unit) override { source_.release(unit); }

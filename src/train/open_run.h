@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Opens model, tokenizer and data, plans memory, and returns `run`. Mistakes in these and in the options are a
-// UserError. Nothing is written before, except the token folder that the first of several ranks makes for all. The
+// Opens model, tokenizer and data of `run`, plans its memory, and returns `run`. Mistakes in these and in the options
+// are a UserError. Nothing is written yet, except the token folder that the first of several ranks makes for all. The
 // bytes of checkpoints are not checked here. All ranks call it together.
 const OpenedRun& open_run(OpenedRun& run, Backend backend);
 

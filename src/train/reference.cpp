@@ -134,8 +134,8 @@ void load_reference(const OpenedRun& run, const Progress& p) {
   if (c.dpo.reference.empty() && p.began_with != run.weights)
     throw UserError(fmt::format("{} holds other weights than when this run began", c.model.path),
                     run.path("reference.safetensors"),
-                    "the reference of preferences is the model as the run began, and not all of its log-probabilities are here",
-                    "put the weights of then, or the file, back, or set dpo.reference in a run of its own");
+                    "the reference is the model with which the run began, and this file lacks some of its log-probabilities",
+                    "restore the original weights or the file, or set dpo.reference in a new run");
   if (folder.empty())
     initialise(engine.store(), static_cast<uint64_t>(c.train.seed), [](const Param& p) { return !p.adapter; });
   else

@@ -10,12 +10,14 @@
 
 namespace ravine {
 
-// The log-probabilities of the pairs of one dataset; NaN for unknown pairs.
+// The log-probabilities of both answers of every preference pair of one dataset under the reference model. NaN: not
+// known yet.
 class ReferenceLogProbs {
  public:
   explicit ReferenceLogProbs(int64_t pairs = 0);
   bool knows(const std::vector<int64_t>& pairs) const;
-  // Stores the values of `pairs`, two each: chosen, rejected. Other pairs keep their values.
+  // Stores the log-probabilities of the pairs with these indices: two values each, chosen then rejected. Other pairs
+  // keep their values.
   void note(const std::vector<int64_t>& pairs, const std::vector<double>& values);
   void fill(MicroBatch& micro) const;  // sets micro.reference; all pairs must be known; does nothing if there are none
   std::vector<double>& values() { return values_; }
@@ -25,16 +27,17 @@ class ReferenceLogProbs {
   std::vector<double> values_;  // two for each pair; NaN: unknown
 };
 
-// The log-probabilities of the training and validation data.
+// The log-probabilities under the reference model for training and validation data. The result of reference_log_probs.
 struct References {
   ReferenceLogProbs train, valid;
 };
 
-// Returns the log-probabilities that the steps from progress.done on and their validations need; empty without
-// train.objective=dpo. The reference is dpo.reference, or the initial model of the run. Adapters are zero meanwhile, so
-// the reference of an adapter run is its base. The engine must be allocated; its weights are undefined afterwards.
-// Values of the file are not computed again. A stop request ends the computation early; values known by then are kept.
-// Missing initial weights are a UserError. All ranks call it together.
+// Computes the log-probabilities of preference pairs under the reference model, for the steps from progress.done on and
+// for their validations; empty without train.objective=dpo. The reference is dpo.reference, or the initial model of the
+// run. Adapters are zero during the computation, so the reference of an adapter run is its base. The engine must be
+// allocated; its weights are undefined afterwards. Values in train.output/reference.safetensors are not computed again.
+// A stop request ends the computation early; computed values are stored. Missing initial weights are a UserError. All
+// ranks call it together.
 References reference_log_probs(const OpenedRun& run, const Progress& progress, const StopToken& stop);
 
 }  // namespace ravine

@@ -11,7 +11,8 @@
 
 namespace ravine {
 
-// The facts that a run depends on, besides its options.
+// The arguments of resolve() besides the options: backend, ranks, CPU, model, the checkpoint to resume from, and the
+// sizes of the data.
 struct RunFacts {
   Backend backend = Backend::cpu;
   int ranks = 1;
@@ -25,13 +26,14 @@ struct RunFacts {
   std::function<int64_t(int64_t)> of_ranks;  // returns the largest number of all ranks; null: one rank
 };
 
-// Returns the spec of a run. A pure function: equal arguments give an equal spec on every rank. `asked`: validated
-// options, with the place of each set option (Config::sources). Before the data are open, three values are missing:
-// train.recompute=auto, the layers of stages by cost, and the steps of train.epochs and of the warmup ratio. Errors: a
-// UserError if ranks, model and options do not fit together, or if no recomputation fits train.memory_mb.
+// Resolves the options of a run: replaces auto, and computes layout, types and kernels. A pure function: equal
+// arguments give an equal spec on every rank. `asked`: validated options, with the place of each set option
+// (Config::sources). Before the data are open, three values are missing: train.recompute=auto, the layers of stages by
+// cost, and the steps of train.epochs and of the warmup ratio. Errors: a UserError if ranks, model and options do not
+// fit together, or if no recomputation fits train.memory_mb.
 RunSpec resolve(const Config& asked, const RunFacts& facts);
 
-// Returns a spec with types and kernels only, for a search over layouts.
+// Returns a RunSpec that has only types and kernels set, for a search over layouts.
 RunSpec resolve_types(const Config& asked, const RunFacts& facts);
 
 }  // namespace ravine

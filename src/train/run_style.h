@@ -12,14 +12,16 @@ namespace ravine {
 
 using HookMaker = std::function<std::unique_ptr<Hook>(int64_t every)>;  // every: log.every
 
-// The style of a run.
+// The style of a run's outputs: log lines, TensorBoard, checkpoint format, and files for another program. Defaults are
+// Ravine's.
 struct RunStyle {
   HookMaker console = console_hook, tensorboard = tensorboard_hook;
   std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
   std::optional<BestModel> best;                 // empty: the run ends with the weights of its last step
   bool first_line = false;                       // step 1 has a log line, whatever log.every is
   int64_t valid_rows = 0;                        // rows of a validation; 0: by train.valid_batches
-  // Hooks of the first rank that write files of another program. Their functions are called last.
+  // Makers of further hooks, which write files of another program. Used on the first rank; a run calls these hooks
+  // last.
   std::vector<std::function<std::unique_ptr<Hook>()>> more;
 };
 

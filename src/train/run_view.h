@@ -34,16 +34,16 @@ class RunView {
   virtual const Json& model_config() const = 0;                 // config.json of the model
   virtual int64_t samples() const = 0;                          // samples of an epoch of the training data
 
-  // Returns the loss on the validation data; empty if there are none. The result may have no label, and so no loss. All
-  // ranks call it together.
+  // Runs a validation and returns its result; empty if there are no validation data. The result may have no label, and
+  // so no loss. All ranks call it together.
   virtual std::optional<ValidationResult> validate() = 0;
   virtual void follow(double validation_loss) = 0;  // gives the loss to a schedule that sets the learning rate by it
 
   // Starts to save a checkpoint, which a background thread finishes. Waits for the previous checkpoint. All ranks call
   // it together.
   virtual void save_checkpoint(int64_t step) = 0;
-  // True if the checkpoint of the last step is complete. Waits for the checkpoint that is being written. All ranks call
-  // it together.
+  // True if the checkpoint of `step`, the last step of the run, is complete. Waits for the checkpoint that is being
+  // written. All ranks call it together.
   virtual bool is_saved(int64_t step) = 0;
 
   virtual void begin_window() = 0;                    // starts the means again after a log line

@@ -9,10 +9,11 @@ namespace ravine {
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
-  // Called before the first step: `done` steps are done, and memory holds their state. `run` outlives the later calls.
+  // Called once before the first step. `done`: the number of steps already done (0, or the step of the checkpoint). The
+  // engine of `run` holds the state after them. `run` outlives the later calls.
   virtual void begin(OpenedRun& run, int64_t done) = 0;
   virtual void begin_step(int64_t step) = 0;
-  // Called when gradients are finished and not clipped, before the update.
+  // Called in each step when the gradients are reduced and not yet clipped, before the update.
   virtual void before_update() = 0;
   virtual void end_step(const StepResult& result, const UpdateRates& rates, double loss_scale) = 0;
 };

@@ -102,14 +102,14 @@ void Trainer::replay(int64_t last) {
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   const int64_t done = progress_.done;
   if (last <= done || last > c.train.steps)
-    throw UserError(
-        fmt::format("step {} does not follow step {}", last, done), from ? c.checkpoint.resume : c.train.output,
-        fmt::format("a replay goes on from a checkpoint, or begins, to a step of its run, which has {}", c.train.steps),
-        "choose a later step, or an earlier checkpoint");
+    throw UserError(fmt::format("step {} does not follow step {}", last, done), from ? c.checkpoint.resume : c.train.output,
+                    fmt::format("a replay runs from a checkpoint (or the start) to a later step of its run, which has {} steps",
+                                c.train.steps),
+                    "choose a later step, or an earlier checkpoint");
   if (follows_validation(c.schedule) && c.train.valid_every > 0 &&
       done / c.train.valid_every != (last - 1) / c.train.valid_every)
-    throw UserError(fmt::format("between steps {} and {} is a validation, which the rate follows", done, last),
-                    c.checkpoint.resume, "a replay has none", "take the last checkpoint before the step");
+    throw UserError(fmt::format("between steps {} and {} is a validation that sets the learning rate", done, last),
+                    c.checkpoint.resume, "a replay does not validate", "replay from the last checkpoint before the step");
   run_.engine->allocate();
   if (injection_) run_.engine->ctx().add_observer(injection_.get());
   place_data(run_, from ? &*from : nullptr, progress_);

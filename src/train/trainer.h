@@ -22,11 +22,12 @@
 
 namespace ravine {
 
-// A training run.
+// A training run: opens it, runs its steps, and gives hooks access to it.
 class Trainer : public RunView {
  public:
-  // Opens the run; runs/opened_run.h lists the checks made here. The bytes of a checkpoint are checked by run(), after
-  // it has locked the folder.
+  // Opens the run: model, tokenizer, data and memory plan. A mistake in them or in the options is a UserError. The
+  // bytes of a checkpoint are checked by run(), after it has locked the folder. world: the ranks of the job; null: a
+  // single rank.
   Trainer(Config config, Backend backend, Log& log, World* world = nullptr, RunStyle style = {});
 
   // Reports all steps of the run to `watch`, which must outlive this. Called before run().
@@ -55,7 +56,7 @@ class Trainer : public RunView {
   int64_t samples() const override { return run_.data.train->row_count(); }
   const StepReport* last_report() const override { return last_ ? &*last_ : nullptr; }
 
-  // The results of a run, for tests.
+  // Access to the trained model, for tests.
   Model& model() { return *run_.model; }
   StepEngine& engine() { return *run_.engine; }
   int64_t tokens_seen() const { return progress_.tokens; }

@@ -187,7 +187,7 @@ def test_mistakes(folder):
     odd = folder / "odd.jsonl"
     odd.write_text('{"prompt": "x", "adapter": 3}\n')
     text = said("--adapter", f"poet={poet}", "--prompts", odd)
-    check('"adapter" is no name' in text and f"{odd}:1" in text, text)
+    check('"adapter" is not a name' in text and f"{odd}:1" in text, text)
     # An adapter of another base, beside one that fits.
     other = folder / "other"
     shutil.copytree(poet, other)

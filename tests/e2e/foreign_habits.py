@@ -126,9 +126,9 @@ MISTAKES = [
     ("a file under another field", ["train", "{base}", "data.train=[{{file: {dir}/book.txt}}]"], ["unknown field 'file'", "did you mean 'path'?"]),
     ("a name in other letters", TRAIN + "data.train=[{dir}/BOOK.TXT]", ["did you mean '{dir}/book.txt'?"]),
     ("a vocabulary that is too small", "tokenizer train --input {dir}/book.txt --output {dir}/t --vocab-size 270", ["vocabulary too small", "raise --vocab-size to ", " or more"]),
-    ("an adapter beside another family", "generate --model {dir}/qwen/model --adapter {adapter} --prompt x", ["belongs to another base", "base_model_name_or_path"]),
+    ("an adapter beside another family", "generate --model {dir}/qwen/model --adapter {adapter} --prompt x", ["trained on another base model", "base_model_name_or_path"]),
     ("a rank that is not there", "convert --input {dir}/mega --output {dir}/c --to hf", ["missing rank", "mp_rank_01 is not there"]),
-    ("ids on the command line", "generate --model {model} --prompt-ids [[1,2]]", ["ids where a file is named", "ids.json"]),
+    ("ids on the command line", "generate --model {model} --prompt-ids [[1,2]]", ["ids instead of a file name", "ids.json"]),
     ("options of a section", "config lora", ["ravine config --explain lora"]),
     ("what an option is", "config optimizer.lr", ["ravine config --explain optimizer.lr"]),
     ("a folder of runs to plot", "plot {dir}", ["a folder of runs", "{dir}/base"]),
@@ -289,9 +289,9 @@ def test_a_run_that_goes_on_is_told_from_one_that_ended(folder):
             if line.startswith("step"):
                 break
         said = r.run("generate", "--model", folder / "live", "--prompt", "hi", status=2).stderr
-        r.check("a run that is still going on" in said and f"ravine stop {folder / 'live'}" in said and "no checkpoint yet" in said and "train --config" not in said, said)
+        r.check("a run that is still running" in said and f"ravine stop {folder / 'live'}" in said and "no checkpoint yet" in said and "train --config" not in said, said)
         said = r.run("convert", "--input", folder / "live", "--output", folder / "c", "--to", "hf", status=2).stderr
-        r.check("a run that is still going on" in said and "unknown layout" not in said, said)
+        r.check("a run that is still running" in said and "unknown layout" not in said, said)
     finally:
         job.terminate()
         job.communicate(timeout=60)

@@ -67,7 +67,7 @@ def test_other_weights_are_refused(folder):
     kept = (folder / "base" / "model.safetensors").read_bytes()
     shutil.copy(folder / "other" / "model" / "model.safetensors", folder / "base" / "model.safetensors")
     said = train(folder, status=2, train__steps=6)
-    r.check("holds other weights than when this run began" in said and "frozen parameters" in said and "put the weights of then back" in said, said)
+    r.check("holds other weights than when this run began" in said and "frozen parameters" in said and "restore the original weights" in said, said)
     said = r.run("convert", "--input", folder / "run", "--output", folder / "hf", "--to", "hf", status=2).stderr
     r.check("holds other weights than when the run began" in said and not (folder / "hf").exists(), said)
     (folder / "base" / "model.safetensors").unlink()

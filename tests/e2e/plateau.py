@@ -59,7 +59,7 @@ def test_what_cannot_be_followed_is_refused(folder):
         for word in words:
             check(word in said, f"{word}: {said}")
 
-    refused("schedule.type", "data.valid", "nothing to validate on", data__valid=[])
+    refused("schedule.type", "data.valid", "there are no validation data", data__valid=[])
     refused("schedule.type is reduce_lr_on_plateau, train.valid_every 0", train__valid_every=0)
     refused("schedule.lowest_lr 0.001", "optimizer.lr is 0.0001", schedule__type="greedy", optimizer__lr=1e-4)
     refused("did you mean", schedule__type="reduce_lr_on_plateu")

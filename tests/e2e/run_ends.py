@@ -166,7 +166,7 @@ def test_a_run_accepts_only_the_folder_of_a_run(folder):
     before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name not in (".lock", "log.txt")}
     for inside in ("model", "tensorboard", "checkpoints", "checkpoints/step_000004", "tokens", "config.edited-1.yaml", "model.new-1"):
         log = train(folder, run / inside, status=2)
-        check("lies in another run" in last(log) and str(run) in last(log), f"{inside}: {log}")
+        check("is inside another run" in last(log) and str(run) in last(log), f"{inside}: {log}")
     shutil.copytree(run / "model", folder / "moved")
     check("a model that a run has exported" in last(train(folder, folder / "moved", status=2)), "a model that was moved")
     mark = json.loads((folder / "moved" / ".ravine").read_text())

@@ -104,14 +104,14 @@ def test_a_checkpoint_of_another_folder_does_not_go_over_a_run(folder):
     before = contents(folder / "other")
     there = folder / "run" / "checkpoints" / "step_000002"
     error = error_of(train(folder, name="other", status=2, checkpoint__resume=there))
-    check("holds a run of its own, saved after step 4" in error and "checkpoint.resume=auto" in error, error)
+    check("already holds another run, saved after step 4" in error and "checkpoint.resume=auto" in error, error)
     check(contents(folder / "other") == before, "a refused start wrote something")
     check("after step 2" in train(folder, name="new", checkpoint__resume=there), "a folder of its own takes it")
     check("after step 2" in train(folder, checkpoint__resume=there), "and so does the run's own")
     shutil.rmtree(folder / "other" / "checkpoints")  # a finished model alone is a run's too
     before = contents(folder / "other")
     error = error_of(train(folder, name="other", status=2, checkpoint__resume=there))
-    check("holds a run of its own" in error and contents(folder / "other") == before, error)
+    check("already holds another run" in error and contents(folder / "other") == before, error)
     error = error_of(train(folder, name="run/checkpoints/step_000002/inside", status=2, checkpoint__resume=there))
     check("inside checkpoint.resume" in error, error)
 
@@ -145,8 +145,8 @@ def test_the_default_folder_holds_one_run(folder):
     before = contents(folder / "work")
     other = r.save_ids(folder / "other.safetensors", 64, 17, seed=2)
     wide = r.save_config(folder / "wide.json", hidden_size=48)
-    for more, words in (({"data__train": [other]}, f"this one is model.config={folder / 'config.json'} data.train=[{other}]"),
-                        ({"model__config": wide}, f"this one is model.config={wide}")):
+    for more, words in (({"data__train": [other]}, f"this run is model.config={folder / 'config.json'} data.train=[{other}]"),
+                        ({"model__config": wide}, f"this run is model.config={wide}")):
         error = error_of(train(folder, name=None, status=2, cwd=folder / "work", **more))
         check(f"another run is in runs/default: model.config={folder / 'config.json'} data.train=[{folder / 'ids.safetensors'}], saved after step 4" in error, error)
         check(words in error and "train.output=runs/" in error, error)

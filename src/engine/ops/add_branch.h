@@ -3,9 +3,9 @@
 
 namespace ravine {
 
-// Adds the pending branch of `in` (if any) to the residual stream, for ops that read the stream without a norm. sum:
-// the new residual stream. out: its values in the compute type, a tensor with an id of its own (it may share the memory
-// of sum). Consumes `in`.
+// Adds the pending branch of `in` (if any) to the residual stream, for ops that read the stream without a norm. Returns
+// sum, the new residual stream, and out, its values in the compute type. out is a tensor with its own id, which may
+// share the memory of sum. Consumes `in`.
 Normed add_branch(Ctx& c, Flow in);
 
 }  // namespace ravine

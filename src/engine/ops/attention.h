@@ -10,7 +10,8 @@ namespace ravine {
 // [attention]): two products and a softmax for each segment and head.
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at);
 
-// The same over the keys and values of a cache, for the segments in `at`. Nothing is recorded.
+// Attention over the keys and values of a cache: as attention() above, for the segments in `at`. Nothing is recorded,
+// so there is no backward pass.
 Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const TensorView& v, const AttentionShape& at);
 
 }  // namespace ravine

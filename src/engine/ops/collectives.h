@@ -6,16 +6,16 @@
 
 namespace ravine {
 
-// mine = the sum over ranks of piece rank() of `all`. `all` has size() pieces of the size of `mine`. `mine` may be a
-// part of `all`. All ranks call it together.
+// Sums one piece over the ranks of a group: `mine` becomes the sum over ranks of piece rank() of their `all`. `all` has
+// size() pieces of the size of `mine`. `mine` may be a part of `all`. All ranks call it together.
 void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine);
-// x = the sum over ranks of x, on every rank. x is contiguous. All ranks call it together.
+// Replaces x on every rank of the group by the sum of x over these ranks. x is contiguous. All ranks call it together.
 void all_reduce(Ctx& c, const Group& group, const TensorView& x);
 
-// The same sums in steps, so that messages are sent while the caller computes. step() waits for the pending message and
-// does the next part. The sum is complete if step() returns true (reduce_scatter: after one step, all_reduce: after
-// two). All ranks create and step their reductions in the same order. `all` or `x` must stay valid until then.
-// theirs in the same order. `all` or `x` must stay where it is until then.
+// A sum over the ranks of a group in steps (reduce_scatter or all_reduce), so that messages are sent while the caller
+// computes. step() waits for the pending message and does the next part. It returns true if the sum is complete:
+// scatter after one step, whole after two. All ranks create and step their reductions in the same order. `all` or `x`
+// must stay valid until the sum is complete.
 class Reduction {
  public:
   static Reduction scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine);

@@ -3,8 +3,9 @@
 
 namespace ravine {
 
-// Zeroes each value with the run's dropout probability and scales the others, in place. The mask depends on (seed,
-// path, step, sequence, position, channel) and is never stored. Identity outside training.
+// Applies dropout in place: zeroes each value with the run's probability p and multiplies the others by 1 / (1 - p).
+// The mask depends on (seed, path, step, sequence, position, channel) and is never stored. Outside training x is
+// returned unchanged.
 Tensor dropout(Ctx& c, Tensor x);
 
 }  // namespace ravine

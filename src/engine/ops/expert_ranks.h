@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-// Exchanges row counts with the other expert ranks, and sends the rows' weights. All expert ranks construct theirs
-// together, each for a micro batch of its own. A rank may have no rows for another rank, or no rows at all. With one
-// rank nothing is sent.
+// Sends rows between the ranks that divide the experts. The constructor exchanges row counts and sends the rows'
+// weights. All expert ranks construct theirs together, each for its own micro batch. A rank may have no rows for
+// another rank, or no rows at all. With one rank nothing is sent.
 //
 // Memory is planned for the largest case (kernels/routing.h): all rows of every rank, or the capacity of the local
 // experts. Only the received rows are computed, kept and sent. On the meta device messages are counted at even load.
@@ -16,7 +16,8 @@ class ExpertRanks {
  public:
   ExpertRanks(Ctx& c, const Routes& routes, const Routing& routing);
 
-  // Returns the rows that are here now: the rows from rank 0 by expert, then from rank 1, and so on.
+  // Returns the rows that this rank's experts compute after the exchange: the rows from rank 0 by expert, then from
+  // rank 1, and so on.
   const Routes& here() const { return here_; }
   Tensor to_owners(Ctx& c, Tensor rows) const;    // sends rows to their experts: [R,C] -> [rows that are here, C]
   Tensor from_owners(Ctx& c, Tensor rows) const;  // sends them back; rows behind the last sent row are zero

@@ -7,13 +7,14 @@
 
 namespace ravine {
 
-// Returns the rows of experts [R,C] from x [N,C]; zero where a row has no token.
+// Copies the rows of tokens to the experts that the router chose. x [N,C]; result [R,C], sorted by expert; zero where a
+// row has no token.
 Tensor to_experts(Ctx& c, const Tensor& x, const Routes& routes);
 // Returns [N,C]: for each token the sum of its rows of y [R,C].
 Tensor from_experts(Ctx& c, const Tensor& y, const Routes& routes);
 
-// Returns y [R, sum of outs]: the rows of each expert times its matrix in each of `weights` [E,out,in], side by side.
-// With several weights the gradient of x is in the type of statistics.
+// Multiplies the rows of each expert with its matrix in each of `weights` [E,out,in]. x [R,in]; result [R, sum of
+// outs], the products side by side. With several weights the gradient of x is in the type of statistics.
 Tensor experts_linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, const Routes& routes);
 
 // Returns x [R,C] with each row multiplied by the routing weight of its token.

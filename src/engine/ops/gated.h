@@ -4,9 +4,9 @@
 
 namespace ravine {
 
-// Returns [N, F] in the compute type from gate_up [N, 2F]. Forward and Backward are the argument types of the kernels.
-// Unfused: the activation of the gate, rounded to the compute type, then a product; backward likewise. An Error in the
-// backward pass if another op reads gate_up.
+// Returns activation(gate) * up, [N, F] in the compute type. gate_up [N, 2F] holds gate and up side by side. Forward
+// and Backward are the argument types of the kernels. Unfused: the activation of the gate, rounded to the compute type,
+// then a product; backward likewise. An Error in the backward pass if another op reads gate_up.
 template <class Forward, class Backward>
 Tensor gated(Ctx& c, const Tensor& gate_up) {
   int64_t width = div_exact(gate_up.cols(), 2);

@@ -3,8 +3,8 @@
 
 namespace ravine {
 
-// Returns x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016): [N, F] in the compute type. An Error in the
-// backward pass if another op reads x.
+// Returns gelu(x), elementwise (Hendrycks, Gimpel 2016): [N, F] in the compute type. `form` selects x Phi(x) or its
+// tanh form. An Error in the backward pass if another op reads x.
 Tensor gelu(Ctx& c, const Tensor& x, GeluForm form);
 
 }  // namespace ravine

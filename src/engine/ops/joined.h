@@ -7,21 +7,23 @@
 
 namespace ravine {
 
-// Returns the view of all of them on this rank, from the view of the first.
+// Returns one view of parameters that are joined in memory (this rank's part), from `first`, the view of the first of
+// them.
 TensorView joined(const WeightSource& store, TensorView first, std::span<Param* const> params);
 
-// Returns the gradient of all of them, and marks each as written. Absent if they are frozen.
+// Returns one view of the gradients of joined parameters, and marks each as written. `accumulate`: set to true if the
+// caller must add to them, else to false. Absent if the parameters are frozen.
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate);
 
-// The weights of a product: side by side in memory, or each in 4-bit blocks of its own.
+// The weights of a matrix product, joined in memory, or each in its own blocks of 4 bits.
 class JoinedWeights {
  public:
   JoinedWeights(Ctx& c, std::span<Param* const> weights, Join join);
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // Calls f(weight, first row, rows) for each product: one for all weights, or one per weight. The latter if
-  // precision.unfused sets it, or if weights are stored in blocks.
+  // Calls f(weight, first row, rows) for each product: once for all joined weights together, or once per weight. Once
+  // per weight if precision.unfused names the join, or if weights are stored in blocks of 4 bits.
   template <class F>
   void each(Ctx& c, F&& f) const {
     if (whole_) return f(*weights_[0], int64_t{0}, rows_);
@@ -32,7 +34,8 @@ class JoinedWeights {
       begin += count;
     }
   }
-  // Runs the product of each. make(first row, rows) returns the arguments without b.
+  // Runs the matrix product with the weights, as each() divides it. make(first row, rows) returns the arguments of one
+  // product without b.
   template <class F>
   void multiply(Ctx& c, F&& make) const {
     each(c, [&](const Param& p, int64_t row, int64_t rows) {

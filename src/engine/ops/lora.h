@@ -6,9 +6,9 @@
 
 namespace ravine {
 
-// y += scale * dropout(x) A^T B^T for each adapter, in place. Called right after the product of x with the weights has
-// made y. x is kept for the gradient of A. Each adapter has its own dropout mask, which depends on (seed, path and
-// adapter, step, sequence, position, channel).
+// Adds the outputs of LoRA adapters to the output of a linear layer: y += scale * dropout(x) A^T B^T for each adapter,
+// in place. Called right after the product of x with the weights has made y. x is kept for the gradient of A. Each
+// adapter has its own dropout mask, which depends on (seed, path and adapter, step, sequence, position, channel).
 //
 // Over tensor ranks: if outputs are cut (so is B), x is whole, and each rank has a part of the gradient of A. If inputs
 // are cut (so is A), each rank has a part of x A^T. In both cases the small [N, r] is summed over ranks; under sequence
@@ -16,8 +16,9 @@ namespace ravine {
 // the gradient of these rows.
 void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights, Split split);
 
-// The same with the adapters that Batch::adapters names for each row; y of all rows is from one product. Only for
-// generation: there is no dropout and nothing is recorded.
+// Adds the outputs of LoRA adapters of other models to y, in generation: each row uses the adapters that
+// Batch::adapters names for it. y of all rows is from one product with `weights`. There is no dropout, and nothing is
+// recorded.
 void lora_of_rows(Ctx& c, const TensorView& x, const TensorView& y, std::span<Param* const> weights, Split split);
 
 // Returns h B^T in the residual type: an adapter's part of the output of an embedding. h [N, r] are rows of its A,

@@ -10,10 +10,12 @@
 
 namespace ravine {
 
-// The adapters of a layer on one rank: rows of the joined A, columns of [N, R] and of y.
+// The matrix products of the LoRA adapters of one layer on one rank. Several adapters are columns of [N, R], where R is
+// the sum of their ranks; their A are joined as rows.
 class LoraProducts {
  public:
-  // store: holds their A and B. `weights`: the weights of the adapted layer, in the store of the Ctx; empty for a head.
+  // store: holds the A and B of the adapters. `weights`: the weights of the adapted layer, in the store of the Ctx;
+  // empty for a head.
   LoraProducts(const LoraAdapters& s, const WeightSource& store, std::span<Param* const> weights, Split split)
       : s_(s), store_(store), weights_(weights), split_(split) {
     rows_.push_back(0);
@@ -31,8 +33,8 @@ class LoraProducts {
     return y.columns(from, c.store().shape(*weights_[weight])[0]);
   }
 
-  // Calls f(first adapter, x of its products, rows of A). One call if all adapters read the same x; else one call per
-  // adapter, with dropout applied to x.
+  // Calls f(x, first row, rows) for the products of x with the joined A. Once for all rows if all adapters read the
+  // same x; else once per adapter, with dropout applied to x.
   template <class F>
   void each_input(Ctx& c, const TensorView& x, F&& f) const {
     if (!drops(c)) return f(x, int64_t{0}, rank());
@@ -67,7 +69,7 @@ class LoraProducts {
       if (s_.scale[i] != 1) c.call(Multiply{.a = part(v, i), .b = {}, .out = part(v, i), .scale = s_.scale[i]});
   }
 
-  // Returns scale * x A^T, [N, R].
+  // Returns x A^T of each adapter times its scale, [N, R] in the compute type.
   Tensor down(Ctx& c, const TensorView& x) const {
     Tensor h = c.empty({x.rows(), rank()}, c.types().compute);
     const TensorView a = this->a();
@@ -85,12 +87,12 @@ class LoraProducts {
                     .trans_b = true,
                     .accumulate = true});
   }
-  // For a head, which has one B, cut as its table: y += scale * x A^T B^T.
+  // Adds an adapter's output to the logits of a head: y += scale * x A^T B^T. A head has one B, cut as its table.
   void add_logits(Ctx& c, const TensorView& x, const TensorView& y) const {
     const Tensor h = down(c, x);
     c.call(Matmul{.a = h.view(), .b = store_.value(*s_.ups.at(0).b), .out = y, .trans_b = true, .accumulate = true});
   }
-  // Returns scale * dy B, [N, R].
+  // Returns dy B of each adapter times its scale, [N, R]: the gradient of x A^T.
   Tensor back(Ctx& c, const TensorView& dy) const {
     Tensor u = c.empty({dy.rows(), rank()}, c.types().compute);
     for (size_t i = 0; i < s_.ups.size(); ++i)
@@ -137,8 +139,8 @@ class LoraProducts {
                       .tokens_reduced = true});
     }
   }
-  // Returns the factor [N, R] of the gradient of a matrix that is not cut, complete on every tensor rank. Each rank has
-  // a part of it; without sequence parallelism the parts are summed here.
+  // Sums `part` [N, R] over tensor ranks: each rank holds a part of this factor of the gradient of a matrix that is not
+  // cut. With one rank, or with sequence parallelism, `part` is returned unchanged.
   static Tensor whole(Ctx& c, const Tensor& part) {
     if (c.group(Axis::tensor).size() == 1 || c.sequence_parallel()) return part;
     Tensor sum = c.empty({part.rows(), part.cols()}, part.dtype());

@@ -4,9 +4,9 @@
 
 namespace ravine {
 
-// Output product, softmax and cross-entropy over the batch's labels, in one chunked kernel. In training it runs in the
-// backward pass, and computes loss, dx and dW together. The sum of the losses (nats, not divided) is added to
-// StepSum::loss. An Error in the backward pass if another op reads x.
+// Runs the loss head: output product, softmax and cross-entropy over the batch's labels, in one chunked kernel. In
+// training it runs in the backward pass, and computes loss, dx and dW together. The sum of the losses (nats, not
+// divided) is added to StepSum::loss. An Error in the backward pass if another op reads x.
 //
 // A loss of sequences (Batch::sequence_loss) takes two passes: first the losses, then the gradients with its weights.
 // unit_rows: the rows of the weight are scaled to length 1 first (NormHead, Baichuan2), in f32, and rounded once to the

@@ -5,9 +5,10 @@
 
 namespace ravine {
 
-// Tables [P,R] of cosines and sines. A sequence of at most `limit` tokens uses `near`. A longer one uses `far` if it is
-// set (LongRoPE), from its first token on; or the result of of_length (dynamic NTK): the table of its length, valid
-// until the next call. interleaved: a pair is two neighbouring dims, not two dims half a rotation apart.
+// The tables of RoPE: cosines and sines of positions, [P,R]. A sequence of at most `limit` tokens uses `near`. A longer
+// one uses `far` if it is set (LongRoPE), from its first token on; or the result of of_length (dynamic NTK): the table
+// of its length, valid until the next call. interleaved: the two dims of a rotated pair are neighbours; else they are
+// R/2 dims apart.
 struct RopeTables {
   TensorView near, far;
   std::function<TensorView(int64_t length)> of_length;

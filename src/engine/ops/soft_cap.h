@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// y = cap * tanh(y / cap), in place; cap = 0 does nothing. Nothing is recorded.
+// Caps values in place: y = cap * tanh(y / cap); cap = 0 does nothing. Nothing is recorded.
 void soft_cap(Ctx& c, const TensorView& y, double cap);
 
 }  // namespace ravine

@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// Returns silu(gate) * up, [N, F] in the compute type. gate_up [N, 2F] holds both side by side.
+// Returns silu(gate) * up, [N, F] in the compute type. gate_up [N, 2F] holds gate and up side by side.
 Tensor swiglu(Ctx& c, const Tensor& gate_up);
 
 }  // namespace ravine

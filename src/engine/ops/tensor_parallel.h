@@ -12,8 +12,8 @@ namespace ravine {
 Tensor tp_enter(Ctx& c, Tensor x);
 Tensor tp_exit(Ctx& c, Tensor x);
 
-// gather_tokens returns all tokens of a tensor of which each tensor rank has a part. scatter_tokens returns this rank's
-// part of the sum over ranks of `x`. Neither has a backward pass.
+// gather_tokens returns the rows of all tokens of a tensor that is divided over tensor ranks by tokens. scatter_tokens
+// returns this rank's tokens of the sum over tensor ranks of `x`. Neither has a backward pass.
 Tensor gather_tokens(Ctx& c, const TensorView& part);
 Tensor scatter_tokens(Ctx& c, const TensorView& x);
 

@@ -3,7 +3,7 @@
 
 namespace ravine {
 
-// Returns the weight's rows scaled to length 1, from the master, in the compute type. Nothing is recorded.
+// Returns the rows of a weight scaled to length 1, computed from the master, in the compute type. Nothing is recorded.
 Tensor unit_rows(Ctx& c, const Param& weight);
 
 }  // namespace ravine

@@ -9,11 +9,12 @@
 
 namespace ravine {
 
-// Distance between rows of f32 results with `size` columns.
+// Returns the distance, in floats, between rows of f32 results with `size` columns. `pairs`: true if operands are pairs
+// of bf16.
 inline int64_t result_pitch(int64_t size, bool pairs) { return pairs ? round_up(size, 16) : size; }
 
-// A right operand [rows, cols] in bf16; products sum over its rows. Storage: panels of kStripCols columns, with pairs
-// of rows.
+// A right operand [rows, cols] of a product, in bf16; products sum over its rows. Storage: panels of kStripCols
+// columns, with pairs of rows.
 struct PairPanels {
   static int64_t floats(int64_t rows, int64_t cols) { return ceil_div(rows, 2) * round_up(cols, kStripCols); }
   float* at = nullptr;
@@ -24,7 +25,7 @@ struct PairPanels {
     for (int64_t c = 0; c < cols; c += kStripCols)
       pairs_of_rows(from.at(0, c), rows, std::min(kStripCols, cols - c), at + c * pairs, kStripCols);
   }
-  // Loads the transpose of from [cols, rows].
+  // Stores the transpose of from [cols, rows] in the panels.
   void load_transposed(const Corner& from, int64_t rows, int64_t cols) {
     for (int64_t c = 0; c < cols; c += kStripCols)
       pairs_transposed(from.at(c, 0), std::min(kStripCols, cols - c), rows, at + c * pairs, kStripCols);
@@ -42,10 +43,11 @@ struct PairPanels {
   }
 };
 
-// Floats per row of a left operand in pairs along its rows.
+// Returns the floats per row of a left operand with n columns, stored as pairs of bf16 along its rows.
 inline int64_t pairs_of(int64_t n) { return ceil_div(n, 2); }
 
-// Floats of a left operand in sixes, with `rows` rows and sums over `depth`; some padding at the end.
+// Returns the floats of a left operand that is stored in groups of six rows, with `rows` rows and sums over `depth`;
+// with some padding at the end.
 inline int64_t sixes_floats(int64_t rows, int64_t depth) { return ceil_div(rows, 6) * 6 * pairs_of(depth) + 16; }
 
 }  // namespace ravine

@@ -13,13 +13,14 @@ namespace ravine {
 
 bool has_bf16_dot();
 
-// Runs `rounds` times 16 dot products of 32 bf16 pairs each on the calling thread (1024 FLOP per round).
+// Measures the instruction: runs `rounds` times 16 dot products of 32 bf16 pairs each on the calling thread (1024 FLOP
+// per round).
 float bf16_dot_loop(int64_t rounds);
 
 // `from` is bf16 below. A pair is two neighbours along k; if k is odd, the second of the last pair is zero. A pair has
 // the size of one float.
 
-// Stores pair(k / 2, j) of from [k, j] at to[k / 2 * ld + j].
+// pairs_of_rows stores pair(k / 2, j) of from [k, j] at to[k / 2 * ld + j].
 void pairs_of_rows(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 // Stores pair(k / 2, j) of from [k, j] at to[j / 6 * ld + k / 2 * 6 + j % 6]; ld as for pack_sixes.
 void pairs_of_rows_in_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);

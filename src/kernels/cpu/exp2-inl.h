@@ -24,7 +24,7 @@ HWY_INLINE Lanes exp2_of_parts(Lanes t, Lanes r) {
   p = hn::MulAdd(p, r, all(1.0f));
   return hn::BitCast(f32s, hn::Add(hn::BitCast(bits32, p), hn::ShiftLeft<23>(hn::BitCast(bits32, t))));
 }
-// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
+// The constant 1.5 * 2^23: adding it to a float rounds the float to an integer, which is then in the low bits.
 inline constexpr float kMagic = 12582912.0f;
 
 // Returns 2^x for x <= 0, with a relative error of at most 0.7 * 2^-23. Below 2^-80 the result is zero: an f32 sum with
@@ -35,7 +35,8 @@ HWY_INLINE Lanes exp2_negative(Lanes x) {
   return hn::IfThenZeroElse(hn::Lt(x, all(-80.0f)), exp2_of_parts(t, hn::Sub(x, hn::Sub(t, magic))));
 }
 
-// Returns e^x for x <= 0, with the same bounds. log2(e) has two parts, so a large |x| loses no precision.
+// Returns e^x for x <= 0, with a relative error as exp2_negative; zero below e^-55. log2(e) has two parts, so a large
+// |x| loses no precision.
 HWY_INLINE Lanes exp_or_zero(Lanes x) {
   const Lanes magic = all(kMagic), high = all(0x1.715476p+0f), low = all(0x1.4ae0bep-26f), t = hn::MulAdd(x, high, magic);
   const Lanes r = hn::MulAdd(x, low, hn::MulSub(x, high, hn::Sub(t, magic)));

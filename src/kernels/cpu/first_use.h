@@ -9,7 +9,7 @@ namespace ravine {
 
 class FirstUse {
  public:
-  // The states of n tasks, in memory of at least bytes(n); no task is done.
+  // Sets up n tasks, none of them done. Their states are stored in `memory`, of at least bytes(n) bytes.
   FirstUse(void* memory, int64_t n) : states_(static_cast<std::atomic<int32_t>*>(memory)) {
     for (int64_t i = 0; i < n; ++i) new (states_ + i) std::atomic<int32_t>(kUntouched);
   }

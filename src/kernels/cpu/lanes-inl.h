@@ -41,7 +41,7 @@ struct Part {
 HWY_INLINE Lanes all(float x) { return hn::Set(f32s, x); }
 HWY_INLINE Lanes zero() { return hn::Zero(f32s); }
 
-// Returns the bits of bf16 in the low halves. Rounds to nearest even and keeps NaN (as base/half.h).
+// Converts f32 lanes to the bits of bf16, in the low halves. Rounds to nearest even and keeps NaN (as base/half.h).
 HWY_INLINE hn::Vec<Bits32> bf16_bits(Lanes v) {
   const auto u = hn::BitCast(bits32, v);
   const auto high = hn::ShiftRight<16>(u);
@@ -99,7 +99,7 @@ struct Row {
   }
 };
 
-// A row of any of the types; the branch is the same for all its vectors.
+// A row whose element type is known only at run time: f32, bf16 or f16. The branch is the same for all its vectors.
 struct Any {};
 template <>
 struct Row<Any> {
@@ -125,7 +125,8 @@ struct Row<Any> {
   }
 };
 
-// Calls f(i, part) for each vector of [0, n).
+// Calls f(i, part) for each vector of the elements [0, n). i: its first element. part: Full, or Part for the last
+// elements.
 template <class F>
 HWY_INLINE void each_vector(int64_t n, F f) {
   int64_t i = 0;
@@ -154,7 +155,7 @@ HWY_INLINE float sum_of(int64_t n, F f) {
   return hn::GetLane(hn::SumOfLanes(f32s, s));
 }
 
-// e^x = power * (1 + rest) for -87 <= x <= 0, with power a power of two and |rest| < 0.42.
+// The parts of an exponential: e^x = power * (1 + rest) for -87 <= x <= 0, with power a power of two and |rest| < 0.42.
 struct ExpParts {
   Lanes power, rest;
 };
@@ -204,7 +205,8 @@ HWY_INLINE Lanes silu(Lanes x) {
   return hn::Div(top, hn::Add(all(1.0f), e));
 }
 
-// out[c] (+)= partial[0][c] + partial[1][c] + ..., in order, in parallel over columns.
+// Adds `count` partial sums of each column: out[c] (+)= partial[0][c] + partial[1][c] + ..., in order, in parallel over
+// columns.
 inline void sum_partials(const float* partial, int64_t count, int64_t cols, const TensorView& out, bool accumulate) {
   const int64_t wide =
       4 * kLanes >= 64 ? 4 * kLanes : 64;  // a multiple of the vector length, so results do not depend on the split

@@ -5,14 +5,15 @@
 
 namespace ravine {
 
-// For each token, over `rows` of the vocabulary: top = log2(e) * the largest logit, sum = sum of 2^(log2(e) * logit -
-// top).
+// Computes the parts of a logsumexp for each token, over `rows` rows of the vocabulary: top = log2(e) * the largest
+// logit, sum = sum of 2^(log2(e) * logit - top).
 void logit_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes, float* top, float* sum);
 
 // Replaces logits by cap * tanh(logit / cap).
 void cap_logits(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap);
 
-// Replaces logits by factor * 2^(log2(e) * logit - top); with a cap (cap != 0) also times 1 - (logit / cap)^2.
+// Replaces logits by their gradients: factor * 2^(log2(e) * logit - top); with a cap (cap != 0) also times 1 - (logit /
+// cap)^2.
 void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor,
                     float cap);
 

@@ -23,23 +23,24 @@ struct Corner {
   const float* f32() const { return static_cast<const float*>(data); }
 };
 
-// to[i * ld + j] = from(i, j), for i < rows, j < cols.
+// Copies a matrix to f32: to[i * ld + j] = from(i, j), for i < rows, j < cols.
 void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 
-// to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
+// Copies the transpose of a matrix to f32: to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
 void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor = 1);
 
-// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in groups of six. ld >= 6 * rows + 16;
-// the padding may be written.
+// Copies a matrix to f32 in groups of six columns: to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols.
+// ld >= 6 * rows + 16; the padding may be written.
 void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 
-// to(i, j) = from[i * ld + j] (+ bias[j] if set) (+ to(i, j) if accumulate), rounded once to the type of `to`.
+// Stores f32 results in a matrix of any type: to(i, j) = from[i * ld + j] (+ bias[j] if set) (+ to(i, j) if
+// accumulate), rounded once to the type of `to`.
 void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to);
 
-// x[i] = the nearest value of `type`, for i < n.
+// Rounds f32 values in place to the nearest value of `type`: x[i] for i < n.
 void round_run(float* x, int64_t n, DType type);
 
-// The same for bf16, stored as bf16 at the beginning of the memory of x.
+// Rounds f32 values to bf16, and stores them as bf16 at the beginning of the memory of x.
 void narrow_run(float* x, int64_t n);
 
 // Hands out 64-byte aligned parts of a workspace, and counts their bytes.
@@ -53,7 +54,8 @@ class Scratch {
     return p;
   }
   double* doubles(int64_t n) { return reinterpret_cast<double*>(floats(2 * n)); }
-  // Bytes taken so far, with the bytes for alignment. With a null memory: the size to ask for.
+  // Returns the bytes handed out so far, with the bytes for alignment. With a null memory, this is the size that a
+  // workspace needs.
   int64_t bytes() const { return static_cast<int64_t>(at_) + 64; }
 
  private:

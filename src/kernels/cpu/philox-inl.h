@@ -13,9 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// words: 4 * kLanes words, philox of counters {counter[0] + lane, counter[1], counter[2], counter[3]}; the four words
-// of a counter are adjacent. across: word w of the counter {first, second[lane], third[lane], fourth} is in lane `lane`
-// of out[w].
+// Randoms computes random words for many counters at a time. words: 4 * kLanes words, philox of counters {counter[0] +
+// lane, counter[1], counter[2], counter[3]}; the four words of a counter are adjacent. across: word w of the counter
+// {first, second[lane], third[lane], fourth} is in lane `lane` of out[w].
 #if HWY_TARGET == HWY_SCALAR
 struct Randoms {
   uint64_t key;
@@ -30,7 +30,8 @@ struct Randoms {
   }
 };
 #else
-// Each 64-bit lane holds one counter in the low halves of four vectors. The high halves are never read.
+// Randoms for vectors: each 64-bit lane holds one counter in the low halves of four vectors. The high halves are never
+// read.
 class Randoms {
   using Wide = hn::ScalableTag<uint64_t>;
   using Words = hn::Vec<Wide>;
@@ -38,7 +39,7 @@ class Randoms {
   static constexpr int kRounds = 10;
   Words k0_[kRounds], k1_[kRounds];
 
-  // Two vectors of counters at a time hide the latency of a product.
+  // Runs the rounds of Philox on two vectors of counters at a time, which hides the latency of a product.
   HWY_INLINE void rounds(Words* c0, Words* c1, Words* c2, Words* c3) const {
     const Wide wide;
     const hn::Repartition<uint32_t, Wide> narrow;
@@ -94,8 +95,8 @@ class Randoms {
 };
 #endif
 
-// The words that are dropped with probability p. uniform24 = w / 2^24 with an integer w, so uniform24 >= p is exactly w
-// > ceil(p 2^24) - 1.
+// Decides which random words mean "keep" in dropout with probability p. uniform24 = w / 2^24 with an integer w, so
+// uniform24 >= p is exactly w > ceil(p 2^24) - 1.
 struct Keeping {
   using Whole = hn::RebindToSigned<F32>;
   hn::Vec<Whole> last_dropped;

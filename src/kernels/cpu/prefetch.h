@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Prefetches rows x cols elements into the second-level cache during other computation. Rows that are a page apart are
-// not predicted by the hardware prefetchers.
+// Prefetches rows x cols elements of a matrix into the second-level cache. Rows that are a page apart are not predicted
+// by the hardware prefetchers.
 inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
   const char* p = static_cast<const char*>(from.data);
   const int64_t size = size_of(from.dtype), bytes = cols * size;

@@ -17,7 +17,7 @@ namespace ravine {
 // (cast.cpp).
 void convert_run(DType from, const void* in, DType to, void* out, int64_t n);
 
-// Elements of a tile: small enough for the first two caches, large enough to hide the cost of a task.
+// The number of elements of a tile: small enough for the first two caches, large enough to hide the cost of a task.
 inline constexpr int64_t kTile = 16384;
 
 template <class Args>
@@ -30,14 +30,15 @@ inline bool all_are(DType t, std::initializer_list<const TensorView*> views) {
   return std::all_of(views.begin(), views.end(), [&](const TensorView* v) { return v->absent() || v->dtype == t; });
 }
 
-// An Error if a view is present and does not have rows x cols elements of a type that Lanes loads.
+// Checks the shapes and types of views. An Error if a view is present and does not have rows x cols elements of a type
+// that Lanes loads (f32, bf16, f16).
 void check_rows(const char* op, int64_t rows, int64_t cols,
                 std::initializer_list<std::pair<const char*, const TensorView*>> views);
-// An Error if v is not a vector of n elements of type t.
+// Checks that v is a vector of n elements of type t; else an Error. `op` and `what` name it in the message.
 void check_vector(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
-// Returns a weight [cols] in f32: the weight itself, or a converted copy at the beginning of the workspace, which takes
-// widened_bytes. Null if absent.
+// widened returns a weight [cols] in f32: the weight itself, or a converted copy at the beginning of the workspace,
+// which takes widened_bytes. Null if the weight is absent.
 int64_t widened_bytes(const TensorView& weight);
 const float* widened(const TensorView& weight, void* workspace);
 

@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// An Error unless param and states (optional) are f32 and of one length. grad and copy may have any type that Lanes
-// loads.
+// Checks the arguments of an optimizer kernel. An Error unless param and states (optional) are f32 and of one length.
+// grad and copy may have any type that Lanes loads.
 inline void check_update(const char* op, const TensorView& param, const TensorView& grad, const TensorView& copy,
                          const TensorView& scalars, std::span<const UpdateSpan> spans,
                          std::initializer_list<std::pair<const char*, const TensorView*>> states) {
@@ -26,7 +26,7 @@ inline void check_update(const char* op, const TensorView& param, const TensorVi
             n);
 }
 
-// Calls f(span, begin, n) for tiles of all spans, in parallel.
+// Divides all spans into tiles of at most kTile elements, and calls f(span, begin, n) for each, in parallel.
 template <class F>
 void for_spans(std::span<const UpdateSpan> spans, F&& f) {
   std::vector<int64_t> first(spans.size() + 1, 0);  // number of the first tile of each span

@@ -24,7 +24,8 @@ class Fetcher {
   const char *at_ = nullptr, *row_end_ = nullptr;
 };
 
-// kStep: distance of steps in a. 1 if rows are `row` apart, else the number of rows side by side.
+// Adds one step of the sum (one k) to a block of sums. kStep: distance of steps in a. 1 if rows are `row` apart, else
+// the number of rows side by side.
 template <class Op, int kRows, int kVectors, int64_t kStep>
 RAVINE_STRIP_INLINE void strip_step(typename Op::V (&sum)[kRows][kVectors], const float* a, int64_t row, const float* b) {
   typename Op::V w[kVectors];
@@ -38,7 +39,7 @@ RAVINE_STRIP_INLINE void strip_step(typename Op::V (&sum)[kRows][kVectors], cons
   }
 }
 
-// Computes rows [i, i + kRows), columns of b from `col` on.
+// Computes the block of a strip with rows [i, i + kRows) and the columns of b from `col` on.
 template <class Op, int kRows, int kVectors, int64_t kStep>
 RAVINE_STRIP_INLINE void strip_block(const Strip& s, int64_t i, int64_t col, Fetcher& fetcher) {
   typename Op::V sum[kRows][kVectors];

@@ -17,7 +17,7 @@ inline constexpr int64_t kStripCols = 64;  // of a panel: b(k, j) is at b[k * kS
 inline constexpr int64_t kStripRows = 96;  // rows that callers pass at a time
 inline constexpr int kStripStep = 6;       // rows computed together
 
-// Memory to prefetch during the computation: `rows` rows of `width` bytes, `pitch` bytes apart.
+// A region of memory to prefetch during the computation: `rows` rows of `width` bytes, `pitch` bytes apart.
 struct Fetch {
   const void* at = nullptr;
   int64_t rows = 0, width = 0, pitch = 0;
@@ -33,7 +33,7 @@ struct Strip {
   int64_t ldc = 0;
   int64_t rows = 0, cols = 0, depth = 0;  // cols <= kStripCols
   bool accumulate = false;
-  // In this order, as long as the strip runs: one line per two steps of six rows.
+  // The regions to prefetch, in this order, as long as the strip runs: one cache line per two steps of six rows.
   Fetch fetch[kFetches];
 };
 

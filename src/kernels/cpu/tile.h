@@ -9,9 +9,9 @@
 
 namespace ravine {
 
-// c[m,n] (+)= op(a)[m,k] b[k,n], row-major with the given distances between rows. op(a) is a[m,k], or with trans_a the
-// transpose of a[k,m]. b is never transposed: vectors run along n. Each element is one chain of fused multiply-adds in
-// the order of k, from c or from zero.
+// The shape of a small product c[m,n] (+)= op(a)[m,k] b[k,n], row-major with lda, ldb, ldc elements between rows. op(a)
+// is a[m,k], or with trans_a the transpose of a[k,m]. b is never transposed: vectors run along n. Each element is one
+// chain of fused multiply-adds in the order of k, from c or from zero.
 struct Tile {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   bool trans_a = false, accumulate = false;

@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// tile_product that keeps the kernel of the last shape. One per thread.
+// Runs tile products, and keeps the kernel of the last shape. Each thread has its own.
 class TileRun {
  public:
   void operator()(const Tile& shape, const float* a, const float* b, float* c) {

@@ -4,14 +4,15 @@
 
 namespace ravine::ref {
 
-// Returns the scalars of the step (updates.h: StepScalar).
+// Returns the scalars of an optimizer step, by StepScalar (updates.h).
 inline std::vector<double> step_scalars(const char* op, const TensorView& scalars) {
   require(scalars.dtype == DType::f64, "{}: scalars must be f64, got {}", op, name(scalars.dtype));
   check_vector(op, "scalars", scalars, kStepScalars);
   return load_row(scalars);
 }
 
-// Calls f(span, from, n) for parts of at most 4096 elements, in parallel. Spans must not overlap.
+// Divides all spans into parts of at most 4096 elements, and calls f(span, from, n) for each, in parallel. Spans must
+// not overlap.
 template <class F>
 void each_piece(const char* op, std::span<const UpdateSpan> spans, int64_t count, F&& f) {
   constexpr int64_t kPiece = 4096;
@@ -23,7 +24,7 @@ void each_piece(const char* op, std::span<const UpdateSpan> spans, int64_t count
   }
 }
 
-// Returns a packed buffer as one row.
+// Returns a view of a contiguous tensor as one row.
 inline TensorView flat(const TensorView& v) { return view_of(v.data, v.dtype, {v.count()}); }
 
 inline std::vector<double> load_piece(const TensorView& flat, int64_t from, int64_t n) {
@@ -32,7 +33,7 @@ inline std::vector<double> load_piece(const TensorView& flat, int64_t from, int6
   return out;
 }
 
-// Stores p, and the stored values in the 16-bit copy.
+// Stores the new values p in `param` from element `from` on, and the stored values in the 16-bit copy, if there is one.
 inline void store_param(const std::vector<double>& p, const TensorView& param, const TensorView& copy, int64_t from) {
   int64_t n = static_cast<int64_t>(p.size());
   store(p.data(), param, 0, from, n);

@@ -9,7 +9,7 @@
 
 namespace ravine::ref {
 
-// The entry of each kernel, defined in its file.
+// Returns the reference kernel for an argument struct. Each one is defined in the file of its kernel.
 template <class Args>
 Kernel<Args> kernel_of();
 
@@ -25,7 +25,7 @@ inline bool is_16_bit(DType t) { return t == DType::bf16 || t == DType::f16; }
 // the double.
 inline double round_factor(DType t, double x) { return is_16_bit(t) ? round_to(t, x) : x; }
 
-// out[0 .. n) = elements (row, col ..) of a floating view; store() is the reverse.
+// load reads n elements of a row of a view, from column `col` on, as doubles; store writes doubles to them.
 void load(const TensorView& v, int64_t row, int64_t col, int64_t n, double* out);
 void store(const double* in, const TensorView& v, int64_t row, int64_t col, int64_t n);
 std::vector<double> load_row(const TensorView& v, int64_t row = 0);
@@ -44,7 +44,8 @@ class Doubles {
   int64_t stride_;
 };
 
-// Calls f(i) for i in [0, n), in parallel blocks of about 16384 elements, if one i takes `cost` elements.
+// Calls f(i) for each i in [0, n), in parallel. `cost`: elements that one call processes; a thread takes blocks of
+// about 16384 elements.
 template <class F>
 void each_row(int64_t n, int64_t cost, F&& f) {
   int64_t block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cost));
@@ -59,30 +60,30 @@ struct Operand {
   int64_t row_stride, col_stride;
   Operand transposed() const { return {data, col_stride, row_stride}; }
 };
-// out [m,n] (rows `stride` apart) += a [m,k] b [k,n]; k in order, starting from out (multiply.cpp).
+// Multiplies matrices of doubles: out [m,n] (rows `stride` apart) += a [m,k] b [k,n]; k in order, starting from out
+// (multiply.cpp).
 void multiply(int64_t m, int64_t n, int64_t k, Operand a, Operand b, double* out, int64_t stride);
 
 // Returns log(sum(exp(row))), computed relative to the largest; -inf for an empty row.
 double log_sum_exp(const double* row, int64_t n);
 
-// A soft cap: y = cap tanh(x / cap), and dy / dx from y. With cap 0, y = x.
+// soft_cap returns y = cap tanh(x / cap); soft_cap_slope returns dy / dx from y. With cap 0, y = x.
 double soft_cap(double x, double cap);
 double soft_cap_slope(double y, double cap);
 
-// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its derivative.
+// gelu_tanh returns 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), gelu_tanh_slope its derivative.
 double gelu_tanh(double x);
 double gelu_tanh_slope(double x);
 
-// Checks of arguments; an Error if they fail.
-// floating, of this shape
+// Checks that v has a floating type and the shape [rows, cols]; else an Error. `op` and `what` name it in the message.
 void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);
 void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent
-// floating, packed
+// Checks that v is a contiguous vector of n elements of a floating type.
 void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);
 double row_weight(const TensorView& weights, int64_t row);  // 1 if absent
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
-// The mask: keys [first(i), last(i)) are visible to query row i.
+// The attention mask of a segment: keys [first(i), last(i)) are visible to query row i.
 struct Mask {
   int64_t q_count, k_count;
   bool causal;

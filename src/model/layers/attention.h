@@ -9,11 +9,12 @@
 
 namespace ravine {
 
-// The latents of attention whose keys and values come from one latent per token (latent_attention.h).
+// The sizes of the latents, in attention whose keys and values come from one latent per token (latent_attention.h).
 struct LatentSpec {
   int64_t q_rank = 0;   // size of the latent of queries; 0: queries come from x
   int64_t kv_rank = 0;  // size of the latent of keys and values
-  // Rotated channels of a head of q and k: its last channels. The rotated channels of k are shared by all heads.
+  // The number of rotated channels of a head of q and k: its last channels. The rotated channels of k are shared by all
+  // heads.
   int64_t rotated = 0;
   bool bias = false;  // of the products that make latents
 };
@@ -42,8 +43,9 @@ std::vector<double> alibi_slopes(int64_t heads);
 // ranks.
 int64_t local_kv_heads(int64_t kv_heads, int ranks);
 
-// Numbers per token in a layer of the cache, on each of `ranks` tensor ranks: of its keys and of its values. With
-// latents: of its latent with the rotated part of the key, which every rank holds whole (values: 0).
+// The elements per token in a layer of the KV cache, on each of `ranks` tensor ranks: of its keys and of its values.
+// With latents, keys: its latent with the rotated part of the key, which every rank holds whole; values: 0. The result
+// of cache_widths.
 struct CacheWidths {
   int64_t keys = 0, values = 0;
 };
@@ -51,7 +53,8 @@ CacheWidths cache_widths(const AttentionSpec& s, int ranks);
 
 class Attention {
  public:
-  // `table`: null without rotation.
+  // Declares the parameters of attention under `name`. `layer`: number of the layer. `table`: the table of RoPE; null:
+  // no rotation.
   Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec, const RopeTable* table);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
 

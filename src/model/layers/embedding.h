@@ -8,13 +8,13 @@ namespace ravine {
 
 class Embedding {
  public:
-  // Declares <name>.weight [vocabulary, hidden]. If set.adapter_of returns an adapter, also
-  // <name>.lora_embedding_A.weight [vocabulary, rank], which begins at zero, and <name>.lora_embedding_B.weight
+  // Declares the parameters of an embedding: <name>.weight [vocabulary, hidden]. If set.adapter_of returns an adapter,
+  // also <name>.lora_embedding_A.weight [vocabulary, rank], which begins at zero, and <name>.lora_embedding_B.weight
   // [hidden, rank]. PEFT's A is the transpose. padding: the id whose row gets no gradient; -1: none.
   Embedding(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, int64_t padding,
             double init_std);
-  // ids i32 [N] of the batch -> [N,C]: scale * rows of the table, in the residual type. An adapter adds its scale *
-  // A[ids] B^T, without dropout.
+  // Returns the embeddings of the batch's ids: scale * rows of the table, [N,C] in the residual type. An adapter adds
+  // its scale * A[ids] B^T, without dropout.
   Tensor operator()(Ctx& c, double scale) const;
   Param* weight() const { return weight_; }
 

@@ -12,13 +12,15 @@ struct HeadSpec {
 
 class Head {
  public:
-  // Declares <name>.weight [vocabulary, hidden]; if tied, as a parameter tied to `embedding`.
+  // Declares the weight of the head, <name>.weight [vocabulary, hidden]; if tied, as a parameter tied to `embedding`.
   Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec,
        double init_std, Param* embedding);
-  // x [N,C], after the final norm. With labels i32 [N]: the loss head; losses [N] are added to StepSum::loss. Without
-  // labels: outputs "hidden" [N,C] and "logits" [M,V] of the batch's M logit_rows (absent: of all N).
+  // Runs the head on x [N,C], the stream after the final norm. If the batch has labels (i32 [N]): the loss head; losses
+  // [N] are added to StepSum::loss. Without labels: outputs "hidden" [N,C] and "logits" [M,V] of the batch's M
+  // logit_rows (absent: of all N).
   void operator()(Ctx& c, const Tensor& x) const;
-  // Model::prepare_weights: scales the rows to length 1 once, in the store.
+  // Scales the rows of the weight to length 1 once, in the store, if the spec has unit_rows. Called by
+  // Model::prepare_weights.
   void prepare_weights(Ctx& c);
 
  private:

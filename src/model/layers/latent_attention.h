@@ -21,14 +21,16 @@ namespace ravine {
 
 class LatentAttention {
  public:
-  // Declares q_a_proj, q_a_layernorm, q_b_proj (or q_proj), kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj.
+  // Declares the parameters of latent attention under `name`: q_a_proj, q_a_layernorm, q_b_proj (or q_proj),
+  // kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj.
   LatentAttention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec,
                   const RopeTable& table);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
 
  private:
-  // q [N,H(D+R)] of N new tokens, rows [M,L+R] of the cache -> [N,HE]. over_cache first appends latent [N,L] and key
-  // [N,R].
+  // Attention of N new tokens over the rows of the cache. q [N,H(D+R)], rows [M,L+R] of the cache -> [N,HE]. over_cache
+  // first appends the new tokens' latent [N,L] and key [N,R] to the cache. expanded and absorbed: the two ways to
+  // compute it.
   Tensor over_cache(Ctx& c, const Tensor& q, const Tensor& latent, const Tensor& key, AttentionShape at) const;
   Tensor expanded(Ctx& c, const Tensor& q, const TensorView& rows, AttentionShape at) const;
   Tensor absorbed(Ctx& c, const Tensor& q, const TensorView& rows, AttentionShape at) const;

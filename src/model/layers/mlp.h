@@ -18,16 +18,17 @@ struct MlpSpec {
   double init_std = 0.02, out_init_std = 0.02;
 };
 
-// Reads a field with an activation without gate: "gelu" is exact; "gelu_new", "gelu_fast", "gelu_pytorch_tanh" are one
-// formula.
+// Reads the activation of an MLP without a gate from the field `key`: "gelu" is exact; "gelu_new", "gelu_fast" and
+// "gelu_pytorch_tanh" are the tanh form. `fallback`: the value if the field is absent.
 Act read_gelu(ConfigReader& r, const std::string& key, const std::string& fallback);
 
 class Mlp {
  public:
-  // Declares <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
+  // Declares the parameters of an MLP: <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
   Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
-  // x [N,C] -> [N,C]: this tensor rank's part of a sum. The caller calls tp_enter before and tp_exit after.
+  // Runs the MLP without its collectives: x [N,C] -> [N,C], this tensor rank's addend of the output. The caller calls
+  // tp_enter before and tp_exit after.
   Tensor part(Ctx& c, Tensor x) const;
 
  private:

@@ -17,7 +17,8 @@ struct MoeSpec {
   Routing routing;
   int64_t width = 0;  // of an expert
   double init_std = 0.02, out_init_std = 0.02;
-  // The shared MLP; width 0: none. n shared experts of width w are one MLP of width n w.
+  // The MLP that every token passes, besides its experts; width 0: none. n shared experts of width w are one MLP of
+  // width n w.
   MlpSpec shared{};
   bool shared_gate = false;                   // its output is multiplied by sigmoid(x g^T), g [1,C]
   const char* shared_name = "shared_expert";  // "shared_experts" in DeepSeek: <name>.<shared_name>.gate_proj ...
@@ -26,9 +27,10 @@ struct MoeSpec {
 
 class Moe {
  public:
-  // Declares <name>.gate.weight [E,C], with a correction <name>.gate.e_score_correction_bias [E] (no gradient). Then
-  // <name>.experts.gate_proj.weight and up_proj.weight [E,F,C], down_proj.weight [E,C,F], the shared MLP, and
-  // <name>.shared_expert_gate.weight [1,C]. layer: its number, for the router statistics.
+  // Declares the parameters of a mixture of experts. Router: <name>.gate.weight [E,C], with a correction
+  // <name>.gate.e_score_correction_bias [E] (no gradient). Then <name>.experts.gate_proj.weight and up_proj.weight
+  // [E,F,C], down_proj.weight [E,C,F], the shared MLP, and <name>.shared_expert_gate.weight [1,C]. layer: its number,
+  // for the router statistics.
   Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int64_t hidden, const MoeSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // x [N,C] -> [N,C]
 
@@ -40,7 +42,8 @@ class Moe {
   std::optional<Mlp> shared_;
 };
 
-// Returns the fault of the routing, with the names of the fields in config.json; "" if there is none.
+// Checks the settings of a routing. Returns the fault as a text with the names of the fields in config.json; "" if
+// there is none.
 std::string routing_fault(const Routing& r);
 
 }  // namespace ravine

@@ -14,10 +14,11 @@ struct NormSpec {
 
 class Norm {
  public:
-  // Declares <name>.weight (and .bias), [hidden].
+  // Declares the parameters of a norm: <name>.weight (and, for LayerNorm, .bias), [hidden].
   Norm(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const NormSpec& spec);
-  // in.x [N,C], in.branch [N,C] or absent -> sum [N,C], the stream with the branch, and out [N,C], its norm. As
-  // rms_norm and layer_norm. `out` is only allowed for LayerNorm.
+  // Adds the branch to the residual stream and normalises the sum. in.x [N,C], in.branch [N,C] or absent -> sum [N,C],
+  // the stream with the branch, and out [N,C], its norm. Types as in rms_norm and layer_norm. `out` is only allowed for
+  // LayerNorm.
   Normed operator()(Ctx& c, Flow in, std::optional<DType> out = {}) const;
 
  private:

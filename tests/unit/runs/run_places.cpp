@@ -113,8 +113,9 @@ TEST(ConfigOfAnotherRun, IsRefusedUntilItIsSaidWhichIsMeant) {
   fake_run(first, first), fake_run(copy, first);
   EXPECT_EQ(refusal(first + "/config.yaml"), "taken");
   const std::string said = refusal(copy + "/config.yaml");
-  EXPECT_NE(said.find("it was copied or moved, and says " + first), std::string::npos) << said;
-  EXPECT_NE(said.find("train.output=" + copy + " for the run here, train.output=" + first + " for that one"), std::string::npos)
+  EXPECT_NE(said.find("this file sets train.output=" + first), std::string::npos) << said;
+  EXPECT_NE(said.find("train.output=" + copy + " for the run here, train.output=" + first + " for the other run"),
+            std::string::npos)
       << said;
   for (const std::string& meant : {first, copy})
     EXPECT_EQ(refusal(copy + "/config.yaml", {{.key = "train.output", .value = meant}}), "taken") << meant;

@@ -205,9 +205,8 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   EXPECT_EQ(refusal(idle), "") << "of these none says anything about weights or arithmetic";
   Json eps = here;
   eps["rms_norm_eps"] = 1e-6;
-  EXPECT_NE(
-      refusal(eps).find("rms_norm_eps is 1e-05, was 1e-06 (config.json): step_000002 goes on with the model it was made with"),
-      std::string::npos)
+  EXPECT_NE(refusal(eps).find("rms_norm_eps is 1e-05, was 1e-06 (config.json): step_000002 resumes with the model of its run"),
+            std::string::npos)
       << refusal(eps);
   EXPECT_EQ(refusal(here, 2), "");
   EXPECT_NE(refusal(here, 3).find("the number of layers is 2, was 3"), std::string::npos);
@@ -309,7 +308,7 @@ TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   EXPECT_NE(refusal(now).find("another run is in runs/default: model.config=a.json data.train=[], saved after step 2"),
             std::string::npos)
       << refusal(now);
-  EXPECT_NE(refusal(now).find("this one is model.config=b.json data.train=[]"), std::string::npos) << refusal(now);
+  EXPECT_NE(refusal(now).find("this run is model.config=b.json data.train=[]"), std::string::npos) << refusal(now);
   EXPECT_EQ(refusal(was), "");
   Config named = now;
   named.sources["train.output"] = "command line";

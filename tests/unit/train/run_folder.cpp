@@ -127,7 +127,7 @@ TEST(RunRecord, ANumberBelow0CountsNothing) {
   writer.wait();
   const CheckpointReader reader(folder / "step_000001", true);
   EXPECT_EQ(checkpoint_scalar(reader, "tokens"), 7);
-  EXPECT_NE(message_of<UserError>([&] { checkpoint_scalar(reader, "step"); }).find("it counts from 0"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { checkpoint_scalar(reader, "step"); }).find("it must be 0 or more"), std::string::npos);
 }
 
 }  // namespace test_run_folder
