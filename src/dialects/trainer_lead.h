@@ -44,7 +44,8 @@ class TrainerFlagsLead {
   void model();
   void data();
   bool evaluates() const;
-  int64_t steps_of(std::string_view flag);  // returns a number of steps; a value below 1 is a share of the run, rounded up
+  // Returns a number of steps; a value below 1 is a share of the run, rounded up.
+  int64_t steps_of(std::string_view flag);
   // Returns the interval in steps of a strategy: no (`never` is returned), steps (the value of flag `steps`) or epoch.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
   void length();

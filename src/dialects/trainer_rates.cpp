@@ -52,7 +52,8 @@ constexpr HfOptimizer kHfOptimizers[] = {
 
 // Keys of lr_scheduler_kwargs that may be null, separated by blanks. Keys that a schedule needs may be null, too.
 constexpr std::string_view kMayBeNone = " warmup_lr_rate timescale num_stable_steps ";
-constexpr std::string_view kShareOfRate = "min_lr_ratio of --learning_rate";  // a learning rate, which becomes this share
+// Option of a key that is a learning rate: it becomes a share of --learning_rate.
+constexpr std::string_view kShareOfRate = "min_lr_ratio of --learning_rate";
 
 const std::vector<HfSchedule>& hf_schedules() {
   static const std::vector<HfSchedule> schedules = {

@@ -154,7 +154,7 @@ void give_name(const std::string& from, const std::string& to, const std::string
 void remove_journal(const std::string& journal) {
   std::error_code error;
   remove_whole(journal, error);
-  if (error && look_at(journal)) throw_system("rename", journal, error.value());  // else the next FileSet removes the rest
+  if (error && look_at(journal)) throw_system("rename", journal, error.value());
 }
 
 // Finishes a journal whose lock this process holds.

@@ -263,7 +263,8 @@ std::string number_that_fits(const std::string& number) {
   return fits ? number : number + ".0";
 }
 
-// The body with such numbers, each of which its field refuses by its own rule; the parser would refuse the body as a whole.
+// Parses a body that may hold numbers beyond 64 bits. The rule of its field refuses such a number by name; the JSON
+// parser would refuse the whole body.
 std::string with_numbers_that_fit(std::string_view text) {
   std::string out;
   bool quoted = false;

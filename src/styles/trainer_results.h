@@ -20,7 +20,7 @@ Json evaluation_figures(const ValidationResult& result);
 void write_results(const std::string& folder, const std::string& split, const Json& figures, Log& log);
 
 // Returns a hook that writes the results at the end of a run that was not stopped. They cover the steps of this process
-// and the last validation, or that of the best model if the run ends with it. `tokens`: adds the tokens per second of a
+// and a validation of the model that is left: the best one or the last one. `tokens`: adds the tokens per second of a
 // rank.
 std::unique_ptr<Hook> trainer_results_hook(bool tokens);
 

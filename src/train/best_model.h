@@ -28,8 +28,8 @@ struct BestStep {
 std::optional<BestStep> best_step(const std::string& metrics, const Config& config, int64_t step, const BestModel& best);
 
 // Loads the weights of the step with the best validation from its checkpoint into the engine, and logs it. Returns
-// false if the weights stay those of the last step: there is no best step (logged as a warning), or the last step is
-// the best. `done`: the last step of the run. All checkpoints must be complete. All ranks call it together.
+// false, and keeps the weights, if there is no best step (a warning is logged) or if the last step is the best. `done`:
+// the last step of the run. All checkpoints must be complete. All ranks call it together.
 bool load_best(const OpenedRun& run, const BestModel& best, int64_t done);
 
 }  // namespace ravine

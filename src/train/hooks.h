@@ -65,8 +65,8 @@ class Hook {
   virtual void after_step(RunView&, StepReport&) {}
   virtual void last_words(RunView&, StepReport&) {}   // before a rule ends the run at this step
   virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
-  // Called after finish() if the run was not stopped: all checkpoints are saved, and the weights are those of the
-  // model.
+  // Called after finish() if the run was not stopped: all checkpoints are saved, and the engine holds the
+  // weights of the exported model.
   virtual void ended(RunView&) {}
 };
 

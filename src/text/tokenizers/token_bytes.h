@@ -33,11 +33,11 @@ class TokenBytes {
 // Counts the characters of a text, given its tokens in order.
 class TokenPlaces {
  public:
-  // The text follows that of the prompt. The tokenizer must outlive this object.
+  // prompt: token ids before the text. The tokenizer must outlive this object.
   TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   // Appends the position of the next token in the text, in characters, to `places`. If the first byte of the token is
-  // inside an incomplete character, the position is that of this character. Bytes that form no character count as their
+  // inside an incomplete character, the position of this character counts. Bytes that form no character count as their
   // U+FFFD. Some tokenizers write one U+FFFD for each byte of such a run; this is known at the end of the run, and
   // corrects the positions of the run in `places`.
   void add(int32_t id, std::string_view bytes, std::vector<int64_t>& places);
