@@ -263,8 +263,8 @@ std::string number_that_fits(const std::string& number) {
   return fits ? number : number + ".0";
 }
 
-// Parses a body that may hold numbers beyond 64 bits. The rule of its field refuses such a number by name; the JSON
-// parser would refuse the whole body.
+// Returns a JSON text in which numbers beyond 64 bits are written as reals, so that the parser reads them. The rule of
+// the field then refuses such a number by name.
 std::string with_numbers_that_fit(std::string_view text) {
   std::string out;
   bool quoted = false;
