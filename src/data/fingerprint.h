@@ -18,30 +18,33 @@ struct DataFingerprint {
     std::string checksum;  // of the files of the source, in order
   };
   std::vector<Source> sources;
-  bool blend = false;         // there are weights: sources may be added and removed
+  bool blend = false;         // the sources are mixed by weights: a resumed run may add and remove sources
   std::string tokenizer;      // checksum of the tokenizer's rules; empty if no tokenizer is needed
   std::string chat_template;  // checksum of the template that renders conversations; empty if none are rendered
-  // Other keys of the data section that change the samples.
+  // Further keys of the config's data section that change the samples, with their values.
   std::vector<std::pair<std::string, std::string>> options;
 
   Json json() const;
-  // Returns a line per source, and one each for tokenizer and chat template. Ranks compare the text.
+  // Returns the fingerprint as text: a line per source, and one each for tokenizer and chat template. Ranks compare
+  // their texts.
   std::string text() const;
 };
 
-// Computes the fingerprint. Text and record files are read whole. Token files, fixed batches and MindRecord files above
-// 64 MiB contribute their size and 1024 blocks, evenly spread. Throws the errors of source_files(). tokenizer: may be
-// null; chat_template: ChatTemplate::fingerprint() if conversations are rendered.
+// Computes the checksums of the data files, the tokenizer and the chat template of a run. Text and record files are
+// read whole. Of token files, fixed batches and MindRecord files above 64 MiB, the size and 1024 evenly spread blocks
+// are used. Throws the errors of source_files(). tokenizer: null if the data needs none. chat_template:
+// ChatTemplate::fingerprint() if conversations are rendered; else empty.
 DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokenizer, std::optional<uint64_t> chat_template = {});
 
-// Throws a UserError if a run may not be resumed with the data `now` from a checkpoint with the fingerprint `was`. A
-// `was` that is not a fingerprint is accepted.
+// Throws a UserError if a run may not be resumed with the data `now` from a checkpoint with the fingerprint `was` (the
+// result of DataFingerprint::json()). A `was` that is not a fingerprint is accepted.
 // The error names `checkpoint`, the first difference, and the option that allows it. Another tokenizer, another chat
 // template or other data are refused. Without weights, all sources must have the same contents in the same order. In a
 // blend, sources may be added and removed, if at least one is known and no known path has other contents.
 void refuse_other_data(const Json& was, const DataFingerprint& now, const std::string& checkpoint);
 
-// Returns the keys of the data section whose values differ, as "data.pack (was true, is false)".
+// Compares the data options of a checkpoint's fingerprint `was` with those of the resumed run. Returns a text for each
+// key of the data section whose value differs: "data.pack (was true, is false)".
 std::vector<std::string> other_data_options(const Json& was, const DataFingerprint& now);
 
 }  // namespace ravine

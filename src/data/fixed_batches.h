@@ -11,8 +11,9 @@
 
 namespace ravine {
 
-// Cuts the columns [begin, begin + length) of a row into parts. A part begins at each position that is not one more
-// than the position before it: the positions of a packed row begin again in each part.
+// Cuts the columns [begin, begin + length) of a row into parts, by the position ids of all columns of the row. A part
+// begins at each position that is not one more than the position before it: in a packed row, the positions of each
+// sequence begin again.
 std::vector<TokenSpan> parts_by_position(std::span<const int32_t> positions, int32_t begin, int32_t length);
 
 // The rows of a fixed batch file (.safetensors). Its tensors are integers [N,T]:
@@ -28,13 +29,14 @@ std::vector<TokenSpan> parts_by_position(std::span<const int32_t> positions, int
 // are thread-safe.
 class FixedBatches {
  public:
-  // vocabulary: ids must be below it; positions: positions must be below it, 0: no limit. A file without anything to
-  // learn (every label -100, or a mask of zeros) is a UserError.
+  // Opens a fixed batch file. vocabulary: the ids in the file must be below it. positions: the position ids must be
+  // below it; 0: no limit. A file without anything to learn (every label -100, or a mask of zeros) is a UserError.
   FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions = 0);
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   Sample sample(int64_t row) const;
-  // Returns the first row whose positions would cut it if there were no mask; -1: none.
+  // Returns the first row that its attention mask keeps as one part although its position ids would cut it into several
+  // parts. Returns -1 if there is no such row.
   int64_t joined_row() const;
   const std::string& path() const { return file_->path(); }
 

@@ -9,11 +9,13 @@
 
 namespace ravine {
 
-// The steps of a run between two changes.
+// Consecutive steps of a run with the same batch size and the same weights of the data sources.
 struct DataSegment {
-  int64_t step = 0, sample = 0;  // its first step, from 0, and the first sample of this step
-  int64_t global_batch = 1;      // samples per step
-  // Shares of the sources, by their numbers; 0 or missing: not used; empty: no blend.
+  // step: the first step of the segment, from 0; sample: the number of samples before this step since the run began.
+  int64_t step = 0, sample = 0;
+  int64_t global_batch = 1;  // samples per step
+  // The weight of each source, by the source's number in the history. 0 or missing: the source is not used. Empty: the
+  // sources are not mixed by weights.
   std::vector<double> weights;
 };
 
@@ -23,8 +25,9 @@ struct DataSegment {
 class DataHistory {
  public:
   DataHistory() = default;
-  // From step `step` on, the run has this batch size and these sources with their weights (empty: no blend). Does
-  // nothing if they are unchanged. Segments that begin at `step` or later are replaced.
+  // Adds a segment: from step `step` on, the run has this batch size and these sources with their weights (empty: the
+  // sources are not mixed by weights). Does nothing if they are unchanged. Segments that begin at `step` or later are
+  // replaced.
   void change(int64_t step, int64_t global_batch, const std::vector<std::string>& sources, const std::vector<double>& weights);
 
   bool empty() const { return segments_.empty(); }
@@ -32,11 +35,11 @@ class DataHistory {
   int64_t global_batch(int64_t step) const;
   const std::vector<DataSegment>& segments() const { return segments_; }
   const std::vector<std::string>& sources() const { return sources_; }
-  // Returns the numbers of these sources; -1: not a source of the run.
+  // Returns the numbers of these sources (paths) in the history. A path that the history does not have has number -1.
   std::vector<int64_t> numbers(const std::vector<std::string>& sources) const;
 
   Json json() const;  // {"sources": [..], "segments": [{"step": 0, "sample": 0, "global_batch": 8, "weights": [..]}]}
-  // Reads the result of json(). A fault is a UserError that names `where`.
+  // Makes a history from the result of json(). Invalid JSON content is a UserError that names `where`.
   static DataHistory from_json(const Json& json, const std::string& where);
 
  private:

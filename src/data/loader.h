@@ -12,62 +12,68 @@
 
 namespace ravine {
 
-// A micro batch: `rows` sequences of `columns` tokens, row after row. Segments begin at offsets from the start of the
-// first row. Columns outside every segment are padding.
+// A micro batch: `rows` sequences of `columns` tokens, row after row. A segment is a run of tokens that attend to each
+// other only; its begin is an offset from the start of the first row. Columns outside every segment are padding.
 struct MicroBatch {
   int64_t rows = 0, columns = 0;
   std::vector<int32_t> ids, labels, positions;  // [rows * columns]
   std::vector<TokenSpan> segments;
-  // [rows]: global number of each sequence: step * global_batch + its index in the batch.
+  // [rows]: the number of each sequence in the run: step * global_batch + its index in the global batch.
   std::vector<int64_t> sequence_index;
-  int64_t valid_tokens = 0;  // labels that are not ignored; with preference pairs: pairs
-  int64_t index = 0;         // index in the step, over all data ranks
-  // Preference pairs (Sample::pairs): pair p is segments 2p and 2p + 1. reference: log-probability of the answer of
-  // each segment by the reference model, which train/reference.h computes; empty: all 0.
+  int64_t valid_tokens = 0;  // number of labels that are not ignored; with preference pairs: number of pairs
+  int64_t index = 0;         // index of the micro batch in its step, counted over all data ranks
+  // pairs: numbers of the preference pairs (Sample::pairs); the k-th is segments 2k (chosen) and 2k + 1 (rejected).
+  // reference: for each segment, the log-probability of its answer by the reference model, which train/reference.h
+  // computes; empty: all 0.
   std::vector<int64_t> pairs;
   std::vector<double> reference;
 };
 
-// Returns samples [first, first + rows) of a dataset. For a ragged dataset (dataset.h), columns at the end that are
-// padding in every row are dropped. The width is then the longest row rounded up to a multiple of 32, and at most the
-// width of the dataset. This changes neither loss nor gradient.
+// Returns samples [first, first + rows) of a dataset as one micro batch. For a ragged dataset (Dataset::ragged),
+// columns at the end that are padding in every row are dropped. The number of columns is then the longest row rounded
+// up to a multiple of 32, and at most data.columns(). This changes neither loss nor gradient.
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
 
-// Returns full rows whose tokens and labels are uniform random ids; every call gives the same ids. Used for
-// measurements and planning. As in any micro batch, there are at most INT32_MAX tokens.
+// Returns a micro batch of full rows whose tokens and labels are uniform random ids below `vocabulary`; every call
+// gives the same ids. Used for measurements and planning. rows * columns is at most INT32_MAX.
 MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary);
 
+// The micro batches of one rank for one step: the result of make_step() and Loader::next().
 struct StepBatches {
   int64_t step = 0;               // from 0
-  bool skipped = false;           // the step is in skip_steps: it has no batches
-  std::vector<MicroBatch> micro;  // of this rank
-  int64_t valid_tokens = 0;       // of this rank
+  bool skipped = false;           // the step is in LoaderOptions::skip_steps: it has no batches
+  std::vector<MicroBatch> micro;  // the micro batches of this rank
+  int64_t valid_tokens = 0;       // sum over the micro batches of this rank
 };
 
+// The settings of make_step() and Loader.
 struct LoaderOptions {
   int64_t global_batch = 1, micro_batch = 1;  // in sequences; micro_batch divides global_batch
   int64_t first_step = 0;                     // the step to begin at or to resume from, from 0
   int64_t prefetch = 4;                       // micro batches to prepare ahead; one step at least
-  std::vector<int64_t> skip_steps;            // numbers from 1, as in metrics.jsonl; the other steps keep their batches
-  // Each data rank takes an equal number of the micro batches of a step: a range of neighbours, or every ranks-th one
-  // (round_robin). So all ranks together see the same micro batches for any number of ranks.
+  std::vector<int64_t> skip_steps;            // steps without batches, counted from 1; the other steps keep their batches
+  // rank, ranks: this data rank, from 0, and the number of data ranks. Each takes an equal number of the micro batches
+  // of a step: consecutive ones, or with round_robin every ranks-th one. So all ranks together see the same micro
+  // batches for any number of ranks.
   int64_t rank = 0, ranks = 1;
   bool round_robin = false;
   DataHistory history;  // samples of each step; empty: sample = step * global_batch
 };
 
-// Returns the indices in a step, from 0, of this rank's micro batches. The ranks must divide `micro_batches` evenly.
+// Returns which micro batches of a step this data rank (options.rank) takes: their indices in the step, from 0.
+// micro_batches: their number in the step, a multiple of options.ranks.
 std::vector<int64_t> share_of_rank(const LoaderOptions& options, int64_t micro_batches);
 
-// Returns the batches of a step for this rank: its share of the step's global_batch samples, micro_batch samples at a
-// time.
+// Returns the micro batches of a step for this data rank (options.rank): its share of the step's global_batch samples,
+// micro_batch samples in each. step: from 0.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
-// Returns an upper bound of the bytes of a run's batches. Counted are the prepared steps (`prefetch` micro batches, in
-// whole steps of `micro_batches`), the step in preparation, and the step in use.
+// Returns an upper bound of the memory, in bytes, of the batches that a Loader holds. These are the steps prepared
+// ahead (at least `prefetch` micro batches, in whole steps of `micro_batches`), the step in preparation, and the step
+// in use. rows, columns: shape of a micro batch.
 int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns);
 
-// Runs make_step() for the coming steps on a separate thread.
+// Prepares the micro batches of coming steps on a separate thread, by make_step(), from options.first_step on.
 class Loader {
  public:
   // The dataset must outlive the loader.

@@ -10,15 +10,17 @@
 
 namespace ravine {
 
+// One source of a MixedDataset.
 struct MixedStream {
-  std::string name;  // of the source, for the history
+  std::string name;  // path of the source, as in the run's DataHistory
   double weight = 1;
   std::unique_ptr<SampleStream> samples;  // at least one sample
 };
 
-// A dataset of several streams. With `blend`, each stream is shuffled separately and gets its share of the samples by
-// data/blend.h. Otherwise the streams are concatenated and shuffled together. Without a seed there is no shuffle. The
-// permutation of a stream follows from the seed, the number of the stream in the history, and the epoch.
+// A dataset of several streams of samples. With `blend`, each stream is shuffled separately and gets its share of the
+// samples by its weight (data/blend.h). Otherwise the streams are concatenated and shuffled together. If the seed is
+// empty, nothing is shuffled. The permutation of a stream follows from the seed, the number of the stream in the
+// history, and the epoch.
 class MixedDataset final : public Dataset {
  public:
   MixedDataset(std::vector<MixedStream> streams, bool blend, std::optional<uint64_t> seed, int64_t columns);
@@ -26,7 +28,7 @@ class MixedDataset final : public Dataset {
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return tokens_; }
   bool ragged() const override { return ragged_; }
-  PairSet pairs() const override;  // of the concatenated streams
+  PairSet pairs() const override;  // the pairs of all streams, numbered in the order of the streams
   Sample sample(int64_t index) const override;
   std::string origin(int64_t index) const override;
   void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const override;

@@ -4,10 +4,12 @@
 
 namespace ravine {
 
+// Returns the settings of the datasets of a run: the data section of its config, and related options. vocabulary: size
+// of the model's vocabulary; 0: the tokenizer's.
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary);
 bool needs_tokenizer(const DatasetOptions& options);  // true if a source holds text, or the end token must be known
 
-// Opens and tokenizes all sources; returns when the datasets are complete.
+// Opens the training and validation data of a run and tokenizes text; returns when the datasets are complete.
 // Text: if no source has a weight, all sources are one stream of documents, cut and shuffled together. With weights,
 // each source is a separate stream, and the weights are shares of the samples (data/blend.h). The samples of each epoch
 // are shuffled by the seed.

@@ -10,16 +10,18 @@
 
 namespace ravine {
 
+// The settings of PackedSamples.
 struct PackOptions {
   int64_t columns = 0;  // number of columns S of a sample
   bool pack = true;     // false: a sample holds one document, or a part of one
-  // With `pack`: the last token of a full sample has a label, the first token of the next sample.
+  // With `pack`: true gives the last column of a full sample a label, the first token of the next sample. false: the
+  // last column predicts nothing.
   bool predict_next_block = true;
   bool document_attention = false;  // attention and positions stay inside a document
   int32_t padding = 0;              // id of padding columns
 };
 
-// The samples of a token store, in order.
+// The samples of tokenized documents, in the order of the documents.
 // Packed: sample i takes the S+1 tokens from i * S on, and column t predicts the token after it. So every token but the
 // first is predicted exactly once. The last sample is padded at its end.
 // With document_attention, the tokens of a document are a segment, positions begin at 0 in each, and the last token of

@@ -9,13 +9,14 @@
 namespace ravine {
 
 struct Record {
-  std::string body;  // a JSON object as text; with `plain` a text, which means {"text": body}
+  std::string body;  // the record: a JSON object as text; with `plain` a plain text, which means {"text": body}
   bool plain = false;
   std::shared_ptr<const std::string> file;  // path of the file
   int64_t number = 0;                       // line of the file, or row of the table, from 1
 
   std::string where() const;  // "FILE:NUMBER"
-  // Returns the JSON object. Bad syntax, or a value that is not an object, is a UserError that names where().
+  // Returns the record as a JSON object. Invalid JSON, or a value that is not an object, is a UserError that names
+  // where().
   Json json() const;
 };
 

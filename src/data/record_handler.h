@@ -26,35 +26,39 @@ inline constexpr const char* kEmptyText = "empty text";  // reason in HandledRec
 
 // The output of a handler for one record.
 struct HandledRecord {
-  // One per list, in the order of lists(); documents without sequences are not written.
+  // A document for each list of RecordHandler::lists(), in its order. A document without sequences is not written.
   std::vector<TokenDocument> lists;
   // Reasons of dropped sequences ("longer than --seq-length"), one per sequence. The reasons are counted and reported
   // at the end.
   std::vector<std::string> dropped;
 };
 
-// Turns records into lists of documents. Immutable: several threads call handle() at once.
+// The interface of handlers, which turn the records of a corpus into documents of token ids. Immutable: several threads
+// call handle() at once.
 class RecordHandler {
  public:
+  // A list of token ids that the handler makes.
   struct List {
-    std::string name;  // written to PREFIX_<name>_document.bin/.idx
-    // The list has values below 0 (ignored labels): it is stored as int32 for any vocabulary.
+    std::string name;  // the list is written to PREFIX_<name>_document.bin/.idx
+    // true: the list has values below 0 (ignored labels), so it is stored as int32 for any vocabulary.
     bool negative = false;
   };
   virtual ~RecordHandler() = default;
   virtual std::vector<List> lists() const = 0;
-  virtual std::vector<std::string> fields() const { return {}; }  // the columns of a table that it reads; empty: all
-  // Fills `out`, which has lists().size() empty documents. The record is valid UTF-8. A record that the handler cannot
-  // use is a UserError that names record.where().
+  // Returns the columns of a table file (Parquet) that the handler reads; empty: all.
+  virtual std::vector<std::string> fields() const { return {}; }
+  // Tokenizes a record and adds its documents to `out`, which has lists().size() empty documents. The record must be
+  // valid UTF-8. A record that the handler cannot use is a UserError that names record.where().
   virtual void handle(const Record& record, HandledRecord& out) const = 0;
 };
 
+// The settings of a record handler.
 struct HandlerOptions {
   const Tokenizer* tokenizer = nullptr;      // must outlive the handler
-  std::vector<std::string> keys = {"text"};  // fields to read
+  std::vector<std::string> keys = {"text"};  // fields of the records to read
   bool append_eod = false;                   // append the tokenizer's eos to each document
-  int64_t sequence_length = 0;               // longer sequences are dropped; 0: none
-  std::string chat_template;                 // name or file; empty: the tokenizer's template
+  int64_t sequence_length = 0;               // sequences of this length or longer are dropped; 0: no limit
+  std::string chat_template;                 // name or file of a chat template; empty: the tokenizer's template
 };
 
 }  // namespace ravine

@@ -9,14 +9,15 @@
 
 namespace ravine {
 
+// The settings of a reader of record files.
 struct RecordOptions {
   std::vector<std::string> fields;          // columns of a table to read; empty: all
   std::string asked_by = "data.text_key";   // option or flag that names the fields, for messages
-  bool whole_text = false;                  // a .txt file is one record; else each line is one
-  int64_t max_record = int64_t{256} << 20;  // bytes; a longer record is a UserError
-  std::string member;                       // of a .json file with a single object: the member that holds the records
-  int64_t first = 0, end = -1;              // range of records to read, from 0; end -1: to the last
-  bool lines = false;                       // a text file with any suffix: each line is a record
+  bool whole_text = false;                  // true: a .txt file is one record; false: each line is a record
+  int64_t max_record = int64_t{256} << 20;  // largest size of a record in bytes; a larger record is a UserError
+  std::string member;                       // for a .json file with a single object: the member with the records; "": none
+  int64_t first = 0, end = -1;              // records [first, end) are read, counted from 0; end -1: to the last
+  bool lines = false;                       // true: the file is text, whatever its suffix, and each line is a record
 };
 
 // Reads the records of one file, in order. Not thread-safe.
@@ -27,10 +28,11 @@ class RecordReader {
   virtual double done() const = 0;        // share of the file that was read, 0 to 1
 };
 
-// Returns the advice to name a field: "set data.text_key=body" or "add --text-key body".
+// Returns the advice of a message to name another field of the records: "set data.text_key=body" if `asked_by` is an
+// option, "add --text-key body" if it is a flag.
 std::string name_field(const std::string& asked_by, const std::string& field);
 
-// Appends `text` as a JSON string with quotes.
+// Appends `text` to `out` as a JSON string with quotes.
 void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace ravine

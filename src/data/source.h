@@ -13,14 +13,16 @@ namespace ravine {
 // its first bytes.
 enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed, mindrecord };
 
-// Returns the kind of a file by its suffix. The first five kinds may have .gz, .zst or .xz appended. A prefix is known
-// by its files. Any other file is a UserError.
+// Returns the kind of data that a path names, by its suffix. The first five kinds may have .gz, .zst or .xz appended. A
+// prefix is recognized by the existing files. Any other path is a UserError.
 SourceKind source_kind(const std::string& path);
 
-// Returns the files that a path names, in order. A path is one of:
-//  a file: itself
-//  a prefix, with or without .bin or .idx, returned without; of instruction files, the part before _packed_
-//  a glob (* ? [..]): sorted
+// Returns the files of a data source, in order. `path` is one of:
+//  a file: the file itself
+//  a prefix of token files, with or without .bin or .idx: the prefix without them; of instruction files, the part
+// before
+//  _packed_
+//  a glob (* ? [..]): the matching files, sorted
 //  a folder: all files of text or records below it, sorted by path; hidden files, the descriptions of Hugging Face
 //  (dataset_info.json, ..) and all other files are skipped
 // A path without data is a UserError.
@@ -34,27 +36,27 @@ void refuse_unfinished_prefix(const std::string& path);
 class DocumentReader {
  public:
   virtual ~DocumentReader() = default;
-  virtual bool next(std::string& text) = 0;    // false at the end; documents without text are skipped
-  virtual std::string where() const = 0;       // place of the last document: "FILE:LINE"
-  virtual int64_t empty() const { return 0; }  // records that were skipped so far
+  virtual bool next(std::string& text) = 0;    // reads a document; false at the end. Documents without text are skipped
+  virtual std::string where() const = 0;       // the place of the last document: "FILE:LINE"
+  virtual int64_t empty() const { return 0; }  // number of documents without text that were skipped so far
 };
 
-// Opens a file of text or records.
+// Opens a file of text or records, to read its documents.
 // A .txt file is cut into documents at the first blank line after each 64 KiB, so a smaller file is one document. If
 //  there is no blank line within 1 MiB, it is cut at the last line end before this size. The concatenated documents are
 //  the file, without a byte order mark.
-// Other files have a document per record (data/record_reader.h): the string under `text_key`. asked_by: the option or
+// In other files each record is a document (data/record_reader.h): the string under `text_key`. asked_by: the option or
 // flag that set the key, for messages.
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
                                                const std::string& asked_by = "data.text_key");
 
-// Parses one record of a JSONL file.
+// Parses the lines of a JSONL file and returns the string under one key.
 class JsonlParser {
  public:
   explicit JsonlParser(std::string text_key, std::string asked_by = "data.text_key");
   ~JsonlParser();
-  // Returns the text of a line, valid until the next call; empty if it is null. A line that is not an object with this
-  // string is a UserError that names `where`.
+  // Returns the string under text_key in a line, valid until the next call; empty if the value is null. A line that is
+  // not an object with this string is a UserError that names `where`.
   std::string_view parse(std::string_view line, const std::string& where);
 
  private:

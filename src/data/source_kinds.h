@@ -7,6 +7,7 @@
 
 namespace ravine {
 
+// One source of a list of sources: its files, and the kind of their data. Filled by expand().
 struct Files {
   enum Kind : uint8_t { text, chats, pairs, indexed, instructions, fixed };
   DataSource source;
@@ -16,11 +17,12 @@ struct Files {
 
 bool holds_ids(const std::string& path);  // true if the file holds token ids and needs no tokenizer
 
-// Returns the format of the source, or the default format if the source has none.
+// Returns the record format of a source; if the source has none, the default of the data section (data.format).
 RecordFormat format_of(const DataSource& s, const DatasetOptions& o);
 
-// Returns the files and the kind of each source. key: the option that holds the list, for errors; fixed: receives true
-// if all are fixed batch files. A weight of 0 or less, and kinds that do not mix, are UserErrors.
+// Finds the files of each source in a list, and their kind. key: the option that holds the list (data.train), for
+// errors. fixed: receives true if all sources are fixed batch files. A weight of 0 or less, and kinds that cannot be
+// mixed, are UserErrors.
 std::vector<Files> expand(const std::vector<DataSource>& sources, const char* key, const DatasetOptions& o, bool* fixed);
 
 }  // namespace ravine

@@ -10,13 +10,15 @@
 
 namespace ravine {
 
+// The documents of files as the text from which a tokenizer is trained.
 class SourceTexts final : public TrainingText {
  public:
-  // input: files, globs and folders as in data/source.h; they are opened at the first call of next(). text_key: field
-  // of records that holds the text. An empty input is a UserError.
+  // input: files, globs and folders as in data/source.h; they are opened at the first call of next(). text_key: the
+  // field of records that holds the text. An empty list is a UserError.
   SourceTexts(std::vector<std::string> input, std::string text_key);
 
-  bool next(std::string& document) override;  // a source that is not text is a UserError before the first document
+  // Reads the next document; false at the end. If any source is not text, the first call throws a UserError.
+  bool next(std::string& document) override;
   std::vector<std::string> files() override;
   const std::string& name() const override { return input_[0]; }
 

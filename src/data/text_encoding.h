@@ -5,18 +5,19 @@
 
 namespace ravine {
 
-// Throws a UserError if the first bytes show UTF-16, or a file of gzip, zstd, xz, zip, PDF or parquet under the name of
-// a text file. Other bytes are accepted.
+// Checks the first bytes of a file with the name of a text file. Throws a UserError if they are UTF-16, or the
+// beginning of a gzip, zstd, xz, zip, PDF or parquet file. Other bytes are accepted.
 void refuse_other_bytes(std::string_view begin, const std::string& path);
 
-// The same for a file.
+// Reads the first bytes of a file with the name of a text file. Throws a UserError if they are UTF-16, or the beginning
+// of a gzip, zstd, xz, zip, PDF or parquet file.
 void refuse_other_kind(const std::string& path);
 
-// Returns the advice for text that is not UTF-8: the command that converts it if the encoding is likely (GB18030 for
-// Chinese), else how to find the encoding.
+// Returns the advice of a message that a text is not UTF-8: the command that converts the file at `path` if `text`
+// looks like a known encoding (GB18030 for Chinese), else how to find out the encoding.
 std::string encoding_advice(std::string_view text, const std::string& path);
 
-// Throws the UserError of text that is not UTF-8, with encoding_advice().
+// Throws a UserError that a text is not UTF-8. It names `where` and has encoding_advice().
 [[noreturn]] void refuse_encoding(std::string_view text, const std::string& path, const std::string& where);
 
 }  // namespace ravine

@@ -14,15 +14,16 @@
 
 namespace ravine {
 
-// Return the keys of the cache. All files are read for it.
+// Return the key of the tokens of these files in the token cache: a checksum of the files' bytes, the tokenizer and all
+// options that change the ids. All files are read whole.
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& options);
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
                    const ChatSetOptions& options);
 uint64_t pairs_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
                    const ChatSetOptions& options);
 
-// Returns the cached tokens of the key, equal to the result of tokenize_files, read_chats or read_pairs for these
-// files; nothing if the entry is missing or damaged.
+// Return the tokens that the cache in `folder` has under a key; nothing if the entry is missing or damaged. They are
+// equal to the result of tokenize_files, read_chats or read_pairs for these files.
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                           const Tokenizer& tokenizer);
 std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
@@ -32,7 +33,7 @@ std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const
 // pairs).
 struct TokensInUse {
   uint64_t key = 0;
-  bool fresh = false;  // not in the folder yet
+  bool fresh = false;  // true: the cache does not have these tokens yet
   std::shared_ptr<const TokenStore> train, held_out;
   std::shared_ptr<const ChatStore> chats, held_out_chats;
   std::vector<std::string> files;  // files of the conversations
@@ -40,8 +41,9 @@ struct TokensInUse {
   ChatFormat format = ChatFormat::alpaca;
 };
 
-// Creates the folder, writes the fresh tokens, and removes entries of other keys; files that are not entries of this
-// cache stay. A full disk is a DiskFull; the run can continue without the cache.
+// Writes tokens to the cache in `folder`, which is created: those that are `fresh`. Entries with other keys than those
+// of `tokens` are removed; other files in the folder stay. A full disk is a DiskFull; the run can continue without the
+// cache.
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens);
 
 }  // namespace ravine

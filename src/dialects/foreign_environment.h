@@ -8,10 +8,12 @@
 
 namespace ravine {
 
-// Returns the variables of the table that are set in this process, by name.
+// Returns the environment variables of this process that other programs' jobs use for their runtime (by a table), with
+// their values.
 std::map<std::string, std::string> foreign_environment();
 
-// Returns a line for each set variable that has no effect on the run, with the reason.
+// Returns a line for the user for each variable that has no effect on a run of Ravine, with the reason. set: the result
+// of foreign_environment().
 std::vector<std::string> environment_notices(const std::map<std::string, std::string>& set);
 
 // Translates the dump in the file of MINDSPORE_DUMP_CONFIG into probe.dump. The file counts iterations from 0, the run

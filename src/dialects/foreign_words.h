@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Returns the table rows of a word: of the flag or the full dotted key, and of used keys whose last part it is. The
-// first call reads the tables.
+// Returns the flags and keys of other programs that a word names: a flag, a full dotted key, or the last part of a key
+// that has an effect. The first call reads the tables of all dialects.
 std::vector<ForeignWord> words_of_dialects(const std::string& word);
 
 }  // namespace ravine

@@ -8,12 +8,13 @@
 
 namespace ravine {
 
-// The keys under one heading. A key that ends with * matches all keys below it.
+// A section of the page of a program's keys: a heading and its keys. A key that ends with * matches all keys below it.
 struct KeySection {
   std::string title;
   DialectTable rows;
 };
-// Returns the page as Markdown. `command`: "trainer", for the text.
+// Returns the page docs/keys-PROGRAM.md as Markdown. command: Ravine's command for the program's jobs ("trainer"),
+// which the text names.
 std::string key_page(const std::string& command, const std::vector<KeySection>& sections);
 
 std::vector<KeySection> mindformers_key_sections();

@@ -8,12 +8,13 @@
 
 namespace ravine {
 
-// Translates the words with the table of job.program. A training program leads to settings of a run, any other program
-// to Translation::command. An unknown program is a UserError.
+// Translates the command line of a program of Megatron-LM or ModelLink, which job.program names. words: its flags. For
+// a training program the result has the settings of a run; for any other program it has Translation::command. An
+// unknown program is a UserError.
 Translation translate_megatron(const std::vector<PlacedWord>& words, const MegatronJob& job);
 
-// Replaces the flags of `tools/preprocess_data.py` in the words of `ravine preprocess` by Ravine's flags; other words
-// stay. The name of a flag decides its owner: no name is in both programs.
+// Returns the words of a command line of `ravine preprocess`, with the flags of Megatron's tools/preprocess_data.py in
+// it replaced by Ravine's flags; other words stay. No flag name is in both programs.
 std::vector<std::string> preprocess_words(const std::vector<std::string>& words);
 
 }  // namespace ravine

@@ -10,19 +10,20 @@
 
 namespace ravine {
 
-// The functions come from a higher room. An empty function means that the fact is not known.
+// Facts about a job of Megatron in addition to the words of its command line. The caller fills them, also the
+// functions, which need higher rooms. An empty function: the fact is not known.
 struct MegatronJob {
   std::string program;                         // "pretrain_llama.py"; empty: training with the defaults of 2024
-  int64_t ranks = 0;                           // of the job; 0 if not known
-  bool runs = false;                           // the job runs; false: it is only explained or printed
+  int64_t ranks = 0;                           // number of ranks of the job; 0: not known
+  bool runs = false;                           // true: the job runs; false: it is only explained or printed
   std::map<std::string, std::string> written;  // texts of files that the script writes before the launch, by path
-  // Returns the number of ids of the tokenizer at a path; 0 if there is no tokenizer.
+  // Returns the size of the vocabulary of the tokenizer at a path; 0 if there is no tokenizer.
   std::function<int64_t(const std::string& path)> vocabulary;
-  // Returns why Megatron's files cannot store the checkpoints of a run with these options: a sentence without a full
-  // stop; "" if they can.
+  // Returns the reason why the checkpoints of a run with these options cannot be written in Megatron's format: a
+  // sentence without a full stop; "" if they can.
   std::function<std::string(const Config& config)> beyond_files;
-  // Returns the options that are stored in a folder of Megatron's checkpoints (io/convert/held_options.h); an empty
-  // object if no options can be read.
+  // Returns the options of the run that has written a folder of Megatron's checkpoints, as stored there
+  // (io/convert/held_options.h); an empty object if no options can be read.
   std::function<Json(const std::string& folder, int64_t global_batch)> held;
 };
 

@@ -5,33 +5,38 @@
 
 namespace ravine {
 
-// Return the rows of each program in addition to the flags of training.
+// Return the rows of the tables of flags, one function per program: the flags that it has in addition to the flags of
+// training.
 DialectTable megatron_evaluation_rows();
 DialectTable megatron_inference_rows();
 DialectTable megatron_preprocess_table();
 DialectTable megatron_conversion_table();
 DialectTable megatron_merge_rows();
 
-// Returns the rows that all programs share which run a model.
+// Returns the rows of the flags that all programs have which run a model without training it.
 DialectTable megatron_running_rows();
-// Returns `own` with the flags of training added. The added rows are inert: config.json has the value, or only training
-// needs it.
+// Returns the table of a program that runs a model without training it: its rows `own`, and the flags of training. The
+// added rows are inert, because config.json has the value, or only training needs it.
 DialectTable megatron_running_table(const DialectTable& own);
-// Appends --load, --lora-load and, if the model's folder has no tokenizer, the tokenizer of the flags to t.command.
-// Refuses given sizes that differ from the model's config.json.
+// Appends the flags for the model to Ravine's command line t.command: the folders of --load and --lora-load, and, if
+// the model's folder has no tokenizer, the tokenizer. Refuses sizes in the flags that differ from the model's
+// config.json.
 void add_megatron_model(Translation& t);
-// Refuses given sizes that differ from the config.json in --load. Megatron does the same with its checkpoint's
-// arguments.
+// Refuses sizes in the flags that differ from the config.json in the folder of --load. Megatron compares the flags with
+// its checkpoint's arguments in the same way.
 void hold_megatron_sizes(Translation& t);
 // Refuses --lora-r and --lora-alpha if they differ from the adapter_config.json in --lora-load.
 void hold_megatron_adapter(Translation& t);
-// Compares --tokenizer-kwargs with the tokenizer's own settings, and refuses differences. If the command accepts stop
-// tokens (`ends`) and the settings have no eos_token, returns the given eos_token in place of refusing it.
+// Compares --tokenizer-kwargs with the tokenizer's own settings, and refuses differences. Returns stop tokens for
+// Ravine's command, mostly none: with `ends` (the command accepts stop tokens), an eos_token in the flag that the
+// tokenizer's settings lack is returned, not refused.
 std::vector<std::string> hold_tokenizer_words(Translation& t, bool ends);
-// Appends precision.compute to t.command, with `ranks` also parallel.tensor and parallel.pipeline.
+// Appends the options precision.compute and, with `ranks`, parallel.tensor and parallel.pipeline to Ravine's command
+// line t.command, from Megatron's flags.
 void add_megatron_running(Translation& t, bool ranks = true);
 
-// Translate the words of each program.
+// Translate the command line of a program that does not train, one function per program. words: its flags. The result
+// has Ravine's command line in Translation::command.
 Translation translate_evaluation(const std::vector<PlacedWord>& words, const MegatronJob& job);
 Translation translate_inference(const std::vector<PlacedWord>& words, const MegatronJob& job);
 Translation translate_preprocessing(const std::vector<PlacedWord>& words, const MegatronJob& job);

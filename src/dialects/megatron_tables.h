@@ -13,6 +13,6 @@ DialectTable megatron_training_rows(MegatronAge age);
 DialectTable megatron_layout_rows();
 DialectTable megatron_files_rows();
 DialectTable megatron_recent_rows();                    // flags of ModelLink since the middle of 2024
-DialectTable megatron_training_table(MegatronAge age);  // all of these
+DialectTable megatron_training_table(MegatronAge age);  // the flags of all functions above
 
 }  // namespace ravine

@@ -18,27 +18,30 @@
 
 namespace ravine {
 
-// The keys of the file with the flags over them, flat ("runner_config.epochs"), each once, with its place.
+// A parsed command line of run_mindformer.py, with the YAML file of --config: the result of read_mindformers_line().
+// given: all keys of the file and the flags, flat ("runner_config.epochs"), each once with its last value and place.
 struct MindFormersLine {
   std::string config;           // path of --config
   std::vector<GivenKey> given;  // flags have the key that they set
 };
 
-// Reads the words and the file of --config. An unreadable file and wrong flags are UserErrors.
+// Parses the words of a command line of run_mindformer.py, and reads the file of --config. An unreadable file and wrong
+// flags are UserErrors.
 MindFormersLine read_mindformers_line(const std::vector<PlacedWord>& words);
-// Returns the keys of one document, flat. `name`: its name in places.
+// Returns the keys of one YAML document of MindFormers, flat ("runner_config.epochs"), with their values and places.
+// name: the document's name in places.
 std::vector<GivenKey> mindformers_keys(const YamlNode& document, const std::string& name);
 Translation translate_mindformers(const MindFormersLine& line, const MindFormersFacts& facts);
 
-// The command in a launch script: run_mindformer.py started by python, by msrun, or by msrun_launcher.sh with the
-// command in quotes. ranks: the number that the launcher starts.
+// A command that starts run_mindformer.py by python, by msrun, or by msrun_launcher.sh with the command in quotes.
+// words: the flags of run_mindformer.py. ranks: the number of processes that the launcher starts.
 struct MindFormersLaunch {
   std::vector<PlacedWord> words;
   int64_t ranks = 0;
 };
 MindFormersLaunch read_mindformers_script(const LaunchScript& script);
-// Returns the command in the words of msrun_launcher.sh, without `bash` and its own name: EXECUTE_ORDER [WORKER_NUM
-// ..]. The default of WORKER_NUM is 8.
+// Returns the command that msrun_launcher.sh starts. words: the arguments of msrun_launcher.sh: EXECUTE_ORDER
+// [WORKER_NUM ..]. The default of WORKER_NUM is 8.
 MindFormersLaunch read_msrun_words(const std::vector<PlacedWord>& words);
 
 }  // namespace ravine

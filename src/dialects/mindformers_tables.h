@@ -8,14 +8,14 @@
 
 namespace ravine {
 
-// The allowed values of a key without effect. Any other value needs a feature that Ravine does not have, and is
-// refused.
+// The allowed values of a key that has no effect. Any other value needs a feature that Ravine does not have, and is
+// refused with `rule` and `fix`.
 struct OnlyValues {
   std::vector<Json> values;
   std::string rule, fix;
 };
 
-// The rows, and the keys with allowed values.
+// The table of MindFormers' keys: a row per key, and for keys without effect their allowed values.
 struct MindFormersTable {
   DialectTable rows;
   std::map<std::string, OnlyValues> only;
@@ -25,7 +25,8 @@ struct MindFormersTable {
                 const std::string& rule, const std::string& fix = "leave it out");
 };
 
-// Returns the table for the given keys. Callbacks and the kind of the model decide on some rows.
+// Returns the table of MindFormers' keys for a job. given: the keys that the job sets; its callbacks and the kind of
+// its model decide on some rows.
 MindFormersTable mindformers_table(const std::vector<GivenKey>& given);
 
 const std::vector<std::string>& mindformers_callbacks();  // names of the known classes

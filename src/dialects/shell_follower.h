@@ -15,13 +15,15 @@
 
 namespace ravine {
 
-constexpr int kMostShellLevels = 600;         // most nested commands, over all scripts
-constexpr int64_t kMostShellSteps = 200'000;  // most commands that are followed
+constexpr int kMostShellLevels = 600;         // largest nesting of commands, over all scripts
+constexpr int64_t kMostShellSteps = 200'000;  // largest number of commands that are followed, over all scripts
 
-// Follows one script; has its variables and functions. A script in the script gets a follower with more `depth`.
+// Follows one shell script without running it, and holds its variables and functions. A script that it starts is
+// followed by another ShellFollower with a larger `depth`.
 class ShellFollower {
  public:
-  // The result of a command. assumed: a program, which is expected to succeed. unknown: only a shell can tell.
+  // The result of a followed command. assumed: a program that is not run, and is expected to succeed. unknown: the
+  // result cannot be known without a shell.
   enum class Status : uint8_t { ok, failed, assumed, unknown };
 
   ShellFollower(LaunchScript& out, const std::string& name, const ShellArguments& arguments, int depth);
@@ -29,7 +31,8 @@ class ShellFollower {
   Status follow(std::string_view text, int line = 1);
 
  private:
-  // Collects the names that the script sets anywhere. Such a variable is empty before it is set, without a trouble.
+  // Collects the names of the variables that a command sets anywhere in it. Before such a variable is set it is empty;
+  // other unset variables have a trouble (ShellTrouble).
   void note_assigned(const ShellNode& n);
 
   Status run(const ShellNode& n);
@@ -37,7 +40,8 @@ class ShellFollower {
   std::string place(int line) const { return fmt::format("{}:{}", name_, line); }
   bool stopped() const { return ended_ || returns_ || breaks_ > 0 || continues_ > 0; }
 
-  // Follows a command that may or may not run: its variables and commands get a trouble.
+  // Follows a command of which only a shell could tell if it runs. The variables that it sets and the commands that it
+  // starts get a trouble (ShellTrouble).
   Status in_doubt(const ShellNode& n);
 
   Status sequence(const ShellNode& n);
@@ -49,7 +53,7 @@ class ShellFollower {
 
   Status loop(const ShellNode& n);
 
-  // Expands a word {1..8} to its numbers. Any other word is expanded as usual.
+  // Expands a word: a word {1..8} to its numbers, any other word by expanded().
   std::vector<ExpandedWord> expanded_braces(const ShellWord& w);
   ExpandedWord first_of(const std::string& raw, int line);
 
@@ -66,7 +70,7 @@ class ShellFollower {
 
   void assign(const std::string& name, ShellValue value, bool append, int line);
 
-  // Follows NAME=value, NAME+=value, NAME=( .. ) or NAME[i]=value. Returns the name.
+  // Follows an assignment: NAME=value, NAME+=value, NAME=( .. ) or NAME[i]=value. Returns the name of the variable.
   std::string assignment(const ShellWord& w);
 
   std::string named_items(const ShellWord& w, const std::string& name, ShellValue had);
@@ -78,7 +82,7 @@ class ShellFollower {
 
   Status declaration(const ShellNode& n, size_t first, const std::string& keyword);
 
-  // Follows a builtin command or another script; returns nothing if it is a program.
+  // Follows a command that is a builtin of bash or another script. Returns its result; nothing if it is a program.
   std::optional<Status> builtin(ScriptCommand& words, const ShellNode& n);
 
   Status shift(const std::string& by, int line);
@@ -96,13 +100,14 @@ class ShellFollower {
 
   Status sourced(const ScriptCommand& words, size_t at);
 
-  // Follows bash FILE WORDS, bash -c TEXT or ./FILE.sh: another script, which sees exported variables.
+  // Follows another script, which sees the exported variables: bash FILE WORDS, bash -c TEXT or ./FILE.sh. Returns its
+  // result; nothing if the command starts no script.
   std::optional<Status> other_script(const ScriptCommand& words, size_t at);
 
   // Stores the file that `cat <<END > FILE` or `echo TEXT > FILE` would write.
   void files_written(const ScriptCommand& words, const ShellNode& n);
 
-  // Returns the value of $( ).
+  // Returns the output of the commands inside $( ); with a trouble if it is not known.
   ExpandedWord substituted(const std::string& inside, int line);
 
   // True if the command is known to fail: cat of a missing file.

@@ -12,7 +12,8 @@
 
 namespace ravine {
 
-// Follows the text of a script. `name`: its path, for messages. Errors are UserErrors at name:line.
+// Follows the text of a shell script without running it, and returns the programs that it would start. name: its path,
+// for messages. arguments: $1, $2, .. of the script. Errors are UserErrors at name:line.
 LaunchScript follow_shell(std::string_view text, const std::string& name, const ShellArguments& arguments);
 
 }  // namespace ravine

@@ -7,26 +7,26 @@
 
 namespace ravine {
 
-// An expanded word.
+// A word of a command in a script, with its variables expanded.
 struct ScriptWord {
   std::string text;
-  int line = 0;         // from 1
-  std::string trouble;  // why the word is not known; empty: it is known
+  int line = 0;         // line of the script, from 1
+  std::string trouble;  // the reason why the text cannot be known without a shell; "": the text is known
   int trouble_line = 0;
-  std::string file = "";  // file with the word; empty: the script
+  std::string file = "";  // the file that has the word, if it is another script; "": the script itself
 };
 
 using ScriptCommand = std::vector<ScriptWord>;  // a program and its words; at least one word
 
-// The result.
+// The result of following a shell script: the programs that it would start, and the files that it would write.
 struct LaunchScript {
   std::string name;
   std::vector<ScriptCommand> commands;            // in the order in which the script starts them
   std::map<std::string, ScriptWord> written;      // files that cat, tee, echo and printf would write, by path
   std::map<std::string, ScriptWord> environment;  // variables for its programs, in addition to this process's
   std::vector<ScriptWord> missing;                // files that it sources or starts and that do not exist
-  ScriptWord ended;                               // the exit that ends the script; line 0: none
-  int64_t launch = 0;                             // number of the chosen launch, from 1; 0: there is only one
+  ScriptWord ended;                               // the `exit` that ends the script; its line is 0 if there is none
+  int64_t launch = 0;                             // number of the launch that the user has chosen, from 1; 0: none chosen
   int64_t steps = 0, spent = 0;                   // number of followed commands; bytes of expanded words
   int depth = 0;                                  // nesting of the command that is followed now
 };
@@ -37,6 +37,7 @@ struct ShellArguments {
   bool given = false;
 };
 
-constexpr int64_t kScriptBytes = int64_t{1} << 20;  // most bytes of a script; 16 times as many for its expanded words
+// The largest size of a script in bytes. Its expanded words may have 16 times as many.
+constexpr int64_t kScriptBytes = int64_t{1} << 20;
 
 }  // namespace ravine

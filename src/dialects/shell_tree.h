@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// A word, not expanded. An assignment of an array, NAME=( .. ), has the items of the array.
+// A word of a command as written, not expanded. For an assignment of an array, NAME=( .. ), `items` has the items of
+// the array.
 struct ShellWord {
   std::string text;
   int line = 0;  // from 1
@@ -30,7 +31,7 @@ struct ShellBranch {  // for if: condition and body; for case: patterns and body
   std::vector<ShellWord> patterns;
 };
 
-// A command. The comments of Kind name the fields that a kind uses.
+// A command in the syntax tree. The comments of Kind name the fields that a kind uses.
 struct ShellNode {
   enum class Kind {
     simple,      // words, which begin with the assignments
@@ -59,11 +60,12 @@ struct ShellNode {
 
 using ShellKind = ShellNode::Kind;
 
-// Parses a script or the text in $( ). Invalid syntax and more than 100 levels are UserErrors at name:line. Lines are
-// counted from `line`.
+// Returns the syntax tree of a script, or of the text in $( ). Invalid syntax and more than 100 levels are UserErrors
+// at name:line. line: the number of the first line of the text.
 ShellNodePtr parse_shell(std::string_view text, const std::string& name, int line = 1);
 
-// Returns the index of the value in `NAME=`, `NAME+=` or `NAME[i]=`; 0 if the word is not an assignment.
+// Returns the index at which the value begins in an assignment `NAME=value`, `NAME+=value` or `NAME[i]=value`; 0 if the
+// word is not an assignment.
 size_t assigned_at(std::string_view word);
 
 }  // namespace ravine

@@ -11,24 +11,24 @@
 
 namespace ravine {
 
-// The reason why a value is not known without a shell. Empty text: the value is known.
+// The reason why a value in a script is not known without a shell, and its line. Empty text: the value is known.
 struct ShellTrouble {
   std::string text;
   int line = 0;
   explicit operator bool() const { return !text.empty(); }
 };
 
-// The value of a variable; one item unless it is an array.
+// The value of a variable of a script; it has one item unless it is an array.
 struct ShellValue {
   std::vector<std::string> items = {""};
   bool array = false;
   ShellTrouble trouble;
-  bool gone = false;   // removed by unset
-  bool named = false;  // an associative array (declare -A), with its items in `names`
+  bool gone = false;   // true: the script has removed the variable by unset
+  bool named = false;  // true: an associative array (declare -A), with its items in `names`
   std::map<std::string, std::string> names = {};
 };
 
-// A word of the expansion of a raw word.
+// A word that the expansion of a written word gives; its text is not valid if it has a trouble.
 struct ExpandedWord {
   std::string text;
   ShellTrouble trouble;
@@ -44,14 +44,14 @@ class ShellVariables {
   size_t bytes() const;                                          // bytes of all values
   std::optional<ShellValue> own(const std::string& name) const;  // the script's own value; nothing if it sets none
   void restore(const std::string& name, std::optional<ShellValue> value);
-  // Returns a variable of the script or of the environment. An unset variable has a trouble; it is empty with
-  // `unset_is_empty` or if the script sets it anywhere.
+  // Returns the value of a variable of the script or of the environment. The value of an unset variable is empty if
+  // `unset_is_empty`, or if the script sets it anywhere; else it has a trouble.
   ShellValue get(const std::string& name, int line) const;
   bool is_set(const std::string& name) const;
 
-  // Expands the raw text of a word at `line`: removes quotes, replaces $, and splits unquoted results at blanks. The
-  // result has any number of words. `split`: false in assignments. `depth`: the number of enclosing brackets; too many
-  // are a trouble.
+  // Expands the text of a word as written at `line`: removes quotes, replaces $, and splits unquoted results at blanks.
+  // The result has any number of words. split: false does not split, as in assignments. depth: the number of enclosing
+  // brackets; too many are a trouble.
   std::vector<ExpandedWord> expand(std::string_view raw, int line, bool split = true, int depth = 0);
   // Expands the text of a here-document, in which quotes are plain characters.
   ExpandedWord expand_body(std::string_view raw, int line);
@@ -67,15 +67,16 @@ class ShellVariables {
   std::map<std::string, ShellValue> values_;
 };
 
-// Returns the value of an expression in whole numbers, with the operators of C and **. Names may have a $. The value of
-// an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
+// Returns the value of an arithmetic expression of bash, in whole numbers, with the operators of C and **. Names may
+// have a $. The value of an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
 ExpandedWord arithmetic(std::string_view text, ShellVariables& variables, int line, int depth = 0);
-constexpr int kDeepestShell = 32;  // most nested brackets, functions and scripts
+constexpr int kDeepestShell = 32;  // largest nesting of brackets, of functions, and of scripts
 
 // True if the text matches a pattern of bash: * ? [ab] [a-z] [!x], and \\ before a literal character.
 bool fits_shell_pattern(std::string_view pattern, std::string_view text);
 
-// Returns the index of the bracket that closes text[at - 1]; npos if none. Skips quotes and nested pairs.
+// Returns the index of the bracket `close` that closes the bracket `open` at text[at - 1]; npos if there is none.
+// Quotes and nested pairs are skipped.
 size_t closing_bracket(std::string_view text, size_t at, char open, char close);
 
 }  // namespace ravine

@@ -13,24 +13,25 @@
 
 namespace ravine {
 
-// A flag. by_value: trainer.cpp decides. refused_if_on: any other value than the default is refused.
+// A row of the table of flags of a Transformers training script. For flags, the effect by_value means that trainer.cpp
+// decides, and refused_if_on that any other value than the default is refused.
 struct TrainerFlag {
   std::string_view name;  // without dashes, in Python's spelling
   DeepSpeedValue type = DeepSpeedValue::text;
-  std::string_view fallback = {};  // default, as on the command line; "": None
+  std::string_view fallback = {};  // the default, as on the command line; "": None
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says = {};  // used flags: the options; others: the reason
+  std::string_view says = {};  // for flags with an effect: the options; for others: the reason
   double min = -1e300, max = 1e300;
 };
 
 std::span<const TrainerFlag> trainer_flags();
 const TrainerFlag* find_trainer_flag(std::string_view name);  // accepts dashes and names of 5.x; null if unknown
 
-// The values of all flags.
+// The values of all flags of a Transformers training script: the result of read_trainer_flags().
 struct TrainerArguments {
-  // By name. Flags that are not given have their default, or null if they have none.
+  // The value of each flag by its name. A flag that the user has not set has its default, or null if there is none.
   std::map<std::string, YamlNode::Ptr, std::less<>> values;
-  std::map<std::string, std::string, std::less<>> given;  // by name: the user's spelling of the flag
+  std::map<std::string, std::string, std::less<>> given;  // for each flag that the user has set: the user's spelling
 
   const YamlNode& value(std::string_view name) const;
   bool on(std::string_view name) const { return value(name).boolean; }

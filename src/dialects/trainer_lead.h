@@ -15,8 +15,9 @@ namespace ravine {
 
 struct HfSchedule;
 
-// Translates all flags by all(), and stores the result in `out`. `config`: the DeepSpeed config; null if there is none.
-// `misread`: missing flags are not reported.
+// Translates the flags of a Transformers training script into options; all() does it, and stores the result in `out`.
+// config: the DeepSpeed config; null if there is none. misread: true if a flag was refused, so that missing flags are
+// not reported.
 class TrainerFlagsLead {
  public:
   TrainerFlagsLead(const TrainerArguments& args, const DeepSpeedConfig* config, const TrainerFacts& facts, TrainerOutcome& out,
@@ -44,9 +45,11 @@ class TrainerFlagsLead {
   void model();
   void data();
   bool evaluates() const;
-  // Returns a number of steps; a value below 1 is a share of the run, rounded up.
+  // Returns the value of a flag as a number of steps; a value below 1 is a share of the steps of the run,
+  // rounded up.
   int64_t steps_of(std::string_view flag);
-  // Returns the interval in steps of a strategy: no (`never` is returned), steps (the value of flag `steps`) or epoch.
+  // Returns the interval, in steps, of a strategy flag (such as --save_strategy). no: `never`; steps: the value of the
+  // flag `steps`; epoch: the steps of an epoch.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
   void length();
   void actions();
@@ -65,7 +68,7 @@ class TrainerFlagsLead {
   void compute_in(const std::string& type, std::string_view flag);
   void line(const TrainerFlag& f);
 
-  // True if the value is the number 0: it turns off a feature that Ravine does not have.
+  // True if the value of a flag is the number 0. Such a value turns off a feature that Ravine does not have.
   static bool is_zero(const TrainerFlag& f, const YamlNode& v) { return f.type == DeepSpeedValue::number && v.real == 0; }
 
   static YamlNode::Ptr default_of(const TrainerFlag& f) {

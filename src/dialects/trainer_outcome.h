@@ -12,11 +12,13 @@ namespace ravine {
 
 // The result of the keys so far. A key is a flag with its dashes, or a key of the config in the user's spelling.
 struct TrainerOutcome {
+  // The effect of a key.
   struct Fate {
     KeyStatus status = KeyStatus::used;
     std::string says;  // the option, or the reason
     Json value;        // the value that is used
   };
+  // The value of an option, and the key from which it comes.
   struct Choice {
     std::string option;
     Json value;

@@ -5,7 +5,7 @@
 
 namespace ravine {
 
-// The section flops_profiler of a DeepSpeed config (styles/flops_profile.h).
+// The values of the section flops_profiler of a DeepSpeed config, for styles/flops_profile.h.
 struct FlopsProfilerKeys {
   bool enabled = false;
   int64_t profile_step = 1;         // number of steps before the profiled step
@@ -16,11 +16,11 @@ struct FlopsProfilerKeys {
   std::string output_file;          // "": the log
 };
 
-// The settings of all these files.
+// The settings for files and log lines that a run with the Trainer's flags writes in addition to Ravine's own.
 struct TrainerOutputs {
   bool results = false;            // write the results of run_clm.py at the end (styles/trainer_results.h)
   bool names_best = false;         // trainer_state.json names the checkpoint with the best validation
-  bool loads_best = false;         // the run ends with the weights of this checkpoint
+  bool loads_best = false;         // the run ends with the weights of the checkpoint with the best validation
   bool greater_is_better = false;  // a larger validation loss is better
   int64_t valid_rows = 0;          // --max_eval_samples: rows of a validation; 0: by train.valid_batches
   std::string logging_dir;         // folder of the Trainer's event files; "": the run's own

@@ -12,27 +12,27 @@
 
 namespace ravine {
 
-// The limits of a sandbox.
+// The limits of a program in a Sandbox.
 struct SandboxLimits {
-  int64_t memory = int64_t{1} << 30;  // bytes of address space
-  double seconds = 10;                // of CPU time; at least 1, whole seconds
+  int64_t memory = int64_t{1} << 30;  // largest address space, in bytes
+  double seconds = 10;                // largest CPU time, in whole seconds; at least 1
 };
 
-// Runs programs in a sandbox.
+// Runs Python programs that a model has written, without access to files, network or other processes.
 class Sandbox {
  public:
   // Finds Python (`python3` of PATH) and runs an empty program in the sandbox. If this fails, a UserError names the
   // failed step.
   explicit Sandbox(SandboxLimits limits = {});
 
-  // True if the program ran to its end: it neither exited early nor threw an exception. Blocks for at most 6 *
-  // limits.seconds.
+  // Runs a Python program. Returns true if it ran to its end: it neither exited early nor raised an exception, and was
+  // not stopped by a limit. Blocks for at most 6 * limits.seconds.
   bool passes(const std::string& program) const;
 
  private:
   struct Outcome {
-    bool ended = false;  // the last line was reached
-    bool late = false;   // its time by the clock was up
+    bool ended = false;  // true: the program reached its last line
+    bool late = false;   // true: the program was stopped because its time by the clock was over
     std::string failed;  // the failed step of the setup; "": none
   };
   Outcome run(const std::string& program) const;
@@ -43,9 +43,10 @@ class Sandbox {
   std::vector<std::string> places_;  // paths that the interpreter needs
 };
 
-// Returns the test program of a human_eval item, by ModelLink's rules (eval_impl/human_eval.py). Kept are the lines of
-// `code` that are indented, imports or functions. `code` is the prompt, four blanks and the answer. The code ends at
-// the first other line after the function `entry`; then `test` follows.
+// Returns the Python program that tests an answer to a human_eval item, by ModelLink's rules (eval_impl/human_eval.py).
+// code: the prompt, four blanks and the model's answer. Its lines that are indented or begin with from, import or def
+// are kept. It ends at the first other line after the function `entry`. Then `test` and a call of its check(entry)
+// follow.
 std::string judged_program(const std::string& code, const std::string& test, const std::string& entry);
 
 }  // namespace ravine

@@ -16,13 +16,13 @@
 
 namespace ravine {
 
-// The options of an evaluation.
+// The settings of an Evaluation.
 struct EvaluationOptions {
   std::vector<std::string> tasks;
-  std::vector<std::string> data;  // folders; a task uses the last one whose path has its name
+  std::vector<std::string> data;  // data folders; a task uses the last one whose path contains the task's name
   std::string output;
-  TaskOptions of;                         // options of the tasks
-  std::optional<int64_t> max_new_tokens;  // for generate; empty: the task's default
+  TaskOptions of;                         // the settings of all tasks
+  std::optional<int64_t> max_new_tokens;  // protocol generate: most tokens of an answer; empty: the task's default
   std::optional<int64_t> batch;           // items per batch; empty: 16
   std::string completions;                // file of {"id", "output"} lines, used in place of a model; "": none
   bool allow_code = false;
@@ -36,7 +36,7 @@ struct EvaluatedModel {
   std::vector<int32_t> end_ids;
 };
 
-// Evaluates a model on tasks.
+// Evaluates a model on benchmark tasks.
 class Evaluation {
  public:
   // Reads all inputs of the tasks, so that mistakes are found before any work: data, templates, completions, the
@@ -46,10 +46,11 @@ class Evaluation {
   const EvaluationOptions& options() const { return options_; }
   int64_t items() const;
 
-  // Answers and scores the items that the folder has no samples for. Writes samples_TASK.jsonl line by line. After each
-  // task it writes results.json and results.csv, which keep the results of other tasks from earlier commands, or
-  // CEval's submission for the test split. answerer: null with completions. stop: called between steps; true throws
-  // Stopped, and the same call continues from there. All ranks call it together; the first one writes.
+  // Answers and scores the items for which the output folder has no samples yet, and returns the results of all tasks.
+  // Writes samples_TASK.jsonl line by line. After each task it writes results.json and results.csv, which keep the
+  // results of other tasks from earlier commands, or CEval's submission for the test split. answerer: the model; null
+  // if options().completions has the answers. stop: called between steps; if it returns true, run() throws Stopped, and
+  // a later call continues there. All ranks call it together; the first one writes.
   std::vector<TaskResult> run(const EvaluatedModel* answerer, Log& log, const std::function<bool()>& stop);
 
  private:
@@ -75,7 +76,8 @@ class Evaluation {
   std::unique_ptr<Sandbox> sandbox_;
 };
 
-// Returns the file that cevalbenchmark.com scores: {SUBJECT: {ID: LETTER}}.
+// Returns the contents of the file that cevalbenchmark.com scores: {SUBJECT: {ID: LETTER}}. samples: the lines of
+// samples_ceval.jsonl.
 Json ceval_submission(const std::vector<Json>& samples);
 
 }  // namespace ravine

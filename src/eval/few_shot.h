@@ -12,7 +12,9 @@
 
 namespace ravine {
 
-// Adds the missing texts to `given`, unless `given` is a file of examples. `data`: the folders of the data.
+// Adds to `given` the worked examples that it lacks, from ModelLink's tree or Ravine's own. Does nothing if `given` is
+// a user's file of examples (Templates::is_of_examples): tasks that this file lacks then have no examples. data: the
+// folders of the benchmark data, near which the tree is searched.
 void fill_few_shot(Templates& given, const std::vector<std::string>& data);
 
 }  // namespace ravine

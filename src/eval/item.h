@@ -9,8 +9,9 @@
 
 namespace ravine {
 
-// generate: ModelLink's evaluation (tasks/evaluation): parses a greedy answer. likelihood: multiple choice as in
-// lm-evaluation-harness: takes the choice that is most likely after the prompt.
+// How a model answers the items of a benchmark. generate: it generates a greedy answer, which is parsed, as in
+// ModelLink's tasks/evaluation. likelihood: the answer is the choice that is most likely after the prompt, as in
+// lm-evaluation-harness.
 enum class Protocol : uint8_t { generate, likelihood };
 constexpr auto names_of(Protocol) {
   using enum Protocol;
@@ -22,15 +23,15 @@ constexpr auto names_of(EvalSplit) {
   return std::to_array<ValueName<EvalSplit>>({{EvalSplit::val, "val"}, {EvalSplit::test, "test"}});
 }
 
-// A question of a benchmark.
+// A question of a benchmark. Fields marked generate or likelihood are set for this protocol only.
 struct Item {
   std::string id;       // "anatomy/3", "HumanEval/12"
-  std::string subject;  // file name without extensions
+  std::string subject;  // name of the item's file without extensions
   std::string prompt;
-  std::string answer;                // generate: the right answer, as compared; "": unknown (CEval's test split)
-  std::vector<std::string> choices;  // likelihood; a blank is put between the prompt and each choice
+  std::string answer;                // generate: the right answer, as it is compared; "": unknown (CEval's test split)
+  std::vector<std::string> choices;  // likelihood: the choices; a blank is put between the prompt and each choice
   std::vector<int64_t> right;        // likelihood: indices of the right choices
-  bool several = false;              // likelihood: `right` is written as a list
+  bool several = false;              // likelihood: true if samples write `right` as a list, not as one number
   // HumanEval: the program is `code` and the model's answer, then `test`, which calls `entry`.
   std::string code, test, entry;
 };

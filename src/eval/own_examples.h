@@ -5,10 +5,10 @@
 
 namespace ravine {
 
-// Returns all examples, in the format of a --template file (templates.h).
+// Returns all of Ravine's worked examples, as JSON in the format of a --template file (templates.h).
 Json own_examples();
-// Returns the examples of AGIEval: for each subject the worked examples, the text before the options, and the text
-// after them.
+// Returns Ravine's worked examples of AGIEval as JSON, {SUBJECT: [worked examples, text before the options, text after
+// the options]}.
 Json own_exam_examples();
 
 }  // namespace ravine

@@ -9,13 +9,13 @@
 
 namespace ravine {
 
-// Makes and locks the folder, or opens one with the same settings. Returns its lock. Other settings are a UserError
-// that names the first difference, as is a folder with other files. overwrite: removes an evaluation with other
-// settings.
+// Creates the folder of an evaluation's results, or opens one that was made with the same settings. Returns the lock on
+// it. A folder of an evaluation with other settings is a UserError that names the first difference; with `overwrite`
+// its results are removed. A folder with other files is a UserError.
 std::unique_ptr<FolderLock> open_result_folder(const std::string& folder, const Json& settings, bool overwrite);
 
-// Returns a text that changes with the files of a model folder, or with one file: names and checksums, or for large
-// files size and modification time.
+// Returns a text that identifies the contents of a model folder, or of one file: names and checksums of the files, or
+// for large files size and modification time.
 std::string files_of_model(const std::string& path);
 
 }  // namespace ravine

@@ -13,34 +13,37 @@ namespace ravine {
 // The result of one item.
 struct Outcome {
   std::string subject;
-  bool correct = false, correct_normalised = false;
+  bool correct = false, correct_normalised = false;  // correct_normalised: right by the likelihood per length
 };
 
-// The counts of a set of items.
+// The counts of right answers in a set of items. n: number of items. correct_normalised: right by the likelihood per
+// length of the choice.
 struct Score {
   int64_t n = 0, correct = 0, correct_normalised = 0;
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(n); }
   double accuracy_normalised() const { return static_cast<double>(correct_normalised) / static_cast<double>(n); }
 };
 
-// The scores of a task.
+// The scores of a task: the result of score().
 struct TaskResult {
   std::string task;
-  bool normalised = false;
+  bool normalised = false;  // true: the task is also scored by the likelihood per length of the choice
   Score total;
-  // Standard error of the mean of n items: sqrt(p (1 - p) / (n - 1)). For likelihood with several subjects it is
-  // pooled, as in lm-evaluation-harness (api/metrics.py, pooled_sample_stderr). 0 if n is 1.
+  // Standard errors of the accuracies: sqrt(p (1 - p) / (n - 1)) for n items and accuracy p; 0 if n is 1. For protocol
+  // likelihood with several subjects they are pooled, as in lm-evaluation-harness (api/metrics.py,
+  // pooled_sample_stderr).
   double stderr_accuracy = 0, stderr_normalised = 0;
   std::map<std::string, Score> subjects, categories;  // ordered by name; empty: the task has none
 };
 
-// requires at least one outcome
+// Returns the scores of a task from the results of its items. outcomes: at least one.
 TaskResult score(const Task& task, Protocol protocol, const std::vector<Outcome>& outcomes);
 
-// {"tasks": {TASK: {"accuracy", "stderr", "n", ..}}}
+// Returns the contents of results.json: {"tasks": {TASK: {"accuracy", "stderr", "n", ..}}}
 Json results_json(const std::vector<TaskResult>& results);
-// task,subject,n,accuracy,stderr,accuracy_norm,stderr_norm
+// Returns the contents of results.csv, with the columns task,subject,n,accuracy,stderr,accuracy_norm,stderr_norm.
 std::string results_csv(const std::vector<TaskResult>& results);
-std::string results_table(const std::vector<TaskResult>& results);  // text table, as the harness prints it
+// Returns the results as a text table in the format of lm-evaluation-harness.
+std::string results_table(const std::vector<TaskResult>& results);
 
 }  // namespace ravine

@@ -12,11 +12,11 @@
 
 namespace ravine {
 
-// The samples file of a task.
+// The file samples_TASK.jsonl of a task: one line per answered item. Lines are appended while the task runs.
 class SampleFile {
  public:
-  // Opens FOLDER/samples_TASK.jsonl. Its lines must be the first items, in order, by id and prompt; a difference is a
-  // UserError. An incomplete last line of a killed run is removed.
+  // Opens FOLDER/samples_TASK.jsonl, or creates it. Existing lines must be those of the first items, in order, by id
+  // and prompt; a difference is a UserError. An incomplete last line of a killed run is removed.
   SampleFile(const std::string& folder, const std::string& task, const std::vector<Item>& items);
 
   size_t size() const { return lines_.size(); }
@@ -30,9 +30,10 @@ class SampleFile {
 };
 
 std::string samples_path(const std::string& folder, const std::string& task);
-// Returns the lines of such a file, without an incomplete last line. `whole_bytes`: is increased by the bytes of the
-// complete lines.
+// Returns the lines of a file samples_TASK.jsonl, without an incomplete last line. whole_bytes: if not null, is
+// increased by the number of bytes of the complete lines.
 std::vector<Json> read_samples(const std::string& path, int64_t* whole_bytes = nullptr);
+// Returns the result of the item of a samples line. where: file and line, for errors.
 Outcome outcome_of(const Json& line, const std::string& where);
 
 }  // namespace ravine

@@ -7,7 +7,9 @@
 
 namespace ravine {
 
-std::vector<std::string> categories_of(std::string_view task, const std::string& subject);  // empty: unknown
-std::string chinese_name_of(const std::string& subject);  // of CEval; an unknown subject is returned unchanged
+// Returns the categories to which a subject of a task belongs; empty if they are not known.
+std::vector<std::string> categories_of(std::string_view task, const std::string& subject);
+// Returns the Chinese name of a subject of CEval. An unknown subject is returned unchanged.
+std::string chinese_name_of(const std::string& subject);
 
 }  // namespace ravine

@@ -7,22 +7,22 @@
 
 namespace ravine {
 
-// A file of a benchmark.
+// A data file of a benchmark: the result of find_task_files().
 struct TaskFile {
   std::string path;
-  std::string subject;  // the text for * in the pattern; without a *: the file name up to its first '.'
+  std::string subject;  // the text that matched * in the pattern; without a *: the file name up to its first '.'
 };
 
-// Returns the files, sorted by name, of the first pattern that matches any ("test/*_test.csv": one * in a part of the
-// path). The root is DATA/TASK, or DATA if that does not exist. Names may end in .gz, .zst or .xz. No file is a
-// UserError that names patterns and root.
+// Returns the data files of a benchmark, sorted by name: those of the first pattern that matches any file. A pattern is
+// a path with one * in it ("test/*_test.csv"). It is relative to DATA/TASK, or to DATA if DATA/TASK does not exist.
+// Names may also end in .gz, .zst or .xz. No file is a UserError that names patterns and folder.
 std::vector<TaskFile> find_task_files(const std::string& data, const std::string& task,
                                       const std::vector<std::string>& patterns);
-// As find_task_files, but returns an empty list if there is no file.
+// Returns the same files as find_task_files(), but an empty list if no pattern matches.
 std::vector<TaskFile> look_for_task_files(const std::string& data, const std::string& task,
                                           const std::vector<std::string>& patterns);
 
-// An object of a records file (.jsonl, .parquet), with its position for messages.
+// A record of a data file (.jsonl, .parquet): an object, and its place FILE:LINE for messages.
 struct TaskRecord {
   Json json;
   std::string where;
@@ -31,7 +31,8 @@ struct TaskRecord {
 // are UserErrors.
 std::vector<TaskRecord> read_task_records(const std::string& path);
 
-// Returns the text of a key; "" if it is missing or null.
+// Returns the text under a key of a record; "" if it is missing or null. Another type is a UserError that names
+// `where`.
 std::string text_or_nothing(const Json& record, const std::string& key, const std::string& where);
 
 }  // namespace ravine

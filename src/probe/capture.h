@@ -13,10 +13,10 @@
 
 namespace ravine {
 
-// Captures the selected steps of a run in a dump.
+// An observer that writes the calls of the selected steps of a run to a dump. Each rank has one.
 class Capture : public StepWatch, public Observer {
  public:
-  // Checks the folder, and writes nothing yet. A folder with other files is a UserError.
+  // Checks the folder of the dump, and writes nothing yet. A folder with other files than a dump is a UserError.
   explicit Capture(const DumpOption& option);
 
   void begin(OpenedRun& run, int64_t done) override;
@@ -24,10 +24,10 @@ class Capture : public StepWatch, public Observer {
   void before_update() override;
   void end_step(const StepResult& result, const UpdateRates& rates, double loss_scale) override;
 
-  void before(const CallInfo& call) override;  // notes the inputs
-  void after(const CallInfo& call) override;   // notes the outputs
+  void before(const CallInfo& call) override;  // records the inputs of a call
+  void after(const CallInfo& call) override;   // records the outputs of a call
 
-  int64_t records() const { return records_; }         // records of this process
+  int64_t records() const { return records_; }         // number of records that this process has written
   const std::string& ended() const { return ended_; }  // the error that ended the capture; "": none
 
  private:
@@ -39,8 +39,8 @@ class Capture : public StepWatch, public Observer {
   struct Place {
     std::string file, stored;
   };
-  // Figures of a tensor that no call has written since. So a tensor that one call writes and later ones read is read
-  // once.
+  // A tensor whose figures are known, until a call writes it. So a tensor that several calls read is read only once for
+  // the dump.
   struct Known {
     TensorView view;
     TensorFigures figures;

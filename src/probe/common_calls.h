@@ -7,15 +7,16 @@
 
 namespace ravine {
 
-// The common calls of two ranks, by DumpRecord::call().
+// The calls that two dumps of a rank have in common, by DumpRecord::call(): the result of common_calls().
 struct CommonCalls {
-  // Calls in both dumps that read tensors of the same names. A call that reads others (a norm with and without the
-  // branch) computes something else under the same name.
+  // The common calls: in both dumps, with input tensors of the same names; also those in `partly`. A call with other
+  // input names (a norm with and without the branch) computes something else, and is not common.
   std::unordered_set<std::string> all;
-  std::unordered_set<std::string> partly;  // calls of which another program's trace lacks some inputs
+  std::unordered_set<std::string> partly;  // the common calls of which one dump lacks some inputs that the other has
 };
 
-// Returns the common calls. of_modules: a call may lack inputs of the other.
+// Returns the calls that two dumps of a rank have in common. of_modules: true if one is a trace of another program; a
+// call is then also common if one dump lacks some of its inputs.
 CommonCalls common_calls(const RankDump& a, const RankDump& b, bool of_modules);
 
 }  // namespace ravine

@@ -7,13 +7,14 @@
 
 namespace ravine {
 
-// Returns the least |b - a| / |a| that two tensors with these statistics can have; infinite if their non-finite
-// elements differ.
+// Returns a lower bound of |b - a| / |a|, in L2 norms, for two tensors with these statistics. Infinite if their numbers
+// of non-finite elements differ.
 double least_error(const TensorFigures& a, const TensorFigures& b);
 
-// Returns the bounds for `written`, one of the pairs of a call, relative to |a|. own: twice error_bound's, because both
-// runs round. inherited: from the errors of the inputs; statistics show at least 1/32 of such an error. A tensor
-// without statistics counts as a tensor of ones.
+// Returns the bounds on the difference of an output between two runs, relative to the L2 norm of run A's output. call:
+// all pairs of the call. written: the pair of the output. own: the roundings of the call, twice error_bound()'s value,
+// because both runs round. inherited: the effect of the errors of the inputs; if only their statistics are known, 32
+// times the error that these show is assumed. A tensor without statistics and values is treated as a tensor of ones.
 ErrorBound bounds_of(std::span<const ComparedPair> call, const ComparedPair& written);
 
 }  // namespace ravine

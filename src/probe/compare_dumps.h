@@ -37,17 +37,19 @@
 
 namespace ravine {
 
-// Compares two dumps. A UserError if they have no tensor in common. substituted: the results of repeated steps, used
-// before inherited bounds; null: none.
+// Compares two dumps and returns pairs, culprits and a verdict. A UserError if they have no tensor in common.
+// substituted: the results of steps that were repeated with Ravine's kernels (substitution.h), which replace inherited
+// bounds; null: no steps were repeated.
 Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted = nullptr);
-// Compares files of `ravine trace`, safetensors files, or folders of .npy files (named_tensors.h). Tensors are paired
-// by name. Calls are unknown, so the culprit is the first tensor in the order of the pass that differs by more than 256
-// u of its type.
+// Compares the tensors of two files of `ravine trace`, safetensors files, or folders of .npy files (named_tensors.h).
+// Tensors are paired by name. Calls are unknown, so the culprit is the first tensor in the order of the forward pass
+// that differs by more than 256 u, where u is the unit roundoff of its type.
 Comparison compare_traces(const std::string& a, const std::string& b);
 
-// Returns an object with the fields equal, verdict, culprit (the first of culprits), culprits, pairs, unmatched,
-// damaged_lines, bitwise_equal, layouts_differ, substituted, by_spread, inherits (calls that substitution cleared).
+// Returns the result of a comparison as a JSON object with the fields equal, verdict, culprit (the first of culprits),
+// culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ, substituted, by_spread, inherits (calls
+// that substitution cleared).
 Json comparison_json(const Comparison& c);
-std::string pairs_csv(const Comparison& c);  // a header, then one line per pair
+std::string pairs_csv(const Comparison& c);  // returns the pairs of tensors as CSV: a header, then one line per pair
 
 }  // namespace ravine

@@ -7,19 +7,22 @@
 
 namespace ravine {
 
-constexpr const char* kScalars = "scalars";  // of an update: learning rate, bias corrections, clipping
+// The name of the tensor of numbers that an update reads: learning rate, bias corrections, clipping.
+constexpr const char* kScalars = "scalars";
 
-// True if the tensor of a parameter is its gradient, which a call adds to or the update reads.
+// True if a record of a parameter's tensor is its gradient, by the tensor's name; false for values of the parameter.
 bool is_gradient(const DumpRecord& r);
 
-// Returns the culprit of a pair of a rank; a and b are the dumps of this rank. given: the pair is a parameter before
-// the first step. `place` is not set.
+// Describes a pair of tensors above its bound as a culprit. given: true if the pair is a parameter before the first
+// step. a, b: the two dumps of the pair's rank. `place` of the result is not set.
 Culprit culprit_of(const ComparedPair& p, bool given, const RankDump& a, const RankDump& b);
 
-// Adds a culprit. Calls of one op with the same fault are one culprit.
+// Adds a culprit to a list. If the list has one of the same op with the same fault, only its count `alike` is
+// increased, and the earlier of the two in the run is kept.
 void add_culprit(std::vector<Culprit>& to, Culprit c);
 
-// Drops modules around a culprit: a module writes the fault of the module inside it, too.
+// Removes a culprit if an earlier culprit of its rank is a module inside it (the longer path): the output of the outer
+// module then shows the fault of the inner one.
 void drop_modules_around(std::vector<Culprit>& culprits);
 
 }  // namespace ravine

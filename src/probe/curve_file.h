@@ -6,23 +6,23 @@
 
 namespace ravine {
 
-// The curve of one run.
+// The losses and gradient norms of one run by step: the result of read_training_curve().
 struct TrainingCurve {
   std::string name, kind;  // kind: "run of Ravine", "log of Megatron", ..
-  // Values by step, also values that are not finite. If a step is repeated, its last values are kept.
+  // Loss and gradient norm by step, also values that are not finite. If a step is repeated, its last values are kept.
   std::map<int64_t, double> loss, norm;
-  // The steps at which the file goes back, as after a resume from a checkpoint. Earlier values of these and of later
-  // steps are dropped.
+  // The steps at which the file goes back to an earlier step, as after a resume from a checkpoint. Earlier values of
+  // these and of later steps are dropped.
   std::vector<int64_t> goes_back;
   // Adds the loss of a step, and the norm if it is known. Called in the order of the file.
   void add(int64_t step, double loss_of_step, const double* norm_of_step = nullptr);
-  // Half a unit of the last printed digit of a loss, the largest of all losses: smaller differences are not in the
-  // file. 0: all digits are printed.
+  // The largest rounding error of the printed losses: half a unit of the last printed digit. Smaller differences are
+  // not visible in the file. 0: all digits are printed.
   double loss_resolution = 0;
   std::string compute;  // precision.compute if it is known: "f32", "bf16"; else ""
 };
 
-// Reads a curve from one of these:
+// Reads the losses and gradient norms of a run. path is one of these:
 // - a folder with metrics.jsonl (a run of Ravine), TensorBoard files or trainer_state.json (Transformers), or one of
 //   these files;
 // - a table, .csv or .jsonl, with columns of step and loss (TensorBoard's export: Step, Value);

@@ -20,46 +20,49 @@
 
 namespace ravine {
 
-// The options of a comparison of curves.
+// The settings of judge_curves().
 struct CurveOptions {
-  double limit = 0.03;  // absolute limit of the smoothed late difference, without further runs of b's side
-  std::string compute;  // the compute type; "": as the curves say, else bf16
+  double limit = 0.03;  // largest smoothed difference of losses after step 50; unused if there are repeats of run b
+  std::string compute;  // the compute type of the runs; "": the type that the curves name, else bf16
 };
 
-// A limit that a program or guide uses, with the measured value: it is reported, but does not change the verdict.
+// A limit that another program or guide sets for such a comparison, with the measured value. It is reported, but does
+// not change the verdict. who: the program or guide; what: the quantity.
 struct CurveRule {
   std::string who, what;
   double measured = 0, limit = 0;
   bool kept() const { return measured <= limit; }
 };
 
-// The result of a comparison of curves.
+// The result of a comparison of two training curves (judge_curves).
 struct CurveVerdict {
-  int64_t steps = 0, first = 0, last = 0;  // steps in both curves
-  int64_t exact = 0;                       // leading steps with equal losses
+  int64_t steps = 0, first = 0, last = 0;  // number of steps that both curves have; the first and the last of them
+  int64_t exact = 0;                       // number of leading steps with equal losses
   std::string compute;
-  bool from_repeats = false;  // widths are from further runs
+  bool from_repeats = false;  // true: envelope and band are computed from repeats of run b
+  // The steps up to 50 after the equal ones.
   struct Early {
-    int64_t steps = 0, at = 0;  // at: the step of the largest ratio
-    double ratio = 0;           // difference / envelope
-    double relative = 0;        // |a - b| / |b| at that step
-    int64_t first_beyond = 0;   // 0: no step
+    int64_t steps = 0, at = 0;  // number of steps; the step with the largest ratio
+    double ratio = 0;           // largest difference / envelope; above 1: outside
+    double relative = 0;        // |a - b| / |b| at step `at`
+    int64_t first_beyond = 0;   // the first step outside the envelope; 0: none
   } early;
+  // The steps after 50.
   struct Late {
-    int64_t steps = 0, from = 0;  // steps 0: too few to judge
-    double band = 0, most = 0;    // most: largest smoothed difference, signed, at step most_at
+    int64_t steps = 0, from = 0;  // number of steps, 0 if they are too few to judge; the first of them
+    double band = 0, most = 0;    // allowed and largest smoothed difference of losses; `most` is signed, at step most_at
     int64_t most_at = 0;
-    double mean = 0, error = 0;         // over the last third; half width of its 95 % interval
-    double drift = 0, drift_error = 0;  // rise of a straight line over the zone; half width of its 95 % interval
-    double noise_ratio = 0;             // mean |a - b| / mean |b - c|; 0: no further runs
+    double mean = 0, error = 0;         // mean difference over the last third; half width of its 95 % interval
+    double drift = 0, drift_error = 0;  // rise of a fitted straight line over these steps; half width of its 95 % interval
+    double noise_ratio = 0;             // mean |a - b| / mean |b - c|, where c are repeats of run b; 0: no repeats
     bool in_band() const { return std::abs(most) <= band; }
     bool centred() const { return std::abs(mean) <= std::max(error, 0.1 * band); }
     bool level() const { return std::abs(drift) <= std::max(drift_error, 0.2 * band); }
   } late;
   std::optional<double> norm;  // mean |a - b| / |b| of the gradient norms; limit 10 %
   int64_t not_finite = 0;      // first step at which only one loss is finite; 0: none
-  // Steps at which no loss is finite, and the first of them. lost: these are the last steps, so both runs ended in
-  // them.
+  // The steps at which neither loss is finite: their number and the first. lost: true if they are the last steps, so
+  // that both runs ended with such losses.
   struct Neither {
     int64_t steps = 0, first = 0;
     bool lost = false;
@@ -68,32 +71,35 @@ struct CurveVerdict {
   std::vector<CurveRule> rules;
 
   bool agrees() const;
-  std::string text() const;     // notes, then finding()
-  std::string finding() const;  // three sentences: the result, the first difference, the next thing to check
+  std::string text() const;     // the result for the user: the notes, then finding()
+  std::string finding() const;  // the result in three sentences: agreement, first difference, what to check next
 };
 
-// Compares two curves. `repeats`: further runs of b's side. A UserError if fewer than two steps are common.
+// Compares the training curves of two runs. repeats: curves of further runs like b, whose scatter gives the allowed
+// differences; may be empty. A UserError if the curves have fewer than two steps in common.
 CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const std::vector<TrainingCurve>& repeats,
                           const CurveOptions& options);
 Json verdict_json(const CurveVerdict& verdict);
 
-// Returns charts of the losses, of their difference with the band around 0, and of the norms.
+// Returns charts of a comparison: of the losses, of their difference with the allowed band around 0, and of the
+// gradient norms.
 std::vector<Chart> curve_charts(const TrainingCurve& a, const TrainingCurve& b, const std::vector<TrainingCurve>& repeats,
                                 const CurveVerdict& verdict);
 
-// A health.skip_norm for runs like these. The logarithms of their norms, without the first tenth, are taken as normal,
-// with their median and median absolute deviation. The limit is six deviations above the median.
+// A suggested value of health.skip_norm: the result of suggest_threshold(). The logarithms of the gradient norms,
+// without the first tenth of each run, are taken as normal, with their median and median absolute deviation. The
+// threshold is six deviations above the median.
 struct SkipThreshold {
   double threshold = 0;
-  double per_million = 0;  // expected steps above the limit
+  double per_million = 0;  // expected number of steps above the threshold in a million
   struct Run {
     std::string name;
-    std::vector<int64_t> above;  // steps that the limit would have skipped
-    int64_t steps = 0, in_a_row = 0;
+    std::vector<int64_t> above;       // steps of this run that the threshold would have skipped
+    int64_t steps = 0, in_a_row = 0;  // number of steps; the longest run of consecutive steps above the threshold
   };
   std::vector<Run> runs;
 };
-// a UserError if there are fewer than 50 norms
+// Suggests a health.skip_norm for runs like these. A UserError if the curves have fewer than 50 norms.
 SkipThreshold suggest_threshold(const std::vector<TrainingCurve>& curves);
 
 }  // namespace ravine

@@ -14,36 +14,40 @@
 
 namespace ravine {
 
-// The options of the check.
+// The settings of check_determinism().
 struct DeterminismOptions {
   int64_t steps = 4;
-  // not empty: adds a case with a reordered sum in the product at this path (probe/reorder.h); it must differ
+  // If not empty, a case with a fault is added, which must differ: one sum in the product at this path is computed in
+  // another order (probe/reorder.h).
   std::string inject;
-  std::string folder;  // an existing folder; the resume case writes a checkpoint there and removes it
+  std::string folder;  // an existing folder, in which the resume case writes a checkpoint and removes it
 };
 
-// The result of one case.
+// The comparison of one case of check_determinism() with the first run.
 struct DeterminismCase {
   std::string name;                                // "2 threads"
-  bool losses = true, norms = true, state = true;  // true if equal
+  bool losses = true, norms = true, state = true;  // true if losses, gradient norms, weights and states are equal
   int64_t compared = 0;                            // number of compared outputs of kernel calls
   int64_t step = 0;                                // the first step that differs; 0: none
-  std::string tensor;                              // the first final weight or state that differs
-  OpHashes::Difference op;                         // the first call that differs; op.step 0: none
+  std::string tensor;                              // the first final weight or optimizer state that differs; "": none
+  OpHashes::Difference op;                         // the first kernel call with another output; op.step 0: none
   bool equal() const { return losses && norms && state && step == 0 && op.step == 0; }
 };
 
-// The compared values of a run.
+// The values of a run that check_determinism() compares.
 struct RunBits {
-  std::vector<double> losses, norms;                    // name and checksum of the final weights and optimizer states
-  std::vector<std::pair<std::string, uint64_t>> state;  // name and checksum of weights and moments at the end
+  std::vector<double> losses, norms;                    // loss and gradient norm of each step
+  std::vector<std::pair<std::string, uint64_t>> state;  // name and checksum of each final weight and optimizer state
 };
 
-// Compares two runs. hashes: of the second run, compared with the first. Both have the same steps and tensors.
+// Compares two runs bit for bit. name: of the case. a, b: both have the same steps and tensors. hashes: the checksums
+// of b's kernel calls, which were compared with those of a.
 DeterminismCase compare_runs(const std::string& name, const RunBits& a, const RunBits& b, const OpHashes& hashes);
 
-// Runs all cases and compares them with a run of `config`. `done` is called after each case. Without data.train the
-// tokens are random. Keeps no weights. Memory is needed for one run at a time. The thread count is restored at the end.
+// Checks that a run is deterministic: runs a short training with `config`, then again in several cases (other threads,
+// recomputation, a resume, ..), and returns the comparison of each case with the first run. `done` is called after each
+// case. Without data.train the tokens are random. Keeps no weights. Memory is needed for one run at a time. The thread
+// count is restored at the end.
 std::vector<DeterminismCase> check_determinism(const Config& config, Backend backend, const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done);
 

@@ -10,6 +10,7 @@
 
 namespace ravine {
 
+// The program that has written a dump.
 enum class DumpKind : uint8_t { ravine, torch_trace, msprobe, mindspore, ptdbg };
 constexpr auto names_of(DumpKind) {
   using enum DumpKind;
@@ -20,13 +21,15 @@ constexpr auto names_of(DumpKind) {
                                              {ptdbg, "PTDBG"}});
 }
 
-std::optional<DumpKind> dump_kind(const std::string& path);  // empty: no dump
+// Returns the program that has written the dump at a path; empty if it is no dump.
+std::optional<DumpKind> dump_kind(const std::string& path);
 
-// Reads a dump; a dump of another program has its own names.
+// Reads a dump of this kind. The records of another program's dump have that program's names of calls.
 Dump read_dump_of(const std::string& path, DumpKind kind);
 
-// Reads two dumps. A UserError if they have no names in common (graphs of MindSpore and modules of PyTorch; PyTorch's
-// API and Ravine).
+// Reads two dumps of any kinds with comparable names of calls. If one is Ravine's or a PyTorch trace, both get Ravine's
+// names; else both have their program's own names. Kinds without common names are a UserError (graphs of MindSpore and
+// modules of PyTorch; PyTorch's API and Ravine).
 std::pair<Dump, Dump> read_dumps(const std::string& a, const std::string& b);
 
 }  // namespace ravine

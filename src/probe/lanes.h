@@ -2,7 +2,8 @@
 // lanes: element i is added to lane i modulo 8, and no operations are fused.
 #pragma once
 
-// Compiles a function for three instruction sets; the best one of the machine is called.
+// An attribute of functions: the function is compiled for three instruction sets, and calls use the best one of the
+// machine. Empty for other compilers and with sanitizers.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define RAVINE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -12,8 +12,8 @@
 
 namespace ravine {
 
-// A fault for a test. sum: two micro batches swap places in the tree of leaves. cut: two weights swap places. mask: one
-// label is left out.
+// A fault that a test injects in one layout, which check_layouts() must detect. sum: two micro batches swap places in
+// the tree of leaves. cut: two weights swap places. mask: one label is ignored.
 enum class LayoutFault : uint8_t { sum, cut, mask };
 constexpr auto names_of(LayoutFault) {
   using enum LayoutFault;
@@ -26,21 +26,22 @@ struct LayoutsOptions {
   std::optional<LayoutFault> inject;  // adds a case with this fault, which must differ
 };
 
-// The result of one layout.
+// The comparison of one layout with the run of one rank: a result of check_layouts().
 struct LayoutResult {
   std::string name;                                  // "data 2 x pipeline 2, ZeRO 1"
   bool bitwise = true;                               // true if equal bits are required
   bool losses = true, norms = true, weights = true;  // true if equal bit for bit
-  double difference = 0;                             // relative, of the first step: the larger one of loss and norm
-  double bound = 0;                                  // without `bitwise`: the bound of reordered sums
-  std::string first;                                 // the first difference, as text
+  // Relative difference in the first step: the larger one of those of loss and gradient norm.
+  double difference = 0;
+  double bound = 0;   // largest allowed `difference` if not `bitwise`
+  std::string first;  // the first difference, as text
   bool kept() const { return bitwise ? losses && norms && weights : difference <= bound; }
 };
 
-// Runs all cases. All ranks of the world call it together; null: one process, which has little to compare. A case uses
-// the first ranks, and the others wait. A batch has eight micro batches and eight leaves. Rank 0 has the results, and
-// calls `done` after each case. Without data.train the tokens are random. Layouts that do not fit the model are left
-// out.
+// Runs a short training with `config` on one rank and on many layouts of ranks, and compares each layout with one rank.
+// All ranks of `world` call it together; null: one process, which has few layouts. A layout uses the first ranks, and
+// the others wait. A batch has eight micro batches and eight leaves. Rank 0 has the results, and calls `done` after
+// each layout. Without data.train the tokens are random. Layouts that do not fit the model are not run.
 std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, World* world, const LayoutsOptions& options,
                                         const std::function<void(const LayoutResult&)>& done);
 

@@ -10,14 +10,14 @@
 
 namespace ravine {
 
-// True if the folder is a dump, the folder of a rank in it, or a folder below, down to an iteration.
+// True if the folder is a dump of MindSpore, the folder of one of its ranks, or a folder below, down to an iteration.
 bool is_mindspore_dump(const std::string& folder);
 
-// Reads a dump under its own names, which two such dumps have in common. Arrays are read one by one. A mistake in the
-// dump is a UserError.
+// Reads a dump of MindSpore. Calls keep MindSpore's names, so that two dumps of MindSpore can be compared. Arrays are
+// read one by one. A mistake in the dump is a UserError.
 Dump read_mindspore_names(const std::string& folder);
-// Reads the parameters and moments of a dump that have a name in Ravine (from MindSpore Transformers' names), as
-// `state`. Other tensors are only counted.
+// Reads only the parameters and optimizer moments of a dump of MindSpore, as `state` records under Ravine's names (from
+// MindSpore Transformers' names). All other tensors are only counted (Dump::aside).
 Dump read_mindspore_parameters(const std::string& folder);
 
 }  // namespace ravine

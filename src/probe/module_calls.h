@@ -19,25 +19,27 @@
 
 namespace ravine {
 
-// The tensors of one step.
+// Access to the recorded tensors of one step of another program's model, for add_module_calls().
 struct ModuleTensors {
   int64_t step = 0, micros = 0, layers = 0;
   std::function<std::optional<ForeignTensor>(const std::string& name)> find;  // returns a tensor; empty: not recorded
-  // returns bytes, valid until the next call
+  // Returns the bytes of a stored tensor, valid until the next call.
   std::function<std::span<const std::byte>(const StoredPart&)> fetch;
 };
 
-// Appends the records of a step's calls, in the order of the run: forward passes, then backward passes, of all micro
-// batches. Each stored tensor is read once.
+// Appends to `to` the records of Ravine's calls that one step of another program's modules corresponds to. Their order
+// is that of the run: forward passes, then backward passes, of all micro batches. Each stored tensor is read once.
 void add_module_calls(const ModuleTensors& tensors, std::vector<DumpRecord>& to);
 
-// Returns a record of the call `of` for one tensor, or for several joined ones of one type (columns, or rows if
-// join_rows). Empty if a part is missing. Stored tensors get figures of their elements, as a matrix with the columns of
-// the last dim.
+// Returns a record of one tensor of a call. of: the record without tensor. parts: the tensor, or several of one type
+// that are concatenated by columns, or with join_rows by rows. Empty if a part is missing. If the parts are stored, the
+// figures are computed from their elements, as a matrix whose columns are the last dim. fetch(part) returns the bytes
+// of a part.
 std::optional<DumpRecord> record_of_parts(DumpRecord of, const std::vector<std::optional<ForeignTensor>>& parts, bool join_rows,
                                           const std::function<std::span<const std::byte>(const StoredPart&)>& fetch);
 
-// Returns the number of layers in a name "..model.layers.7..": 8; 0 if there is none.
+// Returns the smallest number of layers of a model that has a module of this name: 8 for "..model.layers.7..", 0 for a
+// name without a layer.
 int64_t layers_in(const std::string& name);
 
 }  // namespace ravine

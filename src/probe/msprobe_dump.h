@@ -11,14 +11,14 @@
 
 namespace ravine {
 
-// True if the folder is a dump: a folder with steps, one step, or one rank of a step.
+// True if the folder is a dump of msprobe: a folder with steps, the folder of one step, or of one rank of a step.
 bool is_msprobe_dump(const std::string& folder);
 
-// Reads a dump under Ravine's names (module_calls.h). API calls are only counted (Dump::aside). Tensors are read one by
-// one. A mistake in the dump is a UserError.
+// Reads the module calls in a dump of msprobe, as calls under Ravine's names (module_calls.h). API calls are only
+// counted (Dump::aside). Tensors are read one by one. A mistake in the dump is a UserError.
 Dump read_msprobe_modules(const std::string& folder);
-// Reads a dump under its own names, which two dumps of other programs have in common. Modules have path and class, API
-// calls have name and number. Scalar arguments are settings of the outputs.
+// Reads a dump of msprobe. Calls keep msprobe's names, so that two dumps of other programs can be compared: path and
+// class of a module, name and number of an API call. Scalar arguments of a call are settings of its outputs.
 Dump read_msprobe_names(const std::string& folder);
 
 }  // namespace ravine

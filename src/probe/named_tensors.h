@@ -9,15 +9,17 @@
 
 namespace ravine {
 
-bool is_npy_folder(const std::string& path);  // true if a file *.npy is in the folder or below, at most 8 deep
+// True if the path is a folder with a file *.npy in it or in its subfolders, at most 8 levels deep.
+bool is_npy_folder(const std::string& path);
 
-// The tensors of a file or folder.
+// The tensors of a safetensors file, or of a folder of .npy files, by name.
 class NamedTensors {
  public:
   explicit NamedTensors(const std::string& path);
-  // Returns the tensors; of a folder in the order of names, with numbers in names compared as numbers.
+  // Returns all tensors: of a file in its order, of a folder in the order of their names. Numbers in names are compared
+  // as numbers.
   const std::vector<TensorInfo>& tensors() const { return file_ ? file_->tensors() : infos_; }
-  const TensorInfo* find(const std::string& name) const;  // null: there is none
+  const TensorInfo* find(const std::string& name) const;  // returns the tensor of this name; null if there is none
   std::vector<std::byte> bytes(const TensorInfo& tensor) const;
 
  private:

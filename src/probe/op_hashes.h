@@ -9,10 +9,11 @@
 
 namespace ravine {
 
+// An observer that records a checksum of each output of each kernel call of a run, or compares them with another run's.
 class OpHashes : public Observer {
  public:
-  // Without `reference` the checksums are recorded. With it, calls are compared with its recorded ones; it must outlive
-  // this.
+  // reference: null records the checksums of this run. Not null: the calls of this run are compared with the checksums
+  // that `reference` has recorded; it must outlive this object.
   explicit OpHashes(const OpHashes* reference = nullptr) : reference_(reference) {}
   void after(const CallInfo& call) override;
 
@@ -23,8 +24,8 @@ class OpHashes : public Observer {
     std::string op, path, phase, tensor;
   };
   const Difference& difference() const { return difference_; }
-  int64_t compared() const { return compared_; }  // number of matched tensors
-  int64_t seen() const { return seen_; }          // number of all tensors
+  int64_t compared() const { return compared_; }  // number of outputs that were compared with the other run
+  int64_t seen() const { return seen_; }          // number of all outputs of this run
 
  private:
   const OpHashes* reference_;
@@ -33,6 +34,6 @@ class OpHashes : public Observer {
   Difference difference_;
 };
 
-uint64_t checksum_of_view(const TensorView& view);  // of the elements, row after row
+uint64_t checksum_of_view(const TensorView& view);  // returns a checksum of the elements' bits, row after row
 
 }  // namespace ravine

@@ -8,13 +8,13 @@
 
 namespace ravine {
 
-// The outputs of one rank's records, by checksum.
+// Finds the call that made an input, among the records of one rank, by the checksum of the tensor.
 class Producers {
  public:
-  // `records`: in the order of the run; kept by reference.
+  // records: in the order of the run; they must outlive this object.
   explicit Producers(const std::vector<DumpRecord>& records);
-  // Returns the last output before `reader` (one of the records) with the same elements in the same order; null: there
-  // is none. A call is not the producer of its own input.
+  // Returns the record of the output from which the input `reader` (one of the records) comes: the last earlier output
+  // of another call with the same elements in the same order. Null if there is none.
   const DumpRecord* of(const DumpRecord& reader) const;
 
  private:

@@ -9,8 +9,9 @@
 
 namespace ravine {
 
-bool is_ptdbg_dump(const std::string& path);  // the file, or a folder with it, or with rank0/..
-// Reads a dump. A damaged line is a UserError with its number.
+// True if the path is a file api_stack_dump.pkl, or a folder that has it, directly or in folders rank0, rank1, ..
+bool is_ptdbg_dump(const std::string& path);
+// Reads a dump of PTDBG or of MindSpore's api_dump. A damaged line is a UserError with its number.
 Dump read_ptdbg_dump(const std::string& path);
 
 }  // namespace ravine

@@ -12,25 +12,26 @@
 
 namespace ravine {
 
-// A parameter of the file: p.NAME [..] of any float type; its gradients g.NAME [S, ..], or [R, S, ..] for R ranks, of
-// which this rank has its own. Values are f64.
+// A parameter with its recorded gradients, as f64. In the file the values are p.NAME [..] of any float type. The
+// gradients are g.NAME [S, ..] for S steps, or [R, S, ..] for R ranks; `grads` has the S gradients of this rank.
 struct ReplayParam {
   std::string name;
   Shape shape;
   std::vector<double> values, grads;
 };
 
-// The recorded parameters and gradients.
+// The contents of a file of recorded parameters and gradients: the result of read_replay_input().
 struct ReplayInput {
   std::vector<ReplayParam> params;  // in the order of the file
   int64_t steps = 0;
-  std::vector<double> lrs;  // learning rates by step; empty: from the schedule
+  std::vector<double> lrs;  // learning rates by step; empty: the schedule of the config gives them
 };
 
-// Reads a file. A UserError names file and tensor.
+// Reads a file of recorded parameters and gradients. rank: the rank whose gradients are read, from 0; ranks: their
+// number. A mistake in the file is a UserError that names file and tensor.
 ReplayInput read_replay_input(const std::string& path, int rank, int ranks);
 
-// A tensor of the result.
+// A tensor of the result of replay_optimizer().
 struct ReplayTensor {
   std::string name;  // "p.NAME", or "state.STATE.NAME"
   DType dtype = DType::f32;
@@ -38,8 +39,9 @@ struct ReplayTensor {
   std::vector<std::byte> data;
 };
 
-// Returns, on rank 0, p.NAME [S + 1, ..] before the first step and after each step (for several ranks [R, S + 1, ..]),
-// then the states after the last step. Other ranks get nothing. The type is f32, or f64 if it is the compute type.
+// Runs the optimizer of `config` on recorded gradients. Returns on rank 0, for each parameter, p.NAME [S + 1, ..]: its
+// values before the first step and after each of S steps (for several ranks [R, S + 1, ..]). Then follow the optimizer
+// states after the last step. Other ranks get nothing. The type is f32, or f64 if it is the compute type.
 // Ranks are data ranks: a rule gets the mean of their gradients. The schedule has the length of train.steps if that is
 // set, else the number of steps in the file; schedule.steps is ignored. Gradients are clipped only if
 // optimizer.clip_norm is set. A matrix with "embed" in its name is a table.

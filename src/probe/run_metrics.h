@@ -6,20 +6,22 @@
 
 namespace ravine {
 
-// The metrics of a run.
+// The contents of metrics.jsonl of a run, as columns: the result of read_run_metrics().
 struct RunMetrics {
   struct Point {
     size_t row = 0;
     double value = 0;  // NaN if it is null in the file
   };
-  std::string name;                                          // name of the run's folder
-  std::map<std::string, std::vector<Point>> value;           // by key: the rows with this key
-  std::vector<double> step;                                  // one per row
-  std::vector<double> column(const std::string& key) const;  // one value per row; NaN if null or missing
+  std::string name;                                 // name of the run's folder
+  std::map<std::string, std::vector<Point>> value;  // for each key: the rows that have it, with their values
+  std::vector<double> step;                         // the step of each row
+  // Returns the value of a key for each row; NaN if it is null or missing.
+  std::vector<double> column(const std::string& key) const;
 };
 
-// Reads the folder of a run, or the file itself. A last line cut off by a kill is ignored. A UserError if it is no run,
-// has no step, or has a line that is too long or is not an object with `step`. An unreadable file is an Error.
+// Reads metrics.jsonl. run: the folder of a run, or the file itself. A last line cut off by a kill is ignored. A
+// UserError if the path is no run, if the file has no step, or if a line is too long or is not an object with `step`.
+// An unreadable file is an Error.
 RunMetrics read_run_metrics(const std::string& run);
 
 }  // namespace ravine

@@ -24,18 +24,21 @@
 
 namespace ravine {
 
+// The bound of a tensor's error by perturbation, in multiples of its measured spread.
 inline constexpr double kOfSpread = 8;
 
-// Multiplies each element of a parameter by 1 + s epsilon, s = 1 or -1. Parameters in blocks of 4 bits are left out.
+// Moves each element of all parameters of a model up or down by a unit in the last place of the type `unit`: multiplies
+// it by 1 + epsilon or 1 - epsilon. Parameters in blocks of 4 bits are not changed.
 void move_parameters(WeightSource& store, DType unit);
 
-// Measures the spread of the tensors of two dumps in a repeated run.
+// An observer that measures the spread of tensors of two dumps: how much they change if all parameters are moved by a
+// rounding. It observes a repeated run, then the same run with moved parameters.
 class Spread : public StepWatch, public Observer {
  public:
   Spread(const Dump& a, const Dump& b, Substituted& found);
-  // True if substitution has left a tensor undecided. Called after the unperturbed run.
+  // True if a perturbed run is needed: substitution has not decided all tensors. Called after the unperturbed run.
   bool wants_more() const;
-  // Switches to the perturbed run: it must be observed once more.
+  // Called after the unperturbed run, before the perturbed run: the next begin() moves the parameters.
   void perturb() { again_ = true; }
 
   void begin(OpenedRun& run, int64_t done) override;
@@ -45,7 +48,8 @@ class Spread : public StepWatch, public Observer {
   void before(const CallInfo& call) override { look(call, false); }
   void after(const CallInfo& call) override { look(call, true); }
 
-  // The sketch of a tensor.
+  // A short summary of a tensor from which distance() estimates differences: signed sums of its elements in 64 boxes,
+  // and its L2 norm.
   struct Sketch {
     std::array<double, 64> sums{};
     double norm = 0;
@@ -65,6 +69,7 @@ class Spread : public StepWatch, public Observer {
 };
 
 Spread::Sketch sketch_of(const TensorView& view);
-double distance(const Spread::Sketch& x, const Spread::Sketch& y);  // about |x - y| / |x|
+// Returns an estimate of |x - y| / |x|, in L2 norms, for two tensors with these sketches.
+double distance(const Spread::Sketch& x, const Spread::Sketch& y);
 
 }  // namespace ravine

@@ -11,9 +11,10 @@ namespace ravine {
 class StoredDump {
  public:
   explicit StoredDump(std::string folder) : folder_(std::move(folder)), tensors_(folder_) {}
-  // Returns the bytes of a tensor, valid until the next call. A file that differs from the log is a UserError.
+  // Returns the bytes of a record's tensor, valid until the next call. A file with another type or size than the record
+  // is a UserError.
   std::span<const std::byte> bytes(const DumpRecord& r);
-  // Asks the system to read the files of a tensor that will be needed soon. Errors are left to bytes().
+  // Asks the system to read the files of a tensor that bytes() will need soon. It never fails: bytes() reports errors.
   void will_read(const DumpRecord& r);
 
  private:

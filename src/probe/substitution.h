@@ -26,20 +26,23 @@
 
 namespace ravine {
 
-// The results of substitution, by key_on() of the output.
+// The results of a repeated run for the comparison of two dumps. The keys of all maps are key_on() of a tensor's
+// record.
 struct Substituted {
-  std::map<std::string, GeneratedError> a, b;
-  std::map<std::string, double> spread;  // relative to the run's values (spread.h); also for inputs
+  std::map<std::string, GeneratedError> a, b;  // by output: the error of dump A and B against Ravine's kernel
+  std::map<std::string, double> spread;        // by output or input: its relative change by perturbation (spread.h)
   static std::string key_on(int rank, const DumpRecord& r) { return fmt::format("{}/{}", rank, r.key()); }
-  // Convert to and from JSON, for messages between ranks.
+  // Return the results as JSON, and add those of another rank's JSON, for messages between ranks.
   Json json() const;
   void add(const Json& of_a_rank);
 };
 
-// Judges the calls of two dumps in a repeated run.
+// An observer of a run that repeats the steps of two dumps. It runs each call's kernel on the inputs in each dump, and
+// compares the results with the outputs in the dump.
 class Substitution : public StepWatch, public Observer {
  public:
-  // Both dumps have the same layout (whole_run.h), and must outlive this.
+  // Both dumps must have the same layout (same_layout in whole_run.h). Dumps and `found` must outlive this object.
+  // found: receives the results.
   Substitution(const Dump& a, const Dump& b, Substituted& found);
 
   void begin(OpenedRun& run, int64_t done) override;

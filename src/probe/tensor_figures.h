@@ -13,14 +13,14 @@
 
 namespace ravine {
 
-// The figures of a tensor.
+// The figures of a tensor: number of elements, two checksums, and optional statistics.
 struct TensorFigures {
   int64_t count = 0;
   uint64_t order_free = 0, positional = 0;
   bool has_statistics = false;  // true if the values below are set
-  // rough: for another program's dump (foreign_tensor.h). Then only count, min, max, mean and l2 are known, as that
-  // program has rounded them, and the checksums are of these figures. If l2 is missing, it is the least that the other
-  // figures allow.
+  // rough: true for figures in another program's dump (foreign_tensor.h). Then only count, min, max, mean and l2 are
+  // known, as that program has rounded them, and the checksums are of these figures. no_mean, no_l2: that program has
+  // no such figure; l2 is then the least value that the other figures allow.
   bool rough = false, no_mean = false, no_l2 = false;
   int64_t finite = 0, nan = 0, plus_inf = 0, minus_inf = 0, zero = 0;
   // Statistics of the finite elements, 0 if there are none. std: of the population. l1: sum of absolute values. l2:
@@ -33,10 +33,10 @@ struct TensorFigures {
   bool all_finite() const { return finite == count; }
 };
 
-// Returns the figures. Reads memory once, in parallel_for; the result does not depend on the threads. Packed weights
-// are read as bytes.
+// Returns the figures of a tensor. statistics: false computes the checksums only. Reads memory once, in parallel_for;
+// the result does not depend on the threads. Packed weights are read as bytes.
 TensorFigures figures_of(const TensorView& view, bool statistics);
 
-std::vector<std::byte> packed(const TensorView& view);  // returns the elements with contiguous rows
+std::vector<std::byte> packed(const TensorView& view);  // returns a copy of the elements, with contiguous rows
 
 }  // namespace ravine

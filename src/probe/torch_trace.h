@@ -13,11 +13,12 @@
 namespace ravine {
 
 bool is_torch_trace(const std::string& folder);
-// Reads the folder of one rank, each tensor once. A mistake in it is a UserError.
+// Reads a trace of tools/trace_torch.py: the folder of one rank. Each tensor is read once. A mistake in the trace is a
+// UserError.
 Dump read_torch_trace(const std::string& folder);
 
-// Copies the settings of updates (learning rates, betas, decay) to the records of their parameters, as in other
-// programs' traces.
+// Changes the records of Ravine's updates so that they can be compared with a trace of another program: copies the
+// settings of each update (learning rates, betas, decay) to the `state` records of its parameters.
 void tell_settings_of_parameters(RankDump& rank);
 
 }  // namespace ravine

@@ -9,12 +9,12 @@
 
 namespace ravine {
 
-// Collects tensors without a partner.
+// Collects the tensors of two dumps without a partner in the other dump, and lists them as text.
 class Unmatched {
  public:
   void add(const char* side, int rank, const DumpRecord& r);
-  // Returns the list as text. `paired`: the groups with at least one partner. uncovered: the groups without any are
-  // appended; no later pair covers them.
+  // Returns the list: one text per tensor, or one for a whole group (rank, step and phase) without any pair. paired:
+  // the groups with at least one pair. uncovered: the texts of groups without any pair are appended to it.
   std::vector<std::string> words(const std::set<std::string>& paired, std::vector<std::string>& uncovered) const;
   static std::string group(int rank, const DumpRecord& r);
 

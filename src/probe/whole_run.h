@@ -15,16 +15,18 @@
 
 namespace ravine {
 
-const RankDump* rank_in(const Dump& dump, int rank);  // null: there is none
+const RankDump* rank_in(const Dump& dump, int rank);  // returns the dump of a rank; null if there is none
 
-// True if the common ranks have the same mesh, ZeRO stage and micro batches, so that records can be paired directly.
+// True if the ranks that both dumps have were run with the same mesh, ZeRO stage and micro batches. Their records can
+// then be paired directly.
 bool same_layout(const Dump& a, const Dump& b);
 
-// Two joined runs.
+// Two dumps, each joined over its ranks and micro batches: the result of whole_runs().
 struct WholeRuns {
-  RankDump a, b;  // rank 0; micro batch 1; in the order of layers
+  RankDump a, b;  // all records are of rank 0 and micro batch 1, in the order of layers
 };
-// Joins two dumps. A UserError if a dump lacks ranks of its mesh.
+// Joins the records of two dumps of different layouts over ranks and micro batches, so that they can be paired. A
+// UserError if a dump lacks ranks of its mesh.
 WholeRuns whole_runs(const Dump& a, const Dump& b);
 
 }  // namespace ravine

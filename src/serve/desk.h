@@ -17,34 +17,35 @@
 
 namespace ravine {
 
-// One text to generate for a request.
+// One text that the model generates for a request: a choice of its reply.
 struct Question {
   PromptModel prompt_model;
-  uint64_t number = 0;  // with options.seed the key of its random numbers
+  uint64_t number = 0;  // with the seed of the options, the key of this text's random numbers
   std::string place;    // its name in errors: "prompt 2 of the request"
   std::vector<int32_t> prompt;
   const Tokenizer* tokenizer = nullptr;
   std::vector<std::string> stops;
 };
 
-// The output of one choice since its previous piece.
+// The new output of one choice of a request: text and tokens since its previous piece.
 struct AnswerPiece {
   size_t choice = 0;  // index of the question in the request
   std::string text;
   std::vector<NewToken> tokens;
   std::optional<Finish> finish;  // set in the last piece of the choice
-  std::string error;             // not empty: ends this request, and no other
-  bool late = false;             // the error is that the request has run out of time
+  std::string error;             // not empty: the request has failed with this message, in all its choices
+  bool late = false;             // true: the request has failed because its time is over
 };
 
 // The pieces of the answers to one request. The desk adds them; one thread of the server waits for them.
 class Answers {
  public:
   explicit Answers(size_t choices) : open_(choices) {}
-  // Returns the next piece. Returns nothing after `seconds`, or when all pieces have been returned (over()).
+  // Waits for the next piece and returns it. Returns nothing if there is none within `seconds`, or if all pieces have
+  // been returned (over()).
   std::optional<AnswerPiece> wait(double seconds);
-  bool over() const;              // no further piece follows
-  void leave() { left_ = true; }  // the client is gone: the desk frees the places of this request
+  bool over() const;              // true if all pieces have been returned
+  void leave() { left_ = true; }  // tells the desk that the client is gone: it ends the request and frees its places
 
  private:
   friend class Desk;
@@ -59,29 +60,33 @@ class Answers {
   double until_ = 0;  // time at which the request fails
 };
 
+// The limits of a Desk.
 struct DeskLimits {
-  int64_t places = 16;      // sequences at a time
-  int64_t queue = 256;      // waiting requests
-  int64_t longest = 32768;  // tokens of a sequence
-  double seconds = 600;     // largest duration of a request, waiting included
+  int64_t places = 16;      // largest number of sequences that are generated at the same time
+  int64_t queue = 256;      // largest number of waiting requests
+  int64_t longest = 32768;  // largest number of tokens of a sequence, prompt included
+  double seconds = 600;     // largest duration of a request in seconds, waiting included
 };
 
+// The counts of a Desk, for /metrics.
 struct DeskCounts {
-  int64_t running = 0, waiting = 0;  // requests
+  int64_t running = 0, waiting = 0;  // numbers of requests now; the other counts are totals since the start
   int64_t prompt_tokens = 0, generated_tokens = 0, steps = 0;
 };
 
-// Queue of requests, and the thread that generates their answers.
+// Generates the answers to requests of many threads. One thread, which calls run(), runs the model for all of them.
 class Desk {
  public:
-  // shared: step_tokens and recipe of all requests.
+  // shared: the options that are the same for all requests; step_tokens and recipe are used.
   Desk(const DeskLimits& limits, GenerateOptions shared);
   ~Desk();
 
-  // Adds a request; any thread may call it. Questions must have passed check_prompts. prompt_tokens: added to the
-  // counts. Returns null if the queue is full or the desk is closed.
+  // Adds a request, and returns the object from which its answers are read. Any thread may call it. Questions must have
+  // passed check_prompts. prompt_tokens: its number of prompt tokens, for the counts. Returns null if the queue is full
+  // or the desk is closed.
   std::shared_ptr<Answers> ask(std::vector<Question> questions, int64_t prompt_tokens);
-  // Runs the model until stop() returns true and all requests are answered. The main thread calls it.
+  // Answers requests. When stop() has returned true, the desk is closed, and run() returns after the last request is
+  // answered. The main thread calls it.
   void run(const std::function<bool()>& stop);
   bool closed() const;
   DeskCounts counts() const;

@@ -11,29 +11,31 @@
 
 namespace ravine {
 
+// The field "usage" of a reply: numbers of tokens.
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0;
 };
 
-// Writes one reply.
+// Makes the reply to one request: either one complete JSON body, or a stream of server-sent events.
 class Reply {
  public:
-  // logprobs: include the log-probabilities of tokens.
+  // model: its name in the reply. chat: true for chat completions, false for completions. logprobs: the reply has the
+  // log-probabilities of tokens. choices: number of choices. The tokenizer must outlive this object.
   Reply(std::string model, bool chat, bool logprobs, const Tokenizer& tokenizer, size_t choices);
 
-  // Sets the prompt of a choice; called before its first piece.
+  // Sets the prompt of a choice. Called before the first piece() or add() of this choice.
   void begins(size_t choice, std::span<const int32_t> prompt);
 
-  // Events of a stream. first: the beginning of a choice; empty for completions.
-  // piece: new text and tokens of a choice; usage: the event has a field "usage", which is null.
+  // Returns the event that begins a choice in a stream; "" for completions.
   std::string first(size_t choice) const;
+  // Returns the event with the new text and tokens of a choice in a stream. usage: true adds the field "usage": null.
   std::string piece(size_t choice, const std::string& text, const std::vector<NewToken>& tokens, std::optional<Finish> finish,
                     bool usage);
-  // The event with the usage, at the end of a stream.
+  // Returns the event with the numbers of tokens, at the end of a stream.
   std::string last(const Usage& usage) const;
   static std::string done() { return "data: [DONE]\n\n"; }
 
-  // A complete reply: add() collects pieces, whole() returns the reply.
+  // Adds new text and tokens of a choice to the complete reply, which whole() returns.
   void add(size_t choice, const std::string& text, const std::vector<NewToken>& tokens, std::optional<Finish> finish);
   std::string whole(const Usage& usage) const;
 

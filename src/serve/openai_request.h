@@ -20,17 +20,19 @@ struct ApiError : std::runtime_error {
   int status;
   std::string param, code;  // "": null
 };
+// Returns the JSON body of the answer with an error: OpenAI's error object.
 std::string error_body(const ApiError& error);
 
+// A parsed request: the result of parse_api_request().
 struct ApiRequest {
-  std::string model;
+  std::string model;  // "": the request names no model
   // Completions: texts or ids. Chats: messages in the form for chat templates (text/chat/messages.h).
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;
   Json messages;
   std::optional<int64_t> max_tokens;
   int64_t n = 1;
   std::optional<uint64_t> seed;
-  bool stream = false, usage = false;  // usage: a last chunk reports it
+  bool stream = false, usage = false;  // usage: a stream ends with an event with the numbers of tokens
   std::vector<std::string> stops;
   std::vector<int32_t> stop_ids;
   bool logprobs = false;
@@ -45,9 +47,9 @@ struct ApiRequest {
 // Parses the body of a request. chat: a request of /v1/chat/completions. Any fault is an ApiError of status 400.
 ApiRequest parse_api_request(const std::string& body, bool chat);
 
-// Returns the settings of the request, with the model's defaults for options that are not set.
+// Returns the sampling settings of a request: its own options, and the model's defaults for options that are not set.
 Processing processing_of(const ApiRequest& request, const GenerationDefaults& defaults);
-// True if tokens are drawn: if the temperature is not 0.
+// True if the tokens of the answer are drawn at random: if the temperature of the request is not 0.
 bool draws(const ApiRequest& request);
 
 }  // namespace ravine

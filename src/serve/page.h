@@ -4,6 +4,7 @@
 
 namespace ravine {
 
+// The HTML of the chat page.
 extern const std::string_view kPage;
 
 }  // namespace ravine

@@ -25,20 +25,22 @@ struct ServedModel {
   const GenerationDefaults* defaults = nullptr;
 };
 
+// The settings of a Service.
 struct ServiceRules {
-  std::string key;  // API key that clients must send; "": none
-  // Origins of pages whose scripts may send requests (CORS); "*": all.
+  std::string key;  // API key that clients must send; "": no key is needed
+  // Origins of web pages whose scripts may send requests (CORS); "*": all origins; empty: none.
   std::vector<std::string> origins;
   std::function<void(const std::string& line)> log;  // called with one line per request
 };
 
-// Answers the requests of all routes.
+// Answers the HTTP requests of all routes, with the help of a Desk.
 class Service {
  public:
   // The first model answers requests that name no model. All arguments must outlive this object.
   Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared);
-  // Answers a request. Thread-safe.
+  // Returns the answer to a request, with a status of 4xx or 5xx if it fails. Thread-safe.
   HttpAnswer answer(HttpExchange& exchange);
+  // Returns the JSON body of an error, for HttpServer.
   static std::string refusal(int status, const std::string& message);
 
  private:
@@ -65,7 +67,7 @@ class Service {
   const GenerateOptions& shared_;
   int64_t started_;
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, int64_t> requests_;  // by route and status
+  std::map<std::pair<std::string, int>, int64_t> requests_;  // number of requests by route and status
 };
 
 }  // namespace ravine

@@ -9,8 +9,9 @@
 
 namespace ravine {
 
-// Returns a writer of event files in `folder`, which is created. If the run resumes (`done` > 0) or the folder has
-// event files, TensorBoard discards their events after step `done`.
+// Returns a writer of TensorBoard event files in `folder`, which is created. done: the number of completed steps; above
+// 0 if the run resumes. If the run resumes or the folder has event files, TensorBoard discards older events after step
+// `done`.
 inline std::unique_ptr<EventWriter> event_writer(const std::string& folder, int64_t done) {
   create_folders(folder);
   const bool before = done > 0 || !event_files(folder).empty();

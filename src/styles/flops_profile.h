@@ -15,8 +15,8 @@ namespace ravine {
 
 class ModuleTree;  // an observer that sums the calls by path
 
-// Profiles one step and writes the report to keys.output_file, or to the log if the name is empty. A failed write is a
-// warning.
+// An observer that profiles one step of a run, and writes DeepSpeed's report on it to keys.output_file; "": to the log.
+// If the file cannot be written, a warning is logged.
 class FlopsProfile : public StepWatch {
  public:
   explicit FlopsProfile(FlopsProfilerKeys keys);

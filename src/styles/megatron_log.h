@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-// The values of a log line on the iterations since the previous line.
+// The values of Megatron's log line on the iterations since its previous log line.
 struct IterationLine {
   int64_t iteration = 0, iterations = 0, samples = 0;  // iterations: of the run; samples: used since its beginning
   double milliseconds = 0, lr = 0;                     // mean time of an iteration; learning rate of the next update
@@ -21,18 +21,19 @@ struct IterationLine {
   std::optional<double> weight_norm;
   int64_t skipped = 0;
 };
-// Returns the line: " iteration        5/     100 | consumed samples:           40 | .. |", with Megatron's column
-// widths. The loss is left out if it is empty or 0.
+// Returns Megatron's log line of iterations, with its column widths: " iteration        5/     100 | consumed samples:
+// 40 | .. |". The line has no loss if the loss is empty or 0.
 std::string iteration_line(const IterationLine& line);
 
-// Returns the three lines of a validation: dashes, the text with loss and perplexity, dashes.
+// Returns Megatron's three log lines of a validation: dashes, `prefix` with loss and perplexity, dashes.
 std::string validation_lines(const std::string& prefix, double loss);
 
 // Returns the lines of log.local_norms in the format of a Megatron script that is patched to print them: a list of the
 // first rank's sums of squares.
 std::string local_norm_lines(const std::vector<LocalNorm>& norms);
 
-// Return the hooks for the console and for TensorBoard. `every`: log.every, in steps.
+// Return the hooks that write a run's log lines, and its TensorBoard scalars, in Megatron's format. every: log.every,
+// in steps.
 std::unique_ptr<Hook> megatron_console_hook(int64_t every);
 std::unique_ptr<Hook> megatron_tensorboard_hook(int64_t every);
 

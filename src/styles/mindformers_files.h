@@ -12,6 +12,7 @@
 
 namespace ravine {
 
+// Returns the reader and writer of the checkpoints of checkpoint.layout=mindformers.
 std::shared_ptr<const CheckpointFiles> mindformers_files();
 
 }  // namespace ravine

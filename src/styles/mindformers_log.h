@@ -18,7 +18,7 @@ std::string f32_text(double x);
 // Returns a number as Python prints a float: 3.0, 0.001.
 std::string python_text(double x);
 
-// The values of the two log lines of a step.
+// The values of MindFormers' two log lines of a step.
 struct MindFormersLine {
   int64_t step = 0;  // in the run, from 1
   int64_t epochs = 1, steps_per_epoch = 1;
@@ -31,15 +31,16 @@ struct MindFormersLine {
   int ranks = 1;
   double flops = 0;  // of the step, over all ranks; 0: not known
 };
-// Return the two log lines of a step: "{ Epoch:[..", and the progress bar.
+// Return MindFormers' two log lines of a step: step_line "{ Epoch:[..", bar_line the progress bar.
 std::string step_line(const MindFormersLine& line);
 std::string bar_line(const MindFormersLine& line);
 
-// Returns the norms with MindFormers' parameter names, in the order of its parameters: first those with weight decay.
-// `model`: the model's config.json.
+// Returns the local gradient norms of parameters under MindFormers' parameter names. Their order is MindFormers': first
+// parameters with weight decay. model: the model's config.json.
 std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model);
 
-// Return the hooks for the console and for TensorBoard. `every`: log.every, in steps.
+// Return the hooks that write a run's log lines, and its TensorBoard scalars, in MindFormers' format. every: log.every,
+// in steps.
 std::unique_ptr<Hook> mindformers_console_hook(int64_t every);
 std::unique_ptr<Hook> mindformers_tensorboard_hook(int64_t every);
 

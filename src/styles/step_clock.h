@@ -14,7 +14,8 @@
 
 namespace ravine {
 
-// Returns the hook that prints the times. `micro`: prints the lines of micro batches too.
+// Returns the hook that logs the times of each step in DeepSpeed's format. micro: true also logs a line for each micro
+// batch.
 std::unique_ptr<Hook> step_clock_hook(bool micro);
 
 }  // namespace ravine

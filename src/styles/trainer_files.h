@@ -13,7 +13,8 @@
 
 namespace ravine {
 
-// Returns the files of this layout. `outputs`: settings from the Trainer's flags for trainer_state.json.
+// Returns the reader and writer of the checkpoints of checkpoint.layout=trainer. outputs: settings from the Trainer's
+// flags for trainer_state.json.
 std::shared_ptr<const CheckpointFiles> trainer_files(const TrainerOutputs& outputs = {});
 
 }  // namespace ravine

@@ -11,15 +11,18 @@
 
 namespace ravine {
 
-// Returns the settings of the best model; empty if trainer_state.json names no best checkpoint.
+// Returns how the checkpoint with the best validation is chosen and used; empty if trainer_state.json is to name no
+// best checkpoint.
 std::optional<BestModel> best_model_of(const TrainerOutputs& outputs);
 
-// Makes these fields from the options and metrics.jsonl of a run.
+// Makes the fields of trainer_state.json and training_args.json that describe a run, from its options and
+// metrics.jsonl.
 class TrainerRecord {
  public:
   TrainerRecord(const OpenedRun& run, const TrainerOutputs& outputs);
-  // Returns the fields of trainer_state.json after `step`. The checkpoint of step N is train.output/`before`N. Sets
-  // `stays` to the step with the best validation up to `step`, if the run loads it at its end; else to 0.
+  // Returns the fields of trainer_state.json after `step`. before: the prefix of checkpoint folders: the checkpoint of
+  // step N is train.output/`before`N. stays: receives the step with the best validation up to `step`, if the run loads
+  // this checkpoint at its end, so that it must be kept; else 0.
   Json state(int64_t step, const std::string& before, int64_t& stays) const;
   // Returns the Trainer's arguments that have a counterpart in the options, by the Trainer's names.
   Json arguments() const;

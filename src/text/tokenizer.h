@@ -15,13 +15,15 @@ struct SpecialTokens {
   std::optional<int32_t> bos, eos, pad, unk;
 };
 
-// Turns ids into text, one id at a time. Text is returned as soon as it is final, in whole UTF-8 characters. Bytes that
-// are not a character become U+FFFD.
+// The decoding of one sequence of ids, one id at a time (Tokenizer::start_decoding). Text is returned as soon as it is
+// final, in whole UTF-8 characters. Bytes that are not a character become U+FFFD.
 class Decoding {
  public:
   virtual ~Decoding() = default;
-  virtual void feed(int32_t id, std::string& out) = 0;  // appends to out; an id outside the vocabulary is a UserError
-  virtual void finish(std::string& out) = 0;            // appends the text that was held back
+  // Decodes the next id, and appends to `out` the text that is final now; it may be empty. An id outside the vocabulary
+  // is a UserError.
+  virtual void feed(int32_t id, std::string& out) = 0;
+  virtual void finish(std::string& out) = 0;  // appends the text that was not final yet; the last call
 };
 
 class Tokenizer {
@@ -29,12 +31,13 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::string kind() const = 0;      // "sentencepiece (bpe)", "tokenizer.json (BPE)"
   virtual int64_t size() const = 0;          // ids are in [0, size())
-  virtual uint64_t fingerprint() const = 0;  // differs if the same text may give other ids
+  virtual uint64_t fingerprint() const = 0;  // a checksum of the rules: tokenizers with equal ones give equal ids
   // Encodes a text. Bytes that are not UTF-8 are replaced by U+FFFD. add_special: adds the tokens that the tokenizer's
   // settings put around a text (bos, eos). Special strings in the text are always matched.
   virtual std::vector<int32_t> encode(std::string_view text, bool add_special) const = 0;
   virtual std::unique_ptr<Decoding> start_decoding(bool skip_special) const = 0;
-  virtual std::string id_to_piece(int32_t id) const = 0;  // as the vocabulary spells it; a UserError outside of it
+  // Returns the text of an id as the vocabulary spells it. An id outside the vocabulary is a UserError.
+  virtual std::string id_to_piece(int32_t id) const = 0;
   const SpecialTokens& special() const { return special_; }
   std::string decode(std::span<const int32_t> ids, bool skip_special) const;
 
@@ -49,10 +52,11 @@ class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
       : tokenizer_(&tokenizer), skip_special_(skip_special), decoding_(tokenizer.start_decoding(skip_special)) {}
-  std::string next(int32_t id);  // returns the text that is final now; may be empty
-  std::string finish();          // returns the rest; the last call
-  // Returns the text that is held back (a byte token whose run may continue), as in the text of the ids so far; it is
-  // not returned again. So the text after a prompt can be separated from the text of the prompt.
+  std::string next(int32_t id);  // decodes an id, and returns the text that is final now; may be empty
+  std::string finish();          // returns the text that was not final yet; the last call
+  // Returns the text that is not final yet (such as an incomplete character of byte tokens), as if the ids ended here.
+  // next() and finish() do not return it again. Called after a prompt, it separates the text of the prompt from the
+  // text after it.
   std::string settle();
 
  private:

@@ -8,12 +8,13 @@ namespace ravine {
 
 struct FileSetKind;
 
-// Returns the subfolder of `folder` in which the files wait for their final names.
+// Returns the path of the subfolder of `folder` in which new tokenizer files are kept until all are complete and can be
+// renamed (files/file_set.h).
 std::string tokenizer_journal(const std::string& folder);
 FileSetKind tokenizer_set();
 
-// Writes files, given by name and text, into `folder`, which is created if necessary. overwrite: replaces all other
-// tokenizer files there.
+// Writes the files of a tokenizer (pairs of name and text) into `folder`, which is created if necessary; all of them
+// appear together. overwrite: true removes the tokenizer files that the folder had.
 void write_tokenizer(const std::string& folder, const std::vector<std::pair<std::string, std::string>>& files, bool overwrite);
 
 }  // namespace ravine

@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// Returns a handler by its name. "" and "text" are the handler of plain text, with a list per key of `keys`. An unknown
-// name is a UserError that lists the known names.
+// Returns a new record handler (data/record_handler.h) of this name. "" and "text" are the handler of plain text, which
+// makes one list for each key in options.keys. An unknown name is a UserError that lists the known names.
 std::unique_ptr<RecordHandler> make_record_handler(const std::string& name, const HandlerOptions& options);
 std::vector<std::string> record_handler_names();
 

@@ -7,6 +7,7 @@
 
 namespace ravine {
 
+// A row of the table of handlers of instruction sets: the name, a line for the help, and the function that makes one.
 struct HandlerEntry {
   const char *name, *summary;
   std::unique_ptr<RecordHandler> (*make)(const HandlerOptions& options);
@@ -14,7 +15,7 @@ struct HandlerEntry {
 
 std::span<const HandlerEntry> instruct_handlers();
 
-// Each function is in the file of its name, which describes the records.
+// Return a new handler each. The file of the function's name describes the records that the handler reads.
 std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options);
 std::unique_ptr<RecordHandler> make_belle_multi_turn(const HandlerOptions& options);
 std::unique_ptr<RecordHandler> make_moss(const HandlerOptions& options);

@@ -8,26 +8,29 @@
 
 namespace ravine {
 
-// Writes PREFIX_packed_input_ids_document, _packed_attention_mask_document and _packed_labels_document, all as int32,
-// as in ModelLink.
+// The base class of handlers that make sequences with labels, as in ModelLink. Their three lists become the token files
+// PREFIX_packed_input_ids_document, PREFIX_packed_attention_mask_document and PREFIX_packed_labels_document, all int32.
 class PackedHandler : public RecordHandler {
  public:
-  explicit PackedHandler(const HandlerOptions& options);  // append_eod without an eos is a UserError
+  // options.append_eod is a UserError if the tokenizer has no eos.
+  explicit PackedHandler(const HandlerOptions& options);
   std::vector<List> lists() const final;
   void handle(const Record& record, HandledRecord& out) const final;
 
  protected:
-  struct Fields {  // the fields of a record
+  struct Fields {  // the fields of a record; where: the place of the record, for messages
     const Json& json;
     std::string where;
     std::string text(const char* key) const { return text(json, key); }
-    // A missing field, or one that is not a string, is a UserError.
+    // Returns the text in the field `key` of an object. A missing field, or one that is not a string, is a UserError.
     std::string text(const Json& of, const char* key) const;
-    const Json& map(const char* key) const;  // the field must be an object
+    // Returns the object in the field `key` of the record. A field that is not an object is a UserError.
+    const Json& map(const char* key) const;
     [[noreturn]] void wrong(const std::string& what, const std::string& rule) const;
   };
   virtual void add_sequences(const Fields& record, HandledRecord& out) const = 0;
-  // Adds a sequence with a mask of ones. A sequence of --seq-length tokens or more is dropped.
+  // Adds a sequence with an attention mask of ones to `out`. A sequence of options().sequence_length tokens
+  // (--seq-length) or more is dropped and counted in out.dropped.
   void add(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels, HandledRecord& out) const;
   std::vector<int32_t> encode(const std::string& text) const { return options_.tokenizer->encode(text, true); }
   const HandlerOptions& options() const { return options_; }
@@ -53,7 +56,7 @@ class PromptHandler : public PackedHandler {
   void add_prompt(const std::vector<Message>& messages, bool append_eod, HandledRecord& out) const;
 };
 
-// Writes one list "text", for handlers that produce plain text.
+// The base class of handlers that make one plain text of each record. The tokens of the texts are one list, "text".
 class PlainTextHandler : public RecordHandler {
  public:
   explicit PlainTextHandler(const HandlerOptions& options);
@@ -67,7 +70,8 @@ class PlainTextHandler : public RecordHandler {
   HandlerOptions options_;
 };
 
-// A missing field, or one that is not a string, is a UserError.
+// Returns the text in the field `key` of an object. A missing field, or one that is not a string, is a UserError that
+// names `where`.
 std::string text_field(const Json& object, const char* key, const std::string& where);
 std::string replaced(std::string text, std::string_view what, std::string_view by);
 std::string stripped(std::string_view text);                                    // as Python's str.strip()

@@ -20,34 +20,39 @@ namespace ravine {
 
 struct FileSetKind;
 
-// Types of tokens, with the codes of Megatron-core. Its predecessor before 2021 had the codes 6 and 7 exchanged.
+// The number types of tokens in a .bin file, with their codes in the .idx file of Megatron-core. Its predecessor before
+// 2021 had the codes 6 and 7 exchanged.
 enum class TokenType : uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
 
 int64_t size_of(TokenType t);
-const char* name(TokenType t);                // "uint16", the name in NumPy
-TokenType smallest_type(int64_t vocabulary);  // as in Megatron: uint16 below 65500 tokens, else int32
+const char* name(TokenType t);  // "uint16", the name in NumPy
+// Returns the type in which Megatron stores the tokens of a vocabulary: uint16 below 65500 tokens, else int32.
+TokenType smallest_type(int64_t vocabulary);
 
-inline constexpr int64_t kIndexHeader = 34;         // bytes before the lengths
-inline constexpr char kIndexMagic[] = "MMIDIDX\0";  // nine bytes with its terminator
+inline constexpr int64_t kIndexHeader = 34;         // bytes of an .idx file before the lengths of the sequences
+inline constexpr char kIndexMagic[] = "MMIDIDX\0";  // the first nine bytes of an .idx file, terminator included
 
-// Returns the folder in which a new pair waits for its final names (files/file_set.h).
+// Returns the path of the folder in which new files PREFIX.bin and PREFIX.idx are kept until both are complete and can
+// be renamed (files/file_set.h).
 std::string indexed_journal(const std::string& prefix);
 FileSetKind indexed_set(const std::string& prefix);
 
-// True if `path` is a prefix of token files: PREFIX, PREFIX.bin or PREFIX.idx, and both files exist. prefix: receives
-// PREFIX. An unfinished replacement of the pair, running or killed, is a UserError.
+// True if `path` names a pair of token files: it is PREFIX, PREFIX.bin or PREFIX.idx, and both files exist. prefix: if
+// not null, receives PREFIX. A replacement of the pair that has not finished, running or killed, is a UserError.
 bool is_indexed_prefix(const std::string& path, std::string* prefix = nullptr);
-// Returns the first prefix that extends this path by a name of `ravine preprocess` (PATH_text_document); "" if there is
-// none.
+// Returns the first existing prefix of token files that is `path` and an ending of `ravine preprocess`
+// (PATH_text_document); "" if there is none.
 std::string near_indexed_prefix(const std::string& path);
-// Returns the prefixes in a folder, sorted; at most 100.
+// Returns the prefixes of the token files (PREFIX.bin with PREFIX.idx) in a folder, sorted; at most 100.
 std::vector<std::string> indexed_prefixes_in(const std::string& folder);
-std::string indexed_prefix_advice(const std::string& path);  // advice if is_indexed_prefix is false
+// Returns the advice for an error message if a path should be a prefix of token files, but is_indexed_prefix(path) is
+// false.
+std::string indexed_prefix_advice(const std::string& path);
 
-// Maps both files. The cost of opening does not depend on the size: the header, the sizes of both files and the end of
-// each array are checked. Every access is checked again.
-// Before training, check() must be called (open_token_file does it). A fault is a UserError that names file and rule.
-// Const members are thread-safe; the files must not change.
+// A pair of token files, PREFIX.bin and PREFIX.idx, mapped into memory. The cost of opening does not depend on the
+// size: the header, the sizes of both files and the end of each array are checked. Every access is checked again.
+// Before training, check() must be called (open_token_file does it). A damaged file is a UserError that names file and
+// rule. Const members are thread-safe; the files must not change.
 class IndexedFile {
  public:
   explicit IndexedFile(std::string prefix);  // without .bin or .idx
@@ -62,19 +67,21 @@ class IndexedFile {
   int64_t length(int64_t sequence) const;          // in tokens
   int64_t begin(int64_t sequence) const;           // first token of a sequence, counted from the start of .bin
   int64_t document_begin(int64_t document) const;  // first sequence of a document; for documents(): sequences()
-  int8_t mode(int64_t sequence) const;             // 0 without modes
+  int8_t mode(int64_t sequence) const;             // the sequence's mode in multimodal data; 0 in other data
   // Copies into.size() tokens of a sequence, from token `offset` on. Tokens outside int32 and fractions are a
   // UserError.
   void copy(int64_t sequence, int64_t offset, std::span<int32_t> into) const;
-  // The same by position in .bin, across sequences.
+  // Copies into.size() tokens of .bin, from token `begin` of the file on; they may belong to several sequences. Tokens
+  // outside int32 and fractions are a UserError.
   void copy_range(int64_t begin, std::span<int32_t> into) const;
-  std::span<const std::byte> bytes(int64_t sequence) const;  // as stored
+  std::span<const std::byte> bytes(int64_t sequence) const;  // the tokens of a sequence as stored, of type()
   std::span<const std::byte> all_bytes() const { return bin_.bytes(); }
-  // Returns the lengths of sequences [first, last) as in the file (int32, not aligned), and starts reading them from
-  // disk.
+  // Returns the bytes of the lengths, in tokens, of sequences [first, last): int32 as in the file, not aligned. The
+  // system starts to read them from disk.
   std::span<const std::byte> lengths(int64_t first, int64_t last) const;
-  // Reads every entry: lengths are at least 0, offsets are their running sum, documents are in order. Takes about a
-  // second per 10^9 bytes of index. The first wrong entry is a UserError that names it and its document.
+  // Checks every entry of the index: lengths are at least 0, offsets are the running sum of the lengths, documents are
+  // in order. Takes about a second per 10^9 bytes of index. The first wrong entry is a UserError that names it and its
+  // document.
   void check() const;
 
  private:

@@ -35,12 +35,13 @@ class IndexedTokens final : public TokenDocuments {
   int64_t vocabulary_;
 };
 
-// Opens a prefix for training. The tokens must be whole numbers without modes, with a consistent index
-// (IndexedFile::check); else a UserError. With a vocabulary, up to 64 pieces of the file are checked for ids outside
-// it, so that files of another tokenizer are usually found before training.
+// Opens token files for training. path: PREFIX, PREFIX.bin or PREFIX.idx. The tokens must be whole numbers without
+// modes, and the index must be consistent (IndexedFile::check); else a UserError. vocabulary: above 0, up to 64 pieces
+// of the file are checked for ids that are not below it, so that files of another tokenizer are usually found before
+// training. 0: the ids are not checked.
 std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vocabulary = 0);
 
-// Throws a UserError with file and position if an id is outside [0, vocabulary).
+// Throws a UserError that names `where` (file and position of the ids) if an id is outside [0, vocabulary).
 void check_ids(std::span<const int32_t> ids, int64_t vocabulary, const std::string& where);
 
 }  // namespace ravine

@@ -11,22 +11,24 @@
 
 namespace ravine {
 
-// Complete documents in the format of the files. Any thread can build them; IndexedWriter writes them in one call.
+// Documents that are ready to be appended to token files. Any thread can build them; IndexedWriter::add_documents()
+// writes them in one call.
 struct StoredDocuments {
-  std::vector<std::byte> tokens;
-  std::vector<int32_t> lengths;    // of sequences, in tokens
+  std::vector<std::byte> tokens;   // of all sequences, in the type of the file
+  std::vector<int32_t> lengths;    // lengths of all sequences, in tokens
   std::vector<int32_t> sequences;  // number of sequences of each document
   void clear() { tokens.clear(), lengths.clear(), sequences.clear(); }
-  // Adds a document with sequences of these lengths, whose sum is ids.size(). An id that the type cannot hold is a
-  // UserError that names `where`.
+  // Adds a document. ids: the tokens of its sequences, concatenated. lengths: tokens of each sequence; their sum is
+  // ids.size(). An id that the type cannot hold is a UserError that names `where`.
   void add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where);
 };
 
-// Writes tokens and lengths to files of a work folder as they arrive. So the memory does not grow with the data, and
-// flushed data can be resumed after a kill. publish() renames the files, .idx last. Not thread-safe.
+// The writer of one pair of token files, .bin and .idx. It writes tokens and lengths to files of a work folder as they
+// are added. So the memory does not grow with the data, and after a kill a new writer can continue after the last
+// flush(). publish() gives the files their final names. Not thread-safe.
 class IndexedWriter {
  public:
-  // Sizes of the files in the work folder, in bytes. A writer can resume from them.
+  // Sizes of the writer's files in the work folder, in bytes, after a flush(). A new writer can continue from them.
   struct Position {
     int64_t bin = 0, lengths = 0, documents = 0, modes = 0;
     int64_t sequences() const { return lengths / 4; }
@@ -36,21 +38,26 @@ class IndexedWriter {
   // files are a UserError. Without it, they are created.
   IndexedWriter(const std::string& folder, const std::string& name, TokenType type, bool modes, const Position* from = nullptr);
 
-  void add_documents(const StoredDocuments& documents);  // of this type
-  // Appends stored tokens; the number of bytes must fit the type and the lengths. modes: one entry per sequence if the
-  // file has modes, else empty.
+  void add_documents(const StoredDocuments& documents);  // the tokens must have the type of the writer
+  // Appends sequences to the document that is not ended yet. tokens: bytes in the type of the writer. lengths: tokens
+  // of each sequence; the number of bytes must fit them. modes: one entry per sequence if the writer has modes, else
+  // empty.
   void add_stored(std::span<const std::byte> tokens, std::span<const int32_t> lengths, std::span<const int8_t> modes = {});
   void end_document();
-  // Appends a whole file of the same type, which has modes if and only if this writer has.
+  // Appends all documents of a token file. It must have the type of the writer, and modes if and only if the writer has
+  // modes.
   void add_file(const IndexedFile& file);
 
-  Position flush(bool to_disk);  // writes the buffers to the files, or onto the disk; returns the position after it
+  // Writes the buffered data to the files in the work folder, and returns their sizes. to_disk: also waits until the
+  // data is on the disk.
+  Position flush(bool to_disk);
   int64_t documents() const { return position_.documents / 8; }
   int64_t sequences() const { return position_.sequences(); }
   int64_t tokens() const { return position_.bin / width_; }
 
-  void finish();  // writes the index in the work folder; called once, before publish()
-  // Renames FOLDER/NAME.bin and .idx to PREFIX.bin and .idx. After a kill in between, another call does the rest.
+  void finish();  // writes the .idx file in the work folder; called once, after the last document and before publish()
+  // Renames FOLDER/NAME.bin and .idx to PREFIX.bin and .idx, the .idx last. If a kill stops it after the first file,
+  // another call renames the second file.
   static void publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite);
 
  private:
@@ -71,12 +78,13 @@ class IndexedWriter {
   Position position_;
 };
 
-// Joins files of one type (all or none with modes) into PREFIX, as Megatron's builder does with add_index. Existing
-// files of this name are a UserError unless `overwrite`. After a kill, there is the old pair or the new one, or the new
-// pair waits for its names (files/file_set.h), which readers report.
+// Concatenates token files into one pair, OUTPUT_PREFIX.bin and .idx, as Megatron's builder does with add_index. All
+// inputs have one type, and all or none have modes. An existing output is a UserError unless `overwrite`. After a kill,
+// the old pair or the new pair exists, or the complete new pair is not renamed yet (files/file_set.h), which readers
+// report.
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite);
 
-// Throws a UserError if PREFIX.bin or PREFIX.idx exists; with `overwrite` only if it is not a file.
+// Throws a UserError if PREFIX.bin or PREFIX.idx exists. With `overwrite` it throws only if one of them is a folder.
 void refuse_existing(const std::string& prefix, bool overwrite);
 
 }  // namespace ravine

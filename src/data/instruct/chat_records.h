@@ -7,8 +7,8 @@
 
 namespace ravine {
 
-// Reads a file by data/record_reader.h. Records of a .json file are numbered by their order instead of their line,
-// because a list is often on one line.
+// A reader of the records of one file (formats: data/records/open_records.h). Records of a .json file are numbered by
+// their order instead of their line, because a list is often on one line.
 class ChatRecords {
  public:
   explicit ChatRecords(const std::string& path);

@@ -11,12 +11,14 @@
 
 namespace ravine {
 
-// A store of encoded conversations. After it is filled, it is read-only and thread-safe.
+// Encoded conversations in memory: ids, and which of them are learned. After it is filled, it is read-only and
+// thread-safe.
 class ChatStore {
  public:
   explicit ChatStore(int64_t vocabulary) : tokens_(vocabulary) {}
   void begin_file(const std::string& path) { files_.emplace_back(path, count()); }
-  // At least two ids; record: its number in the file, for messages.
+  // Adds a conversation with at least two ids to the file of the last begin_file(). record: its number in the file, for
+  // messages.
   void append(const EncodedChat& chat, int64_t record);
 
   int64_t count() const { return tokens_.documents(); }
@@ -24,13 +26,17 @@ class ChatStore {
   int64_t tokens() const { return tokens_.tokens(); }
   EncodedChat chat(int64_t i) const;
   std::string origin(int64_t i) const;  // "FILE record 3"
-  // The contents as bytes, and restore() into an empty store of the same vocabulary. files: for each file its index in
-  // `paths` and its first conversation. restore() returns false if the parts do not fit together.
+  // The contents of a store as bytes, for the token cache. files: for each file its index in a list of paths, and its
+  // first conversation (int64 pairs).
   struct Bytes {
     std::span<const std::byte> ids, ends, learned, records, files;
   };
   std::vector<int64_t> file_places(const std::vector<std::string>& paths) const;
-  Bytes bytes(const std::vector<int64_t>& file_places) const;  // views; the store and `file_places` must outlive them
+  // Returns views of the contents, which the store and `file_places` must outlive. file_places: the result of
+  // file_places().
+  Bytes bytes(const std::vector<int64_t>& file_places) const;
+  // Fills an empty store of the same vocabulary with the contents of bytes(). Returns false if the parts do not fit
+  // together.
   bool restore(const Bytes& bytes, const std::vector<std::string>& paths);
   // Copies each conversation into `below` if its hash is below the threshold, else into `others`. Both stores must be
   // empty.
@@ -43,11 +49,13 @@ class ChatStore {
   std::vector<std::pair<std::string, int64_t>> files_;  // path and first conversation of each file
 };
 
-// Appends a conversation to a sample, as a separate segment with positions from 0.
+// Appends the columns of a conversation to a sample, as a separate attention segment with positions from 0. n tokens
+// are n - 1 columns. A label is ignored unless its token is learned.
 void append_chat(Sample& sample, const EncodedChat& chat);
 
-// Samples of whole conversations. Each is a separate segment with positions from 0, so attention stays inside it and
-// its loss does not depend on the others. A conversation may have at most columns + 1 tokens.
+// The samples made of a store of conversations; a sample holds one or more whole conversations. Each conversation is a
+// separate segment with positions from 0, so attention stays inside it and its loss does not depend on the others. A
+// conversation may have at most layout.columns + 1 tokens.
 class ChatSamples final : public SampleStream {
  public:
   ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);

@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-// The formats of conversations.
+// The formats of conversations in JSON records.
 // alpaca    {"instruction", "input", "output"}, optionally "system" and "history": [[question, answer], ..]. An input
 //           that is not empty follows the instruction on a new line.
 // sharegpt  {"conversations": [{"from", "value"}, ..]}, optionally "system" and "tools". from: human or user, gpt or
@@ -23,26 +23,30 @@ constexpr auto names_of(ChatFormat) {
   return std::to_array<ValueName<ChatFormat>>({{alpaca, "alpaca"}, {sharegpt, "sharegpt"}, {messages, "messages"}});
 }
 
-// The format of conversations that `format` names; none: records are text, or the first record decides.
+// Returns the conversation format that a value of data.format names; nothing if the value means text, or that the first
+// record decides.
 std::optional<ChatFormat> chat_format(RecordFormat format);
-// Returns the format of a record; nothing if it is not a conversation.
+// Returns the conversation format of a record by its keys; nothing if the record is not a conversation.
 std::optional<ChatFormat> detect_chat_format(const Json& record);
 
 // Throws a UserError if a record is almost a conversation: one misspelled key, questions and answers under other keys,
 // or lists of records under a key.
 void refuse_chat_slip(const Json& record, const std::string& where);
 
+// A conversation, read from a record in any format.
 struct Conversation {
   Json messages = Json::array();  // {"role", "content", ..} each, as chat templates expect them
   Json tools;                     // null: none
   std::vector<bool> learned;      // of each message: true if it is an answer to learn
 };
 
-// Returns the tools of a record: a list of objects, a JSON text of a list, or a list of JSON texts. Null: none.
+// Returns the tools of a record as a JSON list of objects; null if it has none. The record may have a list of objects,
+// a JSON text of a list, or a list of JSON texts. Another value is a UserError that names `where`.
 Json read_tools(const Json& record, const std::string& where);
 
-// Reads a conversation. An answer without text and without tool calls is not learned. A missing field or a wrong value
-// is a UserError that names `where` and the field. asked_by: the option or flag that sets the format, for messages.
+// Reads the conversation in a record. An answer without text and without tool calls is not learned. A missing field or
+// a wrong value is a UserError that names `where` and the field. asked_by: the option or flag that sets the format, for
+// messages.
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,
                                const std::string& asked_by = "data.format");
 

@@ -16,15 +16,18 @@
 
 namespace ravine {
 
-// True if `path` is X, or the name of one of the three pairs (with or without .bin or .idx), and a file of them exists.
-// prefix: receives X. False if X itself exists as a file, folder or token files.
+// True if `path` names instruction files: the three token file pairs X_packed_input_ids_document,
+// X_packed_attention_mask_document and X_packed_labels_document. `path` is X, or the name of one of the pairs (with or
+// without .bin or .idx), and at least one of the files exists. prefix: if not null, receives X. False if X itself
+// exists as a file, folder or token files.
 bool is_instruction_prefix(const std::string& path, std::string* prefix = nullptr);
 
-// The conversations of several X, concatenated and mapped. Const members are thread-safe.
+// The conversations in instruction files of several prefixes, concatenated and mapped into memory. Const members are
+// thread-safe.
 class InstructionFiles {
  public:
-  // A missing or damaged file, and three pairs with different sequences, are UserErrors that name the file. vocabulary:
-  // ids must be below it.
+  // Opens the files of all prefixes. vocabulary: ids and labels must be below it. A missing or damaged file, and three
+  // pairs with different sequences, are UserErrors that name the file.
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 
   int64_t count() const { return parts_.back().end; }
@@ -50,31 +53,34 @@ class InstructionFiles {
   int64_t vocabulary_, tokens_ = 0;
 };
 
+// The result of choose_instructions(): the conversations for training and validation.
 struct InstructionChoice {
-  std::vector<int64_t> train, held_out;  // numbers of conversations
+  std::vector<int64_t> train, held_out;  // indices of conversations in the InstructionFiles
   ChatCounts counts;
-  std::optional<int32_t>
-      // The last id of every chosen conversation (before a cut), if it is the same for all and is learned.
-      end;
+  // The last id of all chosen conversations (before a cut), if it is the same in all and is learned; else empty.
+  std::optional<int32_t> end;
 };
 
-// Selects the conversations; all are read once. Dropped are conversations without a label before the cut, and with
-// TooLong::drop conversations with more than `longest` tokens. A hash of the ids selects the held-out conversations. A
-// UserError if none remains.
+// Selects the conversations of instruction files for training and validation; every conversation is read once. A
+// conversation is dropped if it has no label within options.longest tokens, or, with TooLong::drop, if it has more
+// tokens. A hash of the ids selects the share options.held_out. A UserError if no conversation remains.
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& options);
 
-// Throws the UserError of files in which no conversation has a label to learn, with a length that would reach one.
+// Throws a UserError that no conversation has a label to learn. It advises a data.sequence_length that would include a
+// label, if there is one. where: the files.
 [[noreturn]] void refuse_nothing_learned(const ChatCounts& counts, const std::string& where, const ChatSetOptions& options);
 
-// The token with which a trained model ends answers: the common last id, if it is a special token of the tokenizer. If
-// `tokenizer` is null, the tokenizer is opened at `path`, if there is one. Without such a token, the note says so.
+// The token with which a model trained on instruction files ends its answers.
 struct InstructionEnd {
-  std::optional<int32_t> token;
-  std::string note;
+  std::optional<int32_t> token;  // empty: none is known
+  std::string note;              // a line for the log on the token, or on its absence; empty without a tokenizer
 };
+// Returns the end token of answers: choice.end, the common last id of the conversations, if it is a special token of
+// the tokenizer. If `tokenizer` is null, the tokenizer is opened at `path`, if one exists there.
 InstructionEnd instruction_end(const InstructionChoice& choice, const Tokenizer* tokenizer, const std::string& path);
 
-// The chosen conversations as samples; longer ones are cut. Each is a separate segment with positions from 0.
+// The samples made of chosen conversations of instruction files. A conversation with more than layout.columns + 1
+// tokens is cut. Each conversation is a separate segment with positions from 0.
 class InstructionSamples final : public SampleStream {
  public:
   InstructionSamples(std::shared_ptr<const InstructionFiles> files, std::vector<int64_t> chosen, const ChatLayout& layout);

@@ -11,22 +11,25 @@
 
 namespace ravine {
 
-// Reads preference pairs. In the store, conversation 2p is the chosen answer of pair p, and 2p + 1 the rejected one.
-// options.longest is the limit of each of the two (TRL's max_length). Longer ones are cut at the end (TRL's
-// keep_start), or with TooLong::drop their pair is dropped. A pair whose prompt reaches the limit is dropped and
-// counted as answer_behind. A pair with equal answers is dropped and counted as without_answer.
-// A fault of a record is a UserError that names file and record; so is a set without any remaining pair.
+// Reads and encodes the preference pairs of files. In the stores of the result, conversation 2p is the prompt with the
+// chosen answer of pair p, and 2p + 1 the prompt with the rejected answer.
+// options.longest is the limit of tokens of each of the two (TRL's max_length). A longer one is cut at its end (TRL's
+// keep_start); with TooLong::drop its pair is dropped. A pair whose prompt reaches the limit is dropped and counted as
+// answer_behind. A pair with equal answers is dropped and counted as without_answer.
+// An invalid record is a UserError that names file and record; so is a set of which all pairs are dropped.
 ChatSet read_pairs(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
                    const ChatSetOptions& options);
-// "100 pairs, 21234 tokens (71 % learned), 12 cut, 3 left out: ..."
+// Returns the counts of read_pairs() as text: "100 pairs, 21234 tokens (71 % learned), 12 cut, 3 left out: ..."
 std::string pair_counts_text(const ChatCounts& counts);
-// A warning if answers are equal, or many pairs are dropped; else "".
+// Returns a warning if pairs were dropped for equal answers, or if many pairs were dropped; else "".
 std::string pair_counts_warning(const ChatCounts& counts);
 
-// True if the first record of a file holds lists of messages. A record that is not a preference is a UserError.
+// True if the preferences of a file are conversations, by its first record: chosen and rejected are messages, not
+// texts. A first record that is not a preference is a UserError.
 bool holds_conversations_of_preferences(const std::string& file);
 
-// Samples of whole pairs: chosen and rejected are adjacent segments with positions from 0.
+// The samples made of a store of preference pairs (read_pairs()); a sample holds one or more whole pairs. The chosen
+// and the rejected answer of a pair are adjacent segments, each with its prompt and positions from 0.
 class PairSamples final : public SampleStream {
  public:
   PairSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);

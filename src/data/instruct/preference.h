@@ -25,28 +25,32 @@ struct Preference {
   Json prompt_messages, chosen_messages, rejected_messages, tools;
 };
 
-// True if a record is a conversation, which a chat template renders. A record that is not a preference is a UserError
-// that names `where` and the key.
+// True if the preference in a record is a conversation, which a chat template renders; false if it is texts. A record
+// that is not a preference is a UserError that names `where` and the key.
 bool is_conversation_of_preferences(const Json& record, const std::string& where);
-// Reads a preference. A missing key, a wrong type and an empty answer are UserErrors that name `where` and the key.
+// Reads the preference in a record. A missing key, a wrong type and an empty answer are UserErrors that name `where`
+// and the key.
 Preference read_preference(const Json& record, const std::string& where);
 
+// The result of PairEncoder::encode(): the ids of a preference pair.
 struct EncodedPair {
   EncodedChat chosen, rejected;  // each with its prompt; the tokens of the answer are learned
-  size_t prompt = 0;             // number of ids of both that belong to the prompt
+  size_t prompt = 0;             // number of leading ids that belong to the prompt; the same in chosen and rejected
 };
 
-// Encodes preferences.
+// Encodes preferences as ids, and marks the ids of the answers as learned.
 // Texts are encoded with the tokens that the tokenizer adds to a text, and end with its end token. The answer begins at
 // the first id in which prompt plus answer differs from the prompt alone.
 // Conversations are rendered by the template; its end token is appended if the template writes none after the last
 // answer. Each answer begins where ids_before_message() (chat_encoder.h) finds it. Const members are thread-safe.
 class PairEncoder {
  public:
-  // chat: null if all preferences are texts. Texts without an end token are a UserError.
+  // chat: the template that renders conversations; null if all preferences are texts. Without a template, a tokenizer
+  // without an end token is a UserError.
   PairEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat);
   EncodedPair encode(const Preference& pair, const std::string& where) const;
-  std::string settings() const;  // all settings that determine encode(), with the tokenizer
+  // Returns a text of all settings that determine the result of encode() in addition to the tokenizer.
+  std::string settings() const;
 
  private:
   const Tokenizer& tokenizer_;

@@ -17,45 +17,50 @@
 
 namespace ravine {
 
+// The settings of GptDataset and build_gpt_splits().
 struct GptOptions : MegatronOptions {
   MegatronOrder order = MegatronOrder::core;
   int64_t seed = 1234;         // 0 to 2^32-1
   bool partial_valid = false;  // core: the validation split includes its last, padded sample
   bool extra_token = true;     // false (core): samples of S tokens without overlap; the last column predicts nothing
-  int64_t vocabulary = 0;      // ids must be below it (opening checks some of them); 0: any
-  std::string tokenizer;       // core: identifiers in the names of index files (see GptDescription)
+  int64_t vocabulary = 0;      // token ids must be below it (opening checks some of them); 0: any id is allowed
+  std::string tokenizer;       // core: the tokenizer's identifiers (GptDescription::tokenizer), for names of index files
 };
 
 // A sample as Megatron's loader returns it. Padding has token 0, label 0 and loss mask 0.
 struct GptSample {
   std::vector<int32_t> tokens, labels, positions;  // [S] each
   std::vector<uint8_t> loss_mask;
-  // Segments of columns that see each other (causally); padding at the end belongs to the last one.
+  // Segments of columns that attend to each other (causally) and to no others. Padding belongs to the last segment.
   std::vector<TokenSpan> segments;
   int64_t padding = 0;  // number of padding columns at the end
 };
 
-// Returns the attention mask of a sample: S rows of (S+7)/8 bytes. Bit k of row c (least significant first) is 1 if
-// column c does not see column k.
+// Returns the attention mask of a sample of S columns as bits: S rows of (S+7)/8 bytes. Bit k of row c (least
+// significant first) is 1 if column c does not attend to column k.
 std::vector<uint8_t> hidden_bits(const GptSample& sample);
 
-// A split of one file. Const members are thread-safe.
+// The samples of one split (train, valid or test) of one pair of token files, in Megatron's order. Const members are
+// thread-safe.
 class GptDataset {
  public:
-  // samples below 0: one epoch. Builds the indices, or maps them from the cache.
+  // Builds the indices of the order, or maps them from the cache. range: the sequences of the split. samples: the
+  // number of samples needed; below 0: one epoch.
   GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples,
              const GptOptions& options);
-  int64_t size() const { return static_cast<int64_t>(shuffle_.view().size()); }  // samples of all epochs
-  int64_t tokens() const { return tokens_; }                                     // of one epoch
+  int64_t size() const { return static_cast<int64_t>(shuffle_.view().size()); }  // number of samples of all epochs
+  int64_t tokens() const { return tokens_; }                                     // number of tokens of one epoch
   GptSample sample(int64_t i) const;
   std::string origin(int64_t i) const;
   std::span<const int32_t> document_index() const { return documents_.view(); }
-  std::span<const int32_t> sample_index() const { return samples_.view(); }  // pairs
+  // Returns pairs of an index in document_index() and a token offset in this document: the begin of each sample in
+  // order, and the end of the last.
+  std::span<const int32_t> sample_index() const { return samples_.view(); }
   std::span<const uint32_t> shuffle_index() const { return shuffle_.view(); }
   const std::string& description() const { return description_; }
 
  private:
-  // First and last position: index in the document index and token, each.
+  // Returns where sample i begins and ends: {document, token, document, token}, a document by its index in documents_.
   std::array<int64_t, 4> place(int64_t i) const;
   std::shared_ptr<const IndexedFile> file_;
   GptOptions options_;
@@ -66,14 +71,15 @@ class GptDataset {
   IndexArray<uint32_t> shuffle_;
 };
 
-// A split of a run: one dataset, or several blended. Const members are thread-safe.
+// One split (train, valid or test) of the data of a run in Megatron's order: one GptDataset, or several that are mixed
+// by weights. Const members are thread-safe.
 class GptBlend {
  public:
   int64_t size() const { return blended_ ? static_cast<int64_t>(dataset_.view().size()) : parts_[0]->size(); }
-  int64_t tokens() const;  // of one epoch of each part
+  int64_t tokens() const;  // number of tokens in one epoch of all parts
   GptSample sample(int64_t i) const;
   std::string origin(int64_t i) const;
-  int64_t part_of(int64_t i) const;  // number of the dataset
+  int64_t part_of(int64_t i) const;  // returns the index in parts() of the dataset that has sample i
   const std::vector<std::unique_ptr<GptDataset>>& parts() const { return parts_; }
   bool blended() const { return blended_; }
   std::span<const int16_t> dataset_index() const { return dataset_.view(); }
@@ -90,10 +96,11 @@ class GptBlend {
   std::string description_;
 };
 
-// Returns the splits train, valid and test; null if a split has weight 0 or its size is 0. sizes: numbers of samples;
-// below 0: one epoch. weights: empty for a single prefix, or (core) for a blend by size. Arguments that contradict each
-// other are a UserError.
+// The splits train, valid and test, in this order. Null: the split has weight 0, or no samples are wanted of it.
 using GptSplits = std::array<std::unique_ptr<GptBlend>, 3>;
+// Opens token files and returns their splits. prefixes: the files; several are blended. weights: one per prefix; empty
+// for a single prefix, or (core) for a blend by size. sizes: numbers of samples of train, valid and test; below 0: one
+// epoch; 0: the split is null. Arguments that contradict each other are a UserError.
 GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights,
                            const std::array<int64_t, 3>& sizes, const GptOptions& options);
 

@@ -14,7 +14,7 @@
 
 namespace ravine {
 
-// The numbers of an index: in memory, or in a mapped .npy file.
+// The read-only numbers of an index, with their memory: a vector, or a mapped .npy file.
 template <class T>
 class IndexArray {
  public:
@@ -31,7 +31,8 @@ class IndexArray {
   std::span<const T> view_;
 };
 
-// The description that names a dataset's files. samples below 0: one epoch (null).
+// The facts about a GPT dataset whose checksum is in the names of its index files. samples: number of samples; below 0:
+// one epoch (null in the JSON text). split_string: must not be null.
 struct GptDescription {
   MegatronOrder order = MegatronOrder::core;
   std::string prefix;
@@ -41,29 +42,36 @@ struct GptDescription {
   std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, on one line; "null" if unknown
 };
 
-// Returns the value of GptDescription::tokenizer. text: a JSON object, a file that holds one, or a description.txt of
-// Megatron, whose tokenizer is taken. Empty remains empty; anything else is a UserError.
+// Returns the identifiers of a tokenizer as JSON on one line, for GptDescription::tokenizer. text: a JSON object, a
+// file that holds one, or a description.txt of Megatron, whose tokenizer is used. For an empty text the result is
+// empty. Any other text is a UserError.
 std::string tokenizer_identity(const std::string& text);
 
-// Returns the JSON text as Python's json.dumps(indent=4) writes it.
+// Returns a description as the JSON text of Megatron, whose MD5 checksum names the index files. It is written as by
+// Python's json.dumps(indent=4).
 std::string describe(const GptDescription& d);
-// Returns the JSON text of a blend of datasets. Weights are floating point, or whole numbers with `counts`; size below
-// 0: null.
+// Returns the JSON text that describes a blend, whose MD5 checksum names its index files. datasets: the JSON texts of
+// its parts. counts: weights are written as whole numbers, not as floating point. size: number of samples; below 0:
+// null is written.
 std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split,
                            const std::vector<double>& weights, bool counts, int64_t size);
 
-// The index files of one dataset or blend in a folder.
+// Loads and saves the index files of one dataset or blend in a folder.
 class IndexCache {
  public:
-  // Without a folder, nothing is loaded or saved. kind: "GPTDataset" or "BlendedDataset".
+  // folder: "": nothing is loaded or saved. kind: "GPTDataset" or "BlendedDataset". description: the result of
+  // describe() or describe_blend().
   IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description);
-  // Maps the array in <name>.npy; nothing if the file is missing, or has another type or number of dims.
+  // Maps the array in the file ..-<name>.npy. Returns nothing if the file is missing, or if it has another type than T
+  // or another number of dims than `rank`.
   template <class T>
   std::optional<IndexArray<T>> load(const std::string& name, int rank) const;
   template <class T>
-  void save(const std::string& name, std::span<const T> values, int rank) const;  // rank 2: pairs
-  void save_description() const;  // called last: a complete set of files has a description
-  // True if there is a description that is equal to this one, except for its tokenizer.
+  // Writes an array to the file ..-<name>.npy. rank: number of dims; 2: `values` are pairs.
+  void save(const std::string& name, std::span<const T> values, int rank) const;
+  // Writes the description file. Called after all arrays are saved: a description shows that the files are complete.
+  void save_description() const;
+  // True if the folder has complete index files for this description, whatever tokenizer their description names.
   bool complete() const;
 
  private:

@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-// numpy.random.RandomState(seed): MT19937 seeded by init_genrand. Source: numpy/random/mtrand.pyx, _legacy_seeding and
-// shuffle.
+// The generator of numpy.random.RandomState(seed), with equal results: MT19937 seeded by init_genrand. Source:
+// numpy/random/mtrand.pyx, _legacy_seeding and shuffle.
 class NumpyRandomState {
  public:
   explicit NumpyRandomState(uint32_t seed) : engine_(seed) {}

@@ -14,6 +14,7 @@
 
 namespace ravine {
 
+// Opens the datasets of MindRecord files in options.train and options.valid.
 Datasets open_mindrecord_datasets(const DatasetOptions& options);
 
 }  // namespace ravine

@@ -22,14 +22,16 @@
 
 namespace ravine {
 
-// True if a file begins like a MindRecord file; is_mindrecord_path() also accepts a folder with such a file.
+// True if a file begins like a MindRecord file.
 bool is_mindrecord_file(const std::string& path);
+// True if the path is a MindRecord file, or a folder with one.
 bool is_mindrecord_path(const std::string& path);
-std::vector<std::string> mindrecord_files_in(const std::string& folder);  // also in subfolders; sorted by path
+// Returns the MindRecord files in a folder and its subfolders, sorted by path.
+std::vector<std::string> mindrecord_files_in(const std::string& folder);
 
-// The rows of MindRecord files. One path of a file: the rows of its dataset, which is all files that its header names
-// (shard_addresses), in their order. One path of a folder: all datasets in it and its subfolders, sorted by path.
-// Several paths: exactly these files.
+// The rows of MindRecord files. Constructed with the path of one file, it has the rows of the whole dataset: of all
+// files that the header names (shard_addresses), in their order. With the path of a folder, it has all datasets in the
+// folder and its subfolders, sorted by path. With a list of paths, it has exactly these files.
 // Opening reads the length of every row. A damaged file, and columns of other types, are UserErrors that name file and
 // row. Const members are thread-safe.
 class MindRecordFiles {
@@ -38,8 +40,9 @@ class MindRecordFiles {
   explicit MindRecordFiles(const std::vector<std::string>& paths);
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   const std::vector<std::string>& columns() const { return columns_; }
-  const std::vector<std::string>& types() const { return types_; }  // of columns(), in MindSpore's names
-  // Columns that are not arrays, with their types. They cannot be read.
+  // The types of columns(), by MindSpore's names.
+  const std::vector<std::string>& types() const { return types_; }
+  // The columns that cannot be read, because they are not arrays: name and type.
   const std::map<std::string, std::string>& other_columns() const { return other_columns_; }
   std::vector<std::string> paths() const;
   bool has(const std::string& column) const;

@@ -15,7 +15,8 @@ class WorkedExamples {
   // shots: number of examples of each subject. `patterns`: of the files, as in find_task_files.
   WorkedExamples(const std::string& data, const std::string& task, const std::vector<std::string>& patterns, bool header,
                  int64_t shots);
-  // Returns the first examples of this subject. Too few of them, or no file, is a UserError.
+  // Returns the worked examples of a subject: the first `shots` questions of its file. Fewer questions, or no file, is
+  // a UserError.
   const std::vector<ChoiceQuestion>& of(const std::string& subject);
 
  private:

@@ -12,15 +12,17 @@ namespace ravine {
 
 class ChatPrompt {
  public:
-  // wanted: as in choose_template() (prompt_templates.h); folder: the folder of the tokenizer; system: the system
-  // message, empty: none. A missing template is a UserError that says how to set one.
+  // Begins a conversation without questions. wanted: the name or file of the chat template, or the folder that has it;
+  // "": the template in `folder`, the folder of the tokenizer. system: the system message; "": none. A missing template
+  // is a UserError that says how to set one.
   ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system);
 
-  // Adds a question and returns the ids of the conversation and the beginning of an answer, as Transformers'
-  // apply_chat_template with add_generation_prompt. A conversation that the template refuses is a UserError with the
-  // template's message; the question is then not added.
+  // Adds a question to the conversation. Returns the ids of the prompt for its answer: all messages and the beginning
+  // of an answer, as Transformers' apply_chat_template with add_generation_prompt. A conversation that the template
+  // refuses is a UserError with the template's message; the question is then not added.
   std::vector<int32_t> ask(const std::string& question);
-  // Adds the answer of the model: the ids after the prompt of ask(), or their text.
+  // Add the answer of the model to the last question. prompt: the result of ask(). ids: the ids that the model has
+  // generated after it. text: the answer as text.
   void answered(const std::vector<int32_t>& prompt, const std::vector<int32_t>& ids);
   void answered(const std::string& text);
   void begin_again();                        // removes all messages except the system message
@@ -31,10 +33,11 @@ class ChatPrompt {
   void set_messages(Json messages);
   void take_back();      // removes the last question, which has no answer
   bool forget_oldest();  // removes the oldest question with its answer; false if only the last question is left
-  // Returns the ids of a conversation, like ask(). A refusal of the template is a jinja::TemplateError. Thread-safe.
+  // Returns the ids of the prompt for the answer to any conversation, in place of this one. A refusal of the template
+  // is a jinja::TemplateError. Thread-safe.
   std::vector<int32_t> ids_of(const Json& messages) const;
 
-  // The token with which a model that was trained with the template ends an answer.
+  // Returns the id of the token with which a model that was trained with the template ends an answer.
   int32_t end_token() const { return end_; }
 
  private:

@@ -9,23 +9,27 @@
 
 namespace ravine {
 
+// A chat template, perhaps with a second one for conversations with tools.
 class ChatTemplate {
  public:
-  // source: a template in Jinja; where: its name in errors. Wrong syntax is a UserError.
+  // source: a template in Jinja. where: its name in errors. tokens: special tokens as variables of the template,
+  // {"bos_token": "<s>", ..}. Wrong syntax is a UserError.
   ChatTemplate(const std::string& source, const std::string& where, Json tokens);
 
-  // Returns the text of {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the
-  // template. A message that the template refuses is a jinja::TemplateError with the template's message, `where` and
-  // the line.
+  // Renders a conversation, {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the
+  // template. Returns the text. A message that the template refuses is a jinja::TemplateError with the template's
+  // message, its name and the line.
   std::string render(const Json& conversation) const;
   Json variables(const Json& conversation) const;               // the variables that render() passes to the template
   const jinja::Template& code(const Json& conversation) const;  // the template that renders the conversation
-  // Sets the template for conversations with tools (that are not null). Without it they are rendered like all others.
+  // Sets another template for conversations whose "tools" is not null. Without this call they are rendered by the same
+  // template as all others. where: the template's name in errors.
   void with_tools(const std::string& source, const std::string& where);
-  void for_tools_alone() { tools_alone_ = true; }  // a conversation without tools is then a jinja::TemplateError
-  // True if the word appears in the template as a quoted string, for example as a role that it handles.
+  // Restricts the template to conversations with tools: to render another one is then a jinja::TemplateError.
+  void for_tools_alone() { tools_alone_ = true; }
+  // True if `word` appears in the text of the template as a quoted string, for example as a role that it handles.
   bool names(const std::string& word) const;
-  uint64_t fingerprint() const { return fingerprint_; }  // of everything that determines the rendered text
+  uint64_t fingerprint() const { return fingerprint_; }  // a checksum of all that determines the rendered text
 
  private:
   void take_fingerprint();
@@ -37,8 +41,8 @@ class ChatTemplate {
   Json tokens_;  // bos_token, eos_token, ..
 };
 
-// Loads the template of a folder, as apply_chat_template of Transformers; null if there is none. Templates are
-// chat_template.jinja and the files additional_chat_templates/NAME.jinja, or else chat_template of
+// Loads the chat template in a tokenizer's folder, as apply_chat_template of Transformers; null if it has none.
+// Templates are chat_template.jinja and the files additional_chat_templates/NAME.jinja, or else chat_template of
 // tokenizer_config.json: a text, or a list of names and texts.
 // Of several templates, "default" (chat_template.jinja) is used, and "tool_use" for conversations with tools, if it
 // exists. Several templates without "default" are a UserError. If "tool_use" is among them, it renders conversations

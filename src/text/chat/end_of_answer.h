@@ -8,14 +8,16 @@
 
 namespace ravine {
 
+// The token with which a model that was trained with a chat template ends an answer: the result of end_of_answer().
 struct EndOfAnswer {
-  std::string text;  // text of the template's end token; empty: the template has none, and the tokenizer's eos is used
-  int32_t id = -1;   // the token with which a model that was trained with the template ends an answer
+  std::string text;  // the end token as the template writes it; "": the template has none, and `id` is the tokenizer's eos
+  int32_t id = -1;   // id of the end token
 };
 
-// Returns the first special token after the answer to a question. Without one, the token after an answer in a longer
-// conversation, which must not be a token that opens messages. A template that drops the answer, or no end token at
-// all, is a UserError. A template that refuses a question and its answer is a jinja::TemplateError.
+// Finds the end token of answers: the first special token that the template writes after the answer to a question. If
+// there is none, it is the token after an answer in a longer conversation, which must not be a token that opens
+// messages; else the tokenizer's eos. UserErrors: a template that drops the answer, and no end token at all. A template
+// that refuses a question and its answer is a jinja::TemplateError.
 EndOfAnswer end_of_answer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 }  // namespace ravine

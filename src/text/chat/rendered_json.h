@@ -7,12 +7,13 @@
 
 namespace ravine {
 
-// The part of a JSON text that is rendered. conversation: the members messages, conversations, tools, documents,
-// prompt, chosen and rejected; all: the whole object.
+// The part of a JSON record that a chat template renders. conversation: the members messages, conversations, tools,
+// documents, prompt, chosen and rejected. all: the whole object.
 enum class Rendered : uint8_t { conversation, all };
 
-// Parses like parse_json(). A whole number beyond 64 bits in the rendered part is a UserError that names `where` and
-// the member ("messages[1].tool_calls[0].function.arguments.n"), because Json stores only the nearest f64.
+// Parses JSON like parse_json(), but throws a UserError for a whole number beyond 64 bits in the part that a template
+// renders (`rendered`). It names `where` and the member ("messages[1].tool_calls[0].function.arguments.n"). Json would
+// store only the nearest f64, so the template would write another number.
 Json parse_rendered(std::string_view text, const std::string& where, Rendered rendered = Rendered::conversation);
 
 // Returns the path of the first member of a JSON text whose value is a whole number beyond 64 bits ("messages[1].n").

@@ -7,7 +7,8 @@
 
 namespace ravine::jinja {
 
-// Runs a filter, test or method by its name, on args[0] and further arguments.
+// The built-in filters, tests, methods and operators of templates, as in Jinja and Python. A filter or test is run by
+// its name on the value a.args[0], with further arguments.
 class Builtins {
  public:
   // before_change: called before a loop or a cycler changes its state.
@@ -22,15 +23,15 @@ class Builtins {
   Value item(const Value& of, const Value& key);            // of[key]
   Value slice(const Value& of, const Value* begin, const Value* end, const Value* step);
   Value binary(const std::string& op, const Value& a, const Value& b);
-  // Python's two notations to format values (formats.cpp): 'of % values' and of.format(..).
+  // Format values in Python's two notations (formats.cpp): `of % values`, and of.format(values).
   Value percent_format(const Value& of, const Value& values);
   Value brace_format(const Value& of, const Arguments& values);
-  Value made(std::string s);                        // a string that is counted in the budget
-  Value made_like(const Value& of, std::string s);  // Markup if `of` is
-  Value made(List l, bool tuple = false);           // a list that is counted in the budget
+  Value made(std::string s);                        // returns a new string; its bytes are counted in the budget
+  Value made_like(const Value& of, std::string s);  // as made(); the string is markup if `of` is markup
+  Value made(List l, bool tuple = false);           // returns a new list or tuple; its bytes are counted in the budget
 
  private:
-  Value method(const Value& of, std::string_view name);  // undefined if there is none
+  Value method(const Value& of, std::string_view name);  // returns the bound method; an undefined value if unknown
   Value text_method(const Value& of, std::string_view name);
   Value text_filter(const std::string& name, Arguments& a, bool& known);
   Value layout_filter(const std::string& name, Arguments& a, bool& known);

@@ -15,7 +15,7 @@ class ExpressionParser {
  protected:
   explicit ExpressionParser(std::vector<Token> tokens) : t_(std::move(tokens)) {}
 
-  // One level of brackets or blocks, counted while it exists.
+  // Counts one level of nested brackets or blocks while the object exists. Too many levels are a TemplateError.
   struct Deeper {
     explicit Deeper(ExpressionParser& p);
     ~Deeper() { --parser.depth_; }
@@ -45,11 +45,13 @@ class ExpressionParser {
     return n;
   }
 
-  // Parses an expression, or several that are joined to a tuple by commas.
+  // Parses an expression, or several with commas between them, which are a tuple. with_condition: false stops before an
+  // `if`.
   NodePtr tuple(bool with_condition = true);
   NodePtr expression();
   NodePtr unary(bool with_filters);
-  // Parses filters, tests and calls after a value. first: begins with the name of a filter, without '|'.
+  // Parses the filters, tests and calls that follow the value n. first: true if the next token is the name of a filter,
+  // without '|' before it, as in {% filter NAME %}.
   NodePtr filters(NodePtr n, bool first);
 
   std::vector<Token> t_;

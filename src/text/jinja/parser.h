@@ -6,8 +6,8 @@
 
 namespace ravine::jinja {
 
-// Returns the tree. Wrong syntax, and statements that use other templates (include, import, extends), are
-// TemplateErrors with the line.
+// Returns the syntax tree of the text of a Jinja template. Wrong syntax, and statements that use other templates
+// (include, import, extends), are TemplateErrors with the line.
 NodePtr parse(std::string_view source);
 
 }  // namespace ravine::jinja

@@ -1,5 +1,5 @@
-// One rendering of a template. Statements are in run.cpp, expressions in expressions.cpp, global functions in
-// globals.cpp.
+// One rendering of a template: walks its tree with a set of variables. Statements are in run.cpp, expressions in
+// expressions.cpp, global functions in globals.cpp.
 #pragma once
 #include <string>
 
@@ -13,7 +13,8 @@ class Run {
  public:
   Run(const Node& root, Names variables, int64_t work = Budget::kWork);
 
-  // Calls `what`, and adds the line of the template to its errors.
+  // Calls `what` and returns its result. A TemplateError of it gets the line of the template and the template's name
+  // (where) added to its message.
   template <class F>
   auto named(const std::string& where, F&& what) {
     try {
@@ -30,11 +31,11 @@ class Run {
 
   // -------- renderings of beginnings of the list of `reach`
 
-  // Runs up to the outermost loop over an open list.
+  // Renders the statements before the outermost loop over an open list. Called once, before advance() and rest().
   void begin(Reach& reach);
-  // Runs iterations of the loop as long as they are the same for a list of n.
+  // Renders iterations of this loop, as long as their text is the same for every list with at least n elements.
   void advance(size_t n);
-  // Returns the rest of the text for a list of n.
+  // Returns the text after lead() if the list has n elements. The state of the rendering is then restored.
   std::string rest(size_t n);
   const std::string& lead() const { return lead_; }
   size_t least() const { return reach_->least; }
@@ -51,10 +52,10 @@ class Run {
   void call_block(const Node& n, Scope& s, std::string& out);
   void assign(const Node& target, Value v, Scope& s);
   Value iterable(const Node& n, Scope& s);
-  Value elements(const Node& n, Value over, Scope& s);     // the elements of `over` that satisfy the loop's condition
-  void repeat(const Node& n, Scope& s, Namespace& space);  // gives a recursive loop its loop.again
+  Value elements(const Node& n, Value over, Scope& s);     // the elements of `over` that satisfy the condition of loop n
+  void repeat(const Node& n, Scope& s, Namespace& space);  // sets Loop::again of a recursive loop
   void for_block(const Node& n, Scope& s, std::string& out, Value over);
-  // Runs the loop from element i on; runs its else part if there was no element.
+  // Renders a loop from its element i on. If the loop has no elements, its else part is rendered.
   void finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out);
   Flow iteration(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out);
   Value macro(const Node& n, Scope& where);

@@ -28,12 +28,13 @@ class Scopes {
   Namespace& space();
   Namespace& loop(Value over);
 
-  // Sets a variable. Before any other change of a namespace, keep() must be called.
+  // Set a variable in a scope or a namespace; undo() restores the old value.
   void set(Scope& s, const std::string& name, Value v);
   void set(Namespace& n, const std::string& name, Value v);
+  // Stores the state of a namespace for undo(). Must be called before any change of it except by set().
   void keep(Namespace& n);
 
-  void mark();
+  void mark();    // sets the mark to which undo() returns
   void undo();    // undoes all changes since the mark
   void forget();  // removes the mark and keeps the changes
 

@@ -20,7 +20,7 @@ namespace ravine::jinja {
 struct TemplateError : Error {
   using Error::Error;
 };
-// A template that needs more work, memory or depth than the limit.
+// The error of a template that needs more work, memory or depth than the limit.
 struct TemplateLimit : TemplateError {
   using TemplateError::TemplateError;
 };
@@ -34,7 +34,7 @@ template <class... A>
   throw TemplateLimit(fmt::format(text, std::forward<A>(args)...));
 }
 
-// Returns a text of the template for an error, shortened if it is long.
+// Returns a piece of a template's text as it is shown in an error message: shortened if it is long.
 std::string shown(std::string_view text);
 
 class Value;
@@ -50,23 +50,24 @@ struct Undefined {
 };
 struct None {};
 
-// The part of an open list that a rendering has seen: the result is the same for every length from `least` on. length:
-// length of the list in this rendering.
+// The part of an open list (OpenList) that a rendering has used. length: the length of the list in this rendering.
+// least: the smallest length of the list for which the rendered text so far would be the same; SIZE_MAX: only for
+// `length`.
 struct Reach {
   size_t length = 0, least = 0;
   void upto(size_t n) { least = std::max(least, n); }
   void whole() { least = SIZE_MAX; }
 };
 
-// A list that is a beginning of a longer list: the elements of `all` from `offset` to `reach->length`. A call for the
-// whole list (Value::list) has seen its end.
+// A list whose end is still open: the elements of `all` from `offset` to `reach->length`. It records in `reach` how far
+// a rendering has read it. A call of list() counts as a read of the end.
 struct OpenList {
   std::shared_ptr<const List> all;
   size_t offset = 0;
   Reach* reach = nullptr;
   OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen);
   size_t size() const { return reach->length > offset ? reach->length - offset : 0; }
-  const Value& at(size_t i) const;  // has seen the element, not the end
+  const Value& at(size_t i) const;  // returns element i; counts as a read of this element, not of the end
   const List& list() const;
 
  private:
@@ -111,7 +112,7 @@ class Value {
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
-  // A string that is safe for HTML: texts joined to it are escaped.
+  // True for a string that is safe as HTML (Jinja's Markup). Texts that are joined to it are escaped.
   bool is_markup() const { return form_ == Form::markup; }
   bool is_group() const { return form_ == Form::group; }  // a tuple of groupby with the attributes grouper and list
   bool is_range() const { return form_ == Form::range; }  // a list of range(..), which is not written like a list
@@ -132,11 +133,11 @@ class Value {
   Namespace* space() const { return held<Namespace*>(); }
   const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
   const std::string& undefined_name() const { return held<Undefined>().name; }
-  int depth() const { return depth_; }         // nesting depth of its contents: 0 for a number
-  bool same_object(const Value& other) const;  // of lists and dicts: the same object
+  int depth() const { return depth_; }         // number of levels of nested lists and dicts; 0 for a number
+  bool same_object(const Value& other) const;  // for lists and dicts: true if both are the same object, as Python's `is`
 
  private:
-  // A template that uses a value as another type ends with an error.
+  // Returns the value as a T. A value of another type is a TemplateError.
   template <class T>
   const T& held() const {
     if (const T* v = std::get_if<T>(&v_)) return *v;
@@ -160,23 +161,24 @@ class Value {
 inline OpenList::OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen)
     : all(std::move(of)), offset(from), reach(seen) {}
 
-// The state of a loop.
+// The state of a {% for %} loop during a rendering, behind the variable `loop`.
 struct Loop {
-  Value over;  // a list
+  Value over;  // the list of the elements
   size_t index = 0;
   int64_t depth = 1;
-  Value last;  // of loop.changed
-  bool asked = false;
-  // For a recursive loop: the function that runs this loop over another list.
+  Value last;          // the arguments of the last call of loop.changed
+  bool asked = false;  // true if loop.changed was called
+  // The value of loop(..) in a recursive loop: the function that runs this loop over another list.
   Value again;
 };
 
-// The object of cycler().
+// The state of an object that the template function cycler() has made.
 struct Cycler {
-  Value items;  // a tuple that is not empty
+  Value items;  // the values that next() returns in turn: a tuple that is not empty
   size_t at = 0;
 };
 
+// An object with changeable fields: of namespace(), of a loop, or of a cycler.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> fields;
   std::optional<Loop> loop;      // set for a loop, which has no fields
@@ -194,10 +196,10 @@ struct Namespace {
 class Budget {
  public:
   static constexpr int64_t kWork = 40'000'000;
-  static constexpr size_t kBytes = size_t{128} << 20;  // of everything that is created, also after its end
+  static constexpr size_t kBytes = size_t{128} << 20;  // bytes of all values that are created, freed ones included
   static constexpr size_t kLongestText = size_t{64} << 20;
   static constexpr int kLevels = 600;       // nested calls of the tree walker
-  static constexpr size_t kTextBytes = 64;  // of a string besides its characters
+  static constexpr size_t kTextBytes = 64;  // bytes that are counted for a string in addition to its characters
 
   explicit Budget(int64_t work = kWork, size_t bytes = kBytes) : work_(work), bytes_(bytes), most_(work) {}
 
@@ -205,19 +207,19 @@ class Budget {
     if ((work_ -= n) < 0) beyond("the template takes too many steps (more than {} units of work)", most_);
   }
   void work(size_t n) { work(static_cast<int64_t>(std::min<size_t>(n, INT64_MAX / 2))); }
-  void step() { work(int64_t{8}); }              // a node of the tree, a call
-  void values(size_t n) { work(2 * n); }         // read or copied
-  void read(size_t bytes) { work(bytes / 64); }  // copied, compared, searched
-  void chars(size_t bytes) { work(bytes / 4); }  // read one by one
+  void step() { work(int64_t{8}); }              // counts the work of a node of the tree, or of a call
+  void values(size_t n) { work(2 * n); }         // counts the work to read or copy n values
+  void read(size_t bytes) { work(bytes / 64); }  // counts the work to copy, compare or search bytes
+  void chars(size_t bytes) { work(bytes / 4); }  // counts the work to read bytes one by one
   void bytes(size_t n) {
     if (n > bytes_) beyond("the template takes too much memory (more than {} MiB)", kBytes >> 20);
     bytes_ -= n;
   }
-  void list(size_t n) { values(n), bytes(n * sizeof(Value)); }  // for a new list of n values
+  void list(size_t n) { values(n), bytes(n * sizeof(Value)); }  // counts work and memory of a new list of n values
 
   int64_t worked() const { return most_ - work_; }
   size_t bytes_left() const { return bytes_; }
-  void bytes_left(size_t n) { bytes_ = n; }  // after values were destroyed by an undo
+  void bytes_left(size_t n) { bytes_ = n; }  // sets the bytes left, after Scopes::undo() has freed values
 
   struct Level {
     explicit Level(Budget& b) : budget(b) {
@@ -242,19 +244,21 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
   Budget* budget = nullptr;
 
-  // Returns the argument at a position or with a name; `fallback` if it is missing.
+  // Returns the argument at position `at`, or with this name; `fallback` if both are missing.
   Value get(size_t at, std::string_view name, Value fallback = Value()) const;
   bool has(size_t at, std::string_view name) const;
-  void at_most(std::string_view function, size_t n) const;  // more arguments are a TemplateError
+  void at_most(std::string_view function, size_t n) const;  // throws a TemplateError if there are more than n arguments
 };
 
 const char* type_name(const Value& v);
 bool truth(const Value& v);
 bool equal(const Value& a, const Value& b, Budget& budget);
-bool less(const Value& a, const Value& b, Budget& budget);  // a TemplateError if they cannot be compared
+bool less(const Value& a, const Value& b, Budget& budget);  // a < b; values that cannot be ordered: a TemplateError
 bool contains(const Value& inside, const Value& what, Budget& budget);
-std::string str(const Value& v, Budget& budget);                       // as Python's str()
-void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText in all
+std::string str(const Value& v, Budget& budget);  // as Python's str()
+// Appends a text to `out` and counts it in the budget. More than Budget::kLongestText bytes in `out` are a
+// TemplateLimit.
+void append(std::string& out, std::string_view text, Budget& budget);
 void append_str(std::string& out, const Value& v, Budget& budget);
 void append_repr(std::string& out, const Value& v, Budget& budget, bool outermost = true);
 struct JsonStyle {
@@ -267,17 +271,18 @@ Value from_json(const Json& j);  // nesting deeper than kDeepestValue is a Templ
 const Value* lookup(const Dict& d, const Value& key, Budget& budget);
 const Value* lookup(const Dict& d, std::string_view key, Budget& budget);
 int64_t length(const Value& v, Budget& budget);  // in characters for a string
-// The list of elements that a loop over the value sees; a list is returned unchanged.
+// Returns the elements that a loop over a value visits, as a list: the keys of a dict, the characters of a string. A
+// list is returned unchanged.
 Value items(const Value& v, Budget& budget);
 int64_t add_checked(int64_t a, int64_t b);
 
-// Returns the position of `what` in `text` from `from` on, or the last position at which it ends by `end`; npos if
-// there is none. Linear time.
+// Return a position of `what` in `text`: find_in the first one at or after `from`, find_last the last one at which
+// `what` ends at or before `end`. npos if there is none. Both take linear time.
 size_t find_in(std::string_view text, std::string_view what, size_t from, Budget& budget);
 size_t find_last(std::string_view text, std::string_view what, size_t end, Budget& budget);
 
-std::string escaped(std::string_view s, Budget& budget);  // for HTML
-std::u32string chars(std::string_view s);                 // code points
+std::string escaped(std::string_view s, Budget& budget);  // the text with the special characters of HTML escaped
+std::u32string chars(std::string_view s);                 // the code points of UTF-8 text
 std::string utf8(std::u32string_view s);
 int64_t count_chars(std::string_view s, Budget& budget);
 

@@ -12,21 +12,23 @@
 
 namespace ravine {
 
+// A special string that is found in text before the rules of the tokenizer apply, with its id.
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool lstrip = false, rstrip = false;  // also matches the white space on its left or right
+  bool lstrip = false, rstrip = false;  // the match includes the white space on its left, or on its right
   bool single_word = false;             // matches only between spaces
-  bool special = false;                 // removed by decode(skip_special)
-  bool named = false;                   // bos, eos, unk, pad and others
+  bool special = false;                 // decode() with skip_special drops it
+  bool named = false;                   // it has a role in the tokenizer: bos, eos, unk, pad and others
 };
 
-// A part of a text: a token (index into the list), or ordinary text (token -1).
+// A part of a text that AddedTokens::split() returns. token: the index of the added token in list(); -1: ordinary text.
 struct TextPart {
   std::string text;
   int token = -1;
 };
 
+// The special strings of a tokenizer (Transformers' slow tokenizers), and the search for them in text.
 class AddedTokens {
  public:
   // Adds a token, or replaces the token with the same content.
@@ -34,8 +36,9 @@ class AddedTokens {
   const std::vector<AddedToken>& list() const { return list_; }
   const AddedToken* by_id(int32_t id) const;
   const AddedToken* by_content(std::string_view content) const;
-  // Splits a text at its tokens: at the leftmost match, and among these at the longest. lstrip, rstrip and single_word
-  // apply as in Transformers' PreTrainedTokenizer.tokenize. No part is empty.
+  // Splits a text into added tokens and ordinary text between them. The leftmost match is taken first, and at one
+  // position the longest. lstrip, rstrip and single_word apply as in Transformers' PreTrainedTokenizer.tokenize. No
+  // part is empty.
   std::vector<TextPart> split(std::string_view text) const;
 
  private:

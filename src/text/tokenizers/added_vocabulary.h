@@ -14,27 +14,30 @@
 
 namespace ravine {
 
+// An entry of `added_tokens` in a tokenizer.json.
 struct AddedEntry {
   AddedToken token;
-  bool normalized = false;  // matched in normalized text, in its normalized form
-  std::string form;         // the text to search for
+  bool normalized = false;  // true: its normalized form is searched in normalized text; false: its content in raw text
+  std::string form;         // the string to search for; AddedVocabulary::add() sets it
 };
 
-// A part of a text: an added token, or other text (id -1).
+// A part [begin, end) of a text, in bytes: an added token with its id, or other text (id -1).
 struct AddedPart {
   size_t begin, end;
   int32_t id;
 };
 
-// Follows the rules of tokenizers/src/tokenizer/added_vocabulary.rs.
+// The added tokens of a tokenizer.json, and the search for them in text, by the rules of
+// tokenizers/src/tokenizer/added_vocabulary.rs.
 class AddedVocabulary {
  public:
-  // Adds a token with its id in the model, or the next free id. Adding it again replaces the flags.
+  // Adds a token. Its id is the id of its content in the model's vocabulary, else the next free id. A token that is
+  // added again gets the new flags. normalizer: null if there is none.
   void add(AddedEntry entry, const Vocabulary& model, const Normalizer* normalizer);
-  void finish();  // after the last add
+  void finish();  // called once, after the last add() and before the first split()
 
-  // Calls f(part) for all parts of the text in order. normalized: the text is normalized and is matched with the
-  // normalized strings; otherwise with the others. all_text: special tokens are ordinary text.
+  // Splits a text: calls f(part) for each AddedPart in order. normalized: true if the text is normalized; entries with
+  // AddedEntry::normalized are then searched, else the other entries. all_text: special tokens are ordinary text.
   template <class F>
   void split(std::string_view text, bool normalized, bool all_text, F&& f) const {
     const StringFinder& finder = normalized ? normalized_ : raw_;
@@ -59,7 +62,7 @@ class AddedVocabulary {
     auto it = by_id_.find(id);
     return it == by_id_.end() ? nullptr : &it->second;
   }
-  int32_t find(std::string_view content) const {  // -1 if there is none
+  int32_t find(std::string_view content) const {  // returns the id of an added token; -1 if there is none
     auto it = by_content_.find(std::string(content));
     return it == by_content_.end() ? -1 : it->second;
   }
@@ -71,8 +74,8 @@ class AddedVocabulary {
   struct Space {
     size_t begin = 1, end = 0;  // a run of white space that was already walked
   };
-  // Applies the flags of a match: lstrip and rstrip widen it; with single_word a part of a word is not a match. False
-  // if the match is rejected.
+  // Applies the flags of the token `id` to its match [begin, end): lstrip and rstrip widen the match. Returns false if
+  // it is no match: with single_word a part of a word, or a special token with all_text.
   bool settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end, Space& space) const;
   std::unordered_map<int32_t, AddedEntry> by_id_;
   std::unordered_map<std::string, int32_t> by_content_;

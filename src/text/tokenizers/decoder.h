@@ -10,8 +10,9 @@
 
 namespace ravine {
 
-// One decoder of a text. It receives single tokens. After a Fuse or ByteLevel, where Hugging Face has one long string,
-// it receives parts of this string as they become known. Text that is final is passed on.
+// One step of the `decoder` of a tokenizer.json, while one text is decoded. It receives the strings of single tokens.
+// After a Fuse or ByteLevel step, where Hugging Face has one long string, it receives parts of this string as they
+// become known. It passes text that is final to `emit`.
 class DecoderStep {
  public:
   using Emit = std::function<void(std::string_view)>;
@@ -21,18 +22,18 @@ class DecoderStep {
   void allow(size_t most) { most_ = most; }
 
  protected:
-  size_t most() const { return most_; }  // limit of the bytes of a text that it makes
+  size_t most() const { return most_; }  // the largest number of bytes that this step may emit at once
 
  private:
   size_t most_ = 0;
 };
 
-// The decoders of one text, in order. The text between the steps, and the result, have at most 64 bytes per byte of the
-// tokens so far, plus kDecodedSlack. More is a UserError, before it is stored.
+// The decoding of one text: all steps of a Decoder, in order. The text between the steps, and the result, have at most
+// 64 bytes per byte of the tokens so far, plus kDecodedSlack. A longer text is a UserError, before it is stored.
 class DecoderRun {
  public:
   void token(std::string_view text, std::string& out);
-  void finish(std::string& out);  // appends the text that was held back; the last call
+  void finish(std::string& out);  // appends the text that was not final yet; the last call
 
  private:
   friend class Decoder;
@@ -56,8 +57,8 @@ class Decoder {
   bool none_ = true;
 };
 
-// Reads a decoder: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder Sequence. Another type, and
-// more than kMostParts, are UserErrors.
+// Reads the `decoder` of a tokenizer.json: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder
+// Sequence. Another type, and more than kMostParts steps, are UserErrors.
 Decoder read_decoder(const JsonView& json);
 
 }  // namespace ravine

@@ -25,12 +25,12 @@ struct TokenizerParts {
   bool has_post_processor = false;
   Decoder decoder;
   AddedVocabulary added;
-  bool split_special = false;  // special tokens in the text are ordinary text
+  bool split_special = false;  // true: special tokens in a text are encoded as ordinary text
   SpecialTokens special;
 };
 
-// Reads a tokenizer.json. `truncation` and `padding` are ignored, as in Transformers by default. Unknown contents are a
-// UserError that names file and field.
+// Parses the bytes of a tokenizer.json. where: the file, for errors. `truncation` and `padding` are ignored, as in
+// Transformers by default. Unknown contents are a UserError that names file and field.
 TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& where);
 
 std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts);

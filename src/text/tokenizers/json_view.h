@@ -11,7 +11,8 @@
 
 namespace ravine {
 
-// Limit of normalizers, of pre-tokenizers and of decoders of a tokenizer: each reads the whole text.
+// The largest number of normalizers of a tokenizer, and of its pre-tokenizers and its decoders: each reads the whole
+// text.
 inline constexpr size_t kMostParts = 64;
 inline constexpr int kDeepestSequence = 16;  // limit of nested Sequences in a tokenizer.json
 
@@ -34,7 +35,7 @@ class JsonView {
   simdjson::dom::object object() const;
   simdjson::dom::array array() const;
 
-  // Fields of an object; a null field is treated as missing.
+  // Returns a field of an object; nothing if it is missing or null.
   std::optional<JsonView> find(std::string_view key) const;
   JsonView at(std::string_view key) const;  // a missing field is a UserError
   bool flag(std::string_view key, bool fallback) const;
@@ -42,7 +43,7 @@ class JsonView {
   void only(std::initializer_list<std::string_view> keys) const;  // any other key is a UserError
 
   template <class F>
-  void each(F&& f) const {  // elements of an array
+  void each(F&& f) const {  // calls f(element) for each element of an array
     size_t i = 0;
     for (auto e : array()) f(JsonView(e, *file_, path_ + "[" + std::to_string(i++) + "]"));
   }

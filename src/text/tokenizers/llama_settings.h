@@ -8,15 +8,16 @@
 
 namespace ravine {
 
+// The settings of a Llama tokenizer folder: the result of load_llama_settings().
 struct LlamaSettings {
   bool legacy = true, add_bos = true, add_eos = false, add_prefix_space = true, split_special = false;
   std::map<std::string, std::string> named;  // "bos_token" -> "<s>"; also eos, unk, pad, sep, cls, mask if they are set
   AddedTokens added;                         // includes every named string
 };
 
-// pieces: size of the SentencePiece vocabulary; piece_id(text): id of a piece, or -1. Special strings without an id get
-// the ids after the last one, in Transformers' order. A wrong value is a UserError that names file and key, and so is a
-// tokenizer_class of another kind, unless `any_class`.
+// Reads the settings files in a folder. pieces: size of the SentencePiece vocabulary. piece_id(text): returns the id of
+// a piece, or -1. Special strings without an id get the ids after the last one, in Transformers' order. any_class:
+// false refuses a tokenizer_class of another kind. A wrong value is a UserError that names file and key.
 LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
                                   const std::function<int32_t(const std::string&)>& piece_id, bool any_class = false);
 

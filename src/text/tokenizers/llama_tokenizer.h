@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// Opens DIR/tokenizer.model. If they exist, these files are read too: tokenizer_config.json (legacy, add_bos_token,
-// add_eos_token, add_prefix_space, split_special_tokens, added_tokens_decoder, the special tokens),
+// Opens the tokenizer in dir/tokenizer.model. If they exist, these files are read too: tokenizer_config.json (legacy,
+// add_bos_token, add_eos_token, add_prefix_space, split_special_tokens, added_tokens_decoder, the special tokens),
 // special_tokens_map.json and added_tokens.json.
 // A tokenizer.json in the folder is ignored. Transformers 5 reads it instead; the results are equal except for text
 // that begins with a space, which gets no prefix there.

@@ -11,28 +11,29 @@
 
 namespace ravine {
 
-// Reusable memory for encoding words. Not thread-safe.
+// The memory that a TokenModel needs to encode words, kept from word to word. Each thread has its own.
 struct ModelScratch {
   virtual ~ModelScratch() = default;
 };
 
+// The model of a tokenizer.json: encodes one word as ids.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
   virtual std::string kind() const = 0;  // "BPE"
   virtual std::unique_ptr<ModelScratch> scratch() const { return std::make_unique<ModelScratch>(); }
-  // Appends the ids of a word (valid UTF-8, or bytes if the model was read with `bytes`). A word that the model cannot
-  // encode is a UserError if there is no unknown token.
+  // Appends the ids of a word to `ids`. word: valid UTF-8, or any bytes if the model was read with `bytes`. A word that
+  // the model cannot encode gets the unknown token; without one it is a UserError.
   virtual void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const = 0;
-  // Returns the vocabulary with the spelling of the file.
+  // Returns the vocabulary. Its texts are spelled as in the file.
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
   Vocabulary vocabulary_;
 };
 
-// Reads a model: BPE, Unigram, WordPiece; another type is a UserError. bytes: words are bytes, which the vocabulary
-// spells with the byte characters.
+// Reads the `model` of a tokenizer.json: BPE, Unigram or WordPiece; another type is a UserError. bytes: true if words
+// are bytes, which the vocabulary spells with the characters of ByteAlphabet.
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
 
 struct BpeOptions {
@@ -40,7 +41,8 @@ struct BpeOptions {
   bool fuse_unk = false, byte_fallback = false, ignore_merges = false;
   bool bytes = false;
 };
-// merges: pairs of texts, best first; where: the file, for errors.
+// Returns a BPE model. merges: the pairs of pieces that are joined, in descending priority. where: the file, for
+// errors.
 std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
                                      const std::vector<std::pair<std::string_view, std::string_view>>& merges,
                                      const BpeOptions& options, const std::string& where);

@@ -7,8 +7,8 @@
 
 namespace ravine {
 
-// Opens a tokenizer. Any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with an
-// unknown part, is a UserError.
+// Opens the tokenizer at a path, which is a FILE or a folder DIR. All files may be compressed as .xz, a FILE also as
+// .gz or .zst. A damaged file, or one with an unknown part, is a UserError.
 //   FILE tokenizer.json   as in Hugging Face's library tokenizers.
 //   FILE tokenizer.model  raw SentencePiece: no special strings in text, no tokens around it.
 //                         Control pieces decode to "".

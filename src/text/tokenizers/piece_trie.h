@@ -9,12 +9,12 @@
 
 namespace ravine {
 
-// Limit of the bytes of a piece of Unigram and WordPiece models, and so of the work per byte of text. Published
-// vocabularies have up to 256.
+// The largest size in bytes of a piece of Unigram and WordPiece models. It limits the work per byte of text. Published
+// vocabularies have pieces of up to 256 bytes.
 inline constexpr size_t kLongestPiece = 1024;
 
-// A trie of all pieces by their bytes; its edges are in one flat hash table. From each position a text is walked at
-// most one piece deep, hence kLongestPiece.
+// A trie of the pieces of a vocabulary by their bytes; its edges are in one flat hash table. A search from a position
+// in a text visits at most as many bytes as the longest piece has.
 class PieceTrie {
  public:
   void add(std::string_view text, int32_t value) {
@@ -32,7 +32,8 @@ class PieceTrie {
     }
     values_[node] = value;
   }
-  uint32_t step(uint32_t node, unsigned char c) const {  // 0: no such edge
+  // Returns the child of a node for the byte c; 0 if there is none. The root is node 0.
+  uint32_t step(uint32_t node, unsigned char c) const {
     uint64_t key = (uint64_t{node} << 8 | c) + 1;
     for (size_t i = place(key);; i = (i + 1) & (edges_.size() - 1)) {
       if (edges_[i].key == key) return edges_[i].child;

@@ -14,18 +14,19 @@ namespace ravine {
 
 constexpr size_t kRegexSteps = 256;  // limit of the steps of all searches of a text, per byte of the text
 
+// The work of all searches of one text. steps: taken so far; most: their limit; last: the last position in the text.
 struct RegexWork {
   size_t steps = 0, most = 0, last = 0;
 };
 
-// The memory of a search. Not thread-safe.
+// The memory and the count of work that Regex::find() needs. Each thread has its own.
 class RegexScratch {
  public:
   RegexScratch();
   ~RegexScratch();
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
-  void start(std::string_view text);  // before the first search of a text: counts its work from here
+  void start(std::string_view text);  // called before the first search of a text: sets the count of its work to 0
 
  private:
   friend class Regex;
@@ -35,13 +36,15 @@ class RegexScratch {
   RegexWork work_;
 };
 
+// A compiled regular expression of a tokenizer file, in Oniguruma's syntax. Const members are thread-safe.
 class Regex {
  public:
   // Compiles a pattern. Syntax with another meaning in PCRE2 is translated (\h, ^ and $ at lines, (?m), {n,m}+, classes
   // of Unicode 16), or is a UserError that names `where`.
   Regex(std::string_view pattern, const std::string& where);
-  // Finds the first match at or after `from` in valid UTF-8; false if there is none. If the searches of a text take
-  // more than kRegexSteps steps per byte, a UserError names the pattern: backtracking may take quadratic time or more.
+  // Finds the first match at or after `from` in valid UTF-8: text [begin, end). False if there is none. If the searches
+  // of a text take more than kRegexSteps steps per byte, a UserError names the pattern: backtracking may take quadratic
+  // time or more.
   bool find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin, size_t& end) const;
 
  private:
@@ -52,8 +55,8 @@ class Regex {
   std::string where_, shown_;
 };
 
-// Calls f(begin, end) for all matches, as Rust's onig::FindMatches: an empty match directly after the previous match is
-// skipped.
+// Calls f(begin, end) for each match of a regular expression in a text, in order and without overlaps, as Rust's
+// onig::FindMatches: an empty match directly after the previous match is skipped.
 template <class F>
 void each_match(const Regex& regex, std::string_view text, RegexScratch& scratch, F&& f) {
   size_t from = 0, last = SIZE_MAX, begin = 0, end = 0;

@@ -7,9 +7,9 @@
 
 namespace ravine {
 
-// Returns the same expression for PCRE2 with UTF, UCP, MULTILINE and a line end of '\n'. Syntax without a translation
-// is a UserError that names `where`. counted: repetitions are between callouts (?C); if false, the caller must let
-// PCRE2 place the callouts.
+// Translates a regular expression of Oniguruma to one for PCRE2 with UTF, UCP, MULTILINE and a line end of '\n'. Syntax
+// without a translation is a UserError that names `where`. counted: receives true if the result has callouts (?C)
+// around repetitions, to count the work; if false, the caller must let PCRE2 place the callouts.
 std::string translate_regex(std::string_view pattern, const std::string& where, bool* counted);
 
 }  // namespace ravine

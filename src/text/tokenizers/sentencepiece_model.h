@@ -17,10 +17,11 @@ inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, repre
 
 enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
+// A piece of a SentencePiece vocabulary.
 struct SentencePiece {
   std::string text;
   PieceType type = PieceType::normal;
-  uint8_t byte = 0;  // of a byte piece
+  uint8_t byte = 0;  // the byte that a piece of type `byte` represents
 };
 
 struct SentencePieceModel {
@@ -28,33 +29,35 @@ struct SentencePieceModel {
   std::string algorithm;              // "bpe", "unigram", "word", "char"
   std::string unk_surface = " \xE2\x81\x87 ";
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, byte_fallback = false;
-  // rules: normalization changes characters
+  // has_rules: normalization changes characters. The other two are fields of the model file.
   bool has_rules = false, escape_whitespaces = true, whitespace_as_suffix = false;
-  std::string rules;      // the table of the rules (text/tokenizers/precompiled.h); empty: none
-  uint64_t checksum = 0;  // of the file's bytes
+  std::string rules;      // the table of the normalization rules (text/tokenizers/precompiled.h); empty: none
+  uint64_t checksum = 0;  // checksum of the file's bytes
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor;
-  std::unique_ptr<SentencePieceWords> words;  // null if text cannot be cut: Unigram, and models that change characters
+  // Encodes text in parts, which is faster. Null if text cannot be cut: Unigram, and models that change characters.
+  std::unique_ptr<SentencePieceWords> words;
 
   std::vector<int32_t> encode(std::string_view text) const;
-  // By the library, in one piece; overwrites ids.
+  // Sets `ids` to the ids of the whole text, encoded by the SentencePiece library without cutting it into parts.
   void encode_whole(std::string_view text, std::vector<int32_t>& ids) const;
 };
 
-// Reads a model. dummy_prefix: false turns the leading space off, regardless of the file. Any damage is a UserError
-// that names `path`; nothing is printed and nothing aborts.
+// Return the SentencePiece model in a file, or in the bytes of a file. dummy_prefix: false puts no space before a text,
+// regardless of the file; true follows the file. Any damage is a UserError that names the file (`path` or `where`);
+// nothing is printed and nothing aborts.
 SentencePieceModel load_sentencepiece(const std::string& path, bool dummy_prefix = true);
 SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& where, bool dummy_prefix = true);
 
 // Returns the piece of an id; an id outside the vocabulary is a UserError that names `where`.
 const SentencePiece& piece_of(const SentencePieceModel& model, int32_t id, const std::string& where);
 
-// Joins pieces to text as the library's Decode, but one at a time.
+// Decodes pieces to text as Decode() of the SentencePiece library, but one piece at a time.
 class PieceJoiner {
  public:
   explicit PieceJoiner(const SentencePieceModel& model) : model_(&model) {}
   void feed(const SentencePiece& piece, std::string& out);
-  void feed_literal(std::string_view text, std::string& out);  // a text that is no piece is appended unchanged
-  // Appends the text that was held back; then ready for a new text.
+  void feed_literal(std::string_view text, std::string& out);  // appends a text that is no piece, unchanged
+  // Appends the text that was not final yet. Afterwards a new text can be decoded.
   void finish(std::string& out);
 
  private:

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// bos(), eos() and pad() are control pieces; encode never adds them, decoding drops them.
+// Opens a tokenizer.model file as a tokenizer without any settings file. Its special().bos, eos and pad are control
+// pieces. encode() never adds them, and decoding drops them.
 std::unique_ptr<Tokenizer> open_sentencepiece_tokenizer(const std::string& path);
 
 }  // namespace ravine

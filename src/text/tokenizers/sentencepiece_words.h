@@ -20,12 +20,13 @@ namespace ravine {
 // floats, so text cannot be cut.
 class SentencePieceWords {
  public:
-  // pieces: texts of all pieces that text may match. joins_unknown: adjacent unknown characters become one id (no byte
-  // fallback). inner: encodes text after the beginning, with no space put before it and no white space removed.
+  // pieces: the texts of all pieces that a text may match. joins_unknown: true if adjacent unknown characters become
+  // one id (no byte fallback). inner: encodes parts after the first one; it puts no space before them and removes no
+  // white space.
   SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown,
                      std::unique_ptr<sentencepiece::SentencePieceProcessor> inner);
 
-  // first: encodes the beginning of a text.
+  // Appends the ids of a text. first(part, ids): encodes the first part of the text, with the space before it.
   template <class First>
   void encode(std::string_view text, std::vector<int32_t>& ids, First first) const {
     size_t begin = next_cut(text, 0);

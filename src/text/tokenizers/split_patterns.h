@@ -9,13 +9,14 @@
 
 namespace ravine {
 
+// The split patterns for which there is a scanner.
 enum class SplitPattern {
-  gpt2,    // of ByteLevel with use_regex
+  gpt2,    // the pattern of ByteLevel with use_regex
   llama3,  // also cl100k: digits in groups of three
-  qwen2,   // digits one by one
+  qwen2,   // as llama3, with digits one by one
 };
 
-// The regular expression of a scanner.
+// Returns the regular expression of a pattern.
 std::string_view pattern_text(SplitPattern pattern);
 std::optional<SplitPattern> known_pattern(std::string_view regex);
 
@@ -117,7 +118,7 @@ const char* next_cl100k(const Cursor& cursor, const char* p) {
 
 }  // namespace scan
 
-// Calls f(word) for each word of valid UTF-8; the joined words are the text.
+// Splits valid UTF-8 by a pattern: calls f(word) for each word in order. The concatenated words are the text.
 template <class F>
 void scan_words(SplitPattern pattern, const CharTable& table, std::string_view text, F&& f) {
   scan::Cursor cursor{table, text.data() + text.size()};

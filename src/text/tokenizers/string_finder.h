@@ -14,7 +14,8 @@ namespace ravine {
 class StringFinder {
  public:
   StringFinder();
-  // Adds a string; among equal strings the lowest value counts. An empty string is ignored.
+  // Adds a string to search for, with a value that its matches have. If a string is added again, the lowest value is
+  // kept. An empty string is ignored.
   void add(std::string_view text, int32_t value);
   bool empty() const { return texts_.empty(); }
 
@@ -23,7 +24,7 @@ class StringFinder {
     int32_t value;
   };
 
-  // One walk over a text, in linear time for all strings. A tree is walked from each position where a string may begin,
+  // A search in one text, in linear time for all strings. A tree is walked from each position where a string may begin,
   // which is fast for ordinary texts. If that takes more than a few steps per byte, the rest is searched once from its
   // end. An Aho-Corasick automaton of the reversed strings then gives the longest string at each position.
   class Search {

@@ -10,18 +10,19 @@
 
 namespace ravine {
 
+// Computes the bytes that single tokens contribute to a text.
 class TokenBytes {
  public:
   explicit TokenBytes(const Tokenizer& tokenizer);
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
-  // Returns the bytes of a token, with its leading space; some tokenizers omit this space at the start of a text. A
-  // byte token, or a part of a character, gives its raw bytes. The joined bytes of tokens are the text of all. An id
-  // without a token in the vocabulary has no bytes.
+  // Returns the bytes that a token adds to a text, with its leading space. at_start: true if there is no text before
+  // it; some tokenizers omit the space there. A byte token, or a part of a character, has its raw bytes. The
+  // concatenated bytes of tokens are the text of all. An id without a token in the vocabulary has no bytes.
   std::string of(int32_t id, bool at_start) const;
   // True if answers omit the token, such as an end of text.
   bool skipped(int32_t id) const;
-  // True if these ids give no text, so that the next token is at the start.
+  // True if the text of these ids is empty, so that the next token is at the start of the text.
   bool no_text(std::span<const int32_t> ids) const;
 
  private:
@@ -30,7 +31,7 @@ class TokenBytes {
   std::vector<int32_t> before_;  // ids of some text
 };
 
-// Counts the characters of a text, given its tokens in order.
+// Computes the position of each token of a text, in characters, from the bytes of the tokens in order.
 class TokenPlaces {
  public:
   // prompt: token ids before the text. The tokenizer must outlive this object.

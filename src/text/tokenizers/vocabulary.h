@@ -10,8 +10,8 @@ namespace ravine {
 
 inline constexpr int64_t kMaxTokenId = 1 << 24;
 
-// A secret of this process. With it, no file can choose strings or pairs that all collide in a table and make it slow.
-// No result depends on it.
+// Returns a random number, the same in all calls of this process, for the hash functions of tables. It prevents a file
+// with strings or pairs that all collide in a table and make it slow. No result depends on it.
 uint64_t hash_secret();
 
 inline uint64_t hash_mix(uint64_t a, uint64_t b) {
@@ -19,7 +19,7 @@ inline uint64_t hash_mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// A fast hash of a few bytes.
+// Returns a fast hash of n bytes. secret: hash_secret().
 inline uint64_t hash_bytes(const char* p, size_t n, uint64_t secret) {
   uint64_t h = secret ^ (n * 0x9E3779B97F4A7C15ull);
   auto mix = [&](uint64_t v) { h = hash_mix(h ^ v, 0xD6E8FEB86659FD93ull ^ secret); };
@@ -36,11 +36,12 @@ inline uint64_t hash_bytes(const char* p, size_t n, uint64_t secret) {
   return h;
 }
 
+// The strings of a vocabulary and their ids.
 class Vocabulary {
  public:
   void add(std::string_view text, int32_t id);  // a text that is added again gets the new id
-  void freeze();                                // after the last add, before the first lookup
-  int32_t find(std::string_view text) const {   // -1 if there is none
+  void freeze();                                // called once, after the last add() and before the first look-up
+  int32_t find(std::string_view text) const {   // returns the id of a text; -1 if there is none
     size_t mask = slots_.size() - 1;
     for (size_t i = hash_bytes(text.data(), text.size(), secret_) & mask;; i = (i + 1) & mask) {
       if (slots_[i] < 0) return -1;
@@ -53,7 +54,7 @@ class Vocabulary {
     if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[static_cast<size_t>(id)] < 0) return std::nullopt;
     return view(entries_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])]);
   }
-  int64_t count() const { return static_cast<int64_t>(entries_.size()); }  // of texts
+  int64_t count() const { return static_cast<int64_t>(entries_.size()); }  // number of texts
   int64_t end() const { return static_cast<int64_t>(by_id_.size()); }      // the highest id plus one
   template <class F>
   void each(F&& f) const {

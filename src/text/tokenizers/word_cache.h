@@ -18,7 +18,7 @@ class WordCache {
   };
   static bool fits(std::string_view word) { return word.size() - 1 < kLongest; }  // and not empty
 
-  // Returns the key of a word that fits.
+  // Returns the key of a word for find() and put(). fits(word) must be true.
   static Key key_of(std::string_view w) {
     Key k{{0, 0, 0, 0}, 0};
     size_t n = w.size();
@@ -40,7 +40,7 @@ class WordCache {
     return k;
   }
 
-  // Appends the ids and returns true if the word is known.
+  // Looks up a word. If it is in the cache, its ids are appended and true is returned. length: its size in bytes.
   bool find(const Key& key, size_t length, std::vector<int32_t>& ids) {
     size_t at = place(key);
     for (size_t i : {at, at ^ 1}) {

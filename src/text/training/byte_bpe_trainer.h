@@ -9,12 +9,12 @@
 
 namespace ravine {
 
-// Runs train_tokenizer for type byte-bpe; options are already checked.
+// Does the work of train_tokenizer() (trainer.h) for type byte-bpe. The caller has checked the options.
 TrainedTokenizer train_byte_bpe(const TokenizerTraining& options, TrainingText& text);
 
-// Returns the merges that Hugging Face's trainer finds (tokenizers/src/models/bpe/trainer.rs): the most frequent pair
-// first, and among equals the lowest ids. Words are bytes; ids 0 to 255 are the bytes in the order of their characters.
-// Each merge makes the next id, or the id of an earlier token with the same bytes.
+// A merge of a byte-level BPE: tokens `left` and `right` become the token `becomes`, all as ids. Ids 0 to 255 are the
+// bytes in the order of their characters. Each merge makes the next id, or the id of an earlier token with the same
+// bytes.
 struct BpeMerge {
   int32_t left, right, becomes;
 };

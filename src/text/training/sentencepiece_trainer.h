@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-// Runs train_tokenizer for types bpe and unigram; options are already checked.
+// Does the work of train_tokenizer() (trainer.h) for types bpe and unigram. The caller has checked the options.
 TrainedTokenizer train_sentencepiece(const TokenizerTraining& options, TrainingText& text);
 
 }  // namespace ravine

@@ -11,7 +11,7 @@
 
 namespace ravine {
 
-// Classes as in the regular expressions of tokenizers.
+// Classes of characters, as in the regular expressions of tokenizers. One bit each; a character may have several.
 enum CharClass : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}
@@ -21,7 +21,7 @@ enum CharClass : uint8_t {
   kNumeric = 32,     // char::is_numeric of Rust
 };
 
-// The classes of all code points, in a table with two steps.
+// A table of the classes of all code points. of(c) returns the CharClass bits of a code point.
 class CharTable {
  public:
   CharTable();
@@ -36,7 +36,7 @@ class CharTable {
 
 std::shared_ptr<const CharTable> char_table();  // shared by all holders
 
-// Returns the code point at s[at] of valid UTF-8; moves `at` to its end.
+// Returns the code point that begins at s[at] in valid UTF-8, and moves `at` to the byte after it.
 inline char32_t next_char(std::string_view s, size_t& at) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   unsigned char c = byte(at);
@@ -51,8 +51,9 @@ void append_utf8(std::string& out, char32_t c);
 // Returns valid UTF-8: each maximal invalid part becomes U+FFFD, as in lossy decoding of Rust and Python.
 std::string lossy_utf8(std::string_view bytes);
 
-// Takes one character from the front and returns its length in bytes; an invalid part is taken as U+FFFD. 0: `bytes` is
-// empty, or, unless `at_end`, more bytes are needed.
+// Appends the first character of `bytes` to `out`, or U+FFFD for an invalid part. Returns its length in `bytes`.
+// Returns 0 if `bytes` is empty, or if the character is incomplete and at_end is false. at_end: no bytes follow
+// `bytes`.
 size_t take_utf8(std::string_view bytes, bool at_end, std::string& out);
 
 // Appends the lower case of a single character, as Rust's char::to_lowercase.
@@ -62,10 +63,11 @@ void append_upper(std::string& out, char32_t c);  // upper case, as Python's str
 
 bool is_mark(char32_t c);             // \p{M} of Unicode 9
 bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as in crate unicode_categories 0.1.1
-bool is_other(char32_t c);            // control, format, private use: removed by BERT's clean-up
-bool is_chinese(char32_t c);          // the blocks around which BERT puts spaces
+bool is_other(char32_t c);            // a control, format or private use character, which BERT's clean-up removes
+bool is_chinese(char32_t c);          // a character in one of the blocks around whose characters BERT puts spaces
 
-int script_of(char32_t c);  // a number per script; Hiragana and Katakana count as Han; -1 for a space
+// Returns the script of a character as a number. Hiragana and Katakana count as Han. -1 for a space.
+int script_of(char32_t c);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
@@ -74,7 +76,8 @@ class Normalization {
  public:
   explicit Normalization(NormalForm form);
   ~Normalization();
-  bool is_identity(std::string_view text) const;  // may be false if a closer look is needed
+  // True if the text is certainly in the normal form already; false if apply() may change it.
+  bool is_identity(std::string_view text) const;
   std::string apply(std::string_view text) const;
 
  private:

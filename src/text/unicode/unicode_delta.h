@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-// Returns PCRE2's name of a property of Oniguruma ("Letter" -> "L", "Han" -> "sc:Han"); empty if there is none.
+// Returns PCRE2's name of a character property that Oniguruma calls `name` ("Letter" -> "L", "Han" -> "sc:Han"); empty
+// if PCRE2 does not have it.
 std::string_view pcre_property(std::string_view name);
 
 // Returns the code points of a property (named as by pcre_property) that PCRE2 lacks, as ranges of a class:
