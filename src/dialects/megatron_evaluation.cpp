@@ -66,7 +66,7 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
   Translation t = translate(table, read_flags(table, words, job.program), job.program);
   t.ranks = job.ranks;
   t.command = {"eval"};
-  add_megatron_model(t);
+  add_megatron_model(t, job);
   const Json none = Json::array();
   const Json &tasks = t.has("--task") ? t.value("--task") : none,
              &paths = t.has("--task-data-path") ? t.value("--task-data-path") : none;

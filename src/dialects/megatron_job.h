@@ -23,6 +23,9 @@ struct MegatronJob {
   // What a folder of Megatron's checkpoints says of its run, as values of options (io/convert/held_options.h); an empty object
   // where it says nothing. Empty: nobody can tell.
   std::function<Json(const std::string& folder, int64_t global_batch)> held;
+  // What the files in a folder say of their network: {"where": FILE, "arguments": {"num_layers": 2, ..}}, in Megatron's names
+  // (io/convert/megatron_arguments.h). Empty: nobody can tell.
+  std::function<Json(const std::string& folder)> network;
 };
 
 }  // namespace ravine

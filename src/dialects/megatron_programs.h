@@ -16,11 +16,9 @@ DialectTable megatron_merge_rows();
 // says, or what only training has.
 DialectTable megatron_running_rows();
 DialectTable megatron_running_table(const DialectTable& own);
-// --load, --lora-load and, where the model has none, the tokenizer of the flags, behind t.command. Sizes that are given and are
-// not those of the model's config.json are refused.
-void add_megatron_model(Translation& t);
-// Refuses sizes that are given and are not those of the config.json in --load, as Megatron does of its checkpoint's arguments.
-void hold_megatron_sizes(Translation& t);
+// --load, --lora-load and, where the model has none, the tokenizer of the flags, behind t.command. Flags of another
+// network than the model's are refused (megatron_held.h).
+void add_megatron_model(Translation& t, const MegatronJob& job);
 // Refuses --lora-r and --lora-alpha that are not those of the adapter in --lora-load, as its adapter_config.json says them.
 void hold_megatron_adapter(Translation& t);
 // The type of compute behind t.command; with `ranks` also parallel.tensor and .pipeline.

@@ -22,9 +22,9 @@ std::string megatron_tokenizer(const Translation& t);
 
 // Folders of ranks lie in the folder, or a file that names the newest; no file is read.
 bool holds_megatron_ranks(const std::string& folder);
-// --load: whether the model comes from it, in place of one that the flags describe. A tracker file that names nothing, and a
-// folder without weights for --finetune, are refused.
-bool set_megatron_load(Translation& t);
+// --load: true if the model comes from it, in place of one that the flags describe. A tracker file that names nothing, a folder
+// without weights for --finetune, and flags of another network than the model's are refused.
+bool set_megatron_load(Translation& t, const MegatronJob& job);
 // The form of the run's checkpoints, and what it goes on from or takes its weights of; behind all other settings.
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
 // Whose schedule and decay count where a run goes on from the files in `folder`: the checkpoint's, that of the flags, or both,

@@ -438,7 +438,7 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_data(t, s, age);
   set_tokenizer(t);
   set_megatron_outputs(t);
-  if (!set_megatron_load(t)) set_megatron_model(t, s, job, age);
+  if (!set_megatron_load(t, job)) set_megatron_model(t, s, job, age);
   if (t.whole("--num-experts") > 0) {
     const std::string balance = t.text("--moe-router-load-balancing-type");
     const bool balanced =

@@ -472,5 +472,52 @@ def test_a_run_is_converted(folder):
         check("bad tracker file" in ranked(1, ["convert", "--input", folder / "a", "--output", folder / "no", "--to", "hf"], 2).stderr, bad)
 
 
+def test_weights_of_another_network(folder):
+    """Sizes that the files contradict are refused by their flags, as by check_checkpoint_args: weights alone, iterations to go on from, in place, a Hugging Face folder, a run of our form; native options say it too."""
+    documents(folder)
+    megatron(folder, "--save", folder / "a", iters=4)
+    r.run("convert", "--input", folder / "a", "--output", folder / "hf", "--to", "hf")
+    r.run("convert", "--input", folder / "hf", "--output", folder / "release", "--to", "megatron-mcore", "--tensor", 2)
+    (folder / "release" / "config.json").unlink()  # as Megatron leaves it
+    megatron(folder, "--save", folder / "own", "checkpoint.layout=ravine", iters=2)
+    adapter = ["--lora-target-modules", "query_key_value", "--lora-r", 4, "--lora-alpha", 8]
+    for load in (["--load", folder / "a"], ["--load", folder / "a", "--finetune"], ["--load", folder / "release"], ["--load", folder / "release", *adapter], ["--load", folder / "hf"], ["--load", folder / "hf", *adapter],
+                 ["--load", folder / "own", "--finetune"]):
+        for flags in (["--num-attention-heads", 8], ["--num-layers", 2], ["--hidden-size", 64], ["--group-query-attention", "--num-query-groups", 2]):
+            said = megatron(folder, *load, *flags, "--save", folder / "no", status=2).stderr
+            check(f"{flags[-2]} is {flags[-1]}" in said and not (folder / "no").exists(), f"{load} {flags}: {said}")
+    said = megatron(folder, "--load", folder / "a", "--save", folder / "a", "--num-attention-heads", 8, status=2).stderr
+    check("--num-attention-heads is 8" in said and steps(folder / "a") == named(2, 4), said)
+    said = megatron(folder, "--save", folder / "a", "--num-attention-heads", 8, status=2).stderr  # without --load it goes on too
+    check("--num-attention-heads is 8" in said, said)
+    # what has no size: a model's own network counts, and the flags of another are refused, all at once; with --use-checkpoint-args they are not asked
+    more = ["--norm-epsilon", "1e-6", "--rotary-base", 5]
+    said = megatron(folder, "--load", folder / "hf", "--num-layers", 3, *more, "--save", folder / "no", status=2).stderr
+    check(all(w in said for w in ("--num-layers is 3", "--norm-epsilon is 1e-06", "--rotary-base is 5")), said)
+    megatron(folder, "--load", folder / "hf", *more, "--use-checkpoint-args", "--save", folder / "hf-own", iters=1)
+    explained = megatron(folder, "--load", folder / "hf", "--save", folder / "no", "--init-method-std", 0.1, "--explain").stdout
+    rows = {x["key"]: x for x in map(json.loads, explained.splitlines())} if explained.startswith("{") else {}
+    if rows:
+        check(rows["--init-method-std"]["status"] == "inert" and rows["--num-layers"]["status"] == "used" and rows["--num-layers"]["option"] != "model.config", f"{rows['--init-method-std']} {rows['--num-layers']}")
+    # of weights they count as the flags have them, in Megatron too, and it is said
+    at = {}
+    for name, flags in (("plain", []), ("five", more)):
+        said = megatron(folder, "--load", folder / "release", *flags, "--save", folder / name, iters=1).stderr
+        check(("--rotary-base is 5" in said and "the flag counts" in said) == bool(flags), said)
+        at[name] = losses(folder / name)[0]
+    check(at["plain"] != at["five"], f"{at}")
+    said = megatron(folder, "--load", folder / "release", "--rotary-base", 5, "--use-checkpoint-args", "--save", folder / "no", status=2).stderr
+    check("--rotary-base is 5" in said, said)
+    # by options of our own
+    shape = json.loads((folder / "hf" / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**shape, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 4}))
+    r.save_ids(folder / "ids.safetensors", 64, 16)
+    for weights in ("release", "hf", "a"):
+        said = train(folder, "no", status=2, model__weights=str(folder / weights), checkpoint__layout="ravine").stderr
+        check("num_attention_heads is 8, and 4 in the checkpoint" in said and not (folder / "no").exists(), f"{weights}: {said}")
+    said = train(folder, "no", status=2, checkpoint__resume=str(folder / "a")).stderr
+    check("num_attention_heads is 8, and 4 in the checkpoint" in said, said)
+
+
 if __name__ == "__main__":
     r.main(globals())

@@ -21,6 +21,7 @@
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_adapter.h"
 #include "io/convert/megatron_place.h"
+#include "io/convert/megatron_arguments.h"
 #include "io/convert/megatron_state.h"
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
@@ -287,6 +288,7 @@ std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const J
   std::string what;
   const WeightLayout layout = layout_of(o, &what);
   Weights w = read_source(layout, o, config, where, StateKind::weights);
+  refuse_other_network(path, config, where);
   w.config = config, w.config_where = where;
   const Geometry g = geometry_of(config, where);
   settle(w, g, layout, o, false);
