@@ -20,6 +20,9 @@ void set_megatron_model(Translation& t, const MegatronSizes& sizes, const Megatr
 // The path that the flags of the tokenizer name; "" if none does.
 std::string megatron_tokenizer(const Translation& t);
 
+// Sources, their order, and what is held out of them.
+void set_megatron_data(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age);
+
 // Folders of ranks lie in the folder, or a file that names the newest; no file is read.
 bool holds_megatron_ranks(const std::string& folder);
 // --load: true if the model comes from it, in place of one that the flags describe. A tracker file that names nothing, a folder

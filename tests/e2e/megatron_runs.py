@@ -519,5 +519,27 @@ def test_weights_of_another_network(folder):
     check("num_attention_heads is 8, and 4 in the checkpoint" in said, said)
 
 
+def test_instructions_are_what_the_flag_says(folder):
+    """--is-instruction-dataset reads X_packed_*_document, whatever else is called X; without such files it is refused."""
+    documents(folder)
+    said = megatron(folder, "--is-instruction-dataset", "--save", folder / "no", status=2).stderr
+    check("--is-instruction-dataset" in said and "_packed_" in said and not (folder / "no").exists(), said)
+    said = megatron(folder, "--is-instruction-dataset", "--data-path", folder / "gone", "--save", folder / "no", status=2).stderr
+    check("_packed_" in said, said)
+    for i, end in enumerate(("input_ids", "attention_mask", "labels")):
+        a, _ = blend_files(folder)
+        body = bytearray(a.with_suffix(".bin").read_bytes())
+        if end == "attention_mask":
+            body = bytearray(struct.pack(f"<{len(body) // 4}i", *[1] * (len(body) // 4)))
+        (folder / f"data_document_packed_{end}_document.bin").write_bytes(body)
+        shutil.copy(folder / "a.idx", folder / f"data_document_packed_{end}_document.idx")
+    megatron(folder, "--save", folder / "plain", iters=2)
+    megatron(folder, "--is-instruction-dataset", "--save", folder / "both", iters=2)
+    for end in ("bin", "idx"):
+        (folder / f"data_document.{end}").unlink()
+    megatron(folder, "--is-instruction-dataset", "--save", folder / "packed", iters=2)
+    check(losses(folder / "both") == losses(folder / "packed") != losses(folder / "plain"), f"{losses(folder / 'both')} {losses(folder / 'packed')} {losses(folder / 'plain')}")
+
+
 if __name__ == "__main__":
     r.main(globals())

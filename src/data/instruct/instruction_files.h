@@ -20,10 +20,13 @@ namespace ravine {
 // What exists under the name X itself is not meant.
 bool is_instruction_prefix(const std::string& path, std::string* prefix = nullptr);
 
+// X as the name of a source: X itself, or where other files are called so, the name of its first list.
+std::string instruction_source(const std::string& prefix);
+
 // The conversations of some X, one X behind the other; mapped. Const members may be called by many threads.
 class InstructionFiles {
  public:
-  // A file that is missing or broken, and three that do not have the same sequences, are UserErrors naming it. ids are in [0,
+  // Of names of sources. A file that is missing or broken, and three that do not have the same sequences, are UserErrors naming it. ids are in [0,
   // vocabulary).
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 
