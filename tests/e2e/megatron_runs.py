@@ -541,5 +541,19 @@ def test_instructions_are_what_the_flag_says(folder):
     check(losses(folder / "both") == losses(folder / "packed") != losses(folder / "plain"), f"{losses(folder / 'both')} {losses(folder / 'packed')} {losses(folder / 'plain')}")
 
 
+def test_a_tokenizer_that_is_not_there(folder):
+    documents(folder)
+    flags = ["--tokenizer-type", "PretrainedFromHF"]
+    shape = [w for i, w in enumerate(SHAPE) if w not in ("--vocab-size", 255, "--tokenizer-type", "NullTokenizer")]
+    for key in ("--tokenizer-name-or-path", "--tokenizer-model"):
+        said = ranked(1, ["megatron", *shape, *flags, key, folder / "nope", "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", 2, "--lr", "3e-3", "--data-path", folder / "data_document", "--split", "1,0,0", "--save", folder / "no", "--save-interval", 1], 2).stderr
+        check("no such tokenizer" in said and str(folder / "nope") in said, said)
+    prepare(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "vocab_size"}))
+    said = train(folder, "no", status=2, model__tokenizer=str(folder / "nope")).stderr
+    check("no such tokenizer" in said and str(folder / "nope") in said, said)
+
+
 if __name__ == "__main__":
     r.main(globals())
