@@ -117,6 +117,7 @@ Publisher MindFormersFiles::publisher(const OpenedRun& run) const {
     const std::string name = write_mindformers_state(folder, model, where, s);
     record_verdict(beside, name, scalars);
     return s.dir + "/rank_0/" + name;
+                     .run = run.folder->run(),
   };
 }
 

@@ -274,6 +274,21 @@ def test_files_that_were_there_stay(folder):
     check(json.loads((there / "meta.json").read_text())["last_ckpt_file"] == "llama_small_rank_0-1_8.safetensors" and len(os.listdir(there)) == 5, os.listdir(there))
 
 
+def test_the_most_that_stay_counts_over_all_starts(folder):
+    """keep_checkpoint_max over resumes in place; what another hand has changed, or another run has made, stays."""
+    prepare(folder)
+    there = folder / "runs/mf/checkpoint/rank_0"
+    saved = lambda: sorted(p.name for p in there.iterdir() if p.suffix == ".safetensors")
+    flags = ("--callbacks[1].keep_checkpoint_max", "2", "--callbacks[1].save_checkpoint_steps", "4")
+    on = ("--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "True")
+    line(folder, *flags, "--epochs", "1")
+    check(saved() == ["llama_small_rank_0-1_4.safetensors", "llama_small_rank_0-1_8.safetensors"], saved())
+    os.utime(there / "llama_small_rank_0-1_4.safetensors", (1, 1))
+    for epochs in ("2", "3"):
+        line(folder, *flags, "--epochs", epochs, *on)
+        check(saved() == ["llama_small_rank_0-1_4.safetensors", *(f"llama_small_rank_0-{epochs}_{step}.safetensors" for step in (4, 8))], saved())
+
+
 def test_another_batch_counts_steps_anew(folder):
     prepare(folder)
     line(folder, "--epochs", "1")

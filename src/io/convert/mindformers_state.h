@@ -35,8 +35,9 @@ struct MindFormersState {
   int64_t epoch = 1, place = 1;     // the two numbers of a name
   bool ckpt = false;                // .ckpt instead of .safetensors
   std::vector<std::string> copies;  // "network", "trainable": weights alone, in folders of their own beside DIR
-  int64_t keep = 0;                 // files of a rank that stay, the newest; 0: all
-  std::set<std::string> before;     // files_of_states(dir) when the run began: they stay, and new names go around them
+  int64_t keep = 0;                 // files of a rank that stay, the newest of those that the run has made; 0: all
+  std::string run;                  // whose files they are, over all of its starts: a mark in DIR says so
+  std::set<std::string> before;     // files_of_states(dir) when the run began: new names go around them
   int64_t data = 1, tensor = 1, pipeline = 1;
   std::vector<int64_t> stage_layers;  // of each part of the pipeline, in order; parts go around the stages
 };
