@@ -1,7 +1,8 @@
 // checkpoint.layout=mindformers: train.output/checkpoint/rank_R/PREFIX_rank_R-EPOCH_STEP in the place of train.output/checkpoints.
 //
 // A run goes on from the file that checkpoint.resume names, or from the newest of its folder; with `auto` that is the run's own.
-// With health.embedding_norm it is the newest that health_ckpts.json of this run calls healthy.
+// With health.embedding_norm it is the newest that health_ckpts.json beside that folder calls healthy; without one there, that of
+// this run.
 #pragma once
 #include <memory>
 

@@ -289,6 +289,21 @@ def test_the_most_that_stay_counts_over_all_starts(folder):
         check(saved() == ["llama_small_rank_0-1_4.safetensors", *(f"llama_small_rank_0-{epochs}_{step}.safetensors" for step in (4, 8))], saved())
 
 
+def test_health_lies_beside_the_checkpoints_that_are_loaded(folder):
+    """A run that goes on in a folder of its own reads the verdicts on the checkpoints that it is given."""
+    prepare(folder)
+    line(folder, "--epochs", "1", config="guarded.yaml", ranks=2)
+    on = ("--epochs", "1", "--output_dir", "runs/on", "--resume_training", "True", "--load_checkpoint")
+    record = folder / "runs/guarded/health_ckpts.json"
+    verdicts = json.loads(record.read_text())
+    record.write_text(json.dumps([verdicts[0], {**verdicts[1], "is_health": 1}]))
+    said = line(folder, *on, "runs/guarded/checkpoint/", config="guarded.yaml", ranks=2).stderr
+    check("llama_small_rank_0-1_2.safetensors" in said and losses(folder, "runs/on") == losses(folder, "runs/guarded")[2:], said[-1500:])
+    record.unlink()
+    said = line(folder, *on[:2], "--output_dir", "runs/none", *on[4:], "runs/guarded/checkpoint", config="guarded.yaml", ranks=2, status=2).stderr
+    check("there is no runs/none/health_ckpts.json" in said, said)
+
+
 def test_another_batch_counts_steps_anew(folder):
     prepare(folder)
     line(folder, "--epochs", "1")
