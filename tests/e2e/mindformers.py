@@ -289,6 +289,13 @@ def test_the_most_that_stay_counts_over_all_starts(folder):
         check(saved() == ["llama_small_rank_0-1_4.safetensors", *(f"llama_small_rank_0-{epochs}_{step}.safetensors" for step in (4, 8))], saved())
 
 
+def test_the_file_that_is_read_is_named(folder):
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    said = line(folder, "--epochs", "1", "--output_dir", "runs/tuned", "--load_checkpoint", "runs/mf/checkpoint").stderr
+    check("weights  from runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors, read in" in said, said[-1500:])
+
+
 def test_health_lies_beside_the_checkpoints_that_are_loaded(folder):
     """A run that goes on in a folder of its own reads the verdicts on the checkpoints that it is given."""
     prepare(folder)

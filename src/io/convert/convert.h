@@ -101,6 +101,8 @@ struct ConvertReport {
 // The weights at `path`, whatever their layout, as the model's family names them in its files. `config`: its config.json, `where`
 // for messages.
 std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where);
+// What is read there, for people: where a folder holds several checkpoints, the file or folder of the one that is taken.
+std::string weights_read_at(const std::string& path);
 
 // Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. What a
 // killed conversion of the same input and options has completed (output.tmp) is taken up. With dry_run nothing is written.
