@@ -1,6 +1,7 @@
 // A training run: what is opened, resumed or begun, its steps, and what it leaves in its folder. Of several ranks all do the
 // same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,8 +41,9 @@ class Trainer : public RunView {
 
   // Goes on from checkpoint.resume (none: from the beginning) to the end of step `last` with the bits of the run that this is of, and writes nothing: no
   // folder is taken, nothing is saved or exported, no hook is called. Instead of run(). A UserError where that step does not
-  // follow the checkpoint, or needs a validation between.
-  void replay(int64_t last);
+  // follow the checkpoint, or needs a validation between. `made` is told of each step with its loss and its rate.
+  using StepMade = std::function<void(int64_t step, double loss, double rate)>;
+  void replay(int64_t last, const StepMade& made = {});
 
   const Config& config() const override { return run_.config(); }
   Log& log() override { return run_.log; }
