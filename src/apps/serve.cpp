@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "engine/make_recipe.h"
 #include "io/model_folder.h"
+#include "runs/run_places.h"
 #include "serve/service.h"
 
 namespace ravine {
@@ -51,13 +52,15 @@ struct ServeFlags {
   }
 };
 
-// The folder `model` of a run has the run's name.
+// The folder `model` of a run has the run's name; the run of a folder of `ravine init` has that folder's.
 std::string folder_name(const std::string& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
   if (error) whole = path;
   if (!whole.has_filename()) whole = whole.parent_path();
-  if (whole.filename() == "model" && whole.parent_path().has_filename()) whole = whole.parent_path();
+  if (whole.filename() != "model" || !whole.parent_path().has_filename()) return whole.filename().string();
+  whole = whole.parent_path();
+  if (whole.parent_path().has_filename() && is_prepared(whole.parent_path().string())) whole = whole.parent_path();
   return whole.filename().string();
 }
 
