@@ -154,6 +154,7 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
     throw UserError(fmt::format("the dumps have no calls behind step {}", done), flags.from, "their steps are run again",
                     "name an earlier checkpoint, or the run");
   std::optional<Substituted> out;
+  RecordedSteps recorded(flags.from, flags.run);
   RankJob job(config.parallel, config.train.threads);
   Log log;
   status = job.run([&](World* world) {
@@ -168,7 +169,7 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
     auto replay = [&](std::initializer_list<StepWatch*> watches) {
       Trainer trainer(config, flags.common.backend, log, world, style_of(config));
       for (StepWatch* watch : watches) trainer.watch(*watch);
-      trainer.replay(last);
+      trainer.replay(last, [&](int64_t step, double loss, double rate) { recorded.hold(step, loss, rate, log); });
     };
     replay({&substitution, &spread});
     if (world ? any(world->all(), spread.wants_more()) : spread.wants_more()) {

@@ -40,13 +40,14 @@ int run_dump(DumpFlags& flags, Config&) {
   validate(config);
   RankJob job(config.parallel, config.train.threads);
   Log log;
+  RecordedSteps recorded(flags.from, flags.run);
   std::unique_ptr<Capture> capture;  // outlives the trainer, which calls it
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
     capture = std::make_unique<Capture>(flags.dump);
     trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world, style_of(config));
     trainer->watch(*capture);
-    trainer->replay(last);
+    trainer->replay(last, [&](int64_t step, double loss, double rate) { recorded.hold(step, loss, rate, log); });
     log.line("dump     {} records in {}: ravine info {}", capture->records(), flags.dump.dir, shell_word(flags.dump.dir));
     trainer.reset();
     if (!capture->ended().empty())

@@ -7,6 +7,7 @@
 #include "apps/info_data.h"
 #include "apps/info_dump.h"
 #include "apps/info_kinds.h"
+#include "apps/info_parts.h"
 #include "apps/info_runs.h"
 #include "apps/info_tensors.h"
 #include "base/counted.h"
@@ -142,6 +143,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   const std::string file = fs::path(path).filename().string();
   if (!fs::is_directory(path)) {
     if (auto j = describe_file_kind(path)) return *j;
+    if (auto j = describe_part(path)) return *j;
     if (const auto kind = fs::exists(path) ? foreign_kind(path) : std::nullopt)
       return {{"kind", kind->what}, {"path", path}, {"to_use_it", kind->fix}};
     if (auto j = describe_data(path, data)) return *j;
@@ -185,6 +187,10 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   }
   if (file.ends_with(".safetensors") || file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth")) {
     Json j{{"kind", file.ends_with(".safetensors") ? "safetensors" : "torch file"}, {"path", path}};
+    if (const auto part = describe_torch_part(path)) {
+      j.update(*part);
+      if (part->contains("tensors")) return j;
+    }
     add_tensors(j, path, true);
     const std::string made = file.ends_with(".safetensors") ? kind_of_tensors(SafetensorsReader(path).metadata()) : "";
     if (!made.empty()) j["kind"] = made;

@@ -6,6 +6,7 @@
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "dialects/launch_script.h"
+#include "io/convert/megatron_arguments.h"
 #include "styles/megatron_files.h"
 #include "text/tokenizers/open_tokenizer.h"
 
@@ -20,6 +21,10 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
   };
   job.beyond_files = beyond_megatron_files;
   job.held = options_in_checkpoints;
+  job.network = [](const std::string& folder) {
+    const StoredNetwork stored = stored_network(folder);
+    return Json{{"where", stored.where}, {"arguments", stored.arguments}};
+  };
   if (flags.script.empty()) return translate_megatron(words, job);
   const LaunchScript script = script_of(flags);
   LaunchedProgram launched = launched_program(script);

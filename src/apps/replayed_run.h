@@ -1,7 +1,9 @@
 // A run whose steps are repeated.
 #pragma once
+#include <map>
 #include <string>
 
+#include "base/log.h"
 #include "config/config.h"
 
 namespace ravine {
@@ -15,5 +17,21 @@ inline constexpr const char *kReplayFrom =
 // train.threads if it is above 0. A UserError if `from` is neither a checkpoint nor a run.
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads);
 int64_t step_before_replay(const std::string& from);  // step of the checkpoint `from`; 0 for a run folder
+
+// The losses and rates that the run has recorded in its metrics.jsonl, against which steps are held that are made again.
+class RecordedSteps {
+ public:
+  RecordedSteps(const std::string& from, const std::string& run);  // as of config_of_replay; a run without metrics has none
+  // Warns once, of the first step whose loss or rate is another than the recorded one.
+  void hold(int64_t step, double loss, double rate, Log& log);
+
+ private:
+  struct Step {
+    double loss = 0, rate = 0;
+  };
+  std::string file_;
+  std::map<int64_t, Step> steps_;
+  bool said_ = false;
+};
 
 }  // namespace ravine

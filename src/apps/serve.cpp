@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "engine/make_recipe.h"
 #include "io/model_folder.h"
+#include "runs/run_places.h"
 #include "serve/service.h"
 
 namespace ravine {
@@ -50,13 +51,16 @@ struct ServeFlags {
   }
 };
 
-// Returns the name of a folder; for RUN/model, the name of the run.
+// Returns the name of a folder; for RUN/model, the name of the run. A run in a folder of `ravine init` has the name of
+// this folder.
 std::string folder_name(const std::string& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
   if (error) whole = path;
   if (!whole.has_filename()) whole = whole.parent_path();
-  if (whole.filename() == "model" && whole.parent_path().has_filename()) whole = whole.parent_path();
+  if (whole.filename() != "model" || !whole.parent_path().has_filename()) return whole.filename().string();
+  whole = whole.parent_path();
+  if (whole.parent_path().has_filename() && is_prepared(whole.parent_path().string())) whole = whole.parent_path();
   return whole.filename().string();
 }
 

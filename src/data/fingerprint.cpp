@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "data/instruct/instruction_files.h"
 #include "data/source.h"
 #include "files/checksum.h"
 #include "files/fd.h"
@@ -38,8 +39,10 @@ std::string checksum_of_source(const std::string& path) {
   for (const std::string& file : source_files(path)) {
     SourceKind kind = source_kind(file);
     if (kind == SourceKind::instructions) {
+      std::string prefix = file;
+      is_instruction_prefix(file, &prefix);
       for (const char* list : {"_packed_input_ids_document", "_packed_attention_mask_document", "_packed_labels_document"})
-        for (const char* part : {".idx", ".bin"}) add_file(sum, file + list + part, false);
+        for (const char* part : {".idx", ".bin"}) add_file(sum, prefix + list + part, false);
     } else if (kind == SourceKind::indexed) {
       add_file(sum, file + ".idx", false);
       add_file(sum, file + ".bin", false);

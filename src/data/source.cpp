@@ -156,7 +156,8 @@ std::vector<std::string> source_files(const std::string& path) {
     std::sort(files.begin(), files.end());
     return files;
   }
-  if (std::string prefix; is_instruction_prefix(path, &prefix) || is_indexed_prefix(path, &prefix)) return {prefix};
+  if (std::string prefix; is_instruction_prefix(path, &prefix)) return {instruction_source(prefix)};
+  if (std::string prefix; is_indexed_prefix(path, &prefix)) return {prefix};
   if (fs::exists(path, ec)) return {path};
   if (path.find_first_of("*?[") != std::string::npos) {
     glob_t found{};
@@ -169,9 +170,12 @@ std::vector<std::string> source_files(const std::string& path) {
     std::vector<std::string> found_files;
     found_files.swap(files);
     for (std::string& file : found_files) {
-      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) &&
-                              (is_instruction_prefix(file, &prefix) || is_indexed_prefix(file, &prefix)))
-        file = prefix;
+      if (std::string prefix; file.ends_with(".bin") || file.ends_with(".idx")) {
+        if (is_instruction_prefix(file, &prefix))
+          file = instruction_source(prefix);
+        else if (is_indexed_prefix(file, &prefix))
+          file = prefix;
+      }
       if (seen.insert(file).second) files.push_back(std::move(file));
     }
     if (!files.empty()) return files;

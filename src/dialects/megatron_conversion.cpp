@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "dialects/megatron_held.h"
 #include "dialects/megatron_programs.h"
 #include "dialects/megatron_run.h"
 
@@ -293,7 +294,7 @@ Translation translate_merge(const std::vector<PlacedWord>& words, const Megatron
        {std::pair{"--load", "the model"}, {"--lora-load", "the adapter"}, {"--save", "the new model"}})
     if (!t.has(key)) t.refuse(key, fmt::format("{} is not given", key), fmt::format("it is {}", what), "name the folder");
   hold_megatron_adapter(t);
-  hold_megatron_sizes(t);
+  hold_megatron_network(t, job, t.text("--load"), LoadedAs::model);
   std::error_code error;
   const bool huggingface =
       fs::exists(fs::path(t.text("--load")) / "config.json", error) && !holds_megatron_ranks(t.text("--load"));

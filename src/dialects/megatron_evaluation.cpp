@@ -77,7 +77,7 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
   Translation t = translate(table, read_flags(table, words, job.program), job.program);
   t.ranks = job.ranks;
   t.command = {"eval"};
-  add_megatron_model(t);
+  add_megatron_model(t, job);
   hold_tokenizer_words(t, false);
   const Json none = Json::array();
   const Json &tasks = t.has("--task") ? t.value("--task") : none,

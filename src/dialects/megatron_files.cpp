@@ -18,7 +18,7 @@ DialectTable megatron_data_rows() {
       renamed("--reset-position-ids", on, "data.reset_position_ids"),
       renamed("--reset-attention-mask", on, "data.reset_attention_mask"),
       renamed("--eod-mask-loss", on, "data.eod_mask_loss"),
-      inert("--is-instruction-dataset", on, "the names of the files say that they are of instructions"),
+      used("--is-instruction-dataset", on, "data.train"),
       used("--variable-seq-lengths", on, "data.pack"),
       inert("--keep-last-token", on, "the same tokens are predicted, shifted in the batch or in the loss"),
       used("--dataloader-type", text, "data.order", "single", {"single", "cyclic"}),

@@ -69,7 +69,7 @@ void add_task(Translation& t, const std::string& task, const std::vector<std::st
              draws = chat || task == "do_sample" || task == "beam_search_with_sampling";
   std::vector<std::string>& c = t.command;
   c = {chat ? "chat" : "generate"};
-  add_megatron_model(t);
+  add_megatron_model(t, job);
   c.insert(c.end(), chat ? std::initializer_list<std::string>{"--modellink", label_of(t)}
                          : std::initializer_list<std::string>{"--prompt", "how are you?"});
   add_chat_template(t, job.program, chat);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "dialects/megatron_held.h"
 #include "dialects/megatron_run.h"
 
 namespace ravine {
@@ -163,7 +164,7 @@ std::string beyond_files(const Translation& t, const MegatronJob& job) {
 
 bool holds_megatron_ranks(const std::string& folder) { return place_in(folder).ranks; }
 
-bool set_megatron_load(Translation& t) {
+bool set_megatron_load(Translation& t, const MegatronJob& job) {
   const std::string load = t.text("--load"), save = t.text("--save");
   const bool same = same_place(load, save);
   for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
@@ -176,12 +177,14 @@ bool set_megatron_load(Translation& t) {
   std::error_code error;
   if (fs::exists(fs::path(load) / "config.json", error)) {
     t.set("model.path", load, "--load");
+    hold_megatron_network(t, job, load, LoadedAs::model);
     return true;
   }
   if (!same) {
     const size_t before = t.refusals().size();
     if (const std::string model = model_of_own_form(t, load); !model.empty()) {
       t.set("model.path", model, "--load");
+      hold_megatron_network(t, job, model, LoadedAs::model);
       t.notice(fmt::format("--load {}: a run of Ravine, the weights of {} are taken", load, model));
       return true;
     }
@@ -270,6 +273,10 @@ void choose_checkpoint(Translation& t, const MegatronJob& job, std::string& goes
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job) {
   std::string from;
   choose_checkpoint(t, job, from);
+  std::string weights = from;
+  for (const Setting& setting : t.settings())
+    if (weights.empty() && setting.key == "model.weights") weights = t.text("--load");
+  if (!weights.empty()) hold_megatron_network(t, job, weights, LoadedAs::weights);
   set_megatron_scheduler(t, job, from);
 }
 

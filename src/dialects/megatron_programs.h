@@ -19,12 +19,9 @@ DialectTable megatron_running_rows();
 // added rows are inert, because config.json has the value, or only training needs it.
 DialectTable megatron_running_table(const DialectTable& own);
 // Appends the flags for the model to Ravine's command line t.command: the folders of --load and --lora-load, and, if
-// the model's folder has no tokenizer, the tokenizer. Refuses sizes in the flags that differ from the model's
-// config.json.
-void add_megatron_model(Translation& t);
-// Refuses sizes in the flags that differ from the config.json in the folder of --load. Megatron compares the flags with
-// its checkpoint's arguments in the same way.
-void hold_megatron_sizes(Translation& t);
+// the model's folder has no tokenizer, the tokenizer. Refuses flags of another network than the model's
+// (megatron_held.h).
+void add_megatron_model(Translation& t, const MegatronJob& job);
 // Refuses --lora-r and --lora-alpha if they differ from the adapter_config.json in --lora-load.
 void hold_megatron_adapter(Translation& t);
 // Compares --tokenizer-kwargs with the tokenizer's own settings, and refuses differences. Returns stop tokens for

@@ -22,12 +22,16 @@ void set_megatron_model(Translation& t, const MegatronSizes& sizes, const Megatr
 // Returns the path of the tokenizer that Megatron's flags name; "" if they name none.
 std::string megatron_tokenizer(const Translation& t);
 
+// Sets the data sources, their order, and the data held out for validation.
+void set_megatron_data(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age);
+
 // True if the folder looks like Megatron's checkpoints: it has folders of ranks (mp_rank_*), a tracker file or the file
 // latest.
 bool holds_megatron_ranks(const std::string& folder);
 // Sets model.path if --load is a model folder with config.json, and then returns true. Returns false if the flags
-// describe the model. Refuses a tracker file without a valid number, and a folder without weights for --finetune.
-bool set_megatron_load(Translation& t);
+// describe the model. Refuses a tracker file without a valid number, a folder without weights for --finetune, and flags
+// of another network than the model's.
+bool set_megatron_load(Translation& t, const MegatronJob& job);
 // Sets the format of the run's checkpoints, and the checkpoint to resume from or the weights to start with. Call it
 // after all other settings.
 void set_megatron_checkpoints(Translation& t, const MegatronJob& job);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "dialects/megatron_held.h"
 #include "dialects/megatron_programs.h"
 #include "dialects/megatron_tables.h"
 
@@ -61,28 +62,6 @@ bool differ(const Json& own, const Json& said) {
 
 }  // namespace
 
-void hold_megatron_sizes(Translation& t) {
-  const fs::path folder = t.text("--load");
-  const Json config = json_beside(folder / "config.json");
-  if (!config.is_object() || t.is_on("--use-checkpoint-args")) return;
-  for (const auto& [key, fields] :
-       {std::pair<const char*, std::vector<const char*>>{"--num-layers", {"num_hidden_layers", "n_layer"}},
-        {"--hidden-size", {"hidden_size", "n_embed", "n_embd"}},
-        {"--ffn-hidden-size", {"intermediate_size", "n_inner"}},
-        {"--num-attention-heads", {"num_attention_heads", "n_head"}},
-        {"--num-query-groups", {"num_key_value_heads"}},
-        {"--kv-channels", {"head_dim"}}}) {
-    if (!is_given(t, key)) continue;
-    if (std::string_view(key) == "--num-query-groups" && !t.is_on("--group-query-attention")) continue;
-    for (const char* name : fields)
-      if (const auto own = config.find(name); own != config.end() && differ(*own, t.value(key)))
-        t.refuse(key,
-                 fmt::format("{} is {}, and {} of {} is {}", key, t.value(key).dump(), name, (folder / "config.json").string(),
-                             own->dump()),
-                 "a model that is loaded has its own sizes", fmt::format("write {} {}, or leave it out", key, own->dump()));
-  }
-}
-
 void hold_megatron_adapter(Translation& t) {
   if (!t.has("--lora-load")) return;
   fs::path file = fs::path(t.text("--lora-load")) / "adapter_config.json";
@@ -95,12 +74,12 @@ void hold_megatron_adapter(Translation& t) {
                "an adapter is merged as it was trained", fmt::format("write {} {}, or leave it out", key, own->dump()));
 }
 
-void add_megatron_model(Translation& t) {
+void add_megatron_model(Translation& t, const MegatronJob& job) {
   if (!t.has("--load")) return t.refuse("--load", "--load is not given", "a model has to answer", "name a Hugging Face folder");
   t.command.insert(t.command.end(), {"--model", t.text("--load")});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
   hold_megatron_adapter(t);
-  hold_megatron_sizes(t);
+  hold_megatron_network(t, job, t.text("--load"), LoadedAs::model);
   // Megatron's folders of ranks have no tokenizer. The tokenizer of the flags is used, as in Megatron.
   std::error_code error;
   const fs::path folder = t.text("--load");

@@ -318,80 +318,6 @@ void set_recompute(Translation& t, const MegatronSizes& s) {
                 by_room ? "--auto-recompute-device-size chooses what is recomputed" : "no full recompute is asked for");
 }
 
-// Returns the data sources of a flag: "PREFIX", "PREFIX PREFIX", or "WEIGHT PREFIX WEIGHT PREFIX".
-Json sources_of(Translation& t, const char* key) {
-  const Json& words = t.value(key);
-  Json sources = Json::array();
-  const auto is_number = [&](size_t i) {
-    const YamlNode::Kind kind = resolve_scalar(words[i].get<std::string>()).kind;
-    return kind == YamlNode::Kind::integer || kind == YamlNode::Kind::real;
-  };
-  const bool weighted = words.size() > 1 && is_number(0);
-  if (weighted && words.size() % 2 != 0)
-    return t.refuse(key, fmt::format("{} has {} words", key, words.size()), "a weight stands before each prefix", "correct it"),
-           sources;
-  for (size_t i = 0; i < words.size(); i += weighted ? 2 : 1)
-    if (weighted) {
-      const YamlNode w = resolve_scalar(words[i].get<std::string>());
-      sources.push_back({{"path", words[i + 1]}, {"weight", w.real}});
-    } else {
-      sources.push_back(words[i]);
-    }
-  return sources;
-}
-
-void set_data(Translation& t, const MegatronSizes& s, MegatronAge age) {
-  if (!t.has("--data-path") && !t.has("--train-data-path"))
-    t.refuse("--data-path", "--data-path is not given", "training needs data", "write --data-path PREFIX");
-  for (const char* key : {"--data-path", "--train-data-path"})
-    if (t.has(key)) {
-      t.set("data.train", sources_of(t, key), key);
-      if (t.value(key).size() == 1) t.shows(key, t.value(key)[0]);
-    }
-  if (t.has("--valid-data-path")) t.set("data.valid", sources_of(t, "--valid-data-path"), "--valid-data-path");
-  t.set("data.order", age == MegatronAge::classic ? "megatron-2023" : "megatron", "--data-path");
-  t.set("data.split", t.value("--split"), "--split");
-  t.set("data.sequence_length", t.value("--seq-length"), "--seq-length");
-  for (const auto& [key, option] : {std::pair{"--reset-position-ids", "data.reset_position_ids"},
-                                    {"--reset-attention-mask", "data.reset_attention_mask"},
-                                    {"--eod-mask-loss", "data.eod_mask_loss"}})
-    if (t.is_on(key)) t.set(option, true, key);
-  if (t.has("--data-cache-path")) t.set("data.index_cache", t.value("--data-cache-path"), "--data-cache-path");
-  if (t.is_on("--variable-seq-lengths"))
-    t.becomes("--variable-seq-lengths", KeyStatus::inert,
-              "rows of instruction data are as long as the longest of their micro batch");
-  if (t.has("--dataloader-type")) {
-    if (t.text("--dataloader-type") == "single")
-      t.becomes("--dataloader-type", KeyStatus::inert, "single is what runs");
-    else
-      t.refuse("--dataloader-type", "--dataloader-type cyclic", "samples come in the order of their index", "leave it out");
-  }
-  // Validation needs validation data: a file, or a share of the split above 0.
-  const std::vector<std::string> shares = split(t.text("--split"), ',');
-  const bool held = t.has("--valid-data-path") ||
-                    (shares.size() > 1 && resolve_scalar(shares[1].substr(shares[1].find_first_not_of(' ') == std::string::npos
-                                                                              ? 0
-                                                                              : shares[1].find_first_not_of(' ')))
-                                                  .real > 0);
-  const int64_t every = held ? t.whole("--eval-interval") : 0, batches = t.whole("--eval-iters");
-  if (every > 0 && batches > 0 && s.micro > 0) {
-    t.set("train.valid_every", every, "--eval-interval");
-    t.set("train.valid_batches", batches * std::max<int64_t>(1, s.global / s.micro), "--eval-iters");
-  } else {
-    for (const char* key : {"--eval-interval", "--eval-iters"})
-      if (t.has(key))
-        t.becomes(key, KeyStatus::inert,
-                  held ? "no batches of validation are asked for" : "the split leaves no data to validate on");
-  }
-  if (t.has("--test-data-path")) {
-    if (batches > 0)
-      t.refuse("--test-data-path", "--test-data-path", "the end of a run has no test on data of its own",
-               "leave it out, or name it by --valid-data-path");
-    else
-      t.becomes("--test-data-path", KeyStatus::inert, "--eval-iters 0 tests nothing");
-  }
-}
-
 const char* tokenizer_flag(const Translation& t) {
   return t.has("--tokenizer-model")          ? "--tokenizer-model"
          : t.has("--tokenizer-name-or-path") ? "--tokenizer-name-or-path"
@@ -436,10 +362,10 @@ void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob&
   set_precision(t, deepspeed);
   set_layout(t, s, deepspeed);
   set_recompute(t, s);
-  set_data(t, s, age);
+  set_megatron_data(t, s, job, age);
   set_tokenizer(t);
   set_megatron_outputs(t);
-  if (!set_megatron_load(t)) set_megatron_model(t, s, job, age);
+  if (!set_megatron_load(t, job)) set_megatron_model(t, s, job, age);
   if (t.whole("--num-experts") > 0) {
     const std::string balance = t.text("--moe-router-load-balancing-type");
     const bool balanced =

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/version.h"
+#include "io/convert/convert.h"
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
 #include "runs/adapter.h"
@@ -270,8 +271,10 @@ void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string&
   p.frozen_elsewhere = frozen_lie_elsewhere(run, nullptr, "");
   const auto began = seconds_now();
   begin_weights(*run.engine, run.config());
-  if (!run.config().model.path.empty())
-    run.log.line("weights  from {}, read in {:.2f} s", run.config().model.path, seconds_now() - began);
+  const ModelOptions& model = run.config().model;
+  if (!model.path.empty() || !model.weights.empty())
+    run.log.line("weights  from {}, read in {:.2f} s", model.path.empty() ? weights_read_at(model.weights) : model.path,
+                 seconds_now() - began);
 }
 
 }  // namespace ravine

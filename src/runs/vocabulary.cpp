@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/missing_path.h"
 #include "base/program_name.h"
 #include "files/same_path.h"
 #include "files/tokenizer_files.h"
@@ -93,7 +94,14 @@ Json asked_model_config(const Config& c) {
 
 Json new_model_config(const Config& c) {
   Json config = asked_model_config(c);
-  if (c.model.tokenizer.empty() || !fs::exists(c.model.tokenizer)) return config;
+  if (c.model.tokenizer.empty()) return config;
+  if (!fs::exists(c.model.tokenizer)) {
+    if (config.is_object() && !config.contains("vocab_size"))
+      throw UserError("no such tokenizer", "model.tokenizer=" + c.model.tokenizer,
+                      "a new model whose config has no vocab_size gets a row for each of its ids",
+                      missing_path_advice(c.model.tokenizer, Hub::models));
+    return config;
+  }
   if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config))
     config["vocab_size"] = rows;
   return config;

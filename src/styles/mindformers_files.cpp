@@ -18,9 +18,19 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Returns the health verdicts of the run's own record, by checkpoint name; true means healthy.
-std::map<std::string, bool> recorded_verdicts(const Config& config) {
-  const std::string path = run_path(config, kHealthFile);
+// Returns the path of the health record of a folder of checkpoints: the record next to the folder, else the record of
+// this run.
+std::string health_record(const Config& config, const std::string& checkpoints) {
+  fs::path folder = fs::path(checkpoints).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  if (folder.filename().string().starts_with("rank_")) folder = folder.parent_path();
+  const fs::path beside = folder.parent_path() / kHealthFile;
+  std::error_code error;
+  return fs::exists(beside, error) ? beside.string() : run_path(config, kHealthFile);
+}
+
+// Returns the health verdicts of a record, by checkpoint name; true means healthy.
+std::map<std::string, bool> recorded_verdicts(const std::string& path) {
   std::map<std::string, bool> out;
   std::error_code error;
   if (!fs::exists(path, error)) return out;
@@ -75,16 +85,20 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
                     "name another folder");
   }
   if (config.health.embedding_norm > 0) {
-    const std::map<std::string, bool> verdicts = recorded_verdicts(config);
+    const std::string record = health_record(config, path);
+    const std::map<std::string, bool> verdicts = recorded_verdicts(record);
     std::erase_if(all, [&](const std::string& file) {
       const auto it = verdicts.find(fs::path(file).filename().string());
       return it == verdicts.end() || !it->second;
     });
     if (all.empty())
-      throw UserError("the training has no healthy checkpoints yet", path,
-                      fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only",
-                                  run_path(config, kHealthFile)),
-                      "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
+      throw UserError(
+          "the training has no healthy checkpoints yet", path,
+          fs::exists(record, error)
+              ? fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only", record)
+              : fmt::format("there is no {} that calls one of them healthy, and the run goes on from healthy ones only",
+                            record),
+          "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
   }
   return all.back();
 }
@@ -104,6 +118,7 @@ Publisher MindFormersFiles::publisher(const OpenedRun& run) const {
                      .ckpt = c.checkpoint.format == CheckpointFormat::ckpt,
                      .copies = c.checkpoint.copies,
                      .keep = c.checkpoint.keep,
+                     .run = run.folder->run(),
                      .before = files_of_states(run.path("checkpoint")),
                      .data = run.spec->layout.mesh.data,
                      .tensor = run.spec->layout.mesh.tensor,

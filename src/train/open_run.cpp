@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "device/limits.h"
 #include "io/checkpoint.h"
+#include "io/convert/megatron_arguments.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
@@ -107,6 +108,9 @@ void refuse_lost_tokenizer(const OpenedRun& run) {
 void check_what_it_begins_from(const OpenedRun& run) {
   const Config& c = run.config();
   const std::string& resume = c.checkpoint.resume;
+  const std::string of_other_form = run.files ? run.files->to_resume(c) : "";
+  for (const std::string& weights : {of_other_form, of_other_form.empty() ? c.model.weights : ""})
+    if (!weights.empty()) refuse_other_network(weights, run.model->config(), model_place(c.model));
   if (!c.model.path.empty() &&
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);

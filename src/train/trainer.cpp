@@ -97,7 +97,7 @@ void Trainer::start_hooks() {
   for (auto& h : hooks_) h->start(*this, progress_.done);
 }
 
-void Trainer::replay(int64_t last) {
+void Trainer::replay(int64_t last, const StepMade& made) {
   const Config& c = run_.config();
   const std::optional<ResumePoint> from = find_checkpoint(run_, progress_);
   const int64_t done = progress_.done;
@@ -121,7 +121,9 @@ void Trainer::replay(int64_t last) {
     StepBatches batches = loader_->next();
     const int64_t step = progress_.done + 1;
     if (!batches.skipped) {
-      const StepResult r = compute(batches, step, rates());
+      const UpdateRates rates = this->rates();
+      const StepResult r = compute(batches, step, rates);
+      if (made) made(step, r.loss, rates.lr);
       run_.log.line("step {:>6}  loss {:.9g}  gradient norm {:.9g}{}", step, r.loss, r.grad_norm,
                     r.verdict == Verdict::apply ? "" : "  (no update)");
       if (r.verdict == Verdict::stop && step < last)

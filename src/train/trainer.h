@@ -1,6 +1,7 @@
 // A training run from its opening to its last file. All ranks run the same steps. Rank 0 logs and writes files; each
 // rank writes its part of checkpoints.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,9 @@ class Trainer : public RunView {
   // Repeats the steps from checkpoint.resume (none: the start) to the end of step `last`, with the bits of the original
   // run. Writes nothing: locks no folder, saves and exports nothing, calls no hook. Called instead of run(). A
   // UserError if step `last` does not follow the checkpoint, or if a validation between them changes the learning rate.
-  void replay(int64_t last);
+  // `made` is called after each step with its loss and its learning rate.
+  using StepMade = std::function<void(int64_t step, double loss, double rate)>;
+  void replay(int64_t last, const StepMade& made = {});
 
   const Config& config() const override { return run_.config(); }
   Log& log() override { return run_.log; }

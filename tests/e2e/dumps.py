@@ -226,6 +226,20 @@ def test_again(folder):
     r.check("no checkpoint" in r.run("dump", "--from", folder / "empty", "--out", folder / "none", status=2).stderr, "a folder that is no checkpoint")
 
 
+def test_a_step_that_is_not_the_recorded_one_is_said(folder):
+    """Of a run that was made longer, steps of its first part are made with another rate: a warning names both, once."""
+    more = {"schedule__type": "linear", "schedule__steps": None, "checkpoint__every": 2}
+    train(folder, "run", **more)
+    again = lambda out, *flags: r.run("dump", "--from", folder / "run", "--out", folder / out, *flags)
+    r.check("is not the one" not in again("before", "--step", 3).stderr, "the run as it was made")
+    (folder / "first").mkdir()
+    shutil.copy(folder / "run" / "config.yaml", folder / "first"), shutil.copy(folder / "run" / "metrics.jsonl", folder / "first")
+    train(folder, "run", **{**more, "train__steps": 8})
+    said = again("behind", "--step", 3).stderr
+    r.check(said.count("is not the one that the run has made") == 1 and "step 2" in said and "metrics.jsonl" in said and "--run" in said, said)
+    r.check("is not the one" not in again("then", "--step", 3, "--run", folder / "first").stderr, "with the options of then")
+
+
 def test_the_call_at_fault(folder):
     """Of two runs, one with a number spoilt: the first call that differs though its inputs agree is the one that was spoilt."""
     dump = {"what": "statistics"}

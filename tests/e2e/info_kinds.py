@@ -80,6 +80,33 @@ def test_what_a_run_writes(folder):
     r.check("checksum" in told and str(event) in told, told)
 
 
+def test_parts_of_other_programs(folder):
+    """Single files that a run leaves in the layouts of other programs, and their configs."""
+    base = {"model.config": r.save_config(folder / "new.json"), "data.train": str(r.save_ids(folder / "ids.safetensors", 64, 32)), "data.sequence_length": 32, "train.steps": 2, "train.global_batch": 2, "train.micro_batch": 2,
+            "schedule.warmup_steps": 0, "checkpoint.every": 2, "optimizer.type": "adamw"}
+    for layout, more in (("trainer", {}), ("deepspeed", {"parallel.zero": 1}), ("megatron", {"parallel.zero": 1}), ("mindformers", {})):
+        r.run("train", *r.settings({**base, **more, "checkpoint.layout": layout, "train.output": str(folder / layout)}))
+    (folder / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": 4, "bf16": {"enabled": True}}))
+    (folder / "health_ckpts.json").write_text(json.dumps([{"is_health": 0, "ckpt_name": "a"}, {"is_health": 1, "ckpt_name": "b"}]))
+    (folder / "all_results.json").write_text(json.dumps({"epoch": 1.0, "train_loss": 2.5}))
+    parts = {"optimizer.pt": "states of an optimizer", "scheduler.pt": "state of a learning-rate schedule", "rng_state*.pth": "random states", "trainer_state.json": "state of a run of the Trainer",
+             "training_args.json": "arguments of a run of the Trainer", "distrib_optim.pt": "distributed optimizer", "*_optim_states.pt": "states of a DeepSpeed optimizer", "*model_states.pt": "DeepSpeed checkpoint",
+             "model_optim_rng.pt": "a rank of a Megatron checkpoint", "meta.json": "MindFormers", "health_ckpts.json": "verdicts", "all_results.json": "results of a run", "ds.json": "settings of DeepSpeed",
+             "latest_checkpointed_iteration.txt": "tracker file of Megatron", "latest": "tracker file of DeepSpeed"}
+    for name, kind in parts.items():
+        found = [p for p in folder.rglob(name) if p.is_file()]
+        r.check(found, f"no {name} is there")
+        said = json.loads(r.run("info", found[0], "--json").stdout)
+        r.check(kind in said["kind"], f"{found[0]}: {said}")
+    said = info(next(folder.rglob("optimizer.pt")))
+    r.check(said["tensors"] > 0 and set(said["holds"]) >= {"state", "param_groups"} and "checkpoint-2" in said["to_use_it"], f"{said}")
+    said = info(folder / "health_ckpts.json")
+    r.check((said["checkpoints"], said["healthy"]) == (2, 1), f"{said}")
+    r.check(info(next(folder.rglob("trainer_state.json")))["values"]["global_step"] == 2, "the step")
+    (folder / "scheduler.pt").write_bytes(b"no torch file")
+    r.run("info", folder / "scheduler.pt", status=2)
+
+
 def test_counts_of_bare_configs(folder):
     bare = folder / "bare"
     bare.mkdir()

@@ -472,5 +472,88 @@ def test_a_run_is_converted(folder):
         check("bad tracker file" in ranked(1, ["convert", "--input", folder / "a", "--output", folder / "no", "--to", "hf"], 2).stderr, bad)
 
 
+def test_weights_of_another_network(folder):
+    """Sizes that the files contradict are refused by their flags, as by check_checkpoint_args: weights alone, iterations to go on from, in place, a Hugging Face folder, a run of our form; native options say it too."""
+    documents(folder)
+    megatron(folder, "--save", folder / "a", iters=4)
+    r.run("convert", "--input", folder / "a", "--output", folder / "hf", "--to", "hf")
+    r.run("convert", "--input", folder / "hf", "--output", folder / "release", "--to", "megatron-mcore", "--tensor", 2)
+    (folder / "release" / "config.json").unlink()  # as Megatron leaves it
+    megatron(folder, "--save", folder / "own", "checkpoint.layout=ravine", iters=2)
+    adapter = ["--lora-target-modules", "query_key_value", "--lora-r", 4, "--lora-alpha", 8]
+    for load in (["--load", folder / "a"], ["--load", folder / "a", "--finetune"], ["--load", folder / "release"], ["--load", folder / "release", *adapter], ["--load", folder / "hf"], ["--load", folder / "hf", *adapter],
+                 ["--load", folder / "own", "--finetune"]):
+        for flags in (["--num-attention-heads", 8], ["--num-layers", 2], ["--hidden-size", 64], ["--group-query-attention", "--num-query-groups", 2]):
+            said = megatron(folder, *load, *flags, "--save", folder / "no", status=2).stderr
+            check(f"{flags[-2]} is {flags[-1]}" in said and not (folder / "no").exists(), f"{load} {flags}: {said}")
+    said = megatron(folder, "--load", folder / "a", "--save", folder / "a", "--num-attention-heads", 8, status=2).stderr
+    check("--num-attention-heads is 8" in said and steps(folder / "a") == named(2, 4), said)
+    said = megatron(folder, "--save", folder / "a", "--num-attention-heads", 8, status=2).stderr  # without --load it goes on too
+    check("--num-attention-heads is 8" in said, said)
+    # what has no size: a model's own network counts, and the flags of another are refused, all at once; with --use-checkpoint-args they are not asked
+    more = ["--norm-epsilon", "1e-6", "--rotary-base", 5]
+    said = megatron(folder, "--load", folder / "hf", "--num-layers", 3, *more, "--save", folder / "no", status=2).stderr
+    check(all(w in said for w in ("--num-layers is 3", "--norm-epsilon is 1e-06", "--rotary-base is 5")), said)
+    megatron(folder, "--load", folder / "hf", *more, "--use-checkpoint-args", "--save", folder / "hf-own", iters=1)
+    explained = megatron(folder, "--load", folder / "hf", "--save", folder / "no", "--init-method-std", 0.1, "--explain").stdout
+    rows = {x["key"]: x for x in map(json.loads, explained.splitlines())} if explained.startswith("{") else {}
+    if rows:
+        check(rows["--init-method-std"]["status"] == "inert" and rows["--num-layers"]["status"] == "used" and rows["--num-layers"]["option"] != "model.config", f"{rows['--init-method-std']} {rows['--num-layers']}")
+    # of weights they count as the flags have them, in Megatron too, and it is said
+    at = {}
+    for name, flags in (("plain", []), ("five", more)):
+        said = megatron(folder, "--load", folder / "release", *flags, "--save", folder / name, iters=1).stderr
+        check(("--rotary-base is 5" in said and "the flag counts" in said) == bool(flags), said)
+        at[name] = losses(folder / name)[0]
+    check(at["plain"] != at["five"], f"{at}")
+    said = megatron(folder, "--load", folder / "release", "--rotary-base", 5, "--use-checkpoint-args", "--save", folder / "no", status=2).stderr
+    check("--rotary-base is 5" in said, said)
+    # by options of our own
+    shape = json.loads((folder / "hf" / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**shape, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 4}))
+    r.save_ids(folder / "ids.safetensors", 64, 16)
+    for weights in ("release", "hf", "a"):
+        said = train(folder, "no", status=2, model__weights=str(folder / weights), checkpoint__layout="ravine").stderr
+        check("num_attention_heads is 8, and 4 in the checkpoint" in said and not (folder / "no").exists(), f"{weights}: {said}")
+    said = train(folder, "no", status=2, checkpoint__resume=str(folder / "a")).stderr
+    check("num_attention_heads is 8, and 4 in the checkpoint" in said, said)
+
+
+def test_instructions_are_what_the_flag_says(folder):
+    """--is-instruction-dataset reads X_packed_*_document, whatever else is called X; without such files it is refused."""
+    documents(folder)
+    said = megatron(folder, "--is-instruction-dataset", "--save", folder / "no", status=2).stderr
+    check("--is-instruction-dataset" in said and "_packed_" in said and not (folder / "no").exists(), said)
+    said = megatron(folder, "--is-instruction-dataset", "--data-path", folder / "gone", "--save", folder / "no", status=2).stderr
+    check("_packed_" in said, said)
+    for i, end in enumerate(("input_ids", "attention_mask", "labels")):
+        a, _ = blend_files(folder)
+        body = bytearray(a.with_suffix(".bin").read_bytes())
+        if end == "attention_mask":
+            body = bytearray(struct.pack(f"<{len(body) // 4}i", *[1] * (len(body) // 4)))
+        (folder / f"data_document_packed_{end}_document.bin").write_bytes(body)
+        shutil.copy(folder / "a.idx", folder / f"data_document_packed_{end}_document.idx")
+    megatron(folder, "--save", folder / "plain", iters=2)
+    megatron(folder, "--is-instruction-dataset", "--save", folder / "both", iters=2)
+    for end in ("bin", "idx"):
+        (folder / f"data_document.{end}").unlink()
+    megatron(folder, "--is-instruction-dataset", "--save", folder / "packed", iters=2)
+    check(losses(folder / "both") == losses(folder / "packed") != losses(folder / "plain"), f"{losses(folder / 'both')} {losses(folder / 'packed')} {losses(folder / 'plain')}")
+
+
+def test_a_tokenizer_that_is_not_there(folder):
+    documents(folder)
+    flags = ["--tokenizer-type", "PretrainedFromHF"]
+    shape = [w for i, w in enumerate(SHAPE) if w not in ("--vocab-size", 255, "--tokenizer-type", "NullTokenizer")]
+    for key in ("--tokenizer-name-or-path", "--tokenizer-model"):
+        said = ranked(1, ["megatron", *shape, *flags, key, folder / "nope", "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", 2, "--lr", "3e-3", "--data-path", folder / "data_document", "--split", "1,0,0", "--save", folder / "no", "--save-interval", 1], 2).stderr
+        check("no such tokenizer" in said and str(folder / "nope") in said, said)
+    prepare(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "vocab_size"}))
+    said = train(folder, "no", status=2, model__tokenizer=str(folder / "nope")).stderr
+    check("no such tokenizer" in said and str(folder / "nope") in said, said)
+
+
 if __name__ == "__main__":
     r.main(globals())

@@ -274,6 +274,43 @@ def test_files_that_were_there_stay(folder):
     check(json.loads((there / "meta.json").read_text())["last_ckpt_file"] == "llama_small_rank_0-1_8.safetensors" and len(os.listdir(there)) == 5, os.listdir(there))
 
 
+def test_the_most_that_stay_counts_over_all_starts(folder):
+    """keep_checkpoint_max over resumes in place; what another hand has changed, or another run has made, stays."""
+    prepare(folder)
+    there = folder / "runs/mf/checkpoint/rank_0"
+    saved = lambda: sorted(p.name for p in there.iterdir() if p.suffix == ".safetensors")
+    flags = ("--callbacks[1].keep_checkpoint_max", "2", "--callbacks[1].save_checkpoint_steps", "4")
+    on = ("--load_checkpoint", "runs/mf/checkpoint", "--resume_training", "True")
+    line(folder, *flags, "--epochs", "1")
+    check(saved() == ["llama_small_rank_0-1_4.safetensors", "llama_small_rank_0-1_8.safetensors"], saved())
+    os.utime(there / "llama_small_rank_0-1_4.safetensors", (1, 1))
+    for epochs in ("2", "3"):
+        line(folder, *flags, "--epochs", epochs, *on)
+        check(saved() == ["llama_small_rank_0-1_4.safetensors", *(f"llama_small_rank_0-{epochs}_{step}.safetensors" for step in (4, 8))], saved())
+
+
+def test_the_file_that_is_read_is_named(folder):
+    prepare(folder)
+    line(folder, "--epochs", "1")
+    said = line(folder, "--epochs", "1", "--output_dir", "runs/tuned", "--load_checkpoint", "runs/mf/checkpoint").stderr
+    check("weights  from runs/mf/checkpoint/rank_0/llama_small_rank_0-1_8.safetensors, read in" in said, said[-1500:])
+
+
+def test_health_lies_beside_the_checkpoints_that_are_loaded(folder):
+    """A run that goes on in a folder of its own reads the verdicts on the checkpoints that it is given."""
+    prepare(folder)
+    line(folder, "--epochs", "1", config="guarded.yaml", ranks=2)
+    on = ("--epochs", "1", "--output_dir", "runs/on", "--resume_training", "True", "--load_checkpoint")
+    record = folder / "runs/guarded/health_ckpts.json"
+    verdicts = json.loads(record.read_text())
+    record.write_text(json.dumps([verdicts[0], {**verdicts[1], "is_health": 1}]))
+    said = line(folder, *on, "runs/guarded/checkpoint/", config="guarded.yaml", ranks=2).stderr
+    check("llama_small_rank_0-1_2.safetensors" in said and losses(folder, "runs/on") == losses(folder, "runs/guarded")[2:], said[-1500:])
+    record.unlink()
+    said = line(folder, *on[:2], "--output_dir", "runs/none", *on[4:], "runs/guarded/checkpoint", config="guarded.yaml", ranks=2, status=2).stderr
+    check("there is no runs/none/health_ckpts.json" in said, said)
+
+
 def test_another_batch_counts_steps_anew(folder):
     prepare(folder)
     line(folder, "--epochs", "1")

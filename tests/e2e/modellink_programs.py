@@ -48,7 +48,7 @@ def test_sizes_of_another_model(folder):
     wrong = ["--num-layers", own["num_hidden_layers"] + 1, "--ffn-hidden-size", 9 * own["intermediate_size"]]
     for program in (["inference_llama.py", "--task", "greedy"], ["evaluation_llama.py", "--task", "boolq", "--task-data-path", "nothing"]):
         said = script(folder, *program, "--load", model, *wrong, status=2).stderr
-        check(all(w in said for w in ("num_hidden_layers", "--num-layers is", "--ffn-hidden-size is", "intermediate_size")), said)
+        check(all(w in said for w in ("num_layers of", "--num-layers is", "--ffn-hidden-size is", "ffn_hidden_size of")), said)
     right = ["--num-layers", own["num_hidden_layers"], "--hidden-size", own["hidden_size"], "--num-attention-heads", own["num_attention_heads"]]
     for flags in (right, [*wrong, "--use-checkpoint-args"]):
         script(folder, "inference_llama.py", "--task", "greedy", "--load", model, "--max-new-tokens", 1, *flags)

@@ -563,6 +563,16 @@ const page = fs.readFileSync(process.argv[3], 'utf8').match(/<script>([^]*)<\\/s
 """
 
 
+def test_a_prepared_folder_has_its_name(folder):
+    """The run of a folder of `ravine init` is called `run`: the model has the folder's name."""
+    model, prepared = chat_model(folder), folder / "talk"
+    prepared.mkdir()
+    shutil.copytree(model, prepared / "run" / "model")
+    (prepared / "run.yaml").write_text(f"train:\n  output: {prepared / 'run'}\n")
+    with Server(prepared / "run" / "model") as s:
+        check([m["id"] for m in s.ask("GET", "/v1/models")[2]["data"]] == ["talk"], "its name")
+
+
 def test_the_page(folder):
     """Oldest turns go when they no longer fit; a key is asked for; a question that failed comes back. The script of the page is run by node."""
     if not shutil.which("node"):

@@ -196,6 +196,17 @@ def test_train(folder):
         same([x["text"] for x in lines("decode", folder / kind, [{"ids": i} for i in ids], "--skip-special")], texts, f"{kind}: there and back")
 
 
+def test_merges_are_texts(folder):
+    """As every version of tokenizers reads them; pairs, which only versions since 0.20 read, where a part has a blank."""
+    (folder / "text.txt").write_text("The ravine is deep and the river runs below, and the river is deep.\n" * 60)
+    for kind in ("bpe", "byte-bpe"):
+        r.run("tokenizer", "train", "--input", folder / "text.txt", "--output", folder / kind, "--vocab-size", 300, "--type", kind)
+        merges = json.loads((folder / kind / "tokenizer.json").read_text())["model"]["merges"]
+        check(merges and all(isinstance(m, str) and m.count(" ") == 1 for m in merges), f"{kind}: {merges[:3]}")
+        ids = json.loads(ask("encode", folder / kind / "tokenizer.json", json.dumps({"text": "the river below"}) + "\n", "--jsonl", "--no-special"))["ids"]
+        check(ids == lines("encode", folder / kind, [{"text": "the river below"}], "--no-special")[0]["ids"], kind)
+
+
 def test_ids_that_only_a_model_has_make_no_text(folder):
     """Rows of a table beyond the tokenizer, which generate may draw: as there, no text, and it is said."""
     variant = SENTENCEPIECE["variants"][0]

@@ -56,9 +56,15 @@ bool is_instruction_prefix(const std::string& path, std::string* prefix) {
   return true;
 }
 
+std::string instruction_source(const std::string& prefix) {
+  return is_instruction_prefix(prefix) ? prefix : prefix + kInstructionIds;
+}
+
 InstructionFiles::InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary) : vocabulary_(vocabulary) {
   require(!prefixes.empty(), "instruction files: at least one prefix, got none");
-  for (const std::string& x : prefixes) {
+  for (const std::string& source : prefixes) {
+    std::string x = source;
+    is_instruction_prefix(source, &x);
     Part p{open_list(x, kInstructionIds), open_list(x, kInstructionMask), open_list(x, kInstructionLabels),
            parts_.empty() ? 0 : parts_.back().end, 0};
     for (const auto* other : {&p.mask, &p.labels})

@@ -22,11 +22,14 @@ namespace ravine {
 // exists as a file, folder or token files.
 bool is_instruction_prefix(const std::string& path, std::string* prefix = nullptr);
 
+// Returns X as the path of a data source: X itself, or the name of its first pair if other files have the name X.
+std::string instruction_source(const std::string& prefix);
+
 // The conversations in instruction files of several prefixes, concatenated and mapped into memory. Const members are
 // thread-safe.
 class InstructionFiles {
  public:
-  // Opens the files of all prefixes. vocabulary: ids and labels must be below it. A missing or damaged file, and three
+  // Opens the files of all prefixes (paths of sources). vocabulary: ids and labels must be below it. A missing or damaged file, and three
   // pairs with different sequences, are UserErrors that name the file.
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 

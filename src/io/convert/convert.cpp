@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/missing_path.h"
 #include "base/version.h"
@@ -20,6 +21,7 @@
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_adapter.h"
+#include "io/convert/megatron_arguments.h"
 #include "io/convert/megatron_place.h"
 #include "io/convert/megatron_state.h"
 #include "io/convert/merge_adapter.h"
@@ -287,12 +289,24 @@ std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const J
   o.input = path;
   std::string what;
   const WeightLayout layout = layout_of(o, &what);
+  refuse_other_network(path, config, where);
   Weights w = read_source(layout, o, config, where, StateKind::weights);
   w.config = config, w.config_where = where;
   const Geometry g = geometry_of(config, where);
   settle(w, g, layout, o, false);
   to_family_files(w, g);
   return std::make_unique<ElementsFile>(path, std::move(w.tensors));
+}
+
+std::string weights_read_at(const std::string& path) {
+  const auto found = recognise(path);
+  if (found && found->layout == WeightLayout::megatron) return megatron_ranks(path);
+  if (!found || found->layout != WeightLayout::mindformers) return path;
+  const std::vector<std::string> files = mindformers_files(path);
+  if (files.empty()) return path;
+  return files.size() == 1
+             ? files[0]
+             : fmt::format("{} and those of {}", files[0], counted(static_cast<int64_t>(files.size()) - 1, "other rank"));
 }
 
 ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(int64_t, int64_t)>& progress) {

@@ -1,9 +1,10 @@
 #include "io/convert/megatron_rank_file.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/ranges.h>
+
+#include "io/convert/megatron_arguments.h"
 
 namespace ravine {
 namespace {
@@ -16,46 +17,13 @@ void put_arguments(TorchFields& w, const Geometry& g, const MegatronLayout& l, D
   TorchSave& out = w.out;
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
-  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi,
-             rope = s.rope.has_value();
-  const double base = rope ? s.rope->theta : 10000, eps = s.norm.eps;
-  const int64_t bound = g.model->facts().max_positions, positions = bound > 0              ? bound
-                                                                    : s.trained_length > 0 ? s.trained_length
-                                                                                           : 2048;
-  const bool qkv_bias = s.attention.qkv_bias;
   out.begin_namespace();
   auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
   auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
   auto boolean = [&](const char* key, bool v) { out.text(key), out.boolean(v); };
   auto text = [&](const char* key, const char* v) { out.text(key), out.text(v); };
-  integer("num_layers", g.layers), integer("hidden_size", g.hidden), integer("ffn_hidden_size", g.ffn);
-  integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
-  boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
-  integer("max_position_embeddings", positions), integer("seq_length", positions);
-  text("position_embedding_type", alibi ? "alibi" : table ? "learned_absolute" : "rope");
-  boolean("add_position_embedding", table), boolean("use_rotary_position_embeddings", rope);
-  real("rotary_percent", rope ? s.rope->share : 1.0);
-  out.text("rotary_base");
-  if (base == std::floor(base))
-    out.integer(static_cast<int64_t>(base));
-  else
-    out.real(base);
-  text("normalization", layer_norm ? "LayerNorm" : "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
-      boolean("apply_layernorm_1p", false);
-  boolean("add_bias_linear", s.mlp.bias), boolean("add_qkv_bias", qkv_bias);
-  boolean("add_dense_bias", s.attention.out_bias);
-  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head || s.attention.latent),
-      boolean("embed_layernorm", s.embedding_norm);
-  boolean("lm_norm_weight", s.head.unit_rows);
-  boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
-  boolean("untie_embeddings_and_output_weights", !g.tied);
-  boolean("multi_latent_attention", s.attention.latent.has_value());
-  if (const auto& latent = s.attention.latent) {
-    if (latent->q_rank > 0) integer("q_lora_rank", latent->q_rank);
-    integer("kv_lora_rank", latent->kv_rank), integer("qk_pos_emb_head_dim", latent->rotated);
-    integer("qk_head_dim", g.head_size - latent->rotated);
-    integer("v_head_dim", s.attention.value_size > 0 ? s.attention.value_size : g.head_size);
-  }
+  const Json network = network_arguments(g);
+  for (const auto& [key, value] : network.items()) w.key(key), w.json(value);
   if (s.moe) {
     const MoeSpec& m = *s.moe;
     integer("num_experts", m.routing.experts), integer("moe_router_topk", m.routing.top_k);

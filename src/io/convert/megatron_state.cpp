@@ -1,4 +1,5 @@
 #include "io/convert/megatron_state.h"
+#include "io/convert/megatron_arguments.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -51,6 +52,7 @@ int64_t iteration_of(const TorchFile& f, const std::string& folder) {
 
 ForeignState open_megatron_state(const std::string& path, const Json& model, const std::string& where, int64_t global_batch,
                                  int64_t data_steps) {
+  refuse_other_network(path, model, where);
   const MegatronFolder folder = open_megatron(path, StateKind::weights);
   const TorchFile& f = *folder.ranks[0].file;
   const Pickle& p = f.pickle();

@@ -1,5 +1,7 @@
 #include "io/convert/mindformers_state.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include "config/config.h"
 #include "files/atomic.h"
 #include "files/convert.h"
+#include "files/folder_mark.h"
 #include "files/mindspore_ckpt.h"
 #include "files/safetensors.h"
 #include "files/tensor_set.h"
@@ -261,16 +264,37 @@ OptimizerOptions optimizer_in(const Json& scalars) {
   return config.optimizer;
 }
 
-// Removes files of this prefix and run that are older than the newest `keep`.
-void remove_older_states(const std::string& folder, const MindFormersState& state) {
+constexpr const char* kMadeByRun = "states of MindFormers";  // kind of the mark
+
+// Returns size, inode and time of change of a file. A later change or a copy has another inode or time.
+FolderMark::File made_file(const std::string& path) {
+  struct stat s {};
+  if (::stat(path.c_str(), &s) != 0) return {};
+  return {s.st_size, "", static_cast<int64_t>(s.st_ino), int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
+}
+
+// Returns the files that the run has written in DIR, at this start or an earlier one.
+FolderMark made_by_run(const MindFormersState& s) {
+  std::optional<FolderMark> mark = read_mark(s.dir);
+  return mark && mark->kind == kMadeByRun && mark->run == s.run ? *mark
+                                                                : FolderMark{.run = s.run, .files = {}, .kind = kMadeByRun};
+}
+
+// Removes files of this prefix and run that are older than the newest `keep` up to the step of `state`.
+void remove_older_states(int64_t rank, const MindFormersState& state, FolderMark& made) {
   const int64_t keep = state.keep;
+  const std::string place = fmt::format("rank_{}/", rank), folder = state.dir + "/" + place;
   std::vector<StateName> own;
-  for (StateName& s : state_names(folder))
-    if (s.name.starts_with(state.prefix + "_rank_") && !state.before.contains(folder + "/" + s.name))
-      own.push_back(std::move(s));
+  for (StateName& s : state_names(folder)) {
+    const auto known = made.files.find(place + s.name);
+    if (known == made.files.end() || !s.name.starts_with(state.prefix + "_rank_")) continue;
+    const FolderMark::File is = made_file(folder + s.name), &was = known->second;
+    if (is.bytes != was.bytes || is.inode != was.inode || is.changed != was.changed) continue;
+    if (std::tie(s.epoch, s.place) <= std::tie(state.epoch, state.place)) own.push_back(std::move(s));
+  }
   std::error_code error;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
-    fs::remove(fs::path(folder) / own[i].name, error);
+    if (fs::remove(fs::path(folder) / own[i].name, error)) made.files.erase(place + own[i].name);
 }
 
 }  // namespace
@@ -330,6 +354,7 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
   const auto stages = layers_of_stages(s, g.layers);
   const std::string ending = s.ckpt ? "ckpt" : "safetensors";
   std::string first_name;
+  FolderMark made = made_by_run(s);
   for (int64_t stage = 0; stage < s.pipeline; ++stage)
     for (int64_t t = 0; t < s.tensor; ++t) {
       std::vector<StateTensorOut> tensors;
@@ -363,14 +388,17 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
                              {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}},
                              s.ckpt);
         }
+        made.files[fmt::format("rank_{}/{}", rank, name)] = made_file(folder + "/" + name);
         const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
         write_file_atomic(s.dir + "/config.json", model.dump(2) + "\n");  // for `ravine convert`
         if (rank == 0) first_name = name;
       }
     }
-  for (int64_t rank = 0; rank < s.pipeline * s.tensor * s.data; ++rank)  // once all ranks have the new one
-    remove_older_states(fmt::format("{}/rank_{}", s.dir, rank), s);
+  write_mark(s.dir, made);
+  for (int64_t rank = 0; rank < s.pipeline * s.tensor * s.data; ++rank)  // after all ranks have written the new file
+    remove_older_states(rank, s, made);
+  write_mark(s.dir, made);
   return first_name;
 }
 

@@ -37,8 +37,9 @@ struct MindFormersState {
   int64_t epoch = 1, place = 1;     // the two numbers in a file name
   bool ckpt = false;                // .ckpt instead of .safetensors
   std::vector<std::string> copies;  // "network", "trainable": weights alone, in separate folders next to DIR
-  int64_t keep = 0;                 // newest files of a rank that stay; 0: all
-  std::set<std::string> before;     // files_of_states(dir) at the start of the run: they stay, and new names avoid them
+  int64_t keep = 0;                 // newest files of a rank that stay, of those that the run has written; 0: all
+  std::string run;                  // id of the run over all of its starts; a mark in DIR has it
+  std::set<std::string> before;     // files_of_states(dir) at the start of the run: new names avoid them
   int64_t data = 1, tensor = 1, pipeline = 1;
   // Layers of each part of the pipeline, in order. The parts are assigned to the stages in turn.
   std::vector<int64_t> stage_layers;

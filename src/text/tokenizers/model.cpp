@@ -1,5 +1,7 @@
 #include "text/tokenizers/model.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace ravine {
@@ -52,6 +54,20 @@ std::unique_ptr<TokenModel> read_bpe(const JsonView& json, bool bytes) {
 }
 
 }  // namespace
+
+Json merges_json(const std::vector<std::pair<std::string, std::string>>& merges) {
+  const bool texts = std::none_of(merges.begin(), merges.end(), [](const auto& m) {
+    return m.first.find(' ') != std::string::npos || m.second.find(' ') != std::string::npos || m.first.starts_with("#version");
+  });
+  Json out = Json::array();
+  for (const auto& [a, b] : merges) {
+    if (texts)
+      out.push_back(a + " " + b);
+    else
+      out.push_back(Json::array({a, b}));
+  }
+  return out;
+}
 
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes) {
   std::string type = json.text("type", "");

@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "text/tokenizers/json_view.h"
 #include "text/tokenizers/vocabulary.h"
 
@@ -35,6 +37,10 @@ class TokenModel {
 // Reads the `model` of a tokenizer.json: BPE, Unigram or WordPiece; another type is a UserError. bytes: true if words
 // are bytes, which the vocabulary spells with the characters of ByteAlphabet.
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
+
+// Merges as a tokenizer.json holds them: texts "a b", which every version of Hugging Face's tokenizers reads. Where a part has a
+// blank, or would be taken for a comment, they are pairs, which versions since 0.20 read.
+Json merges_json(const std::vector<std::pair<std::string, std::string>>& merges);
 
 struct BpeOptions {
   std::string unk_token, prefix, suffix;  // "": none

@@ -12,6 +12,7 @@
 #include "files/tokenizer_files.h"
 #include "text/tokenizer.h"
 #include "text/tokenizers/llama_settings.h"
+#include "text/tokenizers/model.h"
 #include "text/tokenizers/precompiled.h"
 #include "text/tokenizers/sentencepiece_model.h"
 #include "text/tokenizers/settings_file.h"
@@ -37,10 +38,10 @@ Json merges_of(const SentencePieceModel& m) {
   std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
     return std::tuple(-a.score, a.left, a.right) < std::tuple(-b.score, b.left, b.right);
   });
-  Json out = Json::array();
+  std::vector<std::pair<std::string, std::string>> pairs;
   for (const Merge& x : merges)
-    out.push_back({m.pieces[static_cast<size_t>(x.left)].text, m.pieces[static_cast<size_t>(x.right)].text});
-  return out;
+    pairs.emplace_back(m.pieces[static_cast<size_t>(x.left)].text, m.pieces[static_cast<size_t>(x.right)].text);
+  return merges_json(pairs);
 }
 
 Json text_rule(const char* type, std::string_view from, std::string_view to) {

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "text/tokenizer_set.h"
 #include "text/tokenizers/byte_alphabet.h"
+#include "text/tokenizers/model.h"
 #include "text/tokenizers/split_patterns.h"
 #include "text/tokenizers/vocabulary.h"
 
@@ -262,10 +263,10 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o, TrainingText& text) 
   std::vector<std::string> texts(256);  // as the file spells them
   for (int b = 0; b < 256; ++b)
     append_utf8(texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])], alphabet.of_byte[b]);
-  Json list = Json::array();
+  std::vector<std::pair<std::string, std::string>> pairs;
   for (const auto& m : merges) {
     const std::string a = texts[static_cast<size_t>(m.left)], b = texts[static_cast<size_t>(m.right)];
-    list.push_back({a, b});
+    pairs.emplace_back(a, b);
     if (m.becomes == static_cast<int32_t>(texts.size())) texts.push_back(a + b);
   }
   result.vocabulary = first + static_cast<int64_t>(texts.size());
@@ -289,7 +290,7 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o, TrainingText& text) 
       "{{\n\"version\":\"1.0\",\n\"truncation\":null,\n\"padding\":null,\n\"added_tokens\":{},\n\"normalizer\":null,\n\"pre_tokenizer\":{},\n"
       "\"post_processor\":{},\n\"decoder\":{},\n\"model\":{{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
       "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n\"vocab\":{{{}}},\n\"merges\":{}}}\n}}\n",
-      added.dump(), pre_tokenizer_of(pattern).dump(), post.dump(), decoder.dump(), vocab, list.dump());
+      added.dump(), pre_tokenizer_of(pattern).dump(), post.dump(), decoder.dump(), vocab, merges_json(pairs).dump());
   Json config{{"clean_up_tokenization_spaces", false},
               {"eos_token", kEndOfText},
               {"model_max_length", 1000000000},
