@@ -20,9 +20,9 @@ namespace ravine {
 namespace {
 
 struct NamedPart {
-  const char *name, *kind;  // a regular expression; what it is
-  const char* of;           // the checkpoint: "." is the folder of the file, "../.." the one above
-  bool weights = false;     // all that it holds are tensors with names, or they lie under a key that is known
+  const char *name, *kind;  // a regular expression; the kind
+  const char* of;           // the checkpoint: "." is the folder of the file, "../.." its grandparent
+  bool weights = false;     // it holds named tensors alone, or holds them under a known key
 };
 
 // Files of torch.save.

@@ -18,11 +18,12 @@ inline constexpr const char *kReplayFrom =
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads);
 int64_t step_before_replay(const std::string& from);  // step of the checkpoint `from`; 0 for a run folder
 
-// The losses and rates that the run has recorded in its metrics.jsonl, against which steps are held that are made again.
+// The losses and learning rates in the metrics.jsonl of a run. Repeated steps are compared with them.
 class RecordedSteps {
  public:
-  RecordedSteps(const std::string& from, const std::string& run);  // as of config_of_replay; a run without metrics has none
-  // Warns once, of the first step whose loss or rate is another than the recorded one.
+  // from, run: as in config_of_replay. A run without metrics has no recorded steps.
+  RecordedSteps(const std::string& from, const std::string& run);
+  // Compares a repeated step with the record. Warns once, at the first step with another loss or learning rate.
   void hold(int64_t step, double loss, double rate, Log& log);
 
  private:

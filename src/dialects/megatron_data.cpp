@@ -1,4 +1,4 @@
-// --data-path and what belongs to it: which files are read, as what, and what of them is held out.
+// Translates --data-path and its companions: the files to read, their form, and the data held out for validation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ bool names_instructions(const std::string& prefix) {
   return std::any_of(kInstructionEnds.begin(), kInstructionEnds.end(), [&](const char* end) { return prefix.ends_with(end); });
 }
 
-// The files that a prefix means with and without --is-instruction-dataset, whatever else lies beside them. Files are asked
-// about where the run is here, or where they are.
+// Returns the source for a prefix, with or without --is-instruction-dataset, whatever other files are next to it. Files
+// are looked at only if the run is on this machine, or if they are here.
 Json prefix_meant(Translation& t, const char* key, const Json& word, bool runs) {
   if (!word.is_string()) return word;
   const std::string prefix = word.get<std::string>();

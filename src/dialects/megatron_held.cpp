@@ -67,7 +67,7 @@ bool equal(const Json& a, const Json& b) {
   return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y));
 }
 
-// What the flag says; null where it says nothing here.
+// Returns the value of a flag; null if the flag is not given or does not apply to the stored network.
 Json said_by(const Translation& t, const HeldFlag& flag, const Json& stored) {
   if (!t.has(flag.key)) return Json();
   const std::string_view key = flag.key;
@@ -83,7 +83,7 @@ Json said_by(const Translation& t, const HeldFlag& flag, const Json& stored) {
   return t.value(flag.key);
 }
 
-// The flags of a network whose description is that of a model in files.
+// Explains the flags of a network that is taken from the files of a model.
 void say_whose_network(Translation& t, bool own) {
   for (const ExplainedKey& line : t.lines()) {
     if (line.status != KeyStatus::used || line.option != "model.config") continue;

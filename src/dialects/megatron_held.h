@@ -1,4 +1,4 @@
-// The network of the flags held against that of the files that --load or --save names.
+// Compares the network of the flags with the network of the files in --load or --save.
 #pragma once
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace ravine {
 
-// How files are taken: as a model, whose own network counts; or as weights of the network that the flags describe.
+// The role of loaded files. model: the network of the files is used. weights: the flags describe the network.
 enum class LoadedAs : uint8_t { model, weights };
 
-// Flags that are given and that the files contradict: sizes are refused, as by check_checkpoint_args of Megatron
-// (megatron/training/checkpointing.py). Of a model so is all that its own network would override in silence. Of weights numbers
-// that change no size, like --rotary-base, count as the flags have them, in Megatron too, and a notice says so. With
-// --use-checkpoint-args the model's own count, and of weights such numbers are refused.
+// Compares the given flags with the files in `folder`. Other sizes are refused, as by check_checkpoint_args of Megatron
+// (megatron/training/checkpointing.py). For a model every flag is refused that its network would override. For weights
+// the flags set numbers that change no size, like --rotary-base, as in Megatron; a notice names them. With
+// --use-checkpoint-args the network of a model is used, and for weights such numbers are refused.
 void hold_megatron_network(Translation& t, const MegatronJob& job, const std::string& folder, LoadedAs as);
 
 }  // namespace ravine

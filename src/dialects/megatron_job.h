@@ -25,8 +25,8 @@ struct MegatronJob {
   // Returns the options of the run that has written a folder of Megatron's checkpoints, as stored there
   // (io/convert/held_options.h); an empty object if no options can be read.
   std::function<Json(const std::string& folder, int64_t global_batch)> held;
-  // What the files in a folder say of their network: {"where": FILE, "arguments": {"num_layers": 2, ..}}, in Megatron's names
-  // (io/convert/megatron_arguments.h). Empty: nobody can tell.
+  // Returns the network of the files in a folder, in Megatron's names (io/convert/megatron_arguments.h):
+  // {"where": FILE, "arguments": {"num_layers": 2, ..}}. Empty: unknown.
   std::function<Json(const std::string& folder)> network;
 };
 

@@ -29,8 +29,8 @@ std::string instruction_source(const std::string& prefix);
 // thread-safe.
 class InstructionFiles {
  public:
-  // Opens the files of all prefixes (paths of sources). vocabulary: ids and labels must be below it. A missing or damaged file, and three
-  // pairs with different sequences, are UserErrors that name the file.
+  // Opens the files of all prefixes (paths of sources). vocabulary: ids and labels must be below it. A missing or
+  // damaged file, and three pairs with different sequences, are UserErrors that name the file.
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 
   int64_t count() const { return parts_.back().end; }

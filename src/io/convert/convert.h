@@ -114,7 +114,7 @@ struct ConvertReport {
 // Opens the weights at `path` in any layout, under the names of the model family's files. `config` is the model's
 // config.json, `where` its name in messages.
 std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where);
-// What is read there, for people: where a folder holds several checkpoints, the file or folder of the one that is taken.
+// Returns the path that is read at `path`, for messages: in a folder of several checkpoints, the chosen file or folder.
 std::string weights_read_at(const std::string& path);
 
 // Converts weights by `options`. Writes the folder `output`, which appears complete or not at all; an existing folder

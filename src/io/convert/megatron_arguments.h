@@ -9,16 +9,17 @@ namespace ravine {
 // The arguments of the network, in the order in which files hold them: {"num_layers": 2, "hidden_size": 64, ..}.
 Json network_arguments(const Geometry& g);
 
-// What the files in a folder say of their network: config.json of a Hugging Face folder or of a run's model; of ranks the
-// arguments that they store, and where these are silent a config.json beside them. `where` names what says it.
+// The network of the files in a folder. A Hugging Face folder or a run's model has it in config.json. Folders of ranks
+// store arguments; for missing arguments a config.json next to them is read. `where` names the source.
 struct StoredNetwork {
-  Json arguments = Json::object();  // empty: nothing says it, or it cannot be read
+  Json arguments = Json::object();  // empty: unknown, or not readable
   std::string where;
 };
 StoredNetwork stored_network(const std::string& folder);
 
-// Throws a UserError where weights would be taken for those of another network, though shapes may agree: other heads, groups of
-// heads or positions. Megatron refuses these too (check_checkpoint_args). `config`: what the model is to be, by `config_where`.
+// Throws a UserError if the weights in `folder` are of another network than `config`, though shapes may agree: other
+// heads, groups of heads or positions. Megatron refuses these too (check_checkpoint_args). `config_where`: the name of
+// `config` in messages.
 void refuse_other_network(const std::string& folder, const Json& config, const std::string& config_where);
 
 }  // namespace ravine

@@ -38,8 +38,8 @@ class TokenModel {
 // are bytes, which the vocabulary spells with the characters of ByteAlphabet.
 std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
 
-// Merges as a tokenizer.json holds them: texts "a b", which every version of Hugging Face's tokenizers reads. Where a part has a
-// blank, or would be taken for a comment, they are pairs, which versions since 0.20 read.
+// Returns merges in the form of tokenizer.json: texts "a b", which every version of Hugging Face's tokenizers reads. If
+// a part has a space, or looks like a comment, all merges are pairs, which versions since 0.20 read.
 Json merges_json(const std::vector<std::pair<std::string, std::string>>& merges);
 
 struct BpeOptions {
