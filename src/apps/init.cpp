@@ -197,7 +197,7 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
     if (k.name == name && flags.words.size() <= 2) return k;
   }
   if (flags.words.size() > 2)
-    throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder",
+    throw UserError(counted(flags.words.size(), "name"), "init", "it takes at most a kind and a folder",
                     "for example: ravine init pretrain first");
   std::string lower = name;
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);

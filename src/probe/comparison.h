@@ -33,7 +33,8 @@ constexpr auto names_of(ComparedBy) {
                                                {nothing, "nothing"}});
 }
 
-// The error of a dumped output against the result of Ravine's kernel on the same inputs (substitution.h).
+// The error of an output in one of the two dumps, of Ravine or of another program, and its bound (substitution.h). The
+// output is compared with the result of Ravine's kernel on the inputs in the same dump.
 struct GeneratedError {
   double error = 0, bound = 0;  // relative to Ravine's result; infinite: not comparable
   bool beyond() const { return error != 0 && !(error <= bound); }

@@ -99,7 +99,8 @@ struct SkipThreshold {
   };
   std::vector<Run> runs;
 };
-// Suggests a health.skip_norm for runs like these. A UserError if the curves have fewer than 50 norms.
+// Suggests a health.skip_norm for runs like these. A UserError if fewer than 50 norms are left
+// without the first tenth of each run.
 SkipThreshold suggest_threshold(const std::vector<TrainingCurve>& curves);
 
 }  // namespace ravine

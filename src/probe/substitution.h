@@ -49,7 +49,8 @@ class Substitution : public StepWatch, public Observer {
   void begin_step(int64_t step) override;
   void before_update() override {}
   void end_step(const StepResult&, const UpdateRates&, double) override;
-  // The part of begin() that tests use: sets the rank of the calls and the kernels to run.
+  // Prepares for the calls of rank `rank`, whose kernels are run again on the inputs in the dumps. begin(run, done)
+  // calls it with the kernels and the rank of the run; tests call it alone.
   void begin(const Kernels& kernels, int rank);
 
   void before(const CallInfo& call) override;

@@ -10,7 +10,8 @@
 
 namespace ravine {
 
-// The layout of a run: its mesh, and the number of micro batches and leaves.
+// The layout of a run: its mesh, and the number of micro batches that a rank processes in a step. A rank sums the
+// gradients of its micro batches in groups, the leaves.
 struct RunLayout {
   Mesh mesh;
   int64_t micro_batches = 1;  // of a rank in a step

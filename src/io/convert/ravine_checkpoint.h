@@ -24,8 +24,8 @@ std::string ravine_checkpoint_of(const std::string& path, std::vector<std::strin
 // unreadable options, which are noted in `notes`.
 std::optional<Config> options_of_checkpoint(const std::string& folder, std::vector<std::string>& notes);
 
-// Returns the tensors of a Ravine run's state after position.step steps: f32 weights and Adam's moments, with zeros for
-// tensors that `first` and `second` lack. write_ravine writes them as
+// Returns the tensors of the checkpoint that write_ravine writes: the state after weights.position.step steps, as f32
+// weights and Adam's moments, with zeros for tensors that `first` and `second` lack. For 3 steps write_ravine writes
 //   DIR/config.json, tokenizer          model.config=DIR/config.json model.tokenizer=DIR
 //   DIR/checkpoints/step_000003/        train.output=DIR resumes from it, on any number of ranks
 //   DIR/checkpoints/latest
